@@ -1,0 +1,23 @@
+"""The failures of a connector. Anything else that escapes one is a bug."""
+
+from __future__ import annotations
+
+
+class ConnectorError(Exception):
+    """Base of the failures below."""
+
+
+class ClusterUnavailable(ConnectorError):
+    """The cluster did not answer in time or not sensibly: retry later, nothing is known."""
+
+
+class WorkloadRejected(ConnectorError):
+    """The cluster will never accept this workload: do not retry; the text says why."""
+
+
+class UnknownNativeState(ConnectorError):
+    """The cluster reports a state that we do not know: stop and tell a person."""
+
+
+class LogUnavailable(ConnectorError):
+    """There is no such log here, or not yet; the text says which."""

@@ -1,0 +1,98 @@
+"""Refusals that a person reads: each carries a stable code, an HTTP status and data fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong with one field of a request; `pointer` is an RFC 6901 JSON pointer."""
+
+    pointer: str
+    detail: str
+    code: str = "invalid"
+
+
+class PortalError(Exception):
+    """Base of every expected refusal. `detail` says what is wrong and what to do about it.
+
+    Subclasses set `code` (stable, for programs), `http_status` and `title`; `data` holds
+    the numbers behind the sentence so that clients need not parse prose.
+    """
+
+    code = "error"
+    http_status = 400
+    title = "The request was refused"
+
+    def __init__(self, detail: str, *, errors: Sequence[FieldError] = (), **data: Any) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.data: Mapping[str, Any] = data
+
+
+class InvalidRequest(PortalError):
+    """The request is malformed or means nothing; nothing was changed."""
+
+    code = "invalid_request"
+    http_status = 400
+    title = "The request is not valid"
+
+
+class Unauthenticated(PortalError):
+    """No valid session or token came with the request."""
+
+    code = "unauthenticated"
+    http_status = 401
+    title = "Sign in first"
+
+
+class Forbidden(PortalError):
+    """The caller can see the thing but lacks the right to do this to it."""
+
+    code = "forbidden"
+    http_status = 403
+    title = "You lack the right to do this"
+
+
+class NotFound(PortalError):
+    """Absent, or foreign: the two look the same on purpose."""
+
+    code = "not_found"
+    http_status = 404
+    title = "There is no such thing here"
+
+
+class Conflict(PortalError):
+    """The thing's current state does not allow this."""
+
+    code = "conflict"
+    http_status = 409
+    title = "The current state does not allow this"
+
+
+class PreconditionFailed(PortalError):
+    """`If-Match` names a version that is no longer the current one."""
+
+    code = "stale_version"
+    http_status = 412
+    title = "Somebody else changed this first"
+
+
+class PreconditionRequired(PortalError):
+    """A change that needs `If-Match` came without it."""
+
+    code = "precondition_required"
+    http_status = 428
+    title = "If-Match is required"
+
+
+class IdempotencyKeyReused(PortalError):
+    """An `Idempotency-Key` came again with another body."""
+
+    code = "idempotency_key_reused"
+    http_status = 422
+    title = "This Idempotency-Key was used for another request"

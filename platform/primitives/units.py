@@ -1,0 +1,69 @@
+"""Units of every quantity: milli-GPU, milli-GPU-seconds, nano-currency. Integers only."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from decimal import Decimal
+from typing import TypeVar
+
+MGPU_PER_GPU = 1_000
+MGPU_S_PER_GPU_HOUR = 1_000 * 3_600
+NANO_PER_UNIT = 1_000_000_000
+PER_MILLE = 1_000
+PPM = 1_000_000
+BASIS_POINTS = 10_000
+
+#: Largest holding that any column or request may name, in milli-GPU (ten million GPUs).
+MGPU_MAX = 10_000_000 * MGPU_PER_GPU
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def gpus_text(mgpu: int) -> str:
+    """`mgpu` milli-GPU as a person reads it: 8000 is "8", 500 is "0.5", 1234567 is "1,234.567"."""
+    whole, milli = divmod(abs(mgpu), MGPU_PER_GPU)
+    sign = "-" if mgpu < 0 else ""
+    fraction = f".{milli:03d}".rstrip("0") if milli else ""
+    return f"{sign}{whole:,}{fraction}"
+
+
+def mgpu_of(gpus: Decimal) -> int:
+    """Milli-GPU in `gpus`. Raises ValueError when that is no whole number of milli-GPU."""
+    scaled = gpus * MGPU_PER_GPU
+    if scaled != scaled.to_integral_value():
+        raise ValueError("GPUs are counted in thousandths; use at most three decimals")
+    return int(scaled)
+
+
+def gpu_hours(mgpu_s: int) -> Decimal:
+    """Exact GPU-hours in `mgpu_s` milli-GPU-seconds (28 significant digits)."""
+    return Decimal(mgpu_s) / Decimal(MGPU_S_PER_GPU_HOUR)
+
+
+def div_half_even(numerator: int, denominator: int) -> int:
+    """`numerator / denominator` rounded to the nearest integer, ties to even.
+
+    Raises ZeroDivisionError for a zero denominator; the denominator must be positive.
+    """
+    quotient, remainder = divmod(numerator, denominator)
+    twice = 2 * remainder
+    if twice > denominator or (twice == denominator and quotient % 2 == 1):
+        return quotient + 1
+    return quotient
+
+
+def largest_remainder(total: int, weights: Mapping[Key, int], *, out_of: int) -> dict[Key, int]:
+    """Split `total` units by `weights` parts `out_of`, exactly, as Hamilton's method does.
+
+    Each key gets the floor of `total * weight / out_of`; the units still missing from the
+    floor of the summed share go, one each, to the largest remainders (ties: smallest key by
+    its text). The result sums to `total * sum(weights) // out_of`, so weights that sum to
+    `out_of` hand out all of `total`.
+    """
+    exact = {key: total * weight for key, weight in weights.items()}
+    shares = {key: value // out_of for key, value in exact.items()}
+    missing = sum(exact.values()) // out_of - sum(shares.values())
+    by_remainder = sorted(exact, key=lambda key: (-(exact[key] % out_of), str(key)))
+    for key in by_remainder[:missing]:
+        shares[key] += 1
+    return shares

@@ -1,0 +1,152 @@
+"""Quota per tree node and pool, its history, the organization's policy and priority classes."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+from uuid_utils.compat import uuid7
+
+from clusters.models import Pool
+from primitives.units import BASIS_POINTS, MGPU_MAX, PPM
+from tenants.models import Node, User
+
+
+class Quota(models.Model):
+    """A node's entitlement in one pool (semantics: guaranteed, lend limit, borrow limit, weight).
+
+    Limits of null are "no limit of its own". `guaranteed_bp` keeps a guarantee that was written
+    as a percentage of the parent (basis points); `guaranteed_mgpu` is what it resolved to.
+    The database refuses children that sum to more than their parent (deferred trigger
+    `quota_children_fit_in_their_parent`). `version` counts changes and is the ETag.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    node = models.ForeignKey(Node, models.PROTECT, related_name="quotas")
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="quotas")
+    guaranteed_mgpu = models.BigIntegerField()
+    guaranteed_bp = models.IntegerField(null=True)
+    lend_limit_mgpu = models.BigIntegerField(null=True)
+    borrow_limit_mgpu = models.BigIntegerField(null=True)
+    weight = models.IntegerField(default=100)
+    version = models.IntegerField(default=1)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["node", "pool"], name="quota_once_per_node_and_pool"),
+            models.CheckConstraint(
+                condition=Q(guaranteed_mgpu__gte=0, guaranteed_mgpu__lte=MGPU_MAX),
+                name="quota_guarantee_is_sane",
+            ),
+            models.CheckConstraint(
+                condition=Q(guaranteed_bp=None)
+                | Q(guaranteed_bp__gte=0, guaranteed_bp__lte=BASIS_POINTS),
+                name="quota_percentage_is_at_most_all",
+            ),
+            models.CheckConstraint(
+                condition=Q(lend_limit_mgpu=None)
+                | Q(lend_limit_mgpu__gte=0, lend_limit_mgpu__lte=F("guaranteed_mgpu")),
+                name="quota_lends_at_most_its_guarantee",
+            ),
+            models.CheckConstraint(
+                condition=Q(borrow_limit_mgpu=None)
+                | Q(borrow_limit_mgpu__gte=0, borrow_limit_mgpu__lte=MGPU_MAX),
+                name="quota_borrow_limit_is_sane",
+            ),
+            models.CheckConstraint(
+                condition=Q(weight__gte=1, weight__lte=1_000_000), name="quota_weight_is_sane"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pool} of {self.node}"
+
+
+class QuotaChange(models.Model):
+    """Who changed a quota, when, from what, to what, and why. Append-only."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    quota = models.ForeignKey(Quota, models.PROTECT, related_name="changes")
+    at = models.DateTimeField()
+    actor = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
+    before = models.JSONField(null=True)
+    after = models.JSONField()
+    reason = models.CharField(max_length=500)
+
+    def __str__(self) -> str:
+        return f"{self.quota} at {self.at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class NodeUse(models.Model):
+    """A node's standing in one pool as the last cycle left it, for pages and the API.
+
+    Written by the arbiter only; it decides nothing (the arbiter counts attempts itself).
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    node = models.ForeignKey(Node, models.CASCADE, related_name="+")
+    pool = models.ForeignKey(Pool, models.CASCADE, related_name="+")
+    in_use_mgpu = models.BigIntegerField()
+    protected_mgpu = models.BigIntegerField()
+    borrowed_mgpu = models.BigIntegerField()
+    lent_mgpu = models.BigIntegerField()
+    available_mgpu = models.BigIntegerField()
+    waiting_mgpu = models.BigIntegerField()
+    as_of = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["node", "pool"], name="use_once_per_node_and_pool"),
+        ]
+
+    def __str__(self) -> str:
+        return f"use of {self.pool} by {self.node}"
+
+
+class OrganizationPolicy(models.Model):
+    """The organization's rules: who gets spare GPUs first, and how long a notice is.
+
+    `rank` lists node paths, first served first; nodes not listed come after all that are.
+    """
+
+    organization = models.OneToOneField(Node, models.PROTECT, primary_key=True)
+    rank = models.JSONField(default=list)
+    grace_period_s = models.PositiveIntegerField(default=300)
+    fair_share_half_life_s = models.PositiveIntegerField(default=7 * 86_400)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(grace_period_s__lte=86_400), name="policy_grace_is_at_most_a_day"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"policy of {self.organization}"
+
+
+class PriorityClass(models.Model):
+    """An organization's priority class (semantics section 4); higher `order` is served first."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(Node, models.PROTECT, related_name="priority_classes")
+    name = models.CharField(max_length=63)
+    order = models.IntegerField()
+    preempts_within_team = models.BooleanField(default=False)
+    grace_period_s = models.PositiveIntegerField(default=300)
+    team_cap_mgpu = models.BigIntegerField(null=True)
+    price_multiplier_ppm = models.PositiveIntegerField(default=PPM)
+    description = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "name"], name="priority_class_once_per_organization"
+            ),
+            models.CheckConstraint(
+                condition=Q(team_cap_mgpu=None) | Q(team_cap_mgpu__gte=0),
+                name="priority_class_cap_is_not_negative",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

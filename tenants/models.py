@@ -1,0 +1,174 @@
+"""The tree of an organization, the people in it, what they may do, and their tokens."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import F, Q
+from uuid_utils.compat import uuid7
+
+from tenants.roles import Role
+
+
+class NodeKind(models.TextChoices):
+    """What a node of the tree is. Teams are leaves: only they run jobs."""
+
+    ORGANIZATION = "organization"
+    DEPARTMENT = "department"
+    TEAM = "team"
+
+
+class Node(models.Model):
+    """An organization, department or team.
+
+    `path` is the slugs from the organization down, each followed by a slash
+    ("ai-company/research/nlp/"), so a subtree is exactly a prefix. The database keeps
+    path, organization and kind true to the parent (trigger `tree_node_keeps_its_place`).
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    kind = models.CharField(max_length=12, choices=NodeKind.choices)
+    parent = models.ForeignKey("self", models.PROTECT, null=True, related_name="children")
+    organization = models.ForeignKey("self", models.PROTECT, related_name="+")
+    slug = models.CharField(max_length=63)
+    name = models.CharField(max_length=200)
+    path = models.TextField(unique=True, db_collation="C")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(kind__in=["organization", "department", "team"]),
+                name="tree_node_kind_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind="organization", parent=None)
+                | (~Q(kind="organization") & Q(parent__isnull=False)),
+                name="tree_node_without_parent_is_an_organization",
+            ),
+            models.CheckConstraint(
+                condition=Q(slug__regex=r"\A[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z"),
+                name="tree_node_slug_is_plain",
+            ),
+            models.CheckConstraint(
+                condition=~Q(kind="organization") | Q(organization=F("id")),
+                name="tree_organization_is_its_own",
+            ),
+        ]
+        indexes = [models.Index(fields=["organization", "kind"], name="tree_node_by_organization")]
+
+    def __str__(self) -> str:
+        return self.display_path
+
+    @property
+    def display_path(self) -> str:
+        """The path as people write it: "ai-company/research/nlp"."""
+        return self.path.rstrip("/")
+
+
+class UserKind(models.TextChoices):
+    """A person signs in; a service only has tokens."""
+
+    PERSON = "person"
+    SERVICE = "service"
+
+
+class UserManager(BaseUserManager["User"]):
+    """Looks users up by login; they are created by `tenants.membership`."""
+
+
+class User(AbstractBaseUser):
+    """A person or a service account of one organization, or of the platform (no organization).
+
+    `login` is "username@organization" ("username" for the platform), so that one organization
+    cannot find out the user names of another.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(Node, models.PROTECT, null=True, related_name="users")
+    username = models.CharField(max_length=63)
+    login = models.CharField(max_length=127, unique=True)
+    name = models.CharField(max_length=200)
+    kind = models.CharField(max_length=7, choices=UserKind.choices, default=UserKind.PERSON.value)
+    is_active = models.BooleanField(default=True)
+    created_at = models.DateTimeField()
+
+    USERNAME_FIELD = "login"
+    REQUIRED_FIELDS: ClassVar[list[str]] = []
+    objects: ClassVar[UserManager] = UserManager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "username"], name="user_name_once_per_organization"
+            ),
+            models.CheckConstraint(
+                condition=Q(username__regex=r"\A[a-z0-9]([a-z0-9._-]*[a-z0-9])?\Z"),
+                name="user_name_is_plain",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind__in=["person", "service"]), name="user_kind_is_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.login
+
+
+class RoleGrant(models.Model):
+    """`user` holds `role` on `node` and everything below it; no node means the whole platform."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(User, models.PROTECT, related_name="grants")
+    role = models.CharField(max_length=24, choices=[(r.value, r.value) for r in Role])
+    node = models.ForeignKey(Node, models.PROTECT, null=True, related_name="grants")
+    granted_by = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "role", "node"],
+                name="role_granted_once",
+                nulls_distinct=False,
+            ),
+            models.CheckConstraint(
+                condition=Q(role="platform_admin", node=None)
+                | (~Q(role="platform_admin") & Q(node__isnull=False)),
+                name="role_without_node_is_platform_admin",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} is {self.role} on {self.node or 'the platform'}"
+
+
+class AccessToken(models.Model):
+    """A personal access token: only the SHA-256 of the secret is kept.
+
+    Its rights are its scopes cut with what its owner may do at that moment.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(User, models.PROTECT, related_name="tokens")
+    name = models.CharField(max_length=100)
+    prefix = models.CharField(max_length=12)
+    digest = models.BinaryField(max_length=32, unique=True)
+    scopes = ArrayField(models.CharField(max_length=16))
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(expires_at__gt=F("created_at")), name="token_expires_after_creation"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.prefix}… of {self.user}"

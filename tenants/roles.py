@@ -1,0 +1,88 @@
+"""Which role may do what: the one table behind every permission check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Permission(StrEnum):
+    """A right on a node of the tree and everything below it."""
+
+    VIEW_TREE = "view_tree"
+    VIEW_JOBS = "view_jobs"
+    VIEW_JOB_CONTENT = "view_job_content"
+    SUBMIT_JOBS = "submit_jobs"
+    MANAGE_JOBS = "manage_jobs"
+    MANAGE_MEMBERS = "manage_members"
+    MANAGE_STRUCTURE = "manage_structure"
+    MANAGE_QUOTA = "manage_quota"
+    VIEW_COSTS = "view_costs"
+    MANAGE_PRICES = "manage_prices"
+    VIEW_AUDIT = "view_audit"
+    MANAGE_CLUSTERS = "manage_clusters"
+
+
+class Role(StrEnum):
+    """What a grant names. Every role covers the subtree of the node it is granted on."""
+
+    PLATFORM_ADMIN = "platform_admin"
+    ORGANIZATION_ADMIN = "organization_admin"
+    DEPARTMENT_ADMIN = "department_admin"
+    TEAM_LEAD = "team_lead"
+    RESEARCHER = "researcher"
+    FINANCE = "finance"
+    AUDITOR = "auditor"
+    SERVICE_ACCOUNT = "service_account"
+
+
+_P = Permission
+_ADMIN = frozenset(
+    {
+        _P.VIEW_TREE,
+        _P.VIEW_JOBS,
+        _P.VIEW_JOB_CONTENT,
+        _P.SUBMIT_JOBS,
+        _P.MANAGE_JOBS,
+        _P.MANAGE_MEMBERS,
+        _P.MANAGE_STRUCTURE,
+        _P.MANAGE_QUOTA,
+        _P.VIEW_COSTS,
+        _P.VIEW_AUDIT,
+    }
+)
+
+#: A person always sees and manages their own jobs, whatever the role. Finance never sees
+#: scripts, environment or logs; an auditor sees everything but those.
+PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
+    Role.PLATFORM_ADMIN: frozenset(Permission),
+    Role.ORGANIZATION_ADMIN: _ADMIN | {_P.MANAGE_PRICES},
+    Role.DEPARTMENT_ADMIN: _ADMIN,
+    Role.TEAM_LEAD: _ADMIN - {_P.MANAGE_STRUCTURE, _P.VIEW_AUDIT},
+    Role.RESEARCHER: frozenset({_P.VIEW_TREE, _P.SUBMIT_JOBS}),
+    Role.FINANCE: frozenset({_P.VIEW_TREE, _P.VIEW_JOBS, _P.VIEW_COSTS, _P.MANAGE_PRICES}),
+    Role.AUDITOR: frozenset({_P.VIEW_TREE, _P.VIEW_JOBS, _P.VIEW_COSTS, _P.VIEW_AUDIT}),
+    Role.SERVICE_ACCOUNT: frozenset({_P.VIEW_TREE, _P.SUBMIT_JOBS}),
+}
+
+
+class Scope(StrEnum):
+    """What a token may be used for; its owner's rights bound it too."""
+
+    READ = "read"
+    JOBS = "jobs"
+    QUOTAS = "quotas"
+    REPORTS = "reports"
+    ADMIN = "admin"
+
+
+#: Permissions that each token scope lets through.
+SCOPE_PERMISSIONS: Mapping[Scope, frozenset[Permission]] = {
+    Scope.READ: frozenset({_P.VIEW_TREE, _P.VIEW_JOBS, _P.VIEW_JOB_CONTENT}),
+    Scope.JOBS: frozenset(
+        {_P.VIEW_TREE, _P.VIEW_JOBS, _P.VIEW_JOB_CONTENT, _P.SUBMIT_JOBS, _P.MANAGE_JOBS}
+    ),
+    Scope.QUOTAS: frozenset({_P.VIEW_TREE, _P.MANAGE_QUOTA}),
+    Scope.REPORTS: frozenset({_P.VIEW_TREE, _P.VIEW_JOBS, _P.VIEW_COSTS}),
+    Scope.ADMIN: frozenset(Permission),
+}
