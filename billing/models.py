@@ -1,0 +1,190 @@
+"""What was used, and what it costs. Billing knows jobs by id only and outlives them."""
+
+from __future__ import annotations
+
+from django.contrib.postgres.constraints import ExclusionConstraint
+from django.contrib.postgres.fields import RangeBoundary, RangeOperators
+from django.db import models
+from django.db.models import F, Func, Q
+from uuid_utils.compat import uuid7
+
+from clusters.models import Cluster, Pool
+from primitives.units import PPM
+from tenants.models import Node, User
+
+
+class MeteredAttempt(models.Model):
+    """Whose an attempt is, as it was when granted: the account that its usage goes to.
+
+    `id` is the attempt's. `multiplier_ppm` is the price multiplier of its priority class then.
+    """
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    job_id = models.UUIDField()
+    job_name = models.CharField(max_length=200)
+    number = models.IntegerField()
+    organization = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    team = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    user = models.ForeignKey(User, models.PROTECT, related_name="+")
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+")
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+")
+    priority_class = models.CharField(max_length=63)
+    multiplier_ppm = models.PositiveIntegerField(default=PPM)
+    mgpu = models.BigIntegerField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["team"], name="metered_by_team"),
+            models.Index(fields=["job_id"], name="metered_by_job"),
+        ]
+
+    def __str__(self) -> str:
+        return f"metered attempt {self.id}"
+
+
+class MeterEventKind(models.TextChoices):
+    """What the meter was told. Times are the cluster's own, for `classed` the arbiter's."""
+
+    STARTED = "started"
+    ENDED = "ended"
+    LOST = "lost"
+    CLASSED = "classed"
+
+
+class MeterEvent(models.Model):
+    """One observed fact about an attempt. Append-only; a repeat changes nothing.
+
+    `classed` says that from `at` on `guaranteed_mgpu` of the attempt is inside its team's
+    guarantee and the rest borrowed.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    attempt = models.ForeignKey(MeteredAttempt, models.PROTECT, related_name="events")
+    kind = models.CharField(max_length=8, choices=MeterEventKind.choices)
+    at = models.DateTimeField()
+    guaranteed_mgpu = models.BigIntegerField(null=True)
+    recorded_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["attempt", "kind"],
+                condition=~Q(kind="classed"),
+                name="meter_event_once_per_attempt",
+            ),
+            models.UniqueConstraint(
+                fields=["attempt", "at"],
+                condition=Q(kind="classed"),
+                name="meter_class_once_per_second",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind="classed", guaranteed_mgpu__isnull=False)
+                | (~Q(kind="classed") & Q(guaranteed_mgpu=None)),
+                name="meter_class_has_an_amount",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.attempt_id}"
+
+
+class UsageSegment(models.Model):
+    """`guaranteed_mgpu` + `borrowed_mgpu` held by an attempt over `[start, end)`.
+
+    A pure fold of the attempt's meter events, rewritten whole whenever one arrives. An empty
+    end means that it still runs.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    attempt = models.ForeignKey(MeteredAttempt, models.PROTECT, related_name="segments")
+    start = models.DateTimeField()
+    end = models.DateTimeField(null=True)
+    guaranteed_mgpu = models.BigIntegerField()
+    borrowed_mgpu = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(end=None) | Q(end__gt=F("start")), name="segment_has_a_length"
+            ),
+            models.CheckConstraint(
+                condition=Q(guaranteed_mgpu__gte=0, borrowed_mgpu__gte=0),
+                name="segment_holds_something",
+            ),
+            ExclusionConstraint(
+                name="segment_counts_a_second_once",
+                expressions=[
+                    ("attempt", RangeOperators.EQUAL),
+                    (
+                        Func("start", "end", RangeBoundary(), function="TSTZRANGE"),
+                        RangeOperators.OVERLAPS,
+                    ),
+                ],
+            ),
+        ]
+        indexes = [models.Index(fields=["start"], name="segment_by_start")]
+
+    def __str__(self) -> str:
+        return f"segment of {self.attempt_id} from {self.start:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class RateCard(models.Model):
+    """An organization's prices, in one currency."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.OneToOneField(Node, models.PROTECT, related_name="rate_card")
+    currency = models.CharField(max_length=3)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(currency__regex=r"\A[A-Z]{3}\Z"), name="rate_card_currency_is_iso_4217"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"rate card of {self.organization}"
+
+
+class UsageClass(models.TextChoices):
+    """How a GPU-second was had."""
+
+    GUARANTEED = "guaranteed"
+    BORROWED = "borrowed"
+
+
+class RateLine(models.Model):
+    """Price of one GPU-hour of `pool` in `usage_class` over `[start, end)`, in nano-currency.
+
+    The database refuses two prices for one instant.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    card = models.ForeignKey(RateCard, models.PROTECT, related_name="lines")
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+")
+    usage_class = models.CharField(max_length=10, choices=UsageClass.choices)
+    price_nano = models.BigIntegerField()
+    start = models.DateTimeField()
+    end = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(price_nano__gte=0), name="rate_price_is_not_negative"
+            ),
+            ExclusionConstraint(
+                name="rate_has_one_price_at_a_time",
+                expressions=[
+                    ("card", RangeOperators.EQUAL),
+                    ("pool", RangeOperators.EQUAL),
+                    ("usage_class", RangeOperators.EQUAL),
+                    (
+                        Func("start", "end", RangeBoundary(), function="TSTZRANGE"),
+                        RangeOperators.OVERLAPS,
+                    ),
+                ],
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.usage_class} {self.pool} from {self.start:%Y-%m-%d}"

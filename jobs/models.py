@@ -1,0 +1,269 @@
+"""Jobs, their attempts, and the claims by which GPUs come back."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+from uuid_utils.compat import uuid7
+
+from clusters.models import Cluster, Pool
+from primitives.units import MGPU_MAX
+from quotas.models import PriorityClass
+from tenants.models import Node, User
+
+
+class JobType(models.TextChoices):
+    """What kind of work a job is; a hint for people and policies."""
+
+    TRAINING = "training"
+    DISTRIBUTED = "distributed"
+    INTERACTIVE = "interactive"
+    INFERENCE = "inference"
+    ARRAY = "array"
+
+
+class JobState(models.TextChoices):
+    """The states of semantics section 2; `jobs.lifecycle` holds the transitions."""
+
+    HELD = "held"
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    PREEMPTING = "preempting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+
+class Job(models.Model):
+    """What a person submitted: one request, one id, for ever.
+
+    `submitted_at` keeps a requeued job's place. `attempt_number` is that of the latest
+    attempt, 0 before the first. `explanation` is why it waits, as the last cycle that changed
+    it said; `explained_at` when.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    team = models.ForeignKey(Node, models.PROTECT, related_name="jobs")
+    user = models.ForeignKey(User, models.PROTECT, related_name="jobs")
+    name = models.CharField(max_length=200)
+    type = models.CharField(max_length=12, choices=JobType.choices)
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="jobs")
+    priority_class = models.ForeignKey(PriorityClass, models.PROTECT, related_name="jobs")
+    cluster = models.ForeignKey(Cluster, models.PROTECT, null=True, related_name="pinned_jobs")
+    mgpu_per_node = models.BigIntegerField()
+    node_count = models.IntegerField()
+    script = models.TextField()
+    environment = models.JSONField(default=dict)
+    notes = models.JSONField(default=list)
+    time_limit_s = models.BigIntegerField(null=True)
+    notice_signal = models.CharField(max_length=8, default="TERM")
+    checkpoint_path = models.CharField(max_length=1024, null=True)
+    is_preemptible = models.BooleanField(default=False)
+    is_requeueable = models.BooleanField(default=True)
+    state = models.CharField(max_length=10, choices=JobState.choices)
+    submitted_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    end_reason = models.CharField(max_length=40, null=True)
+    exit_code = models.IntegerField(null=True)
+    cancel_requested_at = models.DateTimeField(null=True)
+    attempt_number = models.IntegerField(default=0)
+    explanation = models.JSONField(null=True)
+    explained_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(state__in=[s.value for s in JobState]), name="job_state_is_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(mgpu_per_node__gte=1, mgpu_per_node__lte=MGPU_MAX),
+                name="job_asks_for_gpus",
+            ),
+            models.CheckConstraint(
+                condition=Q(node_count__gte=1, node_count__lte=100_000), name="job_asks_for_nodes"
+            ),
+            models.CheckConstraint(
+                condition=Q(time_limit_s=None) | Q(time_limit_s__gte=1),
+                name="job_time_limit_is_positive",
+            ),
+            models.CheckConstraint(
+                condition=Q(
+                    state__in=["succeeded", "failed", "cancelled", "timed_out"],
+                    ended_at__isnull=False,
+                )
+                | (
+                    ~Q(state__in=["succeeded", "failed", "cancelled", "timed_out"])
+                    & Q(ended_at=None)
+                ),
+                name="job_has_an_end_when_it_ended",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["team", "-id"], name="job_by_team"),
+            models.Index(fields=["user", "-id"], name="job_by_user"),
+            models.Index(fields=["organization", "-id"], name="job_by_organization"),
+            models.Index(
+                fields=["id"],
+                name="job_open",
+                condition=Q(state__in=["held", "queued", "starting", "running", "preempting"]),
+            ),
+            models.Index(fields=["state", "-id"], name="job_by_state"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.id})"
+
+    @property
+    def mgpu(self) -> int:
+        """What the job asks for in all, in milli-GPU."""
+        return self.mgpu_per_node * self.node_count
+
+
+class Reclaim(models.Model):
+    """A claim: GPUs being freed for `job`, on these slots of this cluster, by `grace_until`.
+
+    Stored with its victims before anybody is notified. At most one is open per job.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    job = models.ForeignKey(Job, models.PROTECT, related_name="reclaims")
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+")
+    slots = models.JSONField()
+    created_at = models.DateTimeField()
+    grace_until = models.DateTimeField()
+    closed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["job"], condition=Q(closed_at=None), name="job_has_one_open_reclaim"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"reclaim for {self.job_id}"
+
+
+class AttemptState(models.TextChoices):
+    """Reserved (granted, not yet sent), then as the cluster says."""
+
+    RESERVED = "reserved"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+class StopReason(models.TextChoices):
+    """Why we asked a cluster to end an attempt."""
+
+    CANCELLED = "cancelled"
+    PREEMPTED = "preempted"
+
+
+class Attempt(models.Model):
+    """One execution of a job on one cluster. It holds its GPUs until `released_at`.
+
+    `key` is what the cluster knows it by. `native_id` is written once, by whoever records
+    the first answer. `epoch` is that of the arbiter that granted it. `missed_listings`
+    counts complete listings in a row without it.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    job = models.ForeignKey(Job, models.PROTECT, related_name="attempts")
+    number = models.IntegerField()
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="attempts")
+    slots = models.JSONField()
+    mgpu = models.BigIntegerField()
+    guaranteed_mgpu = models.BigIntegerField()
+    state = models.CharField(max_length=8, choices=AttemptState.choices)
+    epoch = models.BigIntegerField()
+    granted_at = models.DateTimeField()
+    native_id = models.CharField(max_length=200, null=True)
+    native_state = models.CharField(max_length=100, blank=True)
+    started_at = models.DateTimeField(null=True)
+    stop_reason = models.CharField(max_length=9, choices=StopReason.choices, null=True)
+    reclaim = models.ForeignKey(Reclaim, models.PROTECT, null=True, related_name="victims")
+    notice_at = models.DateTimeField(null=True)
+    grace_until = models.DateTimeField(null=True)
+    forced_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    released_at = models.DateTimeField(null=True)
+    outcome = models.CharField(max_length=12, null=True)
+    exit_codes = models.JSONField(default=dict)
+    message = models.TextField(blank=True)
+    missed_listings = models.IntegerField(default=0)
+    forgotten_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["job", "number"], name="attempt_number_once_per_job"),
+            models.UniqueConstraint(
+                fields=["job"],
+                condition=Q(released_at=None),
+                name="job_has_one_attempt_that_holds_gpus",
+            ),
+            models.CheckConstraint(
+                condition=Q(state="ended", ended_at__isnull=False)
+                | (~Q(state="ended") & Q(ended_at=None, released_at=None)),
+                name="attempt_ends_before_it_releases",
+            ),
+            models.CheckConstraint(
+                condition=Q(guaranteed_mgpu__gte=0, guaranteed_mgpu__lte=F("mgpu")),
+                name="attempt_guarantee_is_part_of_it",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="stopping") | Q(grace_until__isnull=False),
+                name="attempt_is_stopped_with_a_deadline",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["cluster"], name="attempt_holding_gpus", condition=Q(released_at=None)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"attempt {self.number} of {self.job_id}"
+
+    @property
+    def key(self) -> str:
+        """The name under which the cluster knows this attempt, unique for ever."""
+        return f"tg-{self.id}"
+
+
+class JobEvent(models.Model):
+    """One line of a job's timeline. Append-only."""
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, models.PROTECT, related_name="events")
+    at = models.DateTimeField()
+    event = models.CharField(max_length=40)
+    detail = models.JSONField(default=dict)
+
+    class Meta:
+        indexes = [models.Index(fields=["job", "id"], name="job_event_by_job")]
+
+    def __str__(self) -> str:
+        return f"{self.event} of {self.job_id}"
+
+
+class Leadership(models.Model):
+    """Who leads in a role ("arbiter", "observer"), and the epoch that fences every write.
+
+    `heartbeat_at` is by the database's clock; `backend_pid` is the recorded leader's own
+    connection, which a standby may end when the heartbeat is too old.
+    """
+
+    role = models.CharField(max_length=16, primary_key=True)
+    epoch = models.BigIntegerField(default=0)
+    holder = models.CharField(max_length=200, blank=True)
+    backend_pid = models.IntegerField(null=True)
+    heartbeat_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.role} epoch {self.epoch}"

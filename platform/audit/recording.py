@@ -1,0 +1,38 @@
+"""Append to the audit log, in the transaction of the act itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from audit.models import AuditEvent
+
+
+def record(
+    *,
+    action: str,
+    subject_kind: str,
+    subject_id: object,
+    now: datetime,
+    actor_id: UUID | None = None,
+    actor: str = "system",
+    organization_id: UUID | None = None,
+    node_path: str = "",
+    detail: Mapping[str, Any] | None = None,
+    request_id: str = "",
+) -> AuditEvent:
+    """Store one act. `detail` must be JSON and hold no secret, script or environment."""
+    return AuditEvent.objects.create(
+        at=now,
+        actor_id=actor_id,
+        actor=actor,
+        action=action,
+        organization_id=organization_id,
+        node_path=node_path,
+        subject_kind=subject_kind,
+        subject_id=str(subject_id),
+        detail=dict(detail or {}),
+        request_id=request_id,
+    )

@@ -1,0 +1,222 @@
+"""All settings. Every value is typed; a bad one stops the start with a sentence."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+REPO = Path(__file__).resolve().parents[2]
+
+
+class BadSetting(SystemExit):
+    """A setting that cannot be used; its text tells the operator what to do."""
+
+
+def _read_env_file(path: Path) -> None:
+    """Fill `os.environ` from NAME=value lines; the real environment wins."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        name, separator, value = line.partition("=")
+        if separator and not name.startswith("#"):
+            os.environ.setdefault(name.strip(), value.strip())
+
+
+def _text(name: str, default: str | None = None) -> str:
+    value = os.environ.get(name, default)
+    if value is None:
+        raise BadSetting(
+            f"{name} is not set. Run `make up`, which writes it, or set it in the environment."
+        )
+    return value
+
+
+def _bool(name: str, default: bool) -> bool:
+    value = os.environ.get(name, "true" if default else "false").lower()
+    if value not in {"true", "false"}:
+        raise BadSetting(f"{name} must be true or false, not {value!r}.")
+    return value == "true"
+
+
+def _int(name: str, default: int, *, low: int, high: int) -> int:
+    value = os.environ.get(name, str(default))
+    if not value.isascii() or not value.isdigit() or not low <= int(value) <= high:
+        raise BadSetting(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
+    return int(value)
+
+
+def _database(name: str) -> dict[str, Any]:
+    url = urlsplit(_text(name))
+    if url.scheme not in {"postgres", "postgresql"} or not url.hostname or not url.path[1:]:
+        raise BadSetting(f"{name} must look like postgresql://user:password@host:5432/database.")
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "HOST": url.hostname,
+        "PORT": url.port or 5432,
+        "NAME": unquote(url.path[1:]),
+        "USER": unquote(url.username or ""),
+        "PASSWORD": unquote(url.password or ""),
+        "CONN_MAX_AGE": 600,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {"connect_timeout": 5, "options": "-c lock_timeout=10s"},
+    }
+
+
+STATE_DIR = Path(os.environ.get("TIDEGATE_STATE_DIR", REPO / "var"))
+_env_file = Path(os.environ.get("TIDEGATE_ENV_FILE", STATE_DIR / "env"))
+if _env_file.is_file():
+    _read_env_file(_env_file)
+
+DEBUG = _bool("TIDEGATE_DEBUG", default=False)
+SECRET_KEY = _text("TIDEGATE_SECRET_KEY")
+if len(SECRET_KEY) < 32:
+    raise BadSetting("TIDEGATE_SECRET_KEY must have at least 32 characters.")
+ALLOWED_HOSTS = _text("TIDEGATE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]").split(",")
+CSRF_TRUSTED_ORIGINS = [o for o in _text("TIDEGATE_TRUSTED_ORIGINS", "").split(",") if o]
+
+#: `manage.py migrate` runs as the owner of the tables, everything else as a role that is not.
+RUN_AS = _text("TIDEGATE_RUN_AS", "app")
+if RUN_AS not in {"app", "owner"}:
+    raise BadSetting(f"TIDEGATE_RUN_AS must be app or owner, not {RUN_AS!r}.")
+DATABASES = {
+    "default": _database(
+        "TIDEGATE_OWNER_DATABASE_URL" if RUN_AS == "owner" else "TIDEGATE_DATABASE_URL"
+    )
+}
+VALKEY_URL = _text("TIDEGATE_VALKEY_URL")
+
+INSTALLED_APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "django.contrib.sessions",
+    "django.contrib.postgres",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "channels",
+    "webapi",
+    "outbox",
+    "audit",
+    "tenants",
+    "clusters",
+    "quotas",
+    "billing",
+    "jobs",
+    "portal",
+]
+
+MIDDLEWARE = [
+    "webapi.middleware.RequestIdMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "portal.middleware.ContentSecurityPolicyMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "portal.urls"
+ASGI_APPLICATION = "portal.asgi.application"
+TEMPLATES: list[dict[str, Any]] = []
+AUTH_USER_MODEL = "tenants.User"
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+    "django.contrib.auth.hashers.ScryptPasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+#: Set where TLS ends in front of the web process; loopback on a laptop has none.
+IS_BEHIND_TLS = _bool("TIDEGATE_BEHIND_TLS", default=False)
+SESSION_COOKIE_NAME = "__Host-session" if IS_BEHIND_TLS else "session"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_BEHIND_TLS
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = 12 * 3600
+SECURE_HSTS_SECONDS = 31_536_000 if IS_BEHIND_TLS else 0
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if IS_BEHIND_TLS else None
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+USE_I18N = False
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+STATIC_URL = "/static/"
+STATIC_ROOT = STATE_DIR / "static"
+FRONTEND_DIST = REPO / "frontend" / "dist"
+STATICFILES_DIRS = [FRONTEND_DIST] if FRONTEND_DIST.is_dir() else []
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "tenants.api.authentication.TokenAuthentication",
+        "tenants.api.authentication.BrowserSessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["webapi.permissions.IsSignedIn"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["webapi.parsers.StrictJsonParser"],
+    "DEFAULT_SCHEMA_CLASS": "webapi.schema.PortalSchema",
+    "EXCEPTION_HANDLER": "webapi.problems.render_problem",
+    "UNAUTHENTICATED_USER": None,
+    "DEFAULT_PAGINATION_CLASS": None,
+    "COERCE_DECIMAL_TO_STRING": True,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Tidegate",
+    "DESCRIPTION": "One quota for every GPU an organization owns, on Slurm and Kubernetes at once.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "COMPONENT_SPLIT_REQUEST": True,
+}
+
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [VALKEY_URL], "prefix": "tidegate"},
+    }
+}
+
+CELERY_BROKER_URL = VALKEY_URL
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 300}
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_SERIALIZER = "json"
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_TASK_TIME_LIMIT = 60
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+
+#: How old a cluster's last answer may be before pages call it stale.
+STALE_AFTER_S = _int("TIDEGATE_STALE_AFTER_S", 15, low=2, high=3600)
+#: How long a cycle waits for news before it runs anyway.
+CYCLE_PERIOD_S = _int("TIDEGATE_CYCLE_PERIOD_S", 2, low=1, high=60)
+OBSERVATION_PERIOD_S = _int("TIDEGATE_OBSERVATION_PERIOD_S", 1, low=1, high=60)
+#: A leader whose heartbeat is older than this may be deposed.
+LEADER_TTL_S = _int("TIDEGATE_LEADER_TTL_S", 5, low=2, high=60)
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"},
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "INFO"},
+    "loggers": {"httpx": {"level": "WARNING"}},
+}

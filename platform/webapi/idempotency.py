@@ -1,0 +1,94 @@
+"""Idempotency-Key: one key, one body, one effect, one answer."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+from rest_framework.request import Request
+
+from primitives.errors import FieldError, IdempotencyKeyReused, InvalidRequest
+from webapi.models import IdempotentAnswer
+
+KEPT_FOR = timedelta(hours=48)
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+def idempotency_key(request: Request) -> str | None:
+    """The request's `Idempotency-Key`, None when it has none.
+
+    Raises InvalidRequest for a key that is not 1 to 255 printable ASCII characters.
+    """
+    key = request.headers.get("Idempotency-Key")
+    if key is not None and not _KEY.fullmatch(key):
+        raise InvalidRequest(
+            "Idempotency-Key must be 1 to 255 printable ASCII characters without spaces.",
+            errors=[FieldError("/Idempotency-Key", "is not a usable key")],
+        )
+    return key
+
+
+def fingerprint_of(request: Request) -> bytes:
+    """SHA-256 over method, path with query, and the body's bytes."""
+    digest = hashlib.sha256()
+    for part in (request.method or "", request.get_full_path()):
+        digest.update(part.encode() + b"\0")
+    digest.update(request._request.body)
+    return digest.digest()
+
+
+@transaction.atomic
+def answer_once(
+    *,
+    principal_id: UUID,
+    key: str | None,
+    fingerprint: bytes,
+    now: datetime,
+    act: Callable[[], tuple[int, dict[str, Any]]],
+) -> tuple[int, dict[str, Any], bool]:
+    """Run `act` once per (principal, key) and give everybody its answer.
+
+    Returns status, body and whether this is a replay. `act` runs in this transaction: its
+    effects and the stored answer are one, and a refusal (an exception) stores nothing, so it
+    may be tried again. Parallel equal requests wait for the first. Raises
+    IdempotencyKeyReused when the key came before with another fingerprint.
+    """
+    if key is None:
+        return (*act(), False)
+    lock = int.from_bytes(
+        hashlib.sha256(f"{principal_id}/{key}".encode()).digest()[:8], "big", signed=True
+    )
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock])
+    earlier = IdempotentAnswer.objects.filter(principal_id=principal_id, key=key).first()
+    if earlier is not None:
+        if bytes(earlier.fingerprint) != fingerprint:
+            raise IdempotencyKeyReused(
+                "This Idempotency-Key came before with another request. Use a new key for a "
+                "new request."
+            )
+        return earlier.status, earlier.body, True
+    status, body = act()
+    IdempotentAnswer.objects.create(
+        principal_id=principal_id,
+        key=key,
+        fingerprint=fingerprint,
+        status=status,
+        body=body,
+        created_at=now,
+    )
+    return status, body, False
+
+
+def forget_old_answers(*, now: datetime, limit: int = 10_000) -> int:
+    """Delete at most `limit` answers older than 48 hours and say how many."""
+    old = IdempotentAnswer.objects.filter(created_at__lt=now - KEPT_FOR).values("pk")[:limit]
+    deleted, _ = IdempotentAnswer.objects.filter(
+        pk__in=list(old.values_list("pk", flat=True))
+    ).delete()
+    return deleted

@@ -1,0 +1,36 @@
+"""Every request has an id that its log lines, errors and audit events share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextvars import ContextVar
+
+from django.http import HttpRequest, HttpResponse
+from uuid_utils.compat import uuid7
+
+_PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_current: ContextVar[str] = ContextVar("request_id", default="")
+
+
+def current_request_id() -> str:
+    """Id of the request being served, "" outside of one."""
+    return _current.get()
+
+
+class RequestIdMiddleware:
+    """Takes a caller's plain `X-Request-ID` or makes one, and gives it back."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        given = request.headers.get("X-Request-ID", "")
+        request_id = given if _PLAIN_ID.fullmatch(given) else str(uuid7())
+        token = _current.set(request_id)
+        try:
+            response = self.get_response(request)
+        finally:
+            _current.reset(token)
+        response["X-Request-ID"] = request_id
+        return response

@@ -1,0 +1,145 @@
+"""Lists by opaque cursor: a page is what comes after a key, never an offset."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.db.models import Model, QuerySet
+from rest_framework.request import Request
+
+from primitives.errors import FieldError, InvalidRequest
+
+LIMIT_DEFAULT = 50
+LIMIT_MAX = 500
+
+Item = TypeVar("Item")
+Row = TypeVar("Row", bound=Model)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """Some items in order, and the cursor of the page after them (None at the end)."""
+
+    items: Sequence[Item]
+    next_cursor: str | None
+
+
+def encode_cursor(key: Sequence[str]) -> str:
+    """The opaque form of a sort key."""
+    return base64.urlsafe_b64encode(json.dumps(list(key)).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, *, parts: int) -> list[str]:
+    """The sort key of `parts` texts in `cursor`. Raises InvalidRequest for anything else."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        key = json.loads(base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True))
+        is_key = (
+            isinstance(key, list)
+            and len(key) == parts
+            and all(isinstance(part, str) and "\x00" not in part for part in key)
+        )
+    except (ValueError, binascii.Error, RecursionError):
+        is_key = False
+    if not is_key or len(cursor) > 1024:
+        raise InvalidRequest(
+            "The cursor is not one of ours; start again without it.",
+            errors=[FieldError("/cursor", "is not a cursor of this list")],
+        )
+    return list(key)
+
+
+def page_limit(request: Request) -> int:
+    """`?limit=`, 1 to 500. Raises InvalidRequest for anything else."""
+    text = request.query_params.get("limit", str(LIMIT_DEFAULT))
+    if text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= LIMIT_MAX:
+        return int(text)
+    raise InvalidRequest(
+        f"limit must be a whole number from 1 to {LIMIT_MAX}.",
+        errors=[FieldError("/limit", f"must be from 1 to {LIMIT_MAX}")],
+    )
+
+
+def page_by_id(request: Request, rows: QuerySet[Row], *, newest_first: bool = False) -> Page[Row]:
+    """One page of `rows` in the order of their UUIDv7 ids, which is the order of creation."""
+    limit = page_limit(request)
+    cursor = request.query_params.get("cursor")
+    if cursor is not None:
+        (text,) = decode_cursor(cursor, parts=1)
+        after = uuid_or_refuse(text, "cursor")
+        rows = rows.filter(pk__lt=after) if newest_first else rows.filter(pk__gt=after)
+    found = list(rows.order_by("-pk" if newest_first else "pk")[: limit + 1])
+    more = len(found) > limit
+    items = found[:limit]
+    return Page(items, encode_cursor([str(items[-1].pk)]) if more else None)
+
+
+def page_by_text(request: Request, rows: QuerySet[Row], field: str) -> Page[Row]:
+    """One page of `rows` in the order of a unique text `field`."""
+    limit = page_limit(request)
+    cursor = request.query_params.get("cursor")
+    if cursor is not None:
+        (after,) = decode_cursor(cursor, parts=1)
+        rows = rows.filter(**{f"{field}__gt": after})
+    found = list(rows.order_by(field)[: limit + 1])
+    more = len(found) > limit
+    items = found[:limit]
+    last: Any = items[-1] if items else None
+    for part in field.split("__"):
+        last = getattr(last, part) if last is not None else None
+    return Page(items, encode_cursor([last]) if more else None)
+
+
+def page_body(request: Request, page: Page[Item], render: Callable[[Item], Any]) -> dict[str, Any]:
+    """The answer for one page: its items and the address of the next."""
+    following = None
+    if page.next_cursor is not None:
+        query: Mapping[str, Any] = {
+            **{key: request.query_params.getlist(key) for key in request.query_params},
+            "cursor": [page.next_cursor],
+        }
+        following = f"{request.path}?{urlencode(query, doseq=True)}"
+    return {"items": [render(item) for item in page.items], "next": following}
+
+
+def uuid_or_refuse(text: str, name: str) -> UUID:
+    """The UUID in `text`. Raises InvalidRequest naming the parameter."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise InvalidRequest(
+            f"{name} must be an id (UUID), not {text[:60]!r}.",
+            errors=[FieldError(f"/{name}", "is not an id")],
+        ) from None
+
+
+def refuse_unknown_parameters(request: Request, known: set[str]) -> None:
+    """Raises InvalidRequest for a query parameter that nobody reads, or one given twice,
+    or one with a NUL: a misspelt filter must not silently show everything."""
+    allowed = known | {"limit", "cursor", "format"}
+    errors = [
+        FieldError(f"/{name[:60]}", "is not a parameter of this list")
+        for name in request.query_params
+        if name not in allowed
+    ]
+    errors += [
+        FieldError(f"/{name}", "is given twice or contains a NUL")
+        for name in request.query_params
+        if name in allowed
+        and (
+            len(request.query_params.getlist(name)) > 1
+            or "\x00" in request.query_params.get(name, "")
+        )
+    ]
+    if errors:
+        raise InvalidRequest(
+            "Unknown or repeated query parameters. Known here: " + ", ".join(sorted(known)) + ".",
+            errors=errors,
+        )

@@ -1,0 +1,129 @@
+"""JSON bodies, strictly: what the database or a cluster would choke on is refused here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import IO, Any, NoReturn
+
+from django.conf import settings
+from rest_framework.exceptions import ParseError
+from rest_framework.parsers import BaseParser
+
+DEPTH_MAX = 20
+INTEGER_DIGITS_MAX = 30
+
+
+def parse_json(body: bytes) -> Any:
+    """The value of a JSON `body` in UTF-8.
+
+    Raises ValueError, with a sentence for the caller, for bad UTF-8 or JSON, NaN and
+    infinities, integers of more than 30 digits, duplicate keys, NUL and lone surrogates in
+    any text, and nesting deeper than 20.
+    """
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError("The body is not UTF-8.") from error
+    _refuse_depth(text)
+    try:
+        value = json.loads(
+            text,
+            parse_int=_integer,
+            parse_constant=_no_constant,
+            object_pairs_hook=_object_without_duplicates,
+        )
+    except RecursionError as error:
+        raise ValueError(f"The body is nested deeper than {DEPTH_MAX}.") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"The body is not JSON: {error.msg} at line {error.lineno} column {error.colno}."
+        ) from error
+    _refuse_bad_text(value)
+    return value
+
+
+def _refuse_depth(text: str) -> None:
+    depth = 0
+    in_string = False
+    is_escaped = False
+    for character in text:
+        if in_string:
+            if is_escaped:
+                is_escaped = False
+            elif character == "\\":
+                is_escaped = True
+            elif character == '"':
+                in_string = False
+        elif character == '"':
+            in_string = True
+        elif character in "[{":
+            depth += 1
+            if depth > DEPTH_MAX:
+                raise ValueError(f"The body is nested deeper than {DEPTH_MAX}.")
+        elif character in "]}":
+            depth -= 1
+
+
+def _integer(text: str) -> int:
+    if len(text) > INTEGER_DIGITS_MAX:
+        raise ValueError(f"A number has more than {INTEGER_DIGITS_MAX} digits.")
+    return int(text)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON.")
+
+
+def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise ValueError(f"The key {key[:60]!r} stands twice in one object.")
+        result[key] = value
+    return result
+
+
+def refuse_bad_text(text: str) -> None:
+    """Raises ValueError when `text` holds NUL or a lone surrogate, which no database stores."""
+    if "\x00" in text:
+        raise ValueError("A text contains a NUL character.")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("A text contains half of a surrogate pair.")
+
+
+def _refuse_bad_text(value: Any) -> None:
+    if isinstance(value, str):
+        refuse_bad_text(value)
+    elif isinstance(value, list):
+        for item in value:
+            _refuse_bad_text(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            refuse_bad_text(key)
+            _refuse_bad_text(item)
+
+
+class StrictJsonParser(BaseParser):
+    """`application/json` with an object at the top, of at most the configured size."""
+
+    media_type = "application/json"
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The body's object. Raises ParseError with what is wrong."""
+        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        body = stream.read(limit + 1)
+        if len(body) > limit:
+            raise ParseError(f"The body is larger than {limit} bytes.")
+        try:
+            value = parse_json(body)
+        except ValueError as error:
+            raise ParseError(str(error)) from error
+        if not isinstance(value, dict):
+            raise ParseError("The body must be a JSON object.")
+        return value

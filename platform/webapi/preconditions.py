@@ -1,0 +1,47 @@
+"""ETag and If-Match: nobody overwrites what they have not seen."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rest_framework.request import Request
+
+from primitives.errors import PreconditionFailed, PreconditionRequired
+
+_ETAG = re.compile(r'"v([0-9]{1,9})"')
+
+
+def etag_of(version: int) -> str:
+    """The strong ETag of a row's version."""
+    return f'"v{version}"'
+
+
+def required_version(request: Request) -> int:
+    """The version that `If-Match` names.
+
+    Raises PreconditionRequired when the header is absent, PreconditionFailed when it is not
+    one of our ETags ("*" and lists are refused: a change names what it is based on).
+    """
+    header = request.headers.get("If-Match")
+    if header is None:
+        raise PreconditionRequired(
+            "Send If-Match with the ETag that you got when you read this, so that you do not "
+            "overwrite a change that you have not seen."
+        )
+    match = _ETAG.fullmatch(header.strip())
+    if match is None:
+        raise PreconditionFailed(
+            'If-Match must be one ETag as we sent it, for example "v3".', given=header[:60]
+        )
+    return int(match[1])
+
+
+def refuse_stale(given: int, current: int, *, body: Any) -> None:
+    """Raises PreconditionFailed, with the current state, unless the versions agree."""
+    if given != current:
+        raise PreconditionFailed(
+            f"This is now version {current}; your change was based on version {given}. "
+            "Look at the current values and send your change again.",
+            current=body,
+        )

@@ -1,0 +1,227 @@
+"""Every refusal as RFC 9457 `application/problem+json`, from one place."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, JsonResponse
+from rest_framework import exceptions
+from rest_framework.response import Response
+
+from primitives.errors import FieldError, PortalError
+from webapi.middleware import current_request_id
+
+log = logging.getLogger(__name__)
+
+CONTENT_TYPE = "application/problem+json"
+
+
+def problem(
+    status: int,
+    *,
+    code: str,
+    title: str,
+    detail: str,
+    errors: tuple[FieldError, ...] = (),
+    data: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The body of a problem document; `data` adds members and never replaces the standard ones."""
+    body: dict[str, Any] = dict(data or {})
+    body |= {
+        "type": f"urn:tidegate:problem:{code}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "request_id": current_request_id(),
+    }
+    if errors:
+        body["errors"] = [
+            {"pointer": error.pointer, "detail": error.detail, "code": error.code}
+            for error in errors
+        ]
+    return body
+
+
+def render_problem(error: Exception, context: Mapping[str, Any]) -> Response | None:
+    """DRF's exception handler: a problem document for every expected failure.
+
+    A database that is away is 503 and may be retried. Anything not expected is re-raised by
+    DRF (None) and becomes a logged 500 by `server_error`.
+    """
+    body, headers = _describe(error)
+    if body is None:
+        return None
+    response = Response(body, status=body["status"], headers=headers)
+    response.content_type = CONTENT_TYPE
+    return response
+
+
+def _describe(error: Exception) -> tuple[dict[str, Any] | None, dict[str, str]]:
+    headers: dict[str, str] = {}
+    if isinstance(error, PortalError):
+        if error.http_status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return (
+            problem(
+                error.http_status,
+                code=error.code,
+                title=error.title,
+                detail=error.detail,
+                errors=error.errors,
+                data=error.data,
+            ),
+            headers,
+        )
+    if isinstance(error, Http404):
+        return (
+            problem(
+                404,
+                code="not_found",
+                title="There is no such thing here",
+                detail="It does not exist, or you may not see it.",
+            ),
+            headers,
+        )
+    if isinstance(error, PermissionDenied):
+        error = exceptions.PermissionDenied()
+    if isinstance(error, exceptions.ValidationError):
+        found = tuple(_field_errors(error.detail, ""))
+        return (
+            problem(
+                400,
+                code="invalid_request",
+                title="The request is not valid",
+                detail="; ".join(_sentence(item) for item in found[:5]),
+                errors=found,
+            ),
+            headers,
+        )
+    if isinstance(error, exceptions.APIException):
+        if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed):
+            error.status_code = 401
+            headers["WWW-Authenticate"] = "Bearer"
+        if isinstance(error, exceptions.Throttled) and error.wait is not None:
+            headers["Retry-After"] = str(int(error.wait) + 1)
+        code = {401: "unauthenticated", 403: "forbidden", 400: "invalid_request"}.get(
+            error.status_code, str(error.default_code)
+        )
+        return (
+            problem(
+                error.status_code,
+                code=code,
+                title=str(error.default_detail).rstrip("."),
+                detail=str(error.detail),
+            ),
+            headers,
+        )
+    if isinstance(error, RequestDataTooBig):
+        return (
+            problem(
+                413,
+                code="too_large",
+                title="The request is too large",
+                detail="The body is larger than this server accepts.",
+            ),
+            headers,
+        )
+    if isinstance(error, DataError):
+        return (
+            problem(
+                400,
+                code="invalid_request",
+                title="The request is not valid",
+                detail="A value is out of the range that can be stored.",
+            ),
+            headers,
+        )
+    if isinstance(error, IntegrityError):
+        log.warning("constraint refused a request", exc_info=error)
+        return (
+            problem(
+                409,
+                code="conflict",
+                title="The current state does not allow this",
+                detail="The database refused this change: it would break a rule that always "
+                "holds. Look at the current state and try again.",
+                data={"constraint": _constraint_of(error)},
+            ),
+            headers,
+        )
+    if isinstance(error, OperationalError | InterfaceError):
+        log.warning("database unavailable", exc_info=error)
+        headers["Retry-After"] = "2"
+        return (
+            problem(
+                503,
+                code="unavailable",
+                title="Try again in a moment",
+                detail="The database does not answer; nothing was changed.",
+            ),
+            headers,
+        )
+    if isinstance(error, DatabaseError):
+        log.error("unexpected database error", exc_info=error)
+    return None, headers
+
+
+def _constraint_of(error: IntegrityError) -> str | None:
+    diagnostics = getattr(error.__cause__, "diag", None)
+    name = getattr(diagnostics, "constraint_name", None)
+    return str(name) if name else None
+
+
+def _field_errors(detail: Any, pointer: str) -> Iterator[FieldError]:
+    if isinstance(detail, Mapping):
+        for key, value in detail.items():
+            step = "" if key == "non_field_errors" else "/" + _escape(str(key))
+            yield from _field_errors(value, pointer + step)
+    elif isinstance(detail, list | tuple):
+        for index, value in enumerate(detail):
+            if isinstance(value, Mapping | list | tuple):
+                yield from _field_errors(value, f"{pointer}/{index}")
+            else:
+                yield from _field_errors(value, pointer)
+    else:
+        yield FieldError(pointer, str(detail), getattr(detail, "code", "invalid"))
+
+
+def _escape(step: str) -> str:
+    return step.replace("~", "~0").replace("/", "~1")
+
+
+def _sentence(error: FieldError) -> str:
+    name = error.pointer.removeprefix("/")
+    return f"{name}: {error.detail}" if name else error.detail
+
+
+def server_error(request: HttpRequest) -> JsonResponse:
+    """Django's handler500: no trace to the caller, the id to find it by in the log."""
+    return JsonResponse(
+        problem(
+            500,
+            code="internal_error",
+            title="Something broke on our side",
+            detail="The error was logged under this request id.",
+        ),
+        status=500,
+        content_type=CONTENT_TYPE,
+    )
+
+
+def not_found(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:
+    """Django's handler404, for paths under the API that no route serves."""
+    return JsonResponse(
+        problem(
+            404,
+            code="not_found",
+            title="There is no such thing here",
+            detail="No route serves this path; the API is described at /api/v1/openapi.json.",
+        ),
+        status=404,
+        content_type=CONTENT_TYPE,
+    )

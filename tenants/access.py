@@ -1,0 +1,172 @@
+"""Who may see and do what. Every id, filter and export goes through `visible`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.db.models import Model, Q, QuerySet
+
+from primitives.errors import Forbidden, NotFound
+from tenants.models import Node, RoleGrant, User
+from tenants.roles import PERMISSIONS, SCOPE_PERMISSIONS, Permission, Role, Scope
+
+Row = TypeVar("Row", bound=Model)
+
+#: The path prefix of a grant on the whole platform: every path starts with it.
+PLATFORM = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Somebody who acts, with the rights of this moment.
+
+    `grants` are (role, path prefix); `scopes` of None is a browser session, which is not
+    narrowed. Made by `actor_of` on every request; never stored.
+    """
+
+    user: User
+    grants: tuple[tuple[Role, str], ...]
+    scopes: frozenset[Scope] | None = None
+    organization_path: str | None = field(default=None)
+
+    def permits(self, permission: Permission) -> bool:
+        """Whether the token's scopes let `permission` through at all."""
+        if self.scopes is None:
+            return True
+        return any(permission in SCOPE_PERMISSIONS[scope] for scope in self.scopes)
+
+    def prefixes(self, permission: Permission) -> tuple[str, ...]:
+        """Path prefixes below which the actor holds `permission`, shortest first, none twice.
+
+        Every member of an organization may see its whole tree (names, quotas, totals).
+        """
+        if not self.permits(permission):
+            return ()
+        held = {path for role, path in self.grants if permission in PERMISSIONS[role]}
+        if permission is Permission.VIEW_TREE and self.organization_path is not None:
+            held.add(self.organization_path)
+        outer: list[str] = []
+        for path in sorted(held, key=lambda p: (len(p), p)):
+            if not any(path.startswith(other) for other in outer):
+                outer.append(path)
+        return tuple(outer)
+
+    def holds(self, permission: Permission, path: str) -> bool:
+        """Whether the actor holds `permission` on the node at `path` (with its slash)."""
+        return any(path.startswith(prefix) for prefix in self.prefixes(permission))
+
+    @property
+    def is_platform_admin(self) -> bool:
+        """Whether the actor administers the installation."""
+        return any(role is Role.PLATFORM_ADMIN for role, _ in self.grants)
+
+
+def actor_of(user: User, scopes: Iterable[str] | None = None) -> Actor:
+    """The actor that `user` is now; `scopes` are those of the token used, if any.
+
+    One query. A deactivated user has no rights at all.
+    """
+    grants = RoleGrant.objects.filter(user=user).select_related("node") if user.is_active else ()
+    organization = user.organization
+    return Actor(
+        user=user,
+        grants=tuple(
+            sorted(
+                (Role(grant.role), grant.node.path if grant.node is not None else PLATFORM)
+                for grant in grants
+            )
+        ),
+        scopes=None if scopes is None else frozenset(Scope(scope) for scope in scopes),
+        organization_path=organization.path
+        if organization is not None and user.is_active
+        else None,
+    )
+
+
+def under(prefixes: Iterable[str], path_field: str) -> Q:
+    """The condition that `path_field` lies below one of `prefixes`; matches nothing for none.
+
+    A prefix ends in a slash and paths are compared byte by byte (collation "C"), so the range
+    form is exact and uses the index; LIKE would treat `_` as a wildcard.
+    """
+    condition = Q(pk__in=[])
+    for prefix in prefixes:
+        if prefix == PLATFORM:
+            return Q()
+        condition |= Q(
+            **{f"{path_field}__gte": prefix, f"{path_field}__lt": prefix[:-1] + chr(ord("/") + 1)}
+        )
+    return condition
+
+
+def visible(
+    actor: Actor,
+    rows: QuerySet[Row],
+    permission: Permission,
+    *,
+    path_field: str,
+    own: Q | None = None,
+) -> QuerySet[Row]:
+    """`rows` cut to what the actor may see by `permission` on the node at `path_field`.
+
+    `own` adds rows that are the actor's own whatever their roles (their jobs, their tokens),
+    as long as they are active members and the token's scopes allow it.
+    """
+    condition = under(actor.prefixes(permission), path_field)
+    if own is not None and actor.user.is_active and actor.permits(permission):
+        condition |= own
+    return rows.filter(condition)
+
+
+def visible_node(actor: Actor, path: str, permission: Permission = Permission.VIEW_TREE) -> Node:
+    """The node at `path` ("ai-company/research", with or without the last slash).
+
+    Raises NotFound when it does not exist or the actor may not see the tree there, and
+    Forbidden when they see it but lack `permission` on it.
+    """
+    node = (
+        visible(actor, Node.objects.all(), Permission.VIEW_TREE, path_field="path")
+        .select_related("organization", "parent")
+        .filter(path=path.rstrip("/") + "/")
+        .first()
+    )
+    if node is None:
+        raise NotFound(f"There is no {path.rstrip('/')!r} that you can see.", path=path)
+    require(actor, permission, node)
+    return node
+
+
+def require(actor: Actor, permission: Permission, node: Node) -> None:
+    """Raises Forbidden unless the actor holds `permission` on `node`."""
+    if not actor.holds(permission, node.path):
+        raise Forbidden(
+            f"You need the right {permission.value} on {node.display_path}; ask an "
+            "administrator of it.",
+            permission=permission.value,
+            node=node.display_path,
+        )
+
+
+def require_platform_admin(actor: Actor) -> None:
+    """Raises Forbidden unless the actor administers the installation (and the token may)."""
+    if not (actor.is_platform_admin and actor.permits(Permission.MANAGE_CLUSTERS)):
+        raise Forbidden("Only a platform administrator may do this.")
+
+
+def get_visible(
+    actor: Actor,
+    rows: QuerySet[Row],
+    permission: Permission,
+    *,
+    path_field: str,
+    pk: UUID | Any,
+    own: Q | None = None,
+) -> Row:
+    """The visible row with `pk`. Raises NotFound for absent and foreign alike."""
+    row = visible(actor, rows, permission, path_field=path_field, own=own).filter(pk=pk).first()
+    if row is None:
+        raise NotFound("It does not exist, or you may not see it.")
+    return row
