@@ -170,7 +170,7 @@ class Attempt(models.Model):
 
     `key` is what the cluster knows it by. `native_id` is written once, by whoever records
     the first answer. `epoch` is that of the arbiter that granted it. `missed_listings`
-    counts complete listings in a row without it.
+    counts complete listings in a row without it; `missing_since` is the last one that had it.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -197,6 +197,7 @@ class Attempt(models.Model):
     exit_codes = models.JSONField(default=dict)
     message = models.TextField(blank=True)
     missed_listings = models.IntegerField(default=0)
+    missing_since = models.DateTimeField(null=True)
     forgotten_at = models.DateTimeField(null=True)
 
     class Meta:

@@ -1,0 +1,161 @@
+"""What a person may do to a job that is already there: cancel, hold, release."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+
+from audit.recording import record
+from jobs import lifecycle
+from jobs.models import Attempt, AttemptState, Job, JobState, StopReason
+from jobs.queries import visible_jobs
+from jobs.timeline import Happening, record_events
+from live.publishing import publish
+from live.waking import wake
+from outbox.recording import Intention, intend, withdraw_unsent
+from primitives.errors import Conflict, Forbidden, NotFound
+from tenants.access import Actor
+from tenants.roles import Permission
+from webapi.middleware import current_request_id
+
+#: How long a cancelled job may take to end by itself after its notice signal.
+CANCEL_GRACE = timedelta(seconds=30)
+
+
+@transaction.atomic
+def cancel_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
+    """Cancel a job: at once while it waits, else by notice and, 30 s later, by force.
+
+    Cancelling again, or a job that has ended cancelled, changes nothing. Raises NotFound,
+    Forbidden, or Conflict for a job that ended otherwise.
+    """
+    job = _job_to_manage(job_id, actor)
+    if job.state == JobState.CANCELLED or job.cancel_requested_at is not None:
+        return job
+    if job.state in lifecycle.FINAL:
+        raise Conflict(f"The job has already ended: {job.state}.", state=job.state)
+    job.cancel_requested_at = now
+    attempt = (
+        Attempt.objects.select_for_update().filter(job=job, released_at=None).first()
+    )
+    if attempt is None:
+        _end_cancelled(job, now)
+    elif attempt.state == AttemptState.RESERVED and withdraw_unsent(
+        "start_attempt", attempt.id, now=now
+    ):
+        attempt.state = AttemptState.ENDED
+        attempt.stop_reason = StopReason.CANCELLED
+        attempt.ended_at = attempt.released_at = now
+        attempt.outcome = "stopped"
+        attempt.message = "cancelled before it was sent to the cluster"
+        attempt.save()
+        _end_cancelled(job, now)
+    else:
+        if attempt.state != AttemptState.ENDED:
+            ask_to_stop(attempt, StopReason.CANCELLED, grace=CANCEL_GRACE, now=now)
+        job.save(update_fields=["cancel_requested_at"])
+        record_events([Happening(job.id, now, "cancel_requested", {"by": actor.user.username})])
+    _audit("job_cancelled", job, actor, now)
+    return job
+
+
+def ask_to_stop(
+    attempt: Attempt, reason: StopReason, *, grace: timedelta, now: datetime
+) -> None:
+    """Persist notice and deadline of a locked attempt, then tell its cluster.
+
+    An attempt that is already being stopped keeps the earlier of both deadlines. A reclaim's
+    victim that is cancelled stays one.
+    """
+    deadline = now + grace
+    if attempt.state == AttemptState.STOPPING:
+        assert attempt.grace_until is not None
+        attempt.grace_until = min(attempt.grace_until, deadline)
+    else:
+        attempt.state = AttemptState.STOPPING
+        attempt.stop_reason = reason
+        attempt.notice_at = now
+        attempt.grace_until = deadline
+    attempt.save(update_fields=["state", "stop_reason", "notice_at", "grace_until"])
+    intend([Intention("notify_attempt", attempt.id, str(attempt.cluster_id))], now=now)
+    wake("observer")
+
+
+@transaction.atomic
+def hold_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
+    """Keep a queued job from starting until it is released. Repeating changes nothing."""
+    job = _job_to_manage(job_id, actor)
+    if job.state == JobState.HELD:
+        return job
+    if job.state != JobState.QUEUED:
+        raise Conflict(f"Only a queued job can be held; this one is {job.state}.", state=job.state)
+    return _switch(job, JobState.HELD, "held", actor, now)
+
+
+@transaction.atomic
+def release_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
+    """Let a held job queue again, at its old place. Repeating changes nothing."""
+    job = _job_to_manage(job_id, actor)
+    if job.state == JobState.QUEUED:
+        return job
+    if job.state != JobState.HELD:
+        raise Conflict(
+            f"Only a held job can be released; this one is {job.state}.", state=job.state
+        )
+    return _switch(job, JobState.QUEUED, "released", actor, now)
+
+
+def _job_to_manage(job_id: UUID, actor: Actor) -> Job:
+    # The row is locked only after it was found visible, so that nobody can hold up a
+    # stranger's job by guessing its id.
+    if not visible_jobs(actor).filter(pk=job_id).exists():
+        raise NotFound("There is no such job that you can see.")
+    job = Job.objects.select_for_update(of=("self",)).select_related("team").get(pk=job_id)
+    own = job.user_id == actor.user.pk and actor.permits(Permission.SUBMIT_JOBS)
+    if not own and not actor.holds(Permission.MANAGE_JOBS, job.team.path):
+        raise Forbidden(
+            f"You can see this job but not change it; its owner or a lead of "
+            f"{job.team.display_path} can."
+        )
+    return job
+
+
+def _switch(job: Job, state: JobState, event: str, actor: Actor, now: datetime) -> Job:
+    lifecycle.check_move(job.state, state)
+    job.state = state
+    job.explanation = None
+    job.explained_at = None
+    job.save(update_fields=["state", "explanation", "explained_at"])
+    record_events([Happening(job.id, now, event, {"by": actor.user.username})])
+    _audit(f"job_{event}", job, actor, now)
+    return job
+
+
+def _end_cancelled(job: Job, now: datetime) -> None:
+    lifecycle.check_move(job.state, JobState.CANCELLED)
+    job.state = JobState.CANCELLED
+    job.end_reason = "cancelled_by_user"
+    job.ended_at = now
+    job.explanation = None
+    job.save(
+        update_fields=["state", "end_reason", "ended_at", "explanation", "cancel_requested_at"]
+    )
+    record_events([Happening(job.id, now, "cancelled", {})])
+
+
+def _audit(action: str, job: Job, actor: Actor, now: datetime) -> None:
+    record(
+        action=action,
+        subject_kind="job",
+        subject_id=job.id,
+        now=now,
+        actor_id=actor.user.pk,
+        actor=actor.user.login,
+        organization_id=job.organization_id,
+        node_path=job.team.path,
+        request_id=current_request_id(),
+    )
+    publish("jobs", ids=[job.id], organization_id=job.organization_id)
+    wake("arbiter")

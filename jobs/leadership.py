@@ -1,0 +1,162 @@
+"""One leader at a time, and a fence for what an old one still believes.
+
+A leader holds a session advisory lock on a connection of its own, and an epoch in the
+database. The lock makes fail-over fast; the epoch makes it safe: every write of a leader
+happens in a transaction that first reads its epoch FOR SHARE, so a deposed leader that wakes up
+can write nothing. A leader that hangs keeps its lock for ever, so a standby that sees an old
+heartbeat ends the *recorded* leader's connection, never just whoever holds the lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from threading import Event, Thread
+
+import psycopg
+from django.db import connection, transaction
+
+from live.waking import dedicated_connection
+
+log = logging.getLogger(__name__)
+
+
+class NotLeading(Exception):
+    """This process no longer leads; whatever it was about to write was not written."""
+
+
+@contextmanager
+def fence(role: str, epoch: int) -> Iterator[None]:
+    """A transaction that only a current leader can commit.
+
+    Raises NotLeading when `epoch` is over. FOR SHARE makes a new leader wait for this
+    transaction instead of overtaking it.
+    """
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT 1 FROM jobs_leadership WHERE role = %s AND epoch = %s FOR SHARE",
+                [role, epoch],
+            )
+            if cursor.fetchone() is None:
+                raise NotLeading(f"{role} epoch {epoch} is over")
+        yield
+
+
+class Leadership:
+    """A bid for the leadership of `role`: `campaign` until it is won, then watch `is_leading`.
+
+    `ttl_s` is how old a heartbeat may be before a standby deposes the leader; the leader
+    itself stops believing at 60 % of it, by its own monotonic clock.
+    """
+
+    def __init__(self, role: str, *, ttl_s: float) -> None:
+        self.role = role
+        self.epoch = 0
+        self._ttl_s = ttl_s
+        self._stack = ExitStack()
+        self._beat_at = float("-inf")
+        self._ended = Event()
+        self._beating: Thread | None = None
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether the last heartbeat is fresh enough to go on."""
+        return (
+            not self._ended.is_set() and time.monotonic() - self._beat_at < 0.6 * self._ttl_s
+        )
+
+    def fence(self) -> object:
+        """A transaction fenced by this leader's epoch; see `fence`."""
+        return fence(self.role, self.epoch)
+
+    def campaign(self) -> bool:
+        """Try once to lead; True when this process now leads.
+
+        Raises psycopg.OperationalError when the database is away.
+        """
+        self.resign()
+        with ExitStack() as stack:
+            own = stack.enter_context(dedicated_connection(f"tidegate-{self.role}-leader"))
+            own.execute("SET transaction_timeout = '10s'")
+            own.execute("SET lock_timeout = '5s'")
+            own.execute(
+                "INSERT INTO jobs_leadership (role, epoch, holder) VALUES (%s, 0, '') "
+                "ON CONFLICT (role) DO NOTHING",
+                [self.role],
+            )
+            row = own.execute("SELECT pg_try_advisory_lock(%s)", [_lock_key(self.role)]).fetchone()
+            if row is None or not row[0]:
+                self._depose_silent_leader(own)
+                return False
+            holder = f"{socket.gethostname()}:{os.getpid()}"
+            row = own.execute(
+                "UPDATE jobs_leadership SET epoch = epoch + 1, holder = %s, "
+                "backend_pid = pg_backend_pid(), heartbeat_at = clock_timestamp() "
+                "WHERE role = %s RETURNING epoch",
+                [holder, self.role],
+            ).fetchone()
+            assert row is not None
+            self.epoch = row[0]
+            self._beat_at = time.monotonic()
+            self._ended = Event()
+            self._stack = stack.pop_all()
+        self._beating = Thread(
+            target=self._beat, args=(own, self.epoch, self._ended), daemon=True, name="heartbeat"
+        )
+        self._beating.start()
+        log.info("%s leads in epoch %d", self.role, self.epoch)
+        return True
+
+    def resign(self) -> None:
+        """Give the leadership up at once, if held."""
+        self._ended.set()
+        if self._beating is not None:
+            self._beating.join(timeout=10)
+            self._beating = None
+        self._stack.close()
+
+    def _beat(self, own: psycopg.Connection, epoch: int, ended: Event) -> None:
+        while not ended.wait(self._ttl_s / 5):
+            started = time.monotonic()
+            try:
+                cursor = own.execute(
+                    "UPDATE jobs_leadership SET heartbeat_at = clock_timestamp() "
+                    "WHERE role = %s AND epoch = %s",
+                    [self.role, epoch],
+                )
+            except psycopg.Error as error:
+                log.warning("%s lost its connection: %s", self.role, error)
+                ended.set()
+                return
+            if cursor.rowcount != 1:
+                log.warning("%s was deposed from epoch %d", self.role, epoch)
+                ended.set()
+                return
+            self._beat_at = started
+
+    def _depose_silent_leader(self, own: psycopg.Connection) -> None:
+        row = own.execute(
+            "SELECT backend_pid, epoch FROM jobs_leadership "
+            "WHERE role = %s AND heartbeat_at < clock_timestamp() - make_interval(secs => %s)",
+            [self.role, self._ttl_s],
+        ).fetchone()
+        if row is None or row[0] is None:
+            return
+        log.warning("%s of epoch %d is silent; its connection is ended", self.role, row[1])
+        # Only the recorded backend, and only while it still is one of a leader of this role.
+        own.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid = %s AND application_name = %s",
+            [row[0], f"tidegate-{self.role}-leader"],
+        )
+
+
+def _lock_key(role: str) -> int:
+    digest = hashlib.sha256(f"tidegate/{role}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)

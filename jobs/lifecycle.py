@@ -1,0 +1,94 @@
+"""The state machine of a job, and what the end of an attempt means for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobs.models import JobState, StopReason
+
+S = JobState
+
+#: Every move that a job can make; all else is a bug.
+MOVES: Mapping[JobState, frozenset[JobState]] = {
+    S.HELD: frozenset({S.QUEUED, S.CANCELLED}),
+    S.QUEUED: frozenset({S.HELD, S.STARTING, S.CANCELLED}),
+    S.STARTING: frozenset(
+        {S.RUNNING, S.PREEMPTING, S.QUEUED, S.SUCCEEDED, S.FAILED, S.CANCELLED, S.TIMED_OUT}
+    ),
+    S.RUNNING: frozenset(
+        {S.PREEMPTING, S.QUEUED, S.SUCCEEDED, S.FAILED, S.CANCELLED, S.TIMED_OUT}
+    ),
+    S.PREEMPTING: frozenset({S.QUEUED, S.SUCCEEDED, S.FAILED, S.CANCELLED, S.TIMED_OUT}),
+    S.SUCCEEDED: frozenset(),
+    S.FAILED: frozenset(),
+    S.CANCELLED: frozenset(),
+    S.TIMED_OUT: frozenset(),
+}
+
+#: States in which a job has an attempt that may hold GPUs.
+ACTIVE = frozenset({S.STARTING, S.RUNNING, S.PREEMPTING})
+WAITING = frozenset({S.HELD, S.QUEUED})
+FINAL = frozenset(state for state, moves in MOVES.items() if not moves)
+OPEN = ACTIVE | WAITING
+
+
+class IllegalMove(Exception):
+    """A job was asked to make a move that its state machine does not know."""
+
+
+def check_move(before: str, after: JobState) -> None:
+    """Raises IllegalMove unless a job may go from `before` to `after`."""
+    if after not in MOVES[JobState(before)]:
+        raise IllegalMove(f"a job cannot go from {before} to {after.value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Where a job goes when its attempt has released its GPUs, and why."""
+
+    state: JobState
+    reason: str | None
+
+
+#: Outcomes that are the cluster's fault, not the job's.
+_FAULTS = frozenset({"node_failed", "lost"})
+
+
+def verdict(
+    *,
+    outcome: str,
+    stop_reason: str | None,
+    is_cancelled: bool,
+    is_requeueable: bool,
+    ended_before_notice: bool,
+) -> Verdict:
+    """What the end of an attempt means (semantics section 4, Requeue).
+
+    A cancelled job is cancelled whatever its last attempt did, unless it ended before the
+    notice. A preempted one goes back to its queue even when it exits with 0: after a notice
+    that means "saved", not "done". A cluster's fault requeues too. A job that may not be
+    requeued fails with the reason.
+    """
+    natural = {
+        "succeeded": Verdict(S.SUCCEEDED, None),
+        "timed_out": Verdict(S.TIMED_OUT, "time_limit"),
+        "failed": Verdict(S.FAILED, "exit_code"),
+        "start_failed": Verdict(S.FAILED, "rejected_by_cluster"),
+    }
+    if stop_reason is not None and ended_before_notice and outcome in natural:
+        return natural[outcome]
+    if is_cancelled:
+        return Verdict(S.CANCELLED, "cancelled_by_user")
+    if stop_reason == StopReason.PREEMPTED:
+        return _again(is_requeueable, "preempted")
+    if outcome in natural:
+        return natural[outcome]
+    if outcome in _FAULTS:
+        return _again(is_requeueable, outcome)
+    # Ended by force, but not by us: somebody stopped it on the cluster.
+    return Verdict(S.FAILED, "stopped_on_cluster")
+
+
+def _again(is_requeueable: bool, reason: str) -> Verdict:
+    return Verdict(S.QUEUED if is_requeueable else S.FAILED, reason)

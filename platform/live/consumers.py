@@ -1,0 +1,71 @@
+"""The WebSocket of open pages: hints that something changed, for what the session may see."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from django.contrib.auth import get_user_model
+
+from live.publishing import EVERYBODY, group_of
+
+RECHECK_S = 60
+SIGNED_OUT = 4401
+
+
+class ChangesConsumer(AsyncJsonWebsocketConsumer):
+    """Sends hints of the user's organization; closes when the user may no longer see them.
+
+    What a client sends is ignored. The session is checked when the socket opens and every
+    minute after.
+    """
+
+    async def connect(self) -> None:
+        """Join the groups of the signed-in user, or refuse with 4401."""
+        self.joined: list[str] = []
+        self.watch: asyncio.Task[None] | None = None
+        audiences = await self._audiences()
+        if audiences is None:
+            await self.accept()
+            await self.close(code=SIGNED_OUT)
+            return
+        for audience in audiences:
+            await self.channel_layer.group_add(group_of(audience), self.channel_name)
+            self.joined.append(group_of(audience))
+        await self.accept()
+        self.watch = asyncio.create_task(self._recheck())
+
+    async def disconnect(self, code: int) -> None:
+        """Leave the groups."""
+        if self.watch is not None:
+            self.watch.cancel()
+        for group in self.joined:
+            await self.channel_layer.group_discard(group, self.channel_name)
+
+    async def receive(self, *args: Any, **kwargs: Any) -> None:
+        """Ignore what a client says."""
+
+    async def change(self, event: dict[str, Any]) -> None:
+        """Pass a hint on."""
+        await self.send_json({key: event[key] for key in ("seq", "topic", "ids", "at")})
+
+    async def _recheck(self) -> None:
+        while True:
+            await asyncio.sleep(RECHECK_S)
+            if await self._audiences() is None:
+                await self.close(code=SIGNED_OUT)
+                return
+
+    @database_sync_to_async
+    def _audiences(self) -> list[str] | None:
+        user_id = getattr(self.scope.get("user"), "pk", None)
+        session = self.scope.get("session")
+        if user_id is None or session is None or not session.exists(session.session_key):
+            return None
+        user = get_user_model().objects.filter(pk=user_id, is_active=True).first()
+        if user is None:
+            return None
+        organization = getattr(user, "organization_id", None)
+        return [EVERYBODY, str(organization)] if organization is not None else [EVERYBODY]

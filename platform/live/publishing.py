@@ -1,0 +1,41 @@
+"""Hints to open pages that something changed. Never data, never the record.
+
+`publish` rides on the database transaction, so a hint is sent if and only if its change was
+committed and no request ever waits for Valkey. The relay takes the hints from PostgreSQL,
+merges them to one a second per organization and topic, and hands them to Channels.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Literal
+from uuid import UUID
+
+from django.db import connection
+
+Topic = Literal["jobs", "quotas", "clusters", "reports"]
+
+CHANNEL = "tidegate_live"
+IDS_MAX = 50
+EVERYBODY = "everybody"
+
+
+def publish(topic: Topic, *, ids: Iterable[object] = (), organization_id: UUID | None) -> None:
+    """Hint, at commit, that rows of `topic` changed; no organization means everybody.
+
+    More than 50 ids are sent as none, which means "look again at all of them".
+    """
+    names = sorted({str(item) for item in ids})
+    payload = {
+        "topic": topic,
+        "ids": names if len(names) <= IDS_MAX else [],
+        "to": EVERYBODY if organization_id is None else str(organization_id),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, json.dumps(payload)])
+
+
+def group_of(audience: str) -> str:
+    """Channels group of an organization id, or of everybody."""
+    return f"changes.{audience}"

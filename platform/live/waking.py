@@ -1,0 +1,64 @@
+"""Tell a waiting process, at commit, that there is something to do. PostgreSQL carries it.
+
+A notice is a hint: whoever waits also looks by itself every few seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+
+
+def wake(role: str) -> None:
+    """Wake the process that leads in `role` ("arbiter", "observer") when this transaction commits."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify(%s, '')", [_channel(role)])
+
+
+def _channel(role: str) -> str:
+    return f"tidegate_{role}"
+
+
+@contextmanager
+def dedicated_connection(application_name: str) -> Iterator[psycopg.Connection]:
+    """An autocommit connection of its own to the default database, outside every pool.
+
+    For session state (LISTEN, advisory locks) that must not leak into requests. Raises
+    psycopg.OperationalError when the database is away; keepalives notice a dead peer.
+    """
+    settings = connections[DEFAULT_DB_ALIAS].settings_dict
+    with psycopg.connect(
+        host=settings["HOST"],
+        port=settings["PORT"],
+        user=settings["USER"],
+        password=settings["PASSWORD"],
+        dbname=settings["NAME"],
+        connect_timeout=5,
+        application_name=application_name,
+        autocommit=True,
+        keepalives=1,
+        keepalives_idle=5,
+        keepalives_interval=2,
+        keepalives_count=3,
+    ) as own:
+        yield own
+
+
+class Listener:
+    """Waits for notices to a role on a connection of its own."""
+
+    def __init__(self, own: psycopg.Connection, role: str) -> None:
+        self._connection = own
+        own.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(_channel(role))))
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether a notice came within `timeout_s`; notices that piled up count as one."""
+        came = False
+        for _ in self._connection.notifies(timeout=timeout_s, stop_after=1):
+            came = True
+        for _ in self._connection.notifies(timeout=0):
+            came = True
+        return came
