@@ -1,0 +1,110 @@
+"""Who sends a request: the owner of a token, or of a browser session. Never both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import get_user
+from django.http import HttpRequest, HttpResponse
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
+from rest_framework.authentication import BaseAuthentication, CSRFCheck
+from rest_framework.request import Request
+
+from primitives.clock import SystemClock
+from primitives.errors import Forbidden, Unauthenticated
+from tenants.access import Actor, actor_of
+from tenants.models import User
+from tenants.tokens import token_of
+
+
+class TokenAuthentication(BaseAuthentication):
+    """`Authorization: Bearer tdg_...`. A request with one is judged by it alone.
+
+    It comes first: a bad token is refused even when a good session cookie came along, and a
+    good one needs no CSRF token, because no browser adds it by itself.
+    """
+
+    def authenticate(self, request: Request) -> tuple[User, Actor] | None:
+        """The token's owner with the token's scopes. Raises Unauthenticated for a bad token."""
+        scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        token = token_of(secret.strip(), now=SystemClock().now())
+        return token.user, actor_of(token.user, token.scopes)
+
+    def authenticate_header(self, request: Request) -> str:
+        """Makes an anonymous request 401 instead of 403."""
+        return "Bearer"
+
+
+class BrowserSessionAuthentication(BaseAuthentication):
+    """The session cookie, with `X-CSRFToken` on every request that changes something."""
+
+    def authenticate(self, request: Request) -> tuple[User, Actor] | None:
+        """The session's user. Raises Forbidden when the CSRF token is missing or wrong."""
+        user = get_user(request._request)
+        if not isinstance(user, User):
+            return None
+        require_csrf_token(request._request)
+        return user, actor_of(user)
+
+
+def _no_response(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+def require_csrf_token(request: HttpRequest) -> None:
+    """Raises Forbidden for an unsafe request without a CSRF token or from a foreign origin."""
+    check = CSRFCheck(_no_response)
+    check.process_request(request)
+    reason = check.process_view(request, _no_response, (), {})
+    if reason:
+        raise Forbidden(
+            f"The CSRF check failed: {reason} Load GET /api/v1/session and send the cookie "
+            "csrftoken back as X-CSRFToken.",
+        )
+
+
+def actor_from(request: Request) -> Actor:
+    """The actor of an authenticated request. Raises Unauthenticated when there is none."""
+    actor = request.auth
+    if not isinstance(actor, Actor):
+        raise Unauthenticated("Send an access token, or sign in.")
+    return actor
+
+
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """The token in OpenAPI."""
+
+    target_class = TokenAuthentication
+    name = "accessToken"
+    priority = 1
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        """HTTP bearer authentication."""
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "tdg_ and 36 characters",
+            "description": "A personal access token, from POST /api/v1/tokens.",
+        }
+
+
+class BrowserSessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """The browser session in OpenAPI."""
+
+    target_class = BrowserSessionAuthentication
+    name = "browserSession"
+    priority = 1
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        """The session cookie; unsafe methods also need `X-CSRFToken`."""
+        from django.conf import settings
+
+        return {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": settings.SESSION_COOKIE_NAME,
+            "description": "From POST /api/v1/session; changes also need X-CSRFToken.",
+        }
