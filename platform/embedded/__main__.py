@@ -1,0 +1,105 @@
+"""`python -m embedded up|down|status|reset|psql`, which `make` calls."""
+
+import argparse
+import os
+import sys
+from urllib.parse import urlsplit
+
+from embedded import local_jobs, postgres
+from embedded.environment import read_env_file
+from embedded.errors import LauncherError
+from embedded.layout import Layout, layout_here
+from embedded.personas import introduction
+from embedded.progress import complain, show
+from embedded.records import is_alive, read_records
+from embedded.startup import read_phase, up
+from embedded.stopping import SUPERVISOR, down, reset
+
+_NOT_RUNNING = 3  # as systemctl status says it
+
+
+def main(words: list[str]) -> int:
+    """Do what `words` say; the exit status."""
+    arguments = _parser().parse_args(words)
+    layout = layout_here()
+    try:
+        match arguments.command:
+            case "up":
+                return up(
+                    layout,
+                    port=port_of(arguments.port or os.environ.get("TIDEGATE_PORT") or "8000"),
+                    detach=arguments.detach,
+                    servers_only=arguments.servers_only,
+                )
+            case "down":
+                down(layout)
+            case "status":
+                return status(layout)
+            case "reset":
+                reset(layout, is_agreed=arguments.yes)
+            case "psql":
+                psql(layout)
+    except LauncherError as refused:
+        complain(str(refused))
+        return 1
+    except KeyboardInterrupt:
+        complain("interrupted.")
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m embedded", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    start = commands.add_parser("up", help="start everything and watch over it")
+    start.add_argument("--port", help="of the web process; TIDEGATE_PORT, else 8000")
+    start.add_argument("--detach", action="store_true", help="return once it is ready")
+    start.add_argument("--servers-only", action="store_true", help="PostgreSQL and Valkey alone")
+    commands.add_parser("down", help="stop everything but jobs of the local cluster")
+    commands.add_parser("status", help="say what is running")
+    wipe = commands.add_parser("reset", help="stop everything and delete all data")
+    wipe.add_argument("--yes", action="store_true", help="do not ask")
+    commands.add_parser("psql", help="open the database as the application's role")
+    return parser
+
+
+def port_of(text: str) -> int:
+    """A port number. Raises LauncherError."""
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= 65535:
+        return int(text)
+    raise LauncherError(f"A port is a whole number from 1 to 65535, not {text!r}.")
+
+
+def status(layout: Layout) -> int:
+    """Print what runs; 0 when a supervisor says that all is ready."""
+    records = read_records(layout.run)
+    alive = {record.name for record in records if is_alive(record)}
+    for record in records:
+        state = "running" if record.name in alive else "not running"
+        show(f"{record.name:<12} {record.pid:>8}  {state}")
+    count = local_jobs.count_running(layout)
+    show(f"{'local jobs':<12} {count:>8}  running")
+    phase = read_phase(layout)
+    if SUPERVISOR not in alive or phase.word != "ready":
+        show("Tidegate is not running." if SUPERVISOR not in alive else "Tidegate is starting.")
+        return _NOT_RUNNING
+    for line in introduction(layout, port=phase.port):
+        show(line)
+    return 0
+
+
+def psql(layout: Layout) -> None:
+    """Become `psql`, connected as the application's role."""
+    address = urlsplit(read_env_file(layout.env_file).get("TIDEGATE_DATABASE_URL", ""))
+    if not address.port:
+        raise LauncherError("There is no database yet: run `make up` first.")
+    program = postgres.wheel_programs() / "psql"
+    words = [
+        *(str(program), f"--host={address.hostname}", f"--port={address.port}"),
+        *(f"--username={address.username}", f"--dbname={address.path[1:]}"),
+    ]
+    os.execve(program, words, os.environ | {"PGPASSWORD": address.password or ""})  # noqa: S606
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,127 @@
+"""Passwords, ports and addresses: made once, kept in `var/env`, given to the services.
+
+`var/env` has lines NAME=value that the settings read too, so `manage.py` works in any shell.
+Lines that somebody added by hand are kept.
+"""
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from embedded import postgres, valkey
+from embedded.layout import Layout
+from embedded.ports import a_free_port
+
+_DATABASE = "TIDEGATE_DATABASE_URL"
+_OWNER_DATABASE = "TIDEGATE_OWNER_DATABASE_URL"
+_VALKEY = "TIDEGATE_VALKEY_URL"
+_SECRET_KEY = "TIDEGATE_SECRET_KEY"  # noqa: S105 - the name of a variable
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Everything that is drawn by lot on the first start and kept from then on."""
+
+    secret_key: str
+    owner_password: str
+    app_password: str
+    superuser_password: str
+    valkey_password: str
+    postgres_port: int
+    valkey_port: int
+
+    def addresses(self) -> dict[str, str]:
+        """The lines of `var/env` that are ours."""
+        return {
+            _SECRET_KEY: self.secret_key,
+            _DATABASE: postgres.url_of(postgres.APP, self.app_password, self.postgres_port),
+            _OWNER_DATABASE: postgres.url_of(
+                postgres.OWNER, self.owner_password, self.postgres_port
+            ),
+            _VALKEY: valkey.url_of(self.valkey_port, self.valkey_password),
+        }
+
+    @property
+    def superuser_url(self) -> str:
+        """How the launcher itself reaches PostgreSQL."""
+        return postgres.url_of(
+            postgres.SUPERUSER, self.superuser_password, self.postgres_port, "postgres"
+        )
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """NAME=value lines; comments and anything else are left out."""
+    if not path.is_file():
+        return {}
+    pairs = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines())
+    return {
+        name.strip(): value.strip()
+        for name, equals, value in pairs
+        if equals and not name.startswith("#")
+    }
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only we may read; it appears whole or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+def load_secrets(layout: Layout) -> Secrets:
+    """What the first start drew, or a new draw for what is missing; ports that are taken change.
+
+    Writes `var/env` and the superuser's password file. Call it only while no server runs.
+    """
+    found = read_env_file(layout.env_file)
+    app = urlsplit(found.get(_DATABASE, ""))
+    owner = urlsplit(found.get(_OWNER_DATABASE, ""))
+    store = urlsplit(found.get(_VALKEY, ""))
+    superuser = layout.superuser_file
+    chosen = Secrets(
+        secret_key=found.get(_SECRET_KEY) or secrets.token_urlsafe(48),
+        owner_password=owner.password or secrets.token_urlsafe(24),
+        app_password=app.password or secrets.token_urlsafe(24),
+        superuser_password=(superuser.read_text().strip() if superuser.is_file() else "")
+        or secrets.token_urlsafe(24),
+        valkey_password=store.password or secrets.token_urlsafe(24),
+        postgres_port=a_free_port(app.port),
+        valkey_port=a_free_port(store.port),
+    )
+    write_private(superuser, chosen.superuser_password + "\n")
+    lines = {**found, **chosen.addresses()}
+    write_private(layout.env_file, "".join(f"{name}={value}\n" for name, value in lines.items()))
+    return chosen
+
+
+def service_environment(
+    layout: Layout, inherited: Mapping[str, str], *, as_owner: bool = False
+) -> dict[str, str]:
+    """What a service sees: our environment without foreign database settings, plus `var/env`.
+
+    The owner's address is given to migrations only, and no service reads `var/env` by itself.
+    """
+    ours = read_env_file(layout.env_file)
+    if not as_owner:
+        ours.pop(_OWNER_DATABASE, None)
+    kept = {
+        name: value
+        for name, value in inherited.items()
+        # psycopg takes what an address leaves open from PG* variables.
+        if not name.startswith(("PG", "MAKE", "MFLAGS"))
+        and name not in {"PYTHONPATH", _OWNER_DATABASE}
+    }
+    return {
+        **kept,
+        **ours,
+        "DJANGO_SETTINGS_MODULE": "portal.settings",
+        "PYTHONUNBUFFERED": "1",
+        "TIDEGATE_ENV_FILE": os.devnull,
+        "TIDEGATE_RUN_AS": "owner" if as_owner else "app",
+        "TIDEGATE_STATE_DIR": str(layout.state),
+    }

@@ -1,0 +1,59 @@
+"""Jobs of the local cluster: they outlive `make down` on purpose, and end with `make reset`.
+
+Each attempt has a supervisor, and a keeper per rank below which all processes of the job are. They
+are told apart by their command line, whose last word is the attempt's directory.
+"""
+
+import time
+from contextlib import suppress
+
+import psutil
+
+from embedded.layout import Layout
+
+_PROGRAM = "connectors/local/supervise.py"
+_POLL_S = 0.1
+_PATIENCE_S = 5
+
+
+def _watchers(layout: Layout) -> dict[psutil.Process, str]:
+    """Supervisors and keepers of attempts in this state folder, with the attempt's directory."""
+    found = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            words = process.cmdline()
+            if (
+                len(words) >= 2
+                and words[-2].endswith(_PROGRAM)
+                and words[-1].startswith(f"{layout.state}/")
+            ):
+                found[process] = words[-1]
+    return found
+
+
+def count_running(layout: Layout) -> int:
+    """How many attempts of the local cluster still have processes."""
+    return len(set(_watchers(layout).values()))
+
+
+def stop_all(layout: Layout) -> int:
+    """End every job of the local cluster at once, then its supervisors; how many there were.
+
+    The processes of a job are killed first: its keepers and supervisor see that, write it down
+    and end by themselves; what has not done so after a few seconds is killed too.
+    """
+    count = count_running(layout)
+    deadline = time.monotonic() + _PATIENCE_S
+    while watchers := _watchers(layout):
+        is_late = time.monotonic() >= deadline
+        for watcher in watchers:
+            with suppress(psutil.Error):
+                for process in watcher.children(recursive=True):
+                    if process not in watchers:
+                        process.kill()
+                if is_late:
+                    watcher.kill()
+        if time.monotonic() >= deadline + _PATIENCE_S:
+            break
+        time.sleep(_POLL_S)
+    return count

@@ -1,0 +1,70 @@
+"""The table of what runs: every process of an embedded Tidegate, and how it is stopped."""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from embedded import postgres, valkey
+from embedded.environment import Secrets, service_environment
+from embedded.layout import Layout
+from embedded.ports import HOST
+
+STOP_WITHIN_S = 10
+
+
+@dataclass(frozen=True)
+class Service:
+    """One process that is kept running. `run_as` is the system user, None for ours."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    run_as: str | None = None
+    stop_signal: int = signal.SIGTERM
+    stop_within_s: float = STOP_WITHIN_S
+
+
+def postgres_service(layout: Layout, secrets: Secrets) -> Service:
+    """The database; it is told to roll back and end, and gets time to write its checkpoint."""
+    home = postgres.locate_home(layout.postgres)
+    return Service(
+        "postgres",
+        tuple(postgres.server_command(home, port=secrets.postgres_port)),
+        postgres.server_environment(),
+        run_as=home.run_as,
+        stop_signal=postgres.STOP_SIGNAL,
+        stop_within_s=postgres.STOP_WITHIN_S,
+    )
+
+
+def valkey_service(layout: Layout, secrets: Secrets) -> Service:
+    """The broker and live-update store."""
+    command = valkey.write_configuration(
+        layout.valkey, port=secrets.valkey_port, password=secrets.valkey_password
+    )
+    return Service("valkey", tuple(command), postgres.server_environment())
+
+
+def portal_services(layout: Layout, *, port: int) -> tuple[Service, ...]:
+    """Tidegate's own processes, in the order in which they start."""
+    python = (sys.executable, "-m")
+    commands = {
+        "web": (
+            *(*python, "uvicorn", "portal.asgi:application", "--host", HOST, "--port", str(port)),
+            *("--timeout-graceful-shutdown", "5", "--no-server-header", "--no-access-log"),
+        ),
+        "arbiter": (sys.executable, "manage.py", "run_arbiter"),
+        "observer": (sys.executable, "manage.py", "run_observer"),
+        "worker": (
+            *(*python, "celery", "--app", "portal.celeryapp", "worker", "--loglevel", "INFO"),
+            *("--concurrency", "2", "--without-mingle", "--without-gossip"),
+        ),
+        "beat": (
+            *(*python, "celery", "--app", "portal.celeryapp", "beat", "--loglevel", "INFO"),
+            *("--schedule", str(layout.state / "celerybeat-schedule"), "--pidfile", ""),
+        ),
+    }
+    environment = service_environment(layout, os.environ)
+    return tuple(Service(name, command, environment) for name, command in commands.items())

@@ -1,0 +1,118 @@
+"""Keeps the services running: starts again what ends, ever more slowly, and says so."""
+
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+
+from embedded import logs, postgres, processes
+from embedded.errors import LauncherError
+from embedded.layout import Layout
+from embedded.progress import say, show
+from embedded.records import read_record
+from embedded.services import Service
+
+_STEADY_AFTER_S = 60
+_LONGEST_PAUSE_S = 30
+_ENDINGS_BEFORE_READY = 3
+
+
+@dataclass
+class Backoff:
+    """How long to wait before a service is started again: 1 s, 2 s, 4 s ... 30 s.
+
+    A service that ran for a minute is steady, and its next end counts as the first again.
+    """
+
+    endings: int = 0
+
+    def pause_s(self, *, ran_s: float) -> int:
+        """Note one more end after a run of `ran_s` seconds, and say how long to wait."""
+        self.endings = 1 if ran_s >= _STEADY_AFTER_S else self.endings + 1
+        return min(_LONGEST_PAUSE_S, 1 << min(self.endings - 1, 10))
+
+
+@dataclass
+class _Watched:
+    service: Service
+    process: "subprocess.Popen[bytes]"
+    started_at: float
+    backoff: Backoff = field(default_factory=Backoff)
+    start_at: float | None = None  # when it has ended: when to start it again
+
+
+def how_it_ended(code: int) -> str:
+    """`exit code 1`, or `killed by SIGKILL`, from what `subprocess` reports."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+class Supervisor:
+    """The services that this process has started. Times are seconds of the monotonic clock."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._watched: dict[str, _Watched] = {}
+
+    def start(self, service: Service) -> None:
+        """Start a service and watch it from now on; its log of earlier starts is rotated away."""
+        logs.rotate(self._layout.log_of(service.name))
+        process = processes.start(service, self._layout)
+        self._watched[service.name] = _Watched(service, process, time.monotonic())
+
+    def is_running(self, name: str) -> bool:
+        """Whether the process of the service runs now."""
+        return self._watched[name].process.poll() is None
+
+    def look(self) -> None:
+        """Start again what has ended and waited long enough; call it a few times a second."""
+        now = time.monotonic()
+        for watched in self._watched.values():
+            if watched.start_at is None:
+                code = watched.process.poll()
+                if code is not None:
+                    self._note_end(watched, code, now)
+            elif now >= watched.start_at:
+                self._start_again(watched, now)
+
+    def _note_end(self, watched: _Watched, code: int, now: float) -> None:
+        name = watched.service.name
+        pause_s = watched.backoff.pause_s(ran_s=now - watched.started_at)
+        watched.start_at = now + pause_s
+        log = self._layout.log_of(name)
+        say(
+            f"{name} ended ({how_it_ended(code)}); starting it again in {pause_s} s; its log: {log}"
+        )
+        if record := read_record(self._layout.run, name):
+            processes.kill_leftovers(record, self._layout)
+
+    def _start_again(self, watched: _Watched, now: float) -> None:
+        if watched.service.name == "postgres":
+            postgres.running_server(postgres.locate_home(self._layout.postgres))
+        watched.process = processes.start(watched.service, self._layout)
+        watched.started_at, watched.start_at = now, None
+        say(f"{watched.service.name} started again")
+
+    def check_before_ready(self) -> None:
+        """Raise LauncherError for a service that keeps ending before Tidegate is ready once."""
+        for name, watched in self._watched.items():
+            if watched.backoff.endings >= _ENDINGS_BEFORE_READY:
+                self.quote_log(name)
+                raise LauncherError(
+                    f"{name} ended {watched.backoff.endings} times while it was starting; the "
+                    f"last lines of its log are above, all of it is in {self._layout.log_of(name)}."
+                )
+
+    def quote_log(self, name: str) -> None:
+        """Show the last lines of a service's log."""
+        for line in logs.last_lines(self._layout.log_of(name)):
+            show(f"          | {line}")
+
+    def bound_logs(self) -> None:
+        """Cut logs that have grown too large; call it about once a minute."""
+        for name in self._watched:
+            logs.keep_bounded(self._layout.log_of(name))
