@@ -1,0 +1,159 @@
+"""Which devices and which port an attempt has: handed out by the supervisors themselves.
+
+Every attempt that runs has a file `allocations/KEY.json` under the connector's root. A file
+counts until its attempt has ended, so nothing is handed out twice even if a supervisor is killed
+before it could give back. Changes are made under one lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterable, Mapping
+
+from connectors.local.attempt_files import CorruptRecord, integer, read_json, try_lock, write_json
+from connectors.local.attempt_spec import AttemptSpec, Slot
+
+MGPU_PER_DEVICE = 1_000
+#: Below the range that Linux takes client ports from by default, so that a port found free here
+#: is not taken by chance before rank 0 listens on it.
+PORT_MIN, PORT_MAX = 20_000, 32_000
+
+_LOCK_TRIES = 100
+_LOCK_RETRY_MS = 5
+
+
+class Allocation:
+    """`devices` are the indices on its node that each rank may use, in rank order."""
+
+    __slots__ = ("devices", "port")
+
+    def __init__(self, port: int, devices: tuple[tuple[int, ...], ...]) -> None:
+        self.port = port
+        self.devices = devices
+
+
+def try_allocate(root: str, spec: AttemptSpec) -> Allocation | None:
+    """Devices and a port for `spec`, or those that it has; None when it must wait.
+
+    All of its ranks get what they need or none does.
+    """
+    for _ in range(_LOCK_TRIES):
+        lock = try_lock(f"{root}/allocations.lock")
+        if lock is not None:
+            break
+        time.sleep(_LOCK_RETRY_MS / 1_000)
+    else:
+        return None
+    try:
+        return _allocate(root, spec)
+    finally:
+        os.close(lock)
+
+
+def release(root: str, key: str) -> None:
+    """Give back what `key` has. Idempotent."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{root}/allocations/{key}.json")
+
+
+def _allocate(root: str, spec: AttemptSpec) -> Allocation | None:
+    used_mgpu: dict[tuple[str, int], int] = {}
+    used_ports = set()
+    for key, record in _live_records(root):
+        if key == spec.key:
+            return _from_record(record)
+        used_ports.add(integer(record, "port"))
+        for slot, devices in zip(_slots(record), _from_record(record).devices, strict=True):
+            _use(used_mgpu, slot, devices)
+    chosen = []
+    for slot in spec.slots:
+        devices = choose_devices(slot, used_mgpu)
+        if devices is None:
+            return None
+        _use(used_mgpu, slot, devices)
+        chosen.append(devices)
+    port = _free_port(int(spec.trace[:8], 16), used_ports)
+    write_json(
+        f"{root}/allocations/{spec.key}.json",
+        {
+            "port": port,
+            "slots": [[slot.node, slot.mgpu] for slot in spec.slots],
+            "devices": chosen,
+        },
+    )
+    return Allocation(port, tuple(chosen))
+
+
+def choose_devices(slot: Slot, used_mgpu: Mapping[tuple[str, int], int]) -> tuple[int, ...] | None:
+    """Indices for `slot`, given what is in use by (node, index); None when they are not free.
+
+    Whole GPUs get devices that nobody uses, lowest index first. A share goes to the fullest
+    device that still has room for it, so that whole devices stay whole.
+    """
+    free_mgpu = {
+        index: MGPU_PER_DEVICE - used_mgpu.get((slot.node, index), 0)
+        for index in range(slot.node_gpus)
+    }
+    if slot.mgpu >= MGPU_PER_DEVICE:
+        whole = [index for index, free in free_mgpu.items() if free == MGPU_PER_DEVICE]
+        count = slot.mgpu // MGPU_PER_DEVICE
+        return tuple(whole[:count]) if len(whole) >= count else None
+    if slot.mgpu == 0:
+        return ()
+    roomy = [(free, index) for index, free in free_mgpu.items() if free >= slot.mgpu]
+    return (min(roomy)[1],) if roomy else None
+
+
+def _use(used_mgpu: dict[tuple[str, int], int], slot: Slot, devices: tuple[int, ...]) -> None:
+    for index in devices:
+        share = min(slot.mgpu, MGPU_PER_DEVICE)
+        used_mgpu[slot.node, index] = used_mgpu.get((slot.node, index), 0) + share
+
+
+def _live_records(root: str) -> Iterable[tuple[str, dict[str, object]]]:
+    for name in os.listdir(f"{root}/allocations"):
+        key, dot, extension = name.partition(".")
+        if extension != "json" or not dot:
+            continue
+        attempt = f"{root}/attempts/{key}"
+        if os.path.exists(f"{attempt}/end.json") or not os.path.isdir(attempt):
+            release(root, key)
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            yield key, read_json(f"{root}/allocations/{name}")
+
+
+def _from_record(record: Mapping[str, object]) -> Allocation:
+    devices = record.get("devices")
+    if not isinstance(devices, list):
+        raise CorruptRecord("an allocation has no devices")
+    return Allocation(integer(record, "port"), tuple(tuple(indices) for indices in devices))
+
+
+def _slots(record: Mapping[str, object]) -> list[Slot]:
+    slots = record.get("slots")
+    if not isinstance(slots, list):
+        raise CorruptRecord("an allocation has no slots")
+    return [Slot(node, mgpu, 0) for node, mgpu in slots]
+
+
+def _free_port(seed: int, used: set[int]) -> int:
+    """A port of this machine that no attempt has and nobody listens on.
+
+    Raises OSError when all are taken.
+    """
+    count = PORT_MAX - PORT_MIN
+    for offset in range(count):
+        port = PORT_MIN + (seed + offset) % count
+        if port in used:
+            continue
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+    raise OSError(f"no port between {PORT_MIN} and {PORT_MAX} is free")

@@ -1,0 +1,208 @@
+"""The directory of one attempt: its files, and how they are written, locked and read.
+
+    spec.json           what to run; written once, before the directory gets its name
+    script              the job's script
+    supervisor.lock     locked by the attempt's supervisor as long as it lives
+    control             FIFO; a byte in it wakes the supervisor
+    notify.request      exists once `notify` was called
+    stop.request        exists once `stop` was called
+    state.json          where the attempt stands, by its supervisor
+    end.json            how it ended; written once, when nothing of it is left
+    signals.lock        held while process groups are signalled or their leaders reaped
+    ranks/N.lock        locked by the keeper of rank N as long as it lives
+    ranks/N.started     written before rank N is started; it is never started again
+    ranks/N.pid         the rank's process and group
+    ranks/N.exit        how its first process ended
+    ranks/N.gone        written when no descendant of it is left
+    logs/N.stdout, logs/N.stderr, and N.stdout.cut once the size cap cut it
+    work/               working directory of every rank
+
+Every record is written to a temporary name and renamed, so it is whole or absent whatever is
+killed. Only `spec.json` and `end.json` are also synced to disk: what must survive the machine.
+All other records matter only as long as the processes they speak of, and a reboot ends those.
+
+This module and the others that the supervisor runs use the standard library only and avoid its
+larger parts: there is one supervisor per running attempt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import struct
+from collections.abc import Mapping
+
+FORMAT = 1
+
+#: struct flock of Linux: l_type, l_whence, l_start, l_len, l_pid.
+_FLOCK = "hhqqi4x"
+_WHOLE_FILE = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+
+class CorruptRecord(ValueError):
+    """A record of an attempt cannot be read; the text names the file."""
+
+
+class AttemptFiles:
+    """Paths inside the attempt directory `path`."""
+
+    __slots__ = ("control", "end", "logs", "notify_request", "path", "ranks", "script")
+    __slots__ += ("signals_lock", "spec", "state", "stop_request", "supervisor_lock", "work")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.spec = f"{path}/spec.json"
+        self.script = f"{path}/script"
+        self.supervisor_lock = f"{path}/supervisor.lock"
+        self.control = f"{path}/control"
+        self.notify_request = f"{path}/notify.request"
+        self.stop_request = f"{path}/stop.request"
+        self.state = f"{path}/state.json"
+        self.end = f"{path}/end.json"
+        self.signals_lock = f"{path}/signals.lock"
+        self.ranks = f"{path}/ranks"
+        self.logs = f"{path}/logs"
+        self.work = f"{path}/work"
+
+    def rank(self, rank: int, record: str) -> str:
+        """Path of a record of one rank: "lock", "started", "pid", "exit" or "gone"."""
+        return f"{self.ranks}/{rank}.{record}"
+
+    def log(self, rank: int, stream: str) -> str:
+        """Path of the log of one stream, "stdout" or "stderr", of one rank."""
+        return f"{self.logs}/{rank}.{stream}"
+
+
+def write_json(path: str, value: Mapping[str, object], *, is_durable: bool = False) -> None:
+    """Replace the record at `path` in one step. Raises OSError (no space, for example)."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    write_bytes(temporary, json.dumps(value, separators=(",", ":")).encode(), is_durable=is_durable)
+    os.replace(temporary, path)
+    if is_durable:
+        sync_directory(os.path.dirname(path))
+
+
+def write_bytes(path: str, data: bytes, *, mode: int = 0o600, is_durable: bool = False) -> None:
+    """Write a new file, or over an old one, not in one step."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        if is_durable:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory survive a crash of the machine."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_json(path: str) -> dict[str, object]:
+    """The record at `path`. Raises FileNotFoundError, other OSErrors or CorruptRecord."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        value = json.loads(data)
+    except ValueError:
+        raise CorruptRecord(f"{os.path.basename(path)} is not valid JSON") from None
+    if not isinstance(value, dict):
+        raise CorruptRecord(f"{os.path.basename(path)} is not a JSON object")
+    return value
+
+
+def has_ended(files: AttemptFiles) -> bool:
+    """Whether the attempt's last word is there, whole. Raises OSError."""
+    try:
+        read_json(files.end)
+    except (FileNotFoundError, CorruptRecord):
+        return False
+    return True
+
+
+def integer(record: Mapping[str, object], name: str) -> int:
+    """Field `name` of a record. Raises CorruptRecord unless it is an integer."""
+    value = record.get(name)
+    if type(value) is not int:
+        raise CorruptRecord(f"{name} is {value!r}, not an integer")
+    return value
+
+
+def integer_or_none(record: Mapping[str, object], name: str) -> int | None:
+    """Field `name` of a record, which may be null or absent."""
+    return None if record.get(name) is None else integer(record, name)
+
+
+def text(record: Mapping[str, object], name: str) -> str:
+    """Field `name` of a record. Raises CorruptRecord unless it is a string."""
+    value = record.get(name)
+    if not isinstance(value, str):
+        raise CorruptRecord(f"{name} is {value!r}, not a string")
+    return value
+
+
+def mapping(record: Mapping[str, object], name: str) -> dict[str, object]:
+    """Field `name` of a record. Raises CorruptRecord unless it is an object."""
+    value = record.get(name)
+    if not isinstance(value, dict):
+        raise CorruptRecord(f"{name} is {value!r}, not an object")
+    return value
+
+
+def try_lock(path: str, *, is_waiting: bool = False) -> int | None:
+    """A descriptor that holds the lock file `path`, or None when another process holds it.
+
+    The lock is one of open file descriptions (fcntl(2), F_OFD_SETLK): it goes when the last
+    copy of the descriptor is closed, so also when its process is killed, and it is never
+    taken over by whoever gets the process's number next.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.fcntl(
+            descriptor, fcntl.F_OFD_SETLKW if is_waiting else fcntl.F_OFD_SETLK, _WHOLE_FILE
+        )
+    except (BlockingIOError, PermissionError):
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def is_locked(path: str) -> bool:
+    """Whether some process holds the lock file `path`. Looks only; never holds it itself."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _WHOLE_FILE)
+    finally:
+        os.close(descriptor)
+    return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+
+
+def wake(control: str) -> None:
+    """Wake the supervisor that reads the FIFO `control`. Nobody there, or a full pipe, is fine:
+    requests are files, and the supervisor looks for them once a second anyway."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, b"!")
+        finally:
+            os.close(descriptor)
+
+
+def boot_id() -> str:
+    """Names the running boot of this machine."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()

@@ -1,0 +1,138 @@
+"""What an attempt is to run, as the connector writes it and the supervisor reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from connectors.local.attempt_files import (
+    FORMAT,
+    CorruptRecord,
+    integer,
+    integer_or_none,
+    mapping,
+    read_json,
+    text,
+)
+
+
+class Slot:
+    """One rank's place: `mgpu` milli-GPU on `node`, which has `node_gpus` devices."""
+
+    __slots__ = ("mgpu", "node", "node_gpus")
+
+    def __init__(self, node: str, mgpu: int, node_gpus: int) -> None:
+        self.node = node
+        self.mgpu = mgpu
+        self.node_gpus = node_gpus
+
+
+class Credentials:
+    """The UNIX identity that ranks run as."""
+
+    __slots__ = ("gid", "groups", "uid")
+
+    def __init__(self, uid: int, gid: int, groups: tuple[int, ...]) -> None:
+        self.uid = uid
+        self.gid = gid
+        self.groups = groups
+
+
+class AttemptSpec:
+    """One attempt. `trace` is unique to it and stands in every rank's environment."""
+
+    __slots__ = ("boot_id", "credentials", "environment", "grace_s", "key", "log_cap_bytes")
+    __slots__ += ("notice_signal", "slots", "time_limit_s", "trace", "uses_real_gpus")
+
+    def __init__(
+        self,
+        *,
+        key: str,
+        trace: str,
+        boot_id: str,
+        slots: tuple[Slot, ...],
+        uses_real_gpus: bool,
+        environment: Mapping[str, str],
+        time_limit_s: int | None,
+        notice_signal: int,
+        grace_s: int,
+        log_cap_bytes: int,
+        credentials: Credentials | None,
+    ) -> None:
+        self.key = key
+        self.trace = trace
+        self.boot_id = boot_id
+        self.slots = slots
+        self.uses_real_gpus = uses_real_gpus
+        self.environment = dict(environment)
+        self.time_limit_s = time_limit_s
+        self.notice_signal = notice_signal
+        self.grace_s = grace_s
+        self.log_cap_bytes = log_cap_bytes
+        self.credentials = credentials
+
+    def to_json(self) -> dict[str, object]:
+        """The record that `read_spec` reads."""
+        credentials = self.credentials
+        return {
+            "format": FORMAT,
+            "key": self.key,
+            "trace": self.trace,
+            "boot_id": self.boot_id,
+            "slots": [
+                {"node": slot.node, "mgpu": slot.mgpu, "node_gpus": slot.node_gpus}
+                for slot in self.slots
+            ],
+            "uses_real_gpus": self.uses_real_gpus,
+            "environment": self.environment,
+            "time_limit_s": self.time_limit_s,
+            "notice_signal": self.notice_signal,
+            "grace_s": self.grace_s,
+            "log_cap_bytes": self.log_cap_bytes,
+            "credentials": credentials
+            and {
+                "uid": credentials.uid,
+                "gid": credentials.gid,
+                "groups": list(credentials.groups),
+            },
+        }
+
+
+def read_spec(path: str) -> AttemptSpec:
+    """The spec at `path`. Raises OSError or CorruptRecord."""
+    record = read_json(path)
+    if record.get("format") != FORMAT:
+        raise CorruptRecord(f"spec.json has format {record.get('format')!r}, not {FORMAT}")
+    return AttemptSpec(
+        key=text(record, "key"),
+        trace=text(record, "trace"),
+        boot_id=text(record, "boot_id"),
+        slots=tuple(_slot(slot) for slot in _list(record, "slots")),
+        uses_real_gpus=record.get("uses_real_gpus") is True,
+        environment={
+            key: text(mapping(record, "environment"), key) for key in mapping(record, "environment")
+        },
+        time_limit_s=integer_or_none(record, "time_limit_s"),
+        notice_signal=integer(record, "notice_signal"),
+        grace_s=integer(record, "grace_s"),
+        log_cap_bytes=integer(record, "log_cap_bytes"),
+        credentials=None if record.get("credentials") is None else _credentials(record),
+    )
+
+
+def _list(record: Mapping[str, object], name: str) -> list[object]:
+    value = record.get(name)
+    if not isinstance(value, list):
+        raise CorruptRecord(f"{name} is {value!r}, not a list")
+    return value
+
+
+def _slot(value: object) -> Slot:
+    if not isinstance(value, dict):
+        raise CorruptRecord(f"slot {value!r} is not an object")
+    return Slot(text(value, "node"), integer(value, "mgpu"), integer(value, "node_gpus"))
+
+
+def _credentials(record: Mapping[str, object]) -> Credentials:
+    value = mapping(record, "credentials")
+    groups = tuple(group for group in _list(value, "groups") if type(group) is int)
+    return Credentials(integer(value, "uid"), integer(value, "gid"), groups)

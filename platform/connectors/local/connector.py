@@ -1,0 +1,191 @@
+"""This machine as a cluster: every attempt runs as real processes under its own supervisor.
+
+All state is in files under the root (see `attempt_files`), so any number of portal processes
+may use one root at the same time, and none of them needs to live for the attempts to go on.
+
+An attempt gets its name by one rename of a finished directory; that rename decides between
+concurrent submits, and between `submit` and `stop`. Whoever finds an attempt that has not ended
+and has no supervisor starts one, so a process killed anywhere in between is made up for by the
+next `observe`.
+
+An attempt that exits by itself after a notice keeps the outcome of its exit codes; only `stop`
+makes it `stopped`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from connectors.errors import ClusterUnavailable, LogUnavailable
+from connectors.local import publishing
+from connectors.local.allocations import MGPU_PER_DEVICE
+from connectors.local.attempt_files import AttemptFiles, CorruptRecord, has_ended, wake
+from connectors.local.attempt_spec import read_spec
+from connectors.local.log_caps import log_size
+from connectors.local.observing import AttemptReader
+from connectors.local.options import LocalOptions, nodes_of, parse_options
+from connectors.local.supervising import start_supervisors
+from connectors.protocol import (
+    ClusterConnector,
+    Inventory,
+    Listing,
+    LogChunk,
+    NodeCapacity,
+    Workload,
+)
+from connectors.workload_checks import check_key, check_workload
+
+LOG_CHUNK_BYTES_MAX = 1 << 20
+_STREAMS = ("stdout", "stderr")
+#: Supervisors that one `observe` starts at most; the next one goes on.
+_SUPERVISORS_PER_LISTING_MAX = 64
+_TIDY_EVERY_S = 3_600
+
+
+def open_local(options: Mapping[str, Any]) -> ClusterConnector:
+    """The connector for `options` (see `connectors.local.options`).
+
+    Raises ValueError for bad options and ClusterUnavailable when the root cannot be used.
+    """
+    return LocalConnector(parse_options(options))
+
+
+class LocalConnector:
+    """Implements `connectors.protocol.ClusterConnector`; safe to use from several threads."""
+
+    def __init__(self, options: LocalOptions) -> None:
+        self._options = options
+        self._root = Path(options.root)
+        self._reader = AttemptReader()
+        self._tidy_due = time.monotonic() + _TIDY_EVERY_S
+        with self._unavailable_on_error(f"use {self._root}"):
+            publishing.make_root(self._root)
+
+    def submit(self, workload: Workload) -> str:
+        """See the protocol. An attempt that was forgotten is not started again."""
+        check_workload(workload)
+        files = self._files(workload.key)
+        with self._unavailable_on_error(f"keep {workload.key}"):
+            if not os.path.isdir(files.path):
+                if publishing.was_forgotten(self._root, workload.key):
+                    return workload.key
+                nodes = {node.name: node for node in nodes_of(self._options)}
+                publishing.publish_workload(self._options, nodes, workload)
+            self._supervise(files)
+        return workload.key
+
+    def observe(self) -> Listing:
+        """See the protocol. Also starts a supervisor where one has been killed."""
+        observed_at = int(time.time())
+        with self._unavailable_on_error(f"list {self._root}"):
+            found, orphans = self._reader.list(str(self._root / "attempts"))
+            problems = start_supervisors(orphans[:_SUPERVISORS_PER_LISTING_MAX])
+            for path, problem in problems.items():
+                key = os.path.basename(path)
+                found[key] = dataclasses.replace(found[key], message=problem)
+        return Listing(observed_at, found)
+
+    def notify(self, key: str) -> None:
+        """See the protocol. The notice is sent once per attempt, whoever asks how often."""
+        files = self._files(check_key(key))
+        with self._unavailable_on_error(f"notify {key}"):
+            self._request(files, files.notify_request)
+
+    def stop(self, key: str) -> None:
+        """See the protocol. A key that was never submitted is listed as stopped from then on."""
+        files = self._files(check_key(key))
+        with self._unavailable_on_error(f"stop {key}"):
+            if not os.path.isdir(files.path):
+                if publishing.was_forgotten(self._root, key):
+                    return
+                if publishing.publish_tombstone(self._root, key):
+                    return
+            self._request(files, files.stop_request)
+
+    def inventory(self) -> Inventory:
+        """See the protocol. Nodes named in `<root>/drained.json` take no new work."""
+        observed_at = int(time.time())
+        drained = self._drained()
+        nodes = tuple(
+            NodeCapacity(
+                name=node.name,
+                pool=node.pool,
+                capacity_mgpu=node.gpus * MGPU_PER_DEVICE,
+                is_schedulable=node.name not in drained,
+                state="drained" if node.name in drained else "up",
+            )
+            for node in nodes_of(self._options)
+        )
+        return Inventory(observed_at, nodes)
+
+    def read_log(self, key: str, *, rank: int, stream: str, offset: int, limit: int) -> LogChunk:
+        """See the protocol. At most 1 MiB at once; from an offset past the end, no bytes."""
+        files = self._files(check_key(key))
+        if stream not in _STREAMS:
+            raise LogUnavailable(f"there is no stream {stream[:40]!r}; use stdout or stderr")
+        path = files.log(rank, stream)
+        # Asked first: what is complete now was complete when its size is taken.
+        is_over = os.path.exists(files.rank(rank, "gone")) or os.path.exists(files.end)
+        try:
+            size, is_truncated = log_size(path, read_spec(files.spec).log_cap_bytes)
+            start = max(0, size + offset) if offset < 0 else min(offset, size)
+            with open(path, "rb") as file:
+                file.seek(start)
+                data = file.read(max(0, min(limit, LOG_CHUNK_BYTES_MAX, size - start)))
+        except FileNotFoundError:
+            raise LogUnavailable(f"{key} has no {stream} of rank {rank}, or not yet") from None
+        except (OSError, CorruptRecord) as error:
+            raise ClusterUnavailable(f"cannot read the log of {key}: {error}") from error
+        end = start + len(data)
+        return LogChunk(data, start, end, is_over and end == size, is_truncated)
+
+    def forget(self, key: str) -> None:
+        """See the protocol. What still runs is left alone; with an attempt go its work files."""
+        check_key(key)
+        with self._unavailable_on_error(f"forget {key}"):
+            publishing.forget_attempt(self._root, key)
+            if time.monotonic() >= self._tidy_due:
+                self._tidy_due = time.monotonic() + _TIDY_EVERY_S
+                publishing.tidy(self._root)
+
+    def _files(self, key: str) -> AttemptFiles:
+        return AttemptFiles(str(self._root / "attempts" / key))
+
+    def _request(self, files: AttemptFiles, path: str) -> None:
+        """Leave a request for the supervisor of an attempt that has not ended, and wake it."""
+        with contextlib.suppress(FileNotFoundError):
+            if not os.path.isdir(files.path) or has_ended(files):
+                return
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            wake(files.control)
+            self._supervise(files)
+
+    def _supervise(self, files: AttemptFiles) -> None:
+        for problem in start_supervisors([files]).values():
+            raise ClusterUnavailable(problem)
+
+    def _drained(self) -> frozenset[str]:
+        path = self._root / "drained.json"
+        try:
+            names = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return frozenset()
+        except (OSError, ValueError) as error:
+            raise ClusterUnavailable(f"cannot read {path}: {error}") from error
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ClusterUnavailable(f"{path} must be a JSON list of node names")
+        return frozenset(names)
+
+    @contextlib.contextmanager
+    def _unavailable_on_error(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ClusterUnavailable(f"cannot {what}: {error}") from error

@@ -1,0 +1,200 @@
+"""The options of a local cluster, checked, and the nodes that follow from them.
+
+root            directory that keeps the attempts; on a local disk, for this connector only
+nodes           a group {count, gpus, pool, prefix} of virtual nodes, or a list of groups
+use_real_gpus   "auto" (default): the GPUs that nvidia-smi lists, if any, on one node named
+                after this machine, else the virtual nodes; true: real ones or none; false
+log_cap_bytes   cap of each stream of each rank, 16 MiB by default
+path            PATH of the jobs
+run_as          {portal user: UNIX user}; the portal must run as root to use it
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from connectors.errors import ClusterUnavailable, WorkloadRejected
+from connectors.local.attempt_spec import Credentials
+
+NODES_MAX = 10_000
+GPUS_PER_NODE_MAX = 1_024
+LOG_CAP_BYTES = 16 << 20
+LOG_CAP_BYTES_MAX = 1 << 40
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+UID_MIN = 1_000
+_REFUSED_USERS = frozenset({"root", "slurm", "nobody"})
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+_KNOWN = frozenset({"root", "nodes", "use_real_gpus", "log_cap_bytes", "path", "run_as"})
+_DEFAULT_GROUP = {"count": 125, "gpus": 8, "pool": "h100", "prefix": "node-"}
+
+_NVIDIA_SMI_TIMEOUT_S = 20
+_REAL_GPUS_KEPT_S = 60
+#: "A query to find an object was unsuccessful" and "NVIDIA driver is not loaded", says its manual.
+_NVIDIA_SMI_NO_GPU = (6, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node: this machine, or a virtual part of it."""
+
+    name: str
+    pool: str
+    gpus: int
+    is_real: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOptions:
+    """Checked options. `virtual_nodes` are used unless real GPUs are."""
+
+    root: str
+    virtual_nodes: tuple[Node, ...]
+    use_real_gpus: str
+    log_cap_bytes: int
+    path: str
+    run_as: Mapping[str, str] | None
+
+
+def parse_options(options: Mapping[str, Any]) -> LocalOptions:
+    """Raises ValueError, saying what is wrong, for options that no local cluster can have."""
+    if unknown := sorted(set(options) - _KNOWN):
+        raise ValueError(f"unknown options of a local cluster: {', '.join(map(str, unknown))}")
+    root = options.get("root")
+    if not isinstance(root, str | os.PathLike) or not os.path.isabs(root):
+        raise ValueError("option root must be an absolute path")
+    use_real = options.get("use_real_gpus", "auto")
+    if use_real not in ("auto", True, False):
+        raise ValueError('option use_real_gpus must be "auto", true or false')
+    log_cap_bytes = options.get("log_cap_bytes", LOG_CAP_BYTES)
+    _check_count("log_cap_bytes", log_cap_bytes, 0, LOG_CAP_BYTES_MAX)
+    run_as = options.get("run_as")
+    if run_as is not None and not isinstance(run_as, Mapping):
+        raise ValueError("option run_as must map users of the portal to UNIX users")
+    if run_as is not None and os.geteuid() != 0:
+        raise ValueError("option run_as needs root, to become other users")
+    return LocalOptions(
+        root=os.fspath(root),
+        virtual_nodes=_virtual_nodes(options.get("nodes", _DEFAULT_GROUP)),
+        use_real_gpus={True: "always", False: "never"}.get(use_real, "auto"),
+        log_cap_bytes=log_cap_bytes,
+        path=str(options.get("path", PATH)),
+        run_as=run_as,
+    )
+
+
+def nodes_of(options: LocalOptions) -> tuple[Node, ...]:
+    """The nodes of the cluster as they are now.
+
+    Raises ClusterUnavailable when real GPUs are asked for and nvidia-smi lists none.
+    """
+    if options.use_real_gpus == "never":
+        return options.virtual_nodes
+    if (count := _real_gpu_count()) > 0:
+        pool = options.virtual_nodes[0].pool
+        return (Node(_host_name(), pool, count, is_real=True),)
+    if options.use_real_gpus == "always":
+        raise ClusterUnavailable("nvidia-smi lists no GPU on this machine")
+    return options.virtual_nodes
+
+
+def credentials_of(
+    options: LocalOptions, user: str
+) -> tuple[pwd.struct_passwd, Credentials | None]:
+    """Who ranks of `user` run as: the mapped UNIX user, or whoever runs this.
+
+    Raises WorkloadRejected for a user that is not mapped, or to one who may not run jobs.
+    """
+    if options.run_as is None:
+        return pwd.getpwuid(os.geteuid()), None
+    name = options.run_as.get(user)
+    if name is None:
+        raise WorkloadRejected(f"no UNIX user is mapped to {user!r} on this cluster")
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        raise WorkloadRejected(f"{user!r} is mapped to UNIX user {name!r}, unknown here") from None
+    if entry.pw_uid < UID_MIN or entry.pw_name in _REFUSED_USERS:
+        raise WorkloadRejected(f"jobs may not run as UNIX user {name!r}")
+    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    return entry, Credentials(entry.pw_uid, entry.pw_gid, groups)
+
+
+def _virtual_nodes(groups: Any) -> tuple[Node, ...]:
+    if isinstance(groups, Mapping):
+        groups = [groups]
+    if not isinstance(groups, list | tuple) or not groups:
+        raise ValueError("option nodes must be a group {count, gpus, pool, prefix} or a list")
+    nodes: list[Node] = []
+    for group in groups:
+        if not isinstance(group, Mapping) or set(group) - set(_DEFAULT_GROUP):
+            raise ValueError("a group of nodes has count, gpus, pool and prefix, nothing else")
+        count, gpus, pool, prefix = ({**_DEFAULT_GROUP, **group}[name] for name in _DEFAULT_GROUP)
+        _check_count("count", count, 1, NODES_MAX)
+        _check_count("gpus", gpus, 0, GPUS_PER_NODE_MAX)
+        width = max(3, len(str(count)))
+        names = [f"{prefix}{number:0{width}d}" for number in range(1, count + 1)]
+        if not all(_NAME.fullmatch(name) for name in (names[-1], str(pool))):
+            raise ValueError(f"{prefix!r} and {pool!r} must be letters, digits, '.', '_' and '-'")
+        nodes.extend(Node(name, str(pool), gpus, is_real=False) for name in names)
+    if len(nodes) > NODES_MAX or len({node.name for node in nodes}) != len(nodes):
+        raise ValueError(f"at most {NODES_MAX} nodes, and no name twice: give groups own prefixes")
+    return tuple(nodes)
+
+
+def _check_count(name: str, value: object, least: int, most: int) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"option {name} must be a whole number from {least} to {most}")
+
+
+def _host_name() -> str:
+    name = socket.gethostname()
+    return name if _NAME.fullmatch(name) else "localhost"
+
+
+_real_gpus_lock = threading.Lock()
+_real_gpus: tuple[float, int] | None = None
+
+
+def _real_gpu_count() -> int:
+    """GPUs that nvidia-smi lists; asked at most once a minute by a process.
+
+    Raises ClusterUnavailable when nvidia-smi is there but does not answer properly.
+    """
+    global _real_gpus
+    with _real_gpus_lock:
+        if _real_gpus is None or time.monotonic() - _real_gpus[0] > _REAL_GPUS_KEPT_S:
+            _real_gpus = (time.monotonic(), _ask_nvidia_smi())
+        return _real_gpus[1]
+
+
+def _ask_nvidia_smi() -> int:
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return 0
+    try:
+        answer = subprocess.run(  # noqa: S603 - a fixed command without input
+            [command, "--query-gpu=index", "--format=csv,noheader"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_NVIDIA_SMI_TIMEOUT_S,
+            check=False,
+            text=True,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ClusterUnavailable(f"nvidia-smi did not answer: {error}") from error
+    if answer.returncode in _NVIDIA_SMI_NO_GPU:
+        return 0
+    if answer.returncode != 0:
+        # Never read as "no GPUs": the real node would turn into virtual ones for a while.
+        raise ClusterUnavailable(f"nvidia-smi failed: {(answer.stderr or answer.stdout)[:500]}")
+    return sum(line.strip().isdecimal() for line in answer.stdout.splitlines())

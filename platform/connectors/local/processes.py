@@ -1,0 +1,102 @@
+"""Finding and signalling exactly the processes of one attempt, whatever they did to hide.
+
+A process number may be reused at any time, so nothing is signalled by a number that was only
+remembered: a pidfd is opened first, then it is checked that the number still names one of ours,
+and then the signal goes through the pidfd (pidfd_open(2), Linux 5.3 or later).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Callable, Collection
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+#: Set in every rank's environment to the attempt's own random trace.
+TRACE_VARIABLE = "TIDEGATE_TRACE"
+
+
+def become_subreaper() -> None:
+    """Make orphaned descendants children of this process (prctl(2), PR_SET_CHILD_SUBREAPER)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
+
+
+def parents() -> dict[int, int]:
+    """Parent of every process that can be seen, zombies left out."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (parent := _parent(int(name))) is not None:
+            found[int(name)] = parent
+    return found
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name, in parentheses, may contain anything, also ") R 1".
+            state, parent = file.read().rpartition(b")")[2].split(None, 2)[:2]
+    except (OSError, ValueError):
+        return None
+    return None if state in b"ZX" else int(parent)
+
+
+def signal_descendants(keepers: Collection[int], number: int) -> int:
+    """Signal everything below the processes `keepers`, not those themselves.
+
+    Returns how many were signalled. What is forked meanwhile may be missed: call again until
+    the keepers say that nothing is left.
+    """
+    parent_of = parents()
+    children: dict[int, list[int]] = {}
+    for pid, parent in parent_of.items():
+        children.setdefault(parent, []).append(pid)
+    signalled = 0
+    todo = [child for keeper in keepers for child in children.get(keeper, ())]
+    while todo:
+        pid = todo.pop()
+        todo.extend(children.get(pid, ()))
+        allowed = {parent_of[pid], *keepers}
+        signalled += _signal_if(pid, number, lambda pid=pid, ok=allowed: _parent(pid) in ok)
+    return signalled
+
+
+def signal_traced(trace: str, number: int) -> int:
+    """Signal every process that carries `trace` in its environment; how many there are.
+
+    Number 0 only counts. Sees the processes of this user; of everybody when run as root.
+    """
+    mark = f"{TRACE_VARIABLE}={trace}".encode()
+    return sum(
+        _signal_if(int(name), number, lambda pid=int(name): _carries(pid, mark))
+        for name in os.listdir("/proc")
+        if name.isdigit() and _carries(int(name), mark)
+    )
+
+
+def _carries(pid: int, mark: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return mark in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def _signal_if(pid: int, number: int, is_ours: Callable[[], bool]) -> bool:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if not is_ours():
+            return False
+        if number:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, number)
+        return True
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,174 @@
+"""Attempts come into being and disappear by one rename each."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from connectors.errors import WorkloadRejected
+from connectors.local.allocations import MGPU_PER_DEVICE
+from connectors.local.attempt_files import (
+    AttemptFiles,
+    boot_id,
+    has_ended,
+    sync_directory,
+    write_bytes,
+    write_json,
+)
+from connectors.local.attempt_spec import AttemptSpec, Slot
+from connectors.local.options import LocalOptions, Node, credentials_of
+from connectors.protocol import Outcome, Workload, WorkloadPhase
+
+_STAGING_KEPT_S = 3_600
+_FORGOTTEN_KEPT_S = 30 * 86_400
+_DIRECTORIES = ("attempts", "allocations", "staging", "forgotten", "trash")
+
+
+def make_root(root: Path) -> None:
+    """Create the directories that are missing. Raises OSError."""
+    for name in _DIRECTORIES:
+        (root / name).mkdir(mode=0o711, parents=True, exist_ok=True)
+
+
+def was_forgotten(root: Path, key: str) -> bool:
+    """Whether an attempt of this name has been here and ended."""
+    return (root / "forgotten" / key).exists()
+
+
+def publish_workload(options: LocalOptions, nodes: Mapping[str, Node], workload: Workload) -> None:
+    """Make the attempt of `workload`, unless there is one of that key or makes it first.
+
+    Raises WorkloadRejected when it can never run on `nodes`, and OSError.
+    """
+    spec = _spec(options, nodes, workload)
+    root = Path(options.root)
+    staged = AttemptFiles(str(_staging(root)))
+    for directory in (staged.ranks, staged.logs, staged.work):
+        os.mkdir(directory, 0o711)
+    os.mkfifo(staged.control, 0o600)
+    write_bytes(staged.script, workload.script.encode(), mode=0o500, is_durable=True)
+    write_json(staged.spec, spec.to_json(), is_durable=True)
+    if (credentials := spec.credentials) is not None:
+        for path in (staged.script, staged.work):
+            os.chown(path, credentials.uid, credentials.gid)
+    os.chmod(staged.work, 0o700)
+    _publish(root, staged, workload.key)
+
+
+def publish_tombstone(root: Path, key: str) -> bool:
+    """Make an attempt that has been stopped before it was submitted; False when there is one."""
+    staged = AttemptFiles(str(_staging(root)))
+    now = int(time.time())
+    end = {
+        "phase": WorkloadPhase.ENDED,
+        "native_state": "ended",
+        "started_at": None,
+        "ended_at": now,
+        "released_at": now,
+        "outcome": Outcome.STOPPED,
+        "exit_codes": {},
+        "message": "it was stopped before it was submitted",
+    }
+    write_json(staged.end, end, is_durable=True)
+    return _publish(root, staged, key)
+
+
+def forget_attempt(root: Path, key: str) -> None:
+    """Take an ended attempt away; one that has not ended stays. Raises OSError."""
+    files = AttemptFiles(str(root / "attempts" / key))
+    if not has_ended(files):
+        return
+    # First the mark, so that a submit that is under way cannot make the attempt run again.
+    (root / "forgotten" / key).touch(mode=0o600)
+    sync_directory(str(root / "forgotten"))
+    trash = root / "trash" / f"{key}.{uuid.uuid4().hex}"
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(files.path, trash)
+        shutil.rmtree(trash, ignore_errors=True)
+
+
+def tidy(root: Path) -> None:
+    """Remove what killed processes left behind, and marks older than any late submit."""
+    now = time.time()
+    for name in os.listdir(root / "trash"):
+        shutil.rmtree(root / "trash" / name, ignore_errors=True)
+    for directory, kept_s in (("staging", _STAGING_KEPT_S), ("forgotten", _FORGOTTEN_KEPT_S)):
+        with os.scandir(root / directory) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.stat().st_mtime > now - kept_s:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        shutil.rmtree(entry.path, ignore_errors=True)
+                    else:
+                        os.unlink(entry.path)
+
+
+def _staging(root: Path) -> Path:
+    staging = root / "staging" / uuid.uuid4().hex
+    staging.mkdir(mode=0o711)
+    return staging
+
+
+def _publish(root: Path, staged: AttemptFiles, key: str) -> bool:
+    sync_directory(staged.path)
+    try:
+        os.rename(staged.path, root / "attempts" / key)
+    except OSError as error:
+        shutil.rmtree(staged.path, ignore_errors=True)
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+            return False
+        raise
+    sync_directory(str(root / "attempts"))
+    return True
+
+
+def _spec(options: LocalOptions, nodes: Mapping[str, Node], workload: Workload) -> AttemptSpec:
+    account, credentials = credentials_of(options, workload.user)
+    return AttemptSpec(
+        key=workload.key,
+        trace=uuid.uuid4().hex,
+        boot_id=boot_id(),
+        slots=_slots(nodes, workload),
+        uses_real_gpus=any(nodes[slot.node].is_real for slot in workload.slots),
+        environment={
+            "PATH": options.path,
+            "HOME": account.pw_dir,
+            "LANG": "C.UTF-8",
+            **workload.environment,
+        },
+        time_limit_s=workload.time_limit_s,
+        notice_signal=signal.Signals[f"SIG{workload.notice_signal}"],
+        grace_s=workload.grace_s,
+        log_cap_bytes=options.log_cap_bytes,
+        credentials=credentials,
+    )
+
+
+def _slots(nodes: Mapping[str, Node], workload: Workload) -> tuple[Slot, ...]:
+    asked_mgpu: dict[str, int] = {}
+    for rank, slot in enumerate(workload.slots):
+        node = nodes.get(slot.node)
+        if node is None:
+            raise WorkloadRejected(f"rank {rank}: this cluster has no node {slot.node[:80]!r}")
+        if node.pool != workload.pool:
+            raise WorkloadRejected(
+                f"rank {rank}: {node.name} is in pool {node.pool}, not in {workload.pool[:80]}"
+            )
+        if slot.mgpu > MGPU_PER_DEVICE and slot.mgpu % MGPU_PER_DEVICE:
+            raise WorkloadRejected(
+                f"rank {rank} asks for {slot.mgpu} milli-GPU; above one GPU only whole ones"
+            )
+        asked_mgpu[node.name] = asked_mgpu.get(node.name, 0) + slot.mgpu
+        if asked_mgpu[node.name] > node.gpus * MGPU_PER_DEVICE:
+            raise WorkloadRejected(
+                f"rank {rank}: {node.name} has {node.gpus} GPUs in all, fewer than asked of it"
+            )
+    return tuple(Slot(slot.node, slot.mgpu, nodes[slot.node].gpus) for slot in workload.slots)

@@ -1,0 +1,438 @@
+"""The supervisor of one attempt: starts its ranks, ends them in time and says how it ended.
+
+There is one per running attempt, in a session of its own, and no process of the portal is needed
+for it to go on. Its life is the lock `supervisor.lock`. If it is killed, the ranks run on under
+their keepers; whoever looks next at the attempt starts another supervisor, which reads from the
+records where things stand. Everything it does follows from the records and the clock, so it
+makes no difference whether one supervisor or ten in a row have done it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+from connectors.local import allocations
+from connectors.local.attempt_files import (
+    AttemptFiles,
+    CorruptRecord,
+    boot_id,
+    has_ended,
+    integer,
+    read_json,
+    try_lock,
+    wake,
+    write_json,
+)
+from connectors.local.attempt_spec import AttemptSpec, read_spec
+from connectors.local.keeper import fork_keeper, now_record
+from connectors.local.log_caps import cut_log
+from connectors.local.processes import (
+    TRACE_VARIABLE,
+    become_subreaper,
+    signal_descendants,
+    signal_traced,
+)
+from connectors.local.rank_records import (
+    OUTCOME_BY_CAUSE,
+    Rank,
+    cause_in,
+    describe,
+    recorded_indices,
+)
+
+_TICK_MS = 1_000
+_BUSY_TICK_MS = 100
+_SOON_MS = 20
+#: A keeper that dies before it has started its rank is replaced this often.
+_KEEPERS_PER_RANK_MAX = 3
+_SHEBANG_BYTES_MAX = 256
+
+
+def main(attempt: str) -> None:
+    """Become the supervisor of `attempt` in the background, unless there is one or it has ended."""
+    files = AttemptFiles(attempt)
+    lock = try_lock(files.supervisor_lock)
+    if lock is None or has_ended(files):
+        return
+    # The lock is held before the caller goes on, and the child inherits it.
+    if os.fork() != 0:
+        os._exit(0)
+    os.setsid()
+    os.chdir("/")
+    os.umask(0o077)
+    Supervisor(files).run()
+
+
+class Supervisor:
+    """One life of the supervisor of the attempt in `files`."""
+
+    def __init__(self, files: AttemptFiles) -> None:
+        self.files = files
+        self.root = os.path.dirname(os.path.dirname(files.path))
+        self.key = os.path.basename(files.path)
+        self.problem = ""
+        try:
+            self.spec = read_spec(files.spec)
+        except (OSError, CorruptRecord) as error:
+            self.problem = f"its record cannot be read ({error}); stop it to be rid of it"
+            self.spec = _stand_in(self.key)
+        indices = recorded_indices(files) if self.problem else range(len(self.spec.slots))
+        self.ranks = [Rank(files, index) for index in indices]
+        self.allocation: allocations.Allocation | None = None
+        self.cause = ""
+        self.cause_ms = 0
+        self.is_noticed = False
+        self.is_rest_termed = False
+        self.keepers_due_ms = 0
+        self.sweep_due_ms: int | None = None
+        self.written: dict[str, object] = {}
+        self._take_over()
+
+    def _take_over(self) -> None:
+        """Keep to what an earlier supervisor decided; if that is lost, the same follows again."""
+        with contextlib.suppress(OSError, CorruptRecord):
+            state = read_json(self.files.state)
+            self.is_noticed = state.get("is_noticed") is True
+            if state.get("cause") in OUTCOME_BY_CAUSE:
+                self.cause_ms = integer(state, "cause_ms")
+                self.cause = str(state["cause"])
+
+    def run(self) -> None:
+        """Step until the attempt has ended and nothing of it is left."""
+        gc.disable()  # nothing here makes cycles, and collecting would unshare the forks' memory
+        become_subreaper()
+        control = os.open(self.files.control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(control, warn_on_full_buffer=False)
+        poll = select.poll()
+        poll.register(control, select.POLLIN)
+        while True:
+            try:
+                wait_ms = self.step(time.monotonic_ns() // 1_000_000)
+            except (OSError, CorruptRecord) as error:  # a full disk, for example: it may pass
+                print(f"{int(time.time())} {error!r}", file=sys.stderr, flush=True)
+                wait_ms = _TICK_MS
+            if wait_ms is None:
+                return
+            poll.poll(wait_ms)
+            with contextlib.suppress(BlockingIOError):
+                os.read(control, 4096)
+
+    def step(self, now_ms: int) -> int | None:
+        """Look, decide, act. Returns when to step again, in ms; None when all is over."""
+        is_stop_asked = os.path.exists(self.files.stop_request)
+        if self.problem and not is_stop_asked:
+            self._write_state({"phase": "running", "native_state": "unreadable"}, self.problem)
+            return _TICK_MS
+        if self.spec.boot_id != boot_id():
+            self._end_after_reboot()
+            return None
+        self._read_ranks(now_ms)
+        if not self.is_over and not self.cause:
+            self._decide_to_end(now_ms, is_stop_asked)
+        wait_ms = self._cut_logs()
+        if self.cause:
+            self._close_unstarted()
+        elif not self.is_over:
+            wait_ms = min(wait_ms, self._start_missing(), self._notice(now_ms))
+            wait_ms = min(wait_ms, self._limit_ms() - now_ms)
+        if self.is_over and all(rank.is_gone for rank in self.ranks) and not self._strays(0):
+            self._end(describe(self.ranks, self.cause, is_waiting=False))
+            return None
+        if self.is_over or self.cause:
+            wait_ms = min(wait_ms, self._end_what_runs(now_ms, is_stop_asked))
+        is_waiting = self.allocation is None
+        self._write_state(describe(self.ranks, self.cause, is_waiting=is_waiting))
+        return max(1, wait_ms)
+
+    @property
+    def is_over(self) -> bool:
+        """Every rank's first process has ended."""
+        return all(rank.is_over for rank in self.ranks)
+
+    def _read_ranks(self, now_ms: int) -> None:
+        is_looking_for_keepers = self._reap() or now_ms >= self.keepers_due_ms
+        if is_looking_for_keepers:
+            self.keepers_due_ms = now_ms + _TICK_MS
+        names = set(os.listdir(self.files.ranks))
+        for rank in self.ranks:
+            if not rank.is_gone:
+                rank.read(names, is_looking_for_keeper=is_looking_for_keepers)
+
+    def _reap(self) -> bool:
+        """Reap keepers, and orphans whose keeper was killed; whether there were any."""
+        is_any = False
+        with contextlib.suppress(ChildProcessError):
+            while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+                is_any = True
+                for rank in self.ranks:
+                    if rank.own_keeper == pid:
+                        rank.own_keeper = None
+        return is_any
+
+    # Starting
+
+    def _start_missing(self) -> int:
+        missing = [rank for rank in self.ranks if rank.started_ms is None and not rank.is_over]
+        if missing and os.path.exists(f"{self.root}/forgotten/{self.key}"):
+            # Submitted again after it had been forgotten: it must not run a second time.
+            os.close(os.open(self.files.stop_request, os.O_WRONLY | os.O_CREAT, 0o600))
+            return 0
+        if missing and self.allocation is None:
+            self.allocation = allocations.try_allocate(self.root, self.spec)
+            if self.allocation is None:
+                return _BUSY_TICK_MS
+        for rank in missing:
+            if rank.own_keeper is None and self.allocation is not None:
+                self._start(rank, self.allocation)
+        return _TICK_MS
+
+    def _start(self, rank: Rank, allocation: allocations.Allocation) -> None:
+        if rank.forks == _KEEPERS_PER_RANK_MAX:
+            self._close_rank(rank, "it could not be started; supervisor.log says why")
+            return
+        rank.forks += 1
+        rank.own_keeper = fork_keeper(
+            self.files,
+            rank.index,
+            script_command(self.files.script),
+            self._environment(allocation, rank.index),
+            self.spec.credentials,
+        )
+
+    def _environment(self, allocation: allocations.Allocation, rank: int) -> Mapping[str, str]:
+        devices = ",".join(map(str, allocation.devices[rank]))
+        if self.spec.uses_real_gpus:
+            gpus = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": devices}
+        else:
+            gpus = {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+        return {
+            **self.spec.environment,
+            **gpus,
+            "LOCAL_RANK": "0",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(allocation.port),
+            "NNODES": str(len(self.spec.slots)),
+            "NODE_RANK": str(rank),
+            "RANK": str(rank),
+            "TIDEGATE_GPUS_PER_NODE": str(len(allocation.devices[rank])),
+            "TIDEGATE_GPU_SLOTS": devices,
+            "TIDEGATE_NODE": self.spec.slots[rank].node,
+            "WORLD_SIZE": str(len(self.spec.slots)),
+            TRACE_VARIABLE: self.spec.trace,
+        }
+
+    def _close_unstarted(self) -> None:
+        for rank in self.ranks:
+            if rank.started_ms is None and not rank.is_over:
+                self._close_rank(rank, "")
+
+    def _close_rank(self, rank: Rank, error: str) -> None:
+        """Record that a rank is over before it began, unless a keeper has just got hold of it."""
+        lock = try_lock(self.files.rank(rank.index, "lock"))
+        if lock is None:
+            return
+        try:
+            if not os.path.exists(self.files.rank(rank.index, "started")):
+                record = {"code": None, "error": error, **now_record()}
+                write_json(self.files.rank(rank.index, "exit"), record)
+                write_json(self.files.rank(rank.index, "gone"), now_record())
+        finally:
+            os.close(lock)
+        wake(self.files.control)
+
+    # Ending
+
+    def _decide_to_end(self, now_ms: int, is_stop_asked: bool) -> None:
+        cause = cause_in(self.ranks)
+        if is_stop_asked:
+            cause = "stopped"
+        elif now_ms >= self._limit_ms():
+            cause = "timed_out"
+        elif cause == "rank_failed" and self.is_noticed:
+            # After a notice the ranks may end one by one; whoever sent it sees to the end.
+            cause = ""
+        self.cause, self.cause_ms = cause, now_ms
+
+    def _limit_ms(self) -> int:
+        started = [rank.started_ms for rank in self.ranks if rank.started_ms is not None]
+        if self.spec.time_limit_s is None or not started:
+            return sys.maxsize
+        return min(started) + 1_000 * self.spec.time_limit_s
+
+    def _notice(self, now_ms: int) -> int:
+        """Send the notice when it is due: once per attempt, asked for or before the limit."""
+        if self.is_noticed:
+            return _TICK_MS
+        due_ms = self._limit_ms()
+        if self.spec.time_limit_s is not None:
+            # With a limit within the grace the notice would come at the start; so it comes at half.
+            due_ms -= min(1_000 * self.spec.grace_s, 500 * self.spec.time_limit_s)
+        if now_ms < due_ms and not os.path.exists(self.files.notify_request):
+            return min(_TICK_MS, due_ms - now_ms)
+        for rank in self._signal_groups(self.spec.notice_signal, lambda rank: rank.is_noticed):
+            rank.is_noticed = True
+        self.is_noticed = all(rank.is_noticed or rank.is_over for rank in self.ranks)
+        return _TICK_MS if self.is_noticed else _SOON_MS
+
+    def _end_what_runs(self, now_ms: int, is_stop_asked: bool) -> int:
+        """TERM, and after the grace KILL, to what is left; KILL at once after a stop or a limit."""
+        since_ms = self.cause_ms
+        if not self.cause:
+            since_ms = max((rank.ended_ms or 0 for rank in self.ranks), default=0)
+        kill_ms = min(since_ms + 1_000 * self.spec.grace_s, self._limit_ms())
+        if now_ms >= kill_ms or is_stop_asked or self.cause == "stopped":
+            return self._kill(now_ms)
+        for rank in self._signal_groups(signal.SIGTERM, lambda rank: rank.is_termed):
+            rank.is_termed = True
+        if (self.is_over or self.cause == "lost") and not self.is_rest_termed:
+            self.is_rest_termed = True
+            self._signal_rest(signal.SIGTERM)
+        return min(_TICK_MS, kill_ms - now_ms)
+
+    def _kill(self, now_ms: int) -> int:
+        """KILL whole groups; a little later look for what has left them. When to come again."""
+        self._signal_groups(signal.SIGKILL, lambda _: False)
+        if self.sweep_due_ms is None and not self.is_over:
+            self.sweep_due_ms = now_ms + _SOON_MS
+        elif self.sweep_due_ms is None or now_ms >= self.sweep_due_ms:
+            self._signal_rest(signal.SIGKILL)
+            self.sweep_due_ms = now_ms + _BUSY_TICK_MS
+        return self.sweep_due_ms - now_ms
+
+    def _signal_groups(self, number: int, is_done: Callable[[Rank], bool]) -> list[Rank]:
+        """Signal the process groups of the ranks that run; those that were signalled."""
+        lock = try_lock(self.files.signals_lock)
+        if lock is None:
+            return []
+        signalled = []
+        try:
+            for rank in self.ranks:
+                if rank.pid is None or rank.is_over or is_done(rank):
+                    continue
+                # Not reaped yet, as its keeper writes `exit` first and then needs the lock.
+                if not os.path.exists(self.files.rank(rank.index, "exit")) and rank.is_kept:
+                    os.killpg(rank.pid, number)
+                    signalled.append(rank)
+        finally:
+            os.close(lock)
+        return signalled
+
+    def _signal_rest(self, number: int) -> None:
+        """Signal descendants wherever they are."""
+        keepers = [
+            rank.keeper
+            for rank in self.ranks
+            if rank.keeper is not None and not rank.is_gone and rank.is_kept
+        ]
+        if keepers:
+            signal_descendants(keepers, number)
+        self._strays(number)
+
+    def _strays(self, number: int) -> int:
+        """Signal what a killed keeper left behind (0: only count); how many there are."""
+        if not self.spec.trace or not any(rank.is_lost for rank in self.ranks):
+            return 0
+        return signal_traced(self.spec.trace, number)
+
+    # Telling
+
+    def _cut_logs(self) -> int:
+        """Keep every log within its cap. Returns when to look again: soon if they grow fast."""
+        is_cut = False
+        for rank in self.ranks:
+            if rank.started_ms is not None and rank.gone_at is None:
+                for stream in ("stdout", "stderr"):
+                    path = self.files.log(rank.index, stream)
+                    is_cut = cut_log(path, self.spec.log_cap_bytes) or is_cut
+        return _BUSY_TICK_MS if is_cut else _TICK_MS
+
+    def _write_state(self, summary: dict[str, object], message: str = "") -> None:
+        if self.is_noticed and summary["native_state"] == "running":
+            summary["native_state"] = "noticed"
+        state = {
+            **summary,
+            "supervisor": os.getpid(),
+            "message": message or summary.get("message", ""),
+            "cause": self.cause,
+            "cause_ms": self.cause_ms,
+            "is_noticed": self.is_noticed,
+        }
+        if state != self.written:
+            write_json(self.files.state, state)
+            self.written = state
+
+    def _end(self, summary: dict[str, object]) -> None:
+        """Write the last word, on disk to stay, and give back what the attempt had."""
+        now = int(time.time())
+        ended_at = summary["ended_at"] if isinstance(summary["ended_at"], int) else now
+        gone = [now if rank.gone_at is None else rank.gone_at for rank in self.ranks]
+        for rank in self.ranks:
+            for stream in ("stdout", "stderr"):
+                cut_log(self.files.log(rank.index, stream), self.spec.log_cap_bytes)
+        released_at = max([ended_at, *gone])
+        message = summary["message"] or self.problem
+        end = {**summary, "ended_at": ended_at, "released_at": released_at, "message": message}
+        write_json(self.files.end, end, is_durable=True)
+        allocations.release(self.root, self.key)
+
+    def _end_after_reboot(self) -> None:
+        """A boot that has ended took all processes with it: nothing runs, nothing is started."""
+        with contextlib.suppress(OSError):
+            self._read_ranks(0)
+        summary = describe(self.ranks, "lost", is_waiting=False)
+        started_at = summary["started_at"] if isinstance(summary["started_at"], int) else 0
+        # Its true end is somewhere before: this boot's begin is the earliest that is certain.
+        ended_at = max(started_at, _booted_at())
+        for rank in self.ranks:
+            rank.gone_at = ended_at
+        summary.update(phase="ended", native_state="ended", outcome="node_failed")
+        summary["ended_at"] = ended_at
+        summary["message"] = "the machine was restarted while this ran or was about to start"
+        self._end(summary)
+
+
+def script_command(script: str) -> list[str]:
+    """Command line that runs `script` as the kernel would: by its `#!` line, else by /bin/sh.
+
+    Reading the line here instead of executing the file lets scripts run from a file system
+    that is mounted noexec. As on Linux, all that follows the interpreter is one argument.
+    """
+    with open(script, "rb") as file:
+        head = file.read(_SHEBANG_BYTES_MAX)
+    if not head.startswith(b"#!"):
+        return ["/bin/sh", script]
+    words = os.fsdecode(head[2:].partition(b"\n")[0]).strip(" \t").split(None, 1)
+    return [*words, script] if words else ["/bin/sh", script]
+
+
+def _booted_at() -> int:
+    with open("/proc/stat", "rb") as file:
+        for line in file:
+            if line.startswith(b"btime "):
+                return int(line.split()[1])
+    return int(time.time())
+
+
+def _stand_in(key: str) -> AttemptSpec:
+    """For an attempt whose spec cannot be read: enough to end it, nothing to start."""
+    return AttemptSpec(
+        key=key,
+        trace="",
+        boot_id=boot_id(),
+        slots=(),
+        uses_real_gpus=False,
+        environment={},
+        time_limit_s=None,
+        notice_signal=signal.SIGTERM,
+        grace_s=0,
+        log_cap_bytes=1 << 30,
+        credentials=None,
+    )

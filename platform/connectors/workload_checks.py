@@ -1,0 +1,125 @@
+"""What every connector refuses before it touches its cluster: keys, environment, script, times.
+
+The portal checks requests too; these checks stand at the border of the clusters because what
+passes here reaches an exec, a REST body or a manifest.
+"""
+
+from __future__ import annotations
+
+import re
+
+from connectors.errors import WorkloadRejected
+from connectors.protocol import Workload
+
+SCRIPT_BYTES_MAX = 1 << 20
+RANKS_MAX = 4096
+ENVIRONMENT_ENTRIES_MAX = 1024
+#: Linux takes at most 128 KiB for one "KEY=value" string (MAX_ARG_STRLEN).
+ENVIRONMENT_ENTRY_BYTES_MAX = 64 << 10
+ENVIRONMENT_BYTES_MAX = 512 << 10
+GRACE_S_MAX = 86_400
+TIME_LIMIT_S_MAX = 366 * 86_400
+
+#: Signals that a job may ask to be told with. KILL and STOP cannot be caught: no notice.
+NOTICE_SIGNALS = frozenset({"HUP", "INT", "QUIT", "TERM", "USR1", "USR2"})
+
+#: Set by the connectors themselves for every rank, so no workload may bring its own.
+RESERVED_ENVIRONMENT = frozenset(
+    {
+        "CUDA_DEVICE_ORDER",
+        "CUDA_VISIBLE_DEVICES",
+        "LOCAL_RANK",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "NNODES",
+        "NODE_RANK",
+        "NVIDIA_VISIBLE_DEVICES",
+        "RANK",
+        "TIDEGATE_GPUS_PER_NODE",
+        "TIDEGATE_GPU_SLOTS",
+        "TIDEGATE_NODE",
+        "TIDEGATE_TRACE",
+        "WORLD_SIZE",
+    }
+)
+
+#: They change how the shell, the loader or Slurm's own commands behave before the script runs.
+_DENIED_ENVIRONMENT = frozenset({"BASH_ENV", "ENV", "PROMPT_COMMAND"})
+_DENIED_ENVIRONMENT_PREFIXES = ("LD_", "SLURM_", "SBATCH_")
+
+_KEY = re.compile(r"[a-z0-9-]{1,64}", re.ASCII)
+_ENVIRONMENT_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
+
+
+def is_key(key: str) -> bool:
+    """Whether `key` is 1 to 64 of a-z, 0-9 and "-"."""
+    return _KEY.fullmatch(key) is not None
+
+
+def check_key(key: str) -> str:
+    """`key` itself. Raises WorkloadRejected unless it is 1 to 64 of a-z, 0-9 and "-"."""
+    if not is_key(key):
+        raise WorkloadRejected(
+            f"{key[:80]!r} is no workload key; use 1 to 64 characters out of a-z, 0-9 and '-'"
+        )
+    return key
+
+
+def check_workload(workload: Workload) -> None:
+    """Raises WorkloadRejected, saying what to change, for what no cluster may be given."""
+    check_key(workload.key)
+    for field in ("name", "pool", "user", "script"):
+        _check_text(field, getattr(workload, field))
+    if len(workload.script.encode()) > SCRIPT_BYTES_MAX:
+        raise WorkloadRejected(f"the script is larger than {SCRIPT_BYTES_MAX} bytes")
+    if not 1 <= len(workload.slots) <= RANKS_MAX:
+        raise WorkloadRejected(f"a workload has 1 to {RANKS_MAX} ranks, not {len(workload.slots)}")
+    for rank, slot in enumerate(workload.slots):
+        if slot.mgpu < 0:
+            raise WorkloadRejected(f"rank {rank} asks for {slot.mgpu} milli-GPU")
+    _check_times(workload)
+    _check_environment(workload)
+
+
+def _check_text(what: str, text: str) -> None:
+    if "\0" in text:
+        raise WorkloadRejected(f"the {what} contains a NUL character; remove it")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise WorkloadRejected(f"the {what} is not valid Unicode: {error.reason}") from None
+
+
+def _check_times(workload: Workload) -> None:
+    limit_s = workload.time_limit_s
+    if limit_s is not None and not 1 <= limit_s <= TIME_LIMIT_S_MAX:
+        raise WorkloadRejected(f"a time limit is 1 to {TIME_LIMIT_S_MAX} seconds, not {limit_s}")
+    if not 0 <= workload.grace_s <= GRACE_S_MAX:
+        raise WorkloadRejected(f"a grace is 0 to {GRACE_S_MAX} seconds, not {workload.grace_s}")
+    if workload.notice_signal not in NOTICE_SIGNALS:
+        allowed = ", ".join(sorted(NOTICE_SIGNALS))
+        raise WorkloadRejected(f"the notice signal must be one of {allowed}")
+
+
+def _check_environment(workload: Workload) -> None:
+    if len(workload.environment) > ENVIRONMENT_ENTRIES_MAX:
+        raise WorkloadRejected(f"more than {ENVIRONMENT_ENTRIES_MAX} environment variables")
+    total_bytes = 0
+    for key, value in workload.environment.items():
+        if not _ENVIRONMENT_KEY.fullmatch(key):
+            raise WorkloadRejected(
+                f"{key[:80]!r} is no environment variable name; use letters, digits and '_'"
+            )
+        if key in RESERVED_ENVIRONMENT:
+            raise WorkloadRejected(f"{key} is set by the cluster; remove it from the environment")
+        if key in _DENIED_ENVIRONMENT or key.startswith(_DENIED_ENVIRONMENT_PREFIXES):
+            raise WorkloadRejected(f"{key} may not be set for a job; set it inside the script")
+        _check_text(f"environment variable {key}", value)
+        entry_bytes = len(key) + len(value.encode()) + 2
+        if entry_bytes > ENVIRONMENT_ENTRY_BYTES_MAX:
+            raise WorkloadRejected(
+                f"environment variable {key} is larger than {ENVIRONMENT_ENTRY_BYTES_MAX} bytes"
+            )
+        total_bytes += entry_bytes
+    if total_bytes > ENVIRONMENT_BYTES_MAX:
+        raise WorkloadRejected(f"the environment is larger than {ENVIRONMENT_BYTES_MAX} bytes")
