@@ -36,8 +36,10 @@ class Pool(models.Model):
 class Cluster(models.Model):
     """A place where jobs run: this machine, a Slurm installation or a Kubernetes cluster.
 
-    `options` are the connector's. `seen_at` is the cluster's last complete answer;
-    `failing_since` is set while it does not answer, with the reason in `message`.
+    `options` are the connector's. `seen_at` is when we last had its complete answer and
+    `observed_at` what its own clock said then. `failing_since` is set while it does not answer;
+    `message` says why, or what of its answer could not be used. A disabled cluster accepts no
+    starts; what runs on it is still observed and metered.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -46,6 +48,7 @@ class Cluster(models.Model):
     options = models.JSONField(default=dict)
     is_enabled = models.BooleanField(default=True)
     seen_at = models.DateTimeField(null=True)
+    observed_at = models.DateTimeField(null=True)
     failing_since = models.DateTimeField(null=True)
     message = models.TextField(blank=True)
 
@@ -62,7 +65,13 @@ class Cluster(models.Model):
 
 
 class ClusterNode(models.Model):
-    """One node of a cluster as last seen. It counts as capacity only while schedulable."""
+    """One node of a cluster as last seen. It counts as capacity only while schedulable.
+
+    A node that its cluster no longer lists stays, not schedulable, in state "gone" and with the
+    `seen_at` of the last answer that had it. For all others `seen_at` is when the row last
+    changed; the cluster's `seen_at` is when it was last confirmed (so that an unchanged fleet
+    costs no writes).
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="nodes")

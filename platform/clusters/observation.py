@@ -1,0 +1,216 @@
+"""What a cluster said of its nodes, or that it said nothing, becomes what we know of it.
+
+A cluster that does not answer keeps its capacity as last seen: its jobs go on, their GPUs are
+still metered, and idle time is still told from time in which nothing existed. It only
+accepts no starts (`clusters.queries.devices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+
+from clusters.models import CapacitySegment, Cluster, ClusterNode, Pool
+from connectors.protocol import Inventory, NodeCapacity
+from live.publishing import publish
+from live.waking import wake
+from primitives.clock import from_epoch
+from primitives.units import MGPU_MAX
+
+GONE = "gone"
+MESSAGE_LENGTH_MAX = 2_000
+#: An answer this much older than the last one is not late: no call lasts that long. The
+#: cluster's clock was set back.
+LATE_AT_MOST = timedelta(seconds=300)
+_EXAMPLES_MAX = 5
+_NAME_LENGTH_MAX = 253
+_STATE_LENGTH_MAX = 100
+
+_NodeKey = tuple[str, UUID]
+
+
+@transaction.atomic
+def record_inventory(cluster: Cluster, inventory: Inventory, *, now: datetime) -> bool:
+    """Store a complete answer of `cluster`; says whether anything about it changed.
+
+    Nodes are added and changed; those not listed any more become "gone" and not schedulable. A
+    node that cannot be used (unknown pool, impossible name or capacity) is left out and
+    named in the cluster's message. Where healthy capacity of a pool changed, its open
+    CapacitySegment ends at `inventory.observed_at` and the next begins there.
+
+    Repeating an answer changes nothing. An answer older than the last one is late and is
+    dropped, unless it is so much older that the cluster's clock must have been set back.
+    """
+    known = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    observed_at = from_epoch(inventory.observed_at)
+    if known.observed_at is not None:
+        behind = known.observed_at - observed_at
+        if timedelta(0) < behind <= LATE_AT_MOST:
+            return False
+    usable, complaints = _usable_nodes(inventory.nodes)
+    is_changed = _store_nodes(known, usable, now=now)
+    is_changed |= _store_capacity(known, observed_at)
+    message = " ".join(complaints)[:MESSAGE_LENGTH_MAX]
+    is_news = (
+        is_changed
+        or known.seen_at is None
+        or known.failing_since is not None
+        or known.message != message
+    )
+    known.seen_at = now if known.seen_at is None else max(now, known.seen_at)
+    known.observed_at = observed_at
+    known.failing_since = None
+    known.message = message
+    known.save(update_fields=["seen_at", "observed_at", "failing_since", "message"])
+    if is_news:
+        publish("clusters", ids=[known.pk], organization_id=None)
+        wake("arbiter")
+    return is_news
+
+
+@transaction.atomic
+def record_silence(cluster: Cluster, message: str, *, now: datetime) -> None:
+    """Store that `cluster` did not answer and why.
+
+    `failing_since` keeps the first failure since the last answer. Nodes and capacity stay as
+    last seen. A failure from before the last answer is dropped.
+    """
+    known = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    if known.seen_at is not None and now < known.seen_at:
+        return
+    text = _plain(message)[:MESSAGE_LENGTH_MAX]
+    if known.failing_since is not None and known.message == text:
+        return
+    known.failing_since = known.failing_since or now
+    known.message = text
+    known.save(update_fields=["failing_since", "message"])
+    publish("clusters", ids=[known.pk], organization_id=None)
+
+
+def _usable_nodes(
+    listed: Sequence[NodeCapacity],
+) -> tuple[dict[_NodeKey, NodeCapacity], list[str]]:
+    """The nodes that can be stored, by name and pool, and sentences about the others."""
+    pools = dict(Pool.objects.values_list("name", "pk"))
+    usable: dict[_NodeKey, NodeCapacity] = {}
+    unknown_pools: dict[str, int] = {}
+    impossible: list[str] = []
+    repeated: list[str] = []
+    for node in listed:
+        pool = pools.get(node.pool)
+        if pool is None:
+            unknown_pools[node.pool] = unknown_pools.get(node.pool, 0) + 1
+        elif not _is_possible(node):
+            impossible.append(node.name)
+        elif (node.name, pool) in usable:
+            repeated.append(node.name)
+        else:
+            usable[node.name, pool] = node
+    complaints = []
+    if unknown_pools:
+        count = sum(unknown_pools.values())
+        complaints.append(
+            f"{count} nodes are left out because their pool does not exist here: "
+            f"{_some(unknown_pools)}. Create the pool and they count from the next answer on."
+        )
+    if impossible:
+        complaints.append(
+            f"{len(impossible)} nodes are left out because their name or capacity is "
+            f"impossible: {_some(impossible)}."
+        )
+    if repeated:
+        complaints.append(
+            f"{len(repeated)} nodes are listed twice for one pool; the first entry counts: "
+            f"{_some(repeated)}."
+        )
+    return usable, complaints
+
+
+def _is_possible(node: NodeCapacity) -> bool:
+    return (
+        0 < len(node.name) <= _NAME_LENGTH_MAX
+        and node.name == _plain(node.name)
+        and 0 <= node.capacity_mgpu <= MGPU_MAX
+    )
+
+
+def _some(names: Iterable[str]) -> str:
+    chosen = sorted(set(names))
+    text = ", ".join(_plain(name)[:60] for name in chosen[:_EXAMPLES_MAX])
+    rest = len(chosen) - _EXAMPLES_MAX
+    return f"{text} and {rest} more" if rest > 0 else text
+
+
+def _plain(text: str) -> str:
+    """`text` without what a database refuses or a page should not show."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _store_nodes(cluster: Cluster, listed: dict[_NodeKey, NodeCapacity], *, now: datetime) -> bool:
+    stored = {(node.name, node.pool_id): node for node in cluster.nodes.all()}
+    added: list[ClusterNode] = []
+    changed: list[ClusterNode] = []
+    for (name, pool_id), seen in listed.items():
+        state = _plain(seen.state)[:_STATE_LENGTH_MAX]
+        node = stored.pop((name, pool_id), None)
+        if node is None:
+            node = ClusterNode(cluster=cluster, name=name, pool_id=pool_id)
+            added.append(node)
+        elif (node.capacity_mgpu, node.is_schedulable, node.state) != (
+            seen.capacity_mgpu,
+            seen.is_schedulable,
+            state,
+        ):
+            changed.append(node)
+        else:
+            continue
+        node.capacity_mgpu = seen.capacity_mgpu
+        node.is_schedulable = seen.is_schedulable
+        node.state = state
+        node.seen_at = now
+    for node in stored.values():
+        if node.state != GONE or node.is_schedulable:
+            node.state = GONE
+            node.is_schedulable = False
+            node.seen_at = cluster.seen_at or node.seen_at
+            changed.append(node)
+    ClusterNode.objects.bulk_create(added, batch_size=1_000)
+    ClusterNode.objects.bulk_update(
+        changed, ["capacity_mgpu", "is_schedulable", "state", "seen_at"], batch_size=1_000
+    )
+    return bool(added or changed)
+
+
+def _store_capacity(cluster: Cluster, observed_at: datetime) -> bool:
+    """Continue the cluster's capacity segments from its nodes as stored."""
+    healthy: dict[UUID, int] = {}
+    for pool_id, capacity_mgpu, is_schedulable in cluster.nodes.values_list(
+        "pool_id", "capacity_mgpu", "is_schedulable"
+    ):
+        healthy[pool_id] = healthy.get(pool_id, 0) + (capacity_mgpu if is_schedulable else 0)
+    current = {
+        segment.pool_id: segment
+        for segment in CapacitySegment.objects.filter(cluster=cluster, end=None)
+    }
+    is_changed = False
+    for pool_id, capacity_mgpu in sorted(healthy.items()):
+        segment = current.get(pool_id)
+        if segment is not None and segment.capacity_mgpu == capacity_mgpu:
+            continue
+        is_changed = True
+        if segment is not None and observed_at <= segment.start:
+            # Twice within one second, or the cluster's clock was set back: no time has
+            # passed that a segment of its own could cover.
+            segment.capacity_mgpu = capacity_mgpu
+            segment.save(update_fields=["capacity_mgpu"])
+            continue
+        if segment is not None:
+            segment.end = observed_at
+            segment.save(update_fields=["end"])
+        CapacitySegment.objects.create(
+            cluster=cluster, pool_id=pool_id, capacity_mgpu=capacity_mgpu, start=observed_at
+        )
+    return is_changed

@@ -1,0 +1,142 @@
+"""Quotas as the arbiter needs them, and what it says of their use."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import TextField
+from django.db.models.functions import Cast
+
+from arbiter.decisions import NodeUse as PlannedUse
+from arbiter.snapshot import PriorityClass as ArbiterPriorityClass
+from arbiter.snapshot import Quota as ArbiterQuota
+from arbiter.snapshot import TreeNode
+from quotas.models import OrganizationPolicy, PriorityClass, Quota
+from tenants.models import Node
+
+#: Rank of the first path in an organization's policy; the next has one less. The same for every
+#: organization, so that listing more paths raises nobody above another organization.
+RANK_FIRST = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSnapshot:
+    """The tree, the quotas and the classes of one instant, as the arbiter takes them."""
+
+    nodes: tuple[TreeNode, ...]
+    quotas: tuple[ArbiterQuota, ...]
+    priority_classes: tuple[ArbiterPriorityClass, ...]
+
+
+def quota_snapshot(pools: Collection[UUID] | None = None) -> QuotaSnapshot:
+    """The whole tree, the quotas of `pools` (None: of all) and every priority class.
+
+    Ids are the texts of our UUIDs. A node's rank is that of its nearest ancestor (or itself)
+    that its organization's policy lists, 0 without one. A class's grace period is cut to
+    its organization's. Four queries, whatever the size; one snapshot only inside a
+    transaction that reads one.
+    """
+    quotas = Quota.objects.all() if pools is None else Quota.objects.filter(pool__in=pools)
+    graces_s: dict[UUID, int] = {}
+    ranked: dict[str, int] = {}
+    for organization, rank, grace_s in OrganizationPolicy.objects.values_list(
+        "organization_id", "rank", "grace_period_s"
+    ):
+        graces_s[organization] = grace_s
+        for place, path in enumerate(rank):
+            ranked.setdefault(f"{path}/", RANK_FIRST - place)
+    return QuotaSnapshot(
+        nodes=tuple(_tree(ranked)),
+        quotas=tuple(
+            ArbiterQuota(*row)
+            for row in quotas.order_by("pk").values_list(
+                Cast("node_id", TextField()),
+                Cast("pool_id", TextField()),
+                "guaranteed_mgpu",
+                "lend_limit_mgpu",
+                "borrow_limit_mgpu",
+                "weight",
+            )
+        ),
+        priority_classes=tuple(
+            ArbiterPriorityClass(
+                str(pk),
+                order,
+                preempts,
+                min(grace_s, graces_s.get(organization, grace_s)),
+                cap_mgpu,
+            )
+            for pk, organization, order, preempts, grace_s, cap_mgpu in (
+                PriorityClass.objects.order_by("pk").values_list(
+                    "pk",
+                    "organization_id",
+                    "order",
+                    "preempts_within_team",
+                    "grace_period_s",
+                    "team_cap_mgpu",
+                )
+            )
+        ),
+    )
+
+
+def _tree(ranked: dict[str, int]) -> Iterable[TreeNode]:
+    """Nodes in the order of their paths, so that parents come first."""
+    ranks: dict[str | None, int] = {None: 0}
+    for pk, parent, path in Node.objects.order_by("path").values_list(
+        Cast("id", TextField()), Cast("parent_id", TextField()), "path"
+    ):
+        ranks[pk] = ranked.get(path) or ranks[parent]
+        yield TreeNode(pk, parent, ranks[pk])
+
+
+def record_use(uses: Sequence[PlannedUse], *, as_of: datetime) -> int:
+    """Store where the nodes stand after a cycle, and say how many rows changed.
+
+    One statement. Rows that say the same already are not written, so `as_of` is when a row
+    last changed; uses of nodes or pools that no longer exist are passed over.
+    """
+    if not uses:
+        return 0
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO quotas_nodeuse (node_id, pool_id, in_use_mgpu, protected_mgpu,
+                borrowed_mgpu, lent_mgpu, available_mgpu, waiting_mgpu, as_of)
+            SELECT new.*, %s
+            FROM unnest(%s::uuid[], %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[],
+                        %s::bigint[], %s::bigint[], %s::bigint[])
+                AS new (node_id, pool_id, in_use, protected, borrowed, lent, available, waiting)
+            JOIN tenants_node n ON n.id = new.node_id
+            JOIN clusters_pool p ON p.id = new.pool_id
+            LEFT JOIN quotas_nodeuse old ON old.node_id = new.node_id AND old.pool_id = new.pool_id
+            WHERE (new.in_use, new.protected, new.borrowed, new.lent, new.available, new.waiting)
+                IS DISTINCT FROM (old.in_use_mgpu, old.protected_mgpu, old.borrowed_mgpu,
+                    old.lent_mgpu, old.available_mgpu, old.waiting_mgpu)
+            ORDER BY new.node_id, new.pool_id
+            ON CONFLICT (node_id, pool_id) DO UPDATE SET
+                in_use_mgpu = excluded.in_use_mgpu,
+                protected_mgpu = excluded.protected_mgpu,
+                borrowed_mgpu = excluded.borrowed_mgpu,
+                lent_mgpu = excluded.lent_mgpu,
+                available_mgpu = excluded.available_mgpu,
+                waiting_mgpu = excluded.waiting_mgpu,
+                as_of = excluded.as_of
+            """,
+            [
+                as_of,
+                [use.node for use in uses],
+                [use.pool for use in uses],
+                [use.in_use_mgpu for use in uses],
+                [use.protected_mgpu for use in uses],
+                [use.borrowed_mgpu for use in uses],
+                [use.lent_mgpu for use in uses],
+                [use.available_mgpu for use in uses],
+                [use.waiting_mgpu for use in uses],
+            ],
+        )
+        return int(cursor.rowcount)
