@@ -13,7 +13,7 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 
 
 def wake(role: str) -> None:
-    """Wake the process that leads in `role` ("arbiter", "observer") when this transaction commits."""
+    """Wake whoever leads in `role` ("arbiter", "observer") when this transaction commits."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_notify(%s, '')", [_channel(role)])
 

@@ -99,8 +99,9 @@ def drop_delivered(*, before: datetime, limit: int = 10_000) -> int:
     """Delete at most `limit` messages that were done before `before`; returns how many."""
     with transaction.atomic():
         old = list(
-            Message.objects.filter(done_at__lt=before, created_at__lt=F("done_at"))
-            .values_list("pk", flat=True)[:limit]
+            Message.objects.filter(done_at__lt=before, created_at__lt=F("done_at")).values_list(
+                "pk", flat=True
+            )[:limit]
         )
         deleted, _ = Message.objects.filter(pk__in=old).delete()
     return deleted

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver, include, path
+from django.urls import URLPattern, URLResolver, include, path, re_path
+
+from portal import views
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include("tenants.api.urls")),
+    path("api/v1/openapi.json", views.openapi),
+    path("healthz", views.healthz),
+    path("readyz", views.readyz),
+    # Every address that is neither the API's nor a file belongs to the frontend.
+    re_path(r"\A(?!api/|static/|ws/).*\Z", views.frontend),
 ]
 
 handler404 = "webapi.problems.not_found"

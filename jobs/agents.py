@@ -1,0 +1,196 @@
+"""The long-running loops: the arbiter's, and the observer's threads per cluster.
+
+Every loop survives the database, Valkey or a cluster going away: it says so once, waits a
+little and tries again. One cluster that hangs never slows another: each has threads of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from threading import Event, Thread
+from uuid import UUID
+
+import psycopg
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection
+
+from clusters.models import Cluster
+from clusters.observation import record_inventory, record_silence
+from connectors.errors import ConnectorError
+from jobs.arbitration import Cycles
+from jobs.dispatch import connector_of, handlers
+from jobs.leadership import Leadership, NotLeading
+from jobs.observation import apply_listing
+from live.waking import Listener, dedicated_connection
+from outbox.delivery import deliver_due
+from primitives.clock import Clock, from_epoch
+
+log = logging.getLogger(__name__)
+
+STANDBY_S = 0.5
+RETRY_S = 1.0
+INVENTORY_EVERY = 5
+CLUSTERS_AGAIN_S = 5.0
+SILENCE_PAUSE_MAX_S = 15.0
+
+
+def lead(role: str, stopping: Event, act: Callable[[Leadership], None]) -> None:
+    """Campaign for `role`, `act` while leading, and begin anew, until `stopping` is set.
+
+    `act` returns when it no longer leads or `stopping` is set.
+    """
+    leadership = Leadership(role, ttl_s=settings.LEADER_TTL_S)
+    try:
+        while not stopping.is_set():
+            try:
+                if leadership.campaign():
+                    act(leadership)
+                else:
+                    stopping.wait(STANDBY_S)
+            except NotLeading as error:
+                log.warning("%s", error)
+            except (psycopg.Error, DatabaseError, InterfaceError) as error:
+                log.warning("%s waits for the database: %s", role, str(error).splitlines()[0])
+                close_old_connections()
+                stopping.wait(RETRY_S)
+    finally:
+        with suppress(psycopg.Error):
+            leadership.resign()
+
+
+def run_arbiter(stopping: Event, clock: Clock) -> None:
+    """Decide again and again: at every notice, and every few seconds anyway."""
+
+    def act(leadership: Leadership) -> None:
+        cycles = Cycles(leadership)
+        with dedicated_connection("tidegate-arbiter-listener") as own:
+            listener = Listener(own, "arbiter")
+            while leadership.is_leading and not stopping.is_set():
+                report = cycles.run(clock.now())
+                if report.started or report.reclaims:
+                    log.info(
+                        "cycle: %d started, %d reclaims of %d victims",
+                        report.started,
+                        report.reclaims,
+                        report.victims,
+                    )
+                listener.wait(settings.CYCLE_PERIOD_S)
+
+    lead("arbiter", stopping, act)
+
+
+def run_observer(stopping: Event, clock: Clock) -> None:
+    """Watch every enabled cluster and carry out what is intended for it."""
+
+    def act(leadership: Leadership) -> None:
+        agents: dict[UUID, _ClusterAgent] = {}
+        try:
+            with dedicated_connection("tidegate-observer-listener") as own:
+                listener = Listener(own, "observer")
+                while leadership.is_leading and not stopping.is_set():
+                    enabled = set(
+                        Cluster.objects.filter(is_enabled=True).values_list("pk", flat=True)
+                    )
+                    for cluster_id in enabled - agents.keys():
+                        agents[cluster_id] = _ClusterAgent(cluster_id, leadership, clock)
+                    for cluster_id in agents.keys() - enabled:
+                        agents.pop(cluster_id).stop()
+                    if listener.wait(CLUSTERS_AGAIN_S):
+                        for agent in agents.values():
+                            agent.has_news.set()
+        finally:
+            for agent in agents.values():
+                agent.stopping.set()
+            for agent in agents.values():
+                agent.stop()
+
+    lead("observer", stopping, act)
+
+
+class _ClusterAgent:
+    """Two threads for one cluster: one looks, one carries out."""
+
+    def __init__(self, cluster_id: UUID, leadership: Leadership, clock: Clock) -> None:
+        self.stopping = Event()
+        self.has_news = Event()
+        self._cluster_id = cluster_id
+        self._leadership = leadership
+        self._clock = clock
+        self._ticks = 0
+        self._listed_at: datetime | None = None
+        self._threads = [
+            Thread(target=self._loop, args=(self._look,), daemon=True, name="observe"),
+            Thread(target=self._loop, args=(self._deliver,), daemon=True, name="deliver"),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End both threads; a call to the cluster under way may take its time-out."""
+        self.stopping.set()
+        self.has_news.set()
+        for thread in self._threads:
+            thread.join(timeout=30)
+
+    def _loop(self, step: Callable[[], float]) -> None:
+        try:
+            while not self.stopping.is_set() and self._leadership.is_leading:
+                try:
+                    pause_s = step()
+                except NotLeading as error:
+                    log.warning("%s", error)
+                    return
+                except (DatabaseError, InterfaceError) as error:
+                    log.warning("observer waits for the database: %s", error)
+                    close_old_connections()
+                    pause_s = RETRY_S
+                except Exception:
+                    # One bad answer must not end the watch over all the other jobs.
+                    log.exception("observer of cluster %s stumbled", self._cluster_id)
+                    pause_s = RETRY_S
+                if step == self._deliver:
+                    self.has_news.wait(pause_s)
+                    self.has_news.clear()
+                else:
+                    self.stopping.wait(pause_s)
+        finally:
+            connection.close()
+
+    def _look(self) -> float:
+        cluster = Cluster.objects.get(pk=self._cluster_id)
+        connector = connector_of(cluster)
+        try:
+            inventory = connector.inventory() if self._ticks % INVENTORY_EVERY == 0 else None
+            listing = connector.observe()
+        except ConnectorError as error:
+            now = self._clock.now()
+            with self._leadership.fence():
+                record_silence(cluster, str(error), now=now)
+            self._ticks = 0
+            failing_s = (now - (cluster.failing_since or now)).total_seconds()
+            pause_s = min(1 + failing_s / 4, SILENCE_PAUSE_MAX_S)
+            # Jitter, so that many portals do not knock at once when a cluster comes back.
+            return pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
+        self._ticks += 1
+        now = self._clock.now()
+        apply_listing(
+            cluster, listing, previous_at=self._listed_at, leadership=self._leadership, now=now
+        )
+        self._listed_at = from_epoch(listing.observed_at)
+        if inventory is not None:
+            with self._leadership.fence():
+                record_inventory(cluster, inventory, now=now)
+        return float(settings.OBSERVATION_PERIOD_S)
+
+    def _deliver(self) -> float:
+        deliver_due(
+            handlers(self._leadership, self._clock.now),
+            shard=str(self._cluster_id),
+            clock=self._clock.now,
+            fence=self._leadership.fence,
+        )
+        return float(settings.OBSERVATION_PERIOD_S)

@@ -1,0 +1,503 @@
+"""The cycle around the arbiter: read one consistent snapshot, decide, apply the plan.
+
+Everything a plan touches is read again, locked, before it is written: what changed since the
+snapshot is left alone and comes back in the next cycle. Clusters are never called here; what
+they must do is stored in the outbox, in the same transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from arbiter.explain import sentence
+from billing.metering import AttemptAccount, record_classed, register_attempts
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F
+
+from arbiter.cycle import decide
+from arbiter.decisions import Plan, Start, Victim, Waiting
+from arbiter.decisions import Reclaim as PlannedReclaim
+from arbiter.policy import Policy
+from arbiter.snapshot import Claim, Phase, QueuedJob, RunningJob, Slot, Snapshot
+from clusters.queries import devices
+from jobs import lifecycle
+from jobs.cancellation import ask_to_stop
+from jobs.leadership import Leadership
+from jobs.models import Attempt, AttemptState, Job, JobState, Reclaim, StopReason
+from jobs.timeline import Happening, record_events
+from live.publishing import publish
+from live.waking import wake
+from outbox.recording import Intention, intend
+from primitives.clock import from_epoch
+from quotas.queries import quota_snapshot, record_use
+
+log = logging.getLogger(__name__)
+
+#: Explanations rewritten in one cycle at most; the rest follow in the next ones.
+EXPLANATIONS_MAX = 2_000
+#: Forced stops asked for in one cycle at most.
+DEADLINES_MAX = 1_000
+
+
+def load_snapshot(now: datetime) -> Snapshot:
+    """Everything the arbiter may know, read in one transaction (repeatable read)."""
+    is_outermost = not connection.in_atomic_block
+    with transaction.atomic():
+        if is_outermost:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        tree = quota_snapshot()
+        fleet, answering = devices(now=now, stale_after=timedelta(seconds=settings.STALE_AFTER_S))
+        return Snapshot(
+            taken_at=int(now.timestamp()),
+            nodes=tree.nodes,
+            quotas=tree.quotas,
+            priority_classes=tree.priority_classes,
+            devices=fleet,
+            clusters=answering,
+            running=_running(),
+            queued=_queued(),
+            claims=_claims(),
+        )
+
+
+def _rows(sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())
+
+
+def _queued() -> tuple[QueuedJob, ...]:
+    return tuple(
+        QueuedJob(*row)
+        for row in _rows(
+            """
+            SELECT id::text, team_id::text, user_id::text, pool_id::text, mgpu_per_node,
+                   node_count, priority_class_id::text,
+                   extract(epoch FROM submitted_at)::bigint, time_limit_s, cluster_id::text
+            FROM jobs_job WHERE state = 'queued'
+            """
+        )
+    )
+
+
+def _running() -> tuple[RunningJob, ...]:
+    phases = {
+        "reserved": Phase.STARTING,
+        "starting": Phase.STARTING,
+        "running": Phase.RUNNING,
+        "stopping": Phase.STOPPING,
+        # Ended, but its GPUs are not free before the last process is gone.
+        "ended": Phase.STOPPING,
+    }
+    return tuple(
+        RunningJob(
+            job=job,
+            attempt=attempt,
+            team=team,
+            user=user,
+            pool=pool,
+            cluster=cluster,
+            slots=_slots(slots),
+            priority_class=priority_class,
+            submitted_at=submitted_at,
+            started_at=started_at,
+            phase=phases[state],
+            is_preemptible=is_preemptible,
+            time_limit_s=time_limit_s,
+            grace_until=grace_until,
+            beneficiary=beneficiary,
+            guaranteed_mgpu=guaranteed_mgpu,
+        )
+        for (
+            job,
+            attempt,
+            team,
+            user,
+            pool,
+            cluster,
+            slots,
+            priority_class,
+            submitted_at,
+            started_at,
+            state,
+            is_preemptible,
+            time_limit_s,
+            grace_until,
+            beneficiary,
+            guaranteed_mgpu,
+        ) in _rows(
+            """
+            SELECT j.id::text, a.id::text, j.team_id::text, j.user_id::text, j.pool_id::text,
+                   a.cluster_id::text, a.slots::text, j.priority_class_id::text,
+                   extract(epoch FROM j.submitted_at)::bigint,
+                   extract(epoch FROM coalesce(a.started_at, a.granted_at))::bigint,
+                   a.state, j.is_preemptible, j.time_limit_s,
+                   extract(epoch FROM a.grace_until)::bigint,
+                   CASE WHEN r.closed_at IS NULL THEN r.job_id::text END, a.guaranteed_mgpu
+            FROM jobs_attempt a
+            JOIN jobs_job j ON j.id = a.job_id
+            LEFT JOIN jobs_reclaim r ON r.id = a.reclaim_id
+            WHERE a.released_at IS NULL
+            """
+        )
+    )
+
+
+def _claims() -> tuple[Claim, ...]:
+    return tuple(
+        Claim(job=job, cluster=cluster, slots=_slots(slots), grace_until=grace_until)
+        for job, cluster, slots, grace_until in _rows(
+            """
+            SELECT job_id::text, cluster_id::text, slots::text,
+                   extract(epoch FROM grace_until)::bigint
+            FROM jobs_reclaim WHERE closed_at IS NULL
+            """
+        )
+    )
+
+
+def _slots(text: str) -> tuple[Slot, ...]:
+    return tuple(Slot(slot["node"], slot["mgpu"]) for slot in json.loads(text))
+
+
+def _slots_json(slots: Iterable[Slot]) -> list[dict[str, Any]]:
+    return [{"node": slot.node, "mgpu": slot.mgpu} for slot in slots]
+
+
+@dataclass(frozen=True, slots=True)
+class CycleReport:
+    """What one cycle did, in counts."""
+
+    started: int
+    reclaims: int
+    victims: int
+    explained: int
+
+
+class Cycles:
+    """Runs cycles for one leader; remembers which explanations it has already stored."""
+
+    def __init__(self, leadership: Leadership, policy: Policy | None = None) -> None:
+        self._leadership = leadership
+        self._policy = policy or Policy()
+        self._explained: dict[str, Waiting] = {}
+
+    def run(self, now: datetime) -> CycleReport:
+        """One cycle. Raises NotLeading, having written nothing, when the epoch is over."""
+        snapshot = load_snapshot(now)
+        plan = decide(snapshot, self._policy)
+        news = self._news(plan)
+        with self._leadership.fence():
+            changed = _Changed()
+            started = _apply_starts(plan.starts, self._leadership.epoch, now, changed)
+            reclaims, victims = _apply_reclaims(plan.reclaims, now, changed)
+            _drop_claims(plan.dropped_claims, now)
+            _apply_classes(plan, now)
+            _enforce_deadlines(now)
+            _store_explanations(news, snapshot, now, changed)
+            if record_use(plan.use, as_of=now):
+                publish("quotas", organization_id=None)
+            changed.publish()
+        self._explained.update({waiting.job: waiting for waiting in news})
+        return CycleReport(started, reclaims, victims, len(news))
+
+    def _news(self, plan: Plan) -> list[Waiting]:
+        """Explanations that differ from the stored ones: changed causes first, bounded."""
+        waiting = {item.job: item for item in plan.waiting}
+        for job in self._explained.keys() - waiting.keys():
+            del self._explained[job]
+        causes, details = [], []
+        for job, item in waiting.items():
+            known = self._explained.get(job)
+            if known is None or known.code != item.code:
+                causes.append(item)
+            elif known != item:
+                details.append(item)
+        return (causes + details)[:EXPLANATIONS_MAX]
+
+
+class _Changed:
+    """Jobs touched in a cycle, by organization, for hints to open pages."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[UUID, set[UUID]] = {}
+
+    def add(self, job: Job) -> None:
+        self._jobs.setdefault(job.organization_id, set()).add(job.id)
+
+    def publish(self) -> None:
+        for organization_id, ids in self._jobs.items():
+            publish("jobs", ids=ids, organization_id=organization_id)
+
+
+def _apply_starts(starts: Sequence[Start], epoch: int, now: datetime, changed: _Changed) -> int:
+    """Grant attempts to the jobs that are still queued, and intend to start them."""
+    planned = {UUID(start.job): start for start in starts}
+    jobs = list(
+        Job.objects.select_for_update(of=("self",))
+        .filter(pk__in=planned, state=JobState.QUEUED)
+        .select_related("team", "user", "priority_class")
+        .defer("script", "environment", "notes")
+        .order_by("pk")
+    )
+    attempts = []
+    for job in jobs:
+        start = planned[job.id]
+        lifecycle.check_move(job.state, JobState.STARTING)
+        attempts.append(
+            Attempt(
+                job=job,
+                number=job.attempt_number + 1,
+                cluster_id=UUID(start.cluster),
+                slots=_slots_json(start.slots),
+                mgpu=sum(slot.mgpu for slot in start.slots),
+                guaranteed_mgpu=start.guaranteed_mgpu,
+                state=AttemptState.RESERVED,
+                epoch=epoch,
+                granted_at=now,
+            )
+        )
+        changed.add(job)
+    Attempt.objects.bulk_create(attempts)
+    Job.objects.filter(pk__in=[job.id for job in jobs]).update(
+        state=JobState.STARTING,
+        attempt_number=F("attempt_number") + 1,
+        started_at=None,
+        explanation=None,
+        explained_at=None,
+    )
+    Reclaim.objects.filter(job__in=jobs, closed_at=None).update(closed_at=now)
+    register_attempts(
+        [
+            AttemptAccount(
+                attempt_id=attempt.id,
+                job_id=attempt.job.id,
+                job_name=attempt.job.name,
+                number=attempt.number,
+                organization_id=attempt.job.organization_id,
+                team_id=attempt.job.team_id,
+                user_id=attempt.job.user_id,
+                pool_id=attempt.job.pool_id,
+                cluster_id=attempt.cluster_id,
+                priority_class=attempt.job.priority_class.name,
+                multiplier_ppm=attempt.job.priority_class.price_multiplier_ppm,
+                mgpu=attempt.mgpu,
+            )
+            for attempt in attempts
+        ]
+    )
+    record_classed([(a.id, a.guaranteed_mgpu) for a in attempts], at=now, now=now)
+    intend([Intention("start_attempt", a.id, str(a.cluster_id)) for a in attempts], now=now)
+    record_events(
+        Happening(
+            attempt.job_id,
+            now,
+            "granted",
+            {
+                "attempt": attempt.number,
+                "cluster": str(attempt.cluster_id),
+                "nodes": len(attempt.slots),
+                "mgpu": attempt.mgpu,
+                "borrowed_mgpu": attempt.mgpu - attempt.guaranteed_mgpu,
+            },
+        )
+        for attempt in attempts
+    )
+    if attempts:
+        wake("observer")
+    return len(attempts)
+
+
+def _apply_reclaims(
+    reclaims: Sequence[PlannedReclaim], now: datetime, changed: _Changed
+) -> tuple[int, int]:
+    """Persist each claim with its victims and deadlines, then notify: all of it or none."""
+    applied = victims = 0
+    for planned in reclaims:
+        # A savepoint each: a claim whose victims have changed is left for the next cycle.
+        with transaction.atomic():
+            if _apply_reclaim(planned, now, changed):
+                applied += 1
+                victims += len(planned.victims)
+    return applied, victims
+
+
+def _apply_reclaim(planned: PlannedReclaim, now: datetime, changed: _Changed) -> bool:
+    beneficiary = UUID(planned.job)
+    by_job = {UUID(victim.job): victim for victim in planned.victims}
+    jobs = {
+        job.id: job
+        for job in Job.objects.select_for_update()
+        .filter(pk__in=[*by_job, beneficiary])
+        .defer("script", "environment", "notes")
+        .order_by("pk")
+    }
+    attempts = {
+        attempt.job_id: attempt
+        for attempt in Attempt.objects.select_for_update()
+        .filter(
+            pk__in=[UUID(victim.attempt) for victim in planned.victims],
+            released_at=None,
+            stop_reason=None,
+            state__in=[AttemptState.RESERVED, AttemptState.STARTING, AttemptState.RUNNING],
+        )
+        .order_by("pk")
+    }
+    if len(attempts) != len(by_job) or jobs[beneficiary].state != JobState.QUEUED:
+        return False
+    claim = Reclaim.objects.create(
+        job_id=beneficiary,
+        cluster_id=UUID(planned.cluster),
+        slots=_slots_json(planned.slots),
+        created_at=now,
+        grace_until=now + timedelta(seconds=max(v.grace_s for v in planned.victims)),
+    )
+    happenings = [
+        Happening(
+            beneficiary,
+            now,
+            "reclaim_started",
+            {"victims": len(by_job), "grace_until": _iso(claim.grace_until)},
+        )
+    ]
+    for job_id, victim in sorted(by_job.items()):
+        job, attempt = jobs[job_id], attempts[job_id]
+        attempt.reclaim = claim
+        attempt.save(update_fields=["reclaim"])
+        _notify_victim(attempt, job, victim, now)
+        happenings.append(
+            Happening(
+                job_id,
+                now,
+                "preempting",
+                {
+                    "attempt": attempt.number,
+                    "grace_s": victim.grace_s,
+                    "for_team": str(jobs[beneficiary].team_id),
+                },
+            )
+        )
+        changed.add(job)
+    changed.add(jobs[beneficiary])
+    record_events(happenings)
+    return True
+
+
+def _notify_victim(attempt: Attempt, job: Job, victim: Victim, now: datetime) -> None:
+    lifecycle.check_move(job.state, JobState.PREEMPTING)
+    job.state = JobState.PREEMPTING
+    job.save(update_fields=["state"])
+    ask_to_stop(attempt, StopReason.PREEMPTED, grace=timedelta(seconds=victim.grace_s), now=now)
+
+
+def _drop_claims(jobs: Sequence[str], now: datetime) -> None:
+    """Close claims that no longer hold; victims already notified are stopped all the same,
+    since they may be saving at this moment."""
+    Reclaim.objects.filter(job__in=[UUID(job) for job in jobs], closed_at=None).update(
+        closed_at=now
+    )
+
+
+def _apply_classes(plan: Plan, now: datetime) -> None:
+    """Record what of each running attempt is guaranteed from now on, where it changed."""
+    if not plan.classed:
+        return
+    ids = [UUID(item.attempt) for item in plan.classed]
+    amounts = [item.guaranteed_mgpu for item in plan.classed]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE jobs_attempt a SET guaranteed_mgpu = v.amount
+            FROM unnest(%s::uuid[], %s::bigint[]) AS v(id, amount) WHERE a.id = v.id
+            """,
+            [ids, amounts],
+        )
+    record_classed(list(zip(ids, amounts, strict=True)), at=now, now=now)
+
+
+def _enforce_deadlines(now: datetime) -> None:
+    """Ask for the forced stop of attempts whose grace is over (level-triggered, persisted)."""
+    late = list(
+        Attempt.objects.select_for_update()
+        .filter(
+            state=AttemptState.STOPPING,
+            released_at=None,
+            forced_at=None,
+            grace_until__lte=now,
+        )
+        .order_by("pk")[:DEADLINES_MAX]
+    )
+    if not late:
+        return
+    Attempt.objects.filter(pk__in=[a.pk for a in late]).update(forced_at=now)
+    intend([Intention("stop_attempt", a.id, str(a.cluster_id)) for a in late], now=now)
+    record_events(Happening(a.job_id, now, "forced_stop", {"attempt": a.number}) for a in late)
+    wake("observer")
+
+
+def _store_explanations(
+    news: Sequence[Waiting], snapshot: Snapshot, now: datetime, changed: _Changed
+) -> None:
+    """Write explanations of jobs that are still queued, in one statement."""
+    if not news:
+        return
+    names = display_names()
+    queued = {job.id: job for job in snapshot.queued}
+    bodies = [json.dumps(explanation_of(item, queued[item.job], names, now=now)) for item in news]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE jobs_job j SET explanation = v.body::jsonb, explained_at = %s
+            FROM unnest(%s::uuid[], %s::text[]) AS v(id, body)
+            WHERE j.id = v.id AND j.state = 'queued'
+            RETURNING j.id, j.organization_id
+            """,
+            [now, [UUID(item.job) for item in news], bodies],
+        )
+        for job_id, organization_id in cursor.fetchall():
+            changed.add(Job(id=job_id, organization_id=organization_id))
+
+
+def display_names() -> dict[str, str]:
+    """Display path of every tree node by id, for sentences."""
+    return {
+        node: path.rstrip("/") for node, path in _rows("SELECT id::text, path FROM tenants_node")
+    }
+
+
+def explanation_of(
+    waiting: Waiting, job: QueuedJob, names: Mapping[str, str], *, now: datetime
+) -> dict[str, Any]:
+    """The stored and shown form of why a job waits; times are ISO 8601 UTC."""
+    estimate = None
+    if waiting.method is not None:
+        estimate = {
+            "earliest": _iso_epoch(waiting.earliest),
+            "latest": _iso_epoch(waiting.latest),
+            "method": waiting.method,
+        }
+    return {
+        "code": waiting.code.value,
+        "sentence": sentence(waiting, job, names),
+        "numbers": dict(waiting.numbers),
+        "node": None if waiting.node is None else names.get(waiting.node),
+        "jobs_ahead": waiting.jobs_ahead,
+        "estimated_start": estimate,
+        "as_of": _iso(now),
+    }
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _iso_epoch(epoch_s: int | None) -> str | None:
+    return None if epoch_s is None else _iso(from_epoch(epoch_s))

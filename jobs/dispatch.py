@@ -1,0 +1,162 @@
+"""Carry out what the arbiter decided: one effect per intention, whatever dies in between.
+
+Each function answers one kind of outbox message. The intention is committed before the call
+and the call is idempotent by the attempt's key, so a repeat is harmless; the first recorded
+result wins. No cluster is called inside a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from uuid import UUID
+
+from clusters.models import Cluster
+from connectors.errors import ClusterUnavailable, WorkloadRejected
+from connectors.protocol import ClusterConnector, RankSlot, Workload
+from connectors.registry import open_connector
+from jobs.leadership import Leadership
+from jobs.models import Attempt, AttemptState, Job
+from jobs.observation import conclude
+from jobs.timeline import Happening, record_events
+from live.publishing import publish
+from outbox.delivery import Handler, NotYet
+from outbox.models import Message
+
+#: Native id of an attempt that was stopped before its cluster acknowledged it.
+NEVER_STARTED = "never-started"
+
+#: Attempts in these states may still have to be sent.
+_SENDABLE = (AttemptState.RESERVED, AttemptState.STARTING)
+
+
+def connector_of(cluster: Cluster) -> ClusterConnector:
+    """A connector to `cluster`; state lives on the cluster, so opening one is cheap."""
+    return open_connector(cluster.kind, cluster.options)
+
+
+def handlers(leadership: Leadership, clock: Callable[[], datetime]) -> Mapping[str, Handler]:
+    """What answers each kind of message, for one leader."""
+    return {
+        "start_attempt": lambda message: start_attempt(message, leadership, clock),
+        "notify_attempt": notify_attempt,
+        "stop_attempt": lambda message: stop_attempt(message, leadership),
+        "forget_attempt": forget_attempt,
+    }
+
+
+def workload_of(attempt: Attempt) -> Workload:
+    """What a cluster is asked to run for `attempt`; pure."""
+    job = attempt.job
+    environment = dict(job.environment)
+    environment |= {
+        "TIDEGATE_JOB_ID": str(job.id),
+        "TIDEGATE_JOB_NAME": job.name,
+        "TIDEGATE_ATTEMPT": str(attempt.number),
+        "TIDEGATE_RESTART_COUNT": str(attempt.number - 1),
+        "TIDEGATE_TEAM": job.team.display_path,
+        "TIDEGATE_POOL": job.pool.name,
+    }
+    if job.checkpoint_path:
+        environment["TIDEGATE_CHECKPOINT_PATH"] = job.checkpoint_path
+    return Workload(
+        key=attempt.key,
+        name=job.name,
+        pool=job.pool.name,
+        user=job.user.username,
+        script=job.script,
+        slots=tuple(RankSlot(slot["node"], slot["mgpu"]) for slot in attempt.slots),
+        environment=environment,
+        time_limit_s=job.time_limit_s,
+        notice_signal=job.notice_signal,
+    )
+
+
+def start_attempt(message: Message, leadership: Leadership, clock: Callable[[], datetime]) -> None:
+    """Submit the attempt and record the cluster's id for it, unless somebody already has.
+
+    Raises NotYet when the cluster did not answer: the same submission is sent again later and
+    changes nothing if it had arrived.
+    """
+    attempt = _attempt(message.subject)
+    if attempt.native_id is not None or attempt.state not in _SENDABLE:
+        if attempt.state == AttemptState.STOPPING and message.sends == 1:
+            # Asked to stop before anybody sent it: nothing of it is on the cluster.
+            with leadership.fence():
+                _close_unstarted(attempt.id, "stopped", "stopped before it was sent", clock())
+        return
+    try:
+        native_id = connector_of(attempt.cluster).submit(workload_of(attempt))
+    except ClusterUnavailable as error:
+        raise NotYet(str(error)) from error
+    except WorkloadRejected as error:
+        with leadership.fence():
+            _close_unstarted(attempt.id, "start_failed", str(error), clock())
+        return
+    with leadership.fence():
+        Attempt.objects.filter(pk=attempt.pk, native_id=None).update(native_id=native_id)
+        Attempt.objects.filter(pk=attempt.pk, state=AttemptState.RESERVED).update(
+            state=AttemptState.STARTING
+        )
+
+
+def notify_attempt(message: Message) -> None:
+    """Send the notice signal. Raises NotYet when the cluster did not answer."""
+    attempt = _attempt(message.subject)
+    if attempt.released_at is not None:
+        return
+    try:
+        connector_of(attempt.cluster).notify(attempt.key)
+    except ClusterUnavailable as error:
+        raise NotYet(str(error)) from error
+
+
+def stop_attempt(message: Message, leadership: Leadership) -> None:
+    """End the attempt by force. Raises NotYet when the cluster did not answer.
+
+    Also for an attempt that was never acknowledged: the cluster then refuses a late start, and
+    observation, which from here on expects it, finds out whether it ever ran.
+    """
+    attempt = _attempt(message.subject)
+    if attempt.released_at is not None:
+        return
+    try:
+        connector_of(attempt.cluster).stop(attempt.key)
+    except ClusterUnavailable as error:
+        raise NotYet(str(error)) from error
+    with leadership.fence():
+        Attempt.objects.filter(pk=attempt.pk, native_id=None).update(native_id=NEVER_STARTED)
+
+
+def forget_attempt(message: Message) -> None:
+    """Let the cluster drop its record and logs of an attempt that ended long ago."""
+    attempt = _attempt(message.subject)
+    try:
+        connector_of(attempt.cluster).forget(attempt.key)
+    except ClusterUnavailable as error:
+        raise NotYet(str(error)) from error
+
+
+def _attempt(attempt_id: UUID) -> Attempt:
+    return Attempt.objects.select_related(
+        "cluster", "job", "job__team", "job__pool", "job__user"
+    ).get(pk=attempt_id)
+
+
+def _close_unstarted(attempt_id: UUID, outcome: str, message: str, now: datetime) -> None:
+    """Close an attempt that never ran and never will, and move its job on."""
+    job_id = Attempt.objects.values_list("job_id", flat=True).get(pk=attempt_id)
+    job = Job.objects.select_for_update(of=("self",)).get(pk=job_id)
+    attempt = Attempt.objects.select_for_update().get(pk=attempt_id)
+    if attempt.native_id is not None or attempt.released_at is not None:
+        return
+    attempt.state = AttemptState.ENDED
+    attempt.outcome = outcome
+    attempt.ended_at = attempt.released_at = now
+    attempt.message = message[:2000]
+    attempt.save()
+    happenings: list[Happening] = []
+    conclude(job, attempt, now=now, happenings=happenings)
+    job.save()
+    record_events(happenings)
+    publish("jobs", ids=[job.id], organization_id=job.organization_id)

@@ -1,0 +1,249 @@
+"""What clusters say becomes what we know: attempts, job states, meter events.
+
+Level-triggered: each complete listing is compared with what is stored, so a missed or repeated
+listing changes nothing. Absent is never finished.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from uuid import UUID
+
+from billing.metering import record_ended, record_lost, record_started
+
+from clusters.models import Cluster
+from connectors.protocol import Listing, Observation, WorkloadPhase
+from jobs import lifecycle
+from jobs.leadership import Leadership
+from jobs.models import Attempt, AttemptState, Job, JobState
+from jobs.timeline import Happening, record_events
+from live.publishing import publish
+from live.waking import wake
+from primitives.clock import from_epoch
+
+log = logging.getLogger(__name__)
+
+#: Complete listings in a row without an acknowledged attempt before it is called lost.
+LISTINGS_BEFORE_LOST = 3
+
+_STATE_OF = {
+    WorkloadPhase.STARTING: AttemptState.STARTING,
+    WorkloadPhase.RUNNING: AttemptState.RUNNING,
+    WorkloadPhase.STOPPING: AttemptState.RUNNING,
+    WorkloadPhase.ENDED: AttemptState.ENDED,
+}
+
+
+def apply_listing(
+    cluster: Cluster,
+    listing: Listing,
+    *,
+    previous_at: datetime | None,
+    leadership: Leadership,
+    now: datetime,
+) -> int:
+    """Bring every attempt that holds GPUs on `cluster` up to `listing`; returns how many changed.
+
+    `previous_at` is when the cluster last gave a complete listing. One attempt that cannot be
+    applied is logged and left for the next listing; it never blocks the others. Raises
+    NotLeading when the leadership is over.
+    """
+    changed = 0
+    holding = list(
+        Attempt.objects.filter(cluster=cluster, released_at=None)
+        .only(*_COMPARED)
+        .order_by("job_id")
+    )
+    for attempt in holding:
+        observation = listing.observations.get(attempt.key)
+        if observation is not None:
+            if _is_known(attempt, observation):
+                continue
+        elif attempt.native_id is None:
+            # Not acknowledged yet: dispatch, not observation, finds out what became of it.
+            continue
+        try:
+            with leadership.fence():
+                changed += _apply_one(attempt.id, attempt.job_id, observation, previous_at, now)
+        except (lifecycle.IllegalMove, ValueError):
+            log.exception("attempt %s could not be brought up to date", attempt.id)
+    return changed
+
+
+_COMPARED = (
+    "id",
+    "job_id",
+    "cluster_id",
+    "native_id",
+    "native_state",
+    "state",
+    "started_at",
+    "ended_at",
+    "missed_listings",
+)
+
+
+def _is_known(attempt: Attempt, observation: Observation) -> bool:
+    """Whether the stored attempt already says what the cluster says."""
+    state = _STATE_OF[observation.phase]
+    if attempt.state == AttemptState.STOPPING and state != AttemptState.ENDED:
+        state = AttemptState.STOPPING
+    return (
+        not observation.is_released
+        and attempt.missed_listings == 0
+        and attempt.native_id is not None
+        and attempt.state == state
+        and attempt.native_state == observation.native_state
+        and (attempt.started_at is None) == (observation.started_at is None)
+    )
+
+
+def _apply_one(
+    attempt_id: UUID,
+    job_id: UUID,
+    observation: Observation | None,
+    previous_at: datetime | None,
+    now: datetime,
+) -> int:
+    # The job before its attempt, as everywhere.
+    job = (
+        Job.objects.select_for_update(of=("self",))
+        .defer("script", "environment", "notes")
+        .get(pk=job_id)
+    )
+    attempt = Attempt.objects.select_for_update().get(pk=attempt_id)
+    if attempt.released_at is not None:
+        return 0
+    happenings: list[Happening] = []
+    if observation is None:
+        if not _miss(attempt, previous_at, now, happenings):
+            attempt.save()
+            return 0
+    else:
+        _take_over(attempt, observation, now, happenings)
+    if attempt.state == AttemptState.RUNNING and job.state == JobState.STARTING:
+        lifecycle.check_move(job.state, JobState.RUNNING)
+        job.state = JobState.RUNNING
+    if attempt.started_at is not None:
+        job.started_at = attempt.started_at
+    attempt.save()
+    if attempt.released_at is not None:
+        conclude(job, attempt, now=now, happenings=happenings)
+    job.save(
+        update_fields=[
+            "state",
+            "started_at",
+            "ended_at",
+            "end_reason",
+            "exit_code",
+            "explanation",
+            "explained_at",
+        ]
+    )
+    record_events(happenings)
+    publish("jobs", ids=[job.id], organization_id=job.organization_id)
+    return 1
+
+
+def _take_over(
+    attempt: Attempt, observation: Observation, now: datetime, happenings: list[Happening]
+) -> None:
+    if attempt.native_id is None:
+        attempt.native_id = observation.native_id
+    attempt.missed_listings = 0
+    attempt.missing_since = None
+    attempt.native_state = observation.native_state
+    attempt.exit_codes = {str(rank): code for rank, code in observation.exit_codes.items()}
+    attempt.message = observation.message[:2000]
+    state = _STATE_OF[observation.phase]
+    if observation.started_at is not None and attempt.started_at is None:
+        attempt.started_at = from_epoch(observation.started_at)
+        record_started(attempt.id, at=attempt.started_at, now=now)
+        happenings.append(
+            Happening(attempt.job_id, attempt.started_at, "started", {"attempt": attempt.number})
+        )
+    if state == AttemptState.ENDED:
+        attempt.state = AttemptState.ENDED
+        ended_at = observation.ended_at or observation.released_at
+        attempt.ended_at = attempt.ended_at or (
+            from_epoch(ended_at) if ended_at is not None else now
+        )
+        attempt.outcome = observation.outcome.value if observation.outcome else "failed"
+    elif attempt.state != AttemptState.STOPPING:
+        attempt.state = state
+    if observation.is_released and attempt.state == AttemptState.ENDED:
+        assert attempt.ended_at is not None
+        released = (
+            from_epoch(observation.released_at)
+            if observation.released_at is not None
+            else attempt.ended_at
+        )
+        # GPUs are held until the last process is gone; a clock that ran backwards adds nothing.
+        attempt.released_at = max(released, attempt.ended_at)
+        if attempt.started_at is not None:
+            record_ended(attempt.id, at=attempt.released_at, now=now)
+
+
+def _miss(
+    attempt: Attempt, previous_at: datetime | None, now: datetime, happenings: list[Happening]
+) -> bool:
+    """Count a complete listing without the attempt; True when it is now lost."""
+    if attempt.missed_listings == 0:
+        attempt.missing_since = previous_at or attempt.started_at or attempt.granted_at
+    attempt.missed_listings += 1
+    if attempt.missed_listings < LISTINGS_BEFORE_LOST:
+        return False
+    assert attempt.missing_since is not None
+    last_seen = max(attempt.missing_since, attempt.started_at or attempt.granted_at)
+    attempt.state = AttemptState.ENDED
+    attempt.outcome = "lost"
+    attempt.ended_at = attempt.ended_at or last_seen
+    attempt.released_at = max(last_seen, attempt.ended_at)
+    attempt.message = (
+        f"The cluster no longer knows this attempt; it was last listed at {last_seen.isoformat()}."
+    )
+    if attempt.started_at is not None:
+        record_lost(attempt.id, at=last_seen, now=now)
+    happenings.append(Happening(attempt.job_id, now, "lost", {"attempt": attempt.number}))
+    return True
+
+
+def conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happening]) -> None:
+    """Move a locked job on after its locked attempt released its GPUs (saves neither)."""
+    assert attempt.outcome is not None
+    assert attempt.ended_at is not None
+    end = lifecycle.verdict(
+        outcome=attempt.outcome,
+        stop_reason=attempt.stop_reason,
+        is_cancelled=job.cancel_requested_at is not None,
+        is_requeueable=job.is_requeueable,
+        ended_before_notice=attempt.notice_at is not None and attempt.ended_at < attempt.notice_at,
+    )
+    if job.state == JobState.STARTING and end.state != JobState.QUEUED and attempt.started_at:
+        job.state = JobState.RUNNING
+    lifecycle.check_move(job.state, end.state)
+    job.state = end.state
+    job.explanation = None
+    job.explained_at = None
+    detail: dict[str, object] = {"attempt": attempt.number, "outcome": attempt.outcome}
+    if end.reason is not None:
+        detail["reason"] = end.reason
+    if end.state == JobState.QUEUED:
+        job.started_at = None
+        happenings.append(Happening(job.id, now, "requeued", detail))
+    else:
+        job.ended_at = attempt.ended_at
+        job.end_reason = end.reason
+        job.exit_code = worst_exit_code(attempt.exit_codes)
+        happenings.append(Happening(job.id, attempt.ended_at, end.state.value, detail))
+    wake("arbiter")
+
+
+def worst_exit_code(codes: Mapping[str, int]) -> int | None:
+    """The exit code to show for a gang: of the lowest rank that failed, else 0, else unknown."""
+    for _, code in sorted(codes.items(), key=lambda item: int(item[0])):
+        if code != 0:
+            return code
+    return 0 if codes else None

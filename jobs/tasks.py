@@ -1,0 +1,33 @@
+"""Housekeeping on a timer; each task may be lost or run twice without harm."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from celery import shared_task
+from django.core.management import call_command
+
+from jobs.retention import forget_ended_attempts
+from outbox.delivery import drop_delivered
+from primitives.clock import SystemClock
+from webapi.idempotency import forget_old_answers
+
+
+@shared_task
+def drop_what_is_done() -> None:
+    """Drop delivered messages of last week and idempotent answers past their time."""
+    now = SystemClock().now()
+    drop_delivered(before=now - timedelta(days=7))
+    forget_old_answers(now=now)
+
+
+@shared_task
+def forget_old_attempts() -> None:
+    """Let clusters drop logs that were kept long enough."""
+    forget_ended_attempts(now=SystemClock().now())
+
+
+@shared_task
+def drop_old_sessions() -> None:
+    """Drop browser sessions that have expired."""
+    call_command("clearsessions")

@@ -1,0 +1,28 @@
+"""Celery: housekeeping on a timer. Nothing that must happen depends on it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import beat_init, worker_init
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+
+app = Celery("tidegate")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+app.conf.beat_schedule = {
+    "drop-what-is-done": {"task": "jobs.tasks.drop_what_is_done", "schedule": 300.0},
+    "forget-old-attempts": {"task": "jobs.tasks.forget_old_attempts", "schedule": 300.0},
+    "drop-old-sessions": {"task": "jobs.tasks.drop_old_sessions", "schedule": 3600.0},
+}
+
+
+@worker_init.connect
+@beat_init.connect
+def _refuse_unsafe_start(**_: Any) -> None:
+    from portal.startup import refuse_or_exit
+
+    refuse_or_exit()

@@ -1,0 +1,24 @@
+"""`manage.py run_arbiter`: decide who starts, who waits, who gives back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from jobs.agents import run_arbiter
+from portal.signals import stop_on_signal
+from portal.startup import refuse_or_exit
+from primitives.clock import SystemClock
+
+
+class Command(BaseCommand):
+    """Runs cycles while this process leads; may run many times, one of them decides."""
+
+    help = "Decide, again and again, who starts, who waits and who gives back."
+    requires_system_checks: list[str] = []
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run until SIGTERM or SIGINT."""
+        refuse_or_exit()
+        run_arbiter(stop_on_signal(), SystemClock())

@@ -1,0 +1,30 @@
+"""`manage.py run_observer`: watch the clusters, carry out decisions, tell open pages."""
+
+from __future__ import annotations
+
+from threading import Thread
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from jobs.agents import run_observer
+from live.relay import run_relay
+from portal.signals import stop_on_signal
+from portal.startup import refuse_or_exit
+from primitives.clock import SystemClock
+
+
+class Command(BaseCommand):
+    """Watches every cluster while this process leads, and relays hints to open pages."""
+
+    help = "Watch the clusters, carry out what was decided, and tell open pages."
+    requires_system_checks: list[str] = []
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run until SIGTERM or SIGINT."""
+        refuse_or_exit()
+        stopping = stop_on_signal()
+        relay = Thread(target=run_relay, args=(stopping,), daemon=True, name="relay")
+        relay.start()
+        run_observer(stopping, SystemClock())
+        relay.join(timeout=5)

@@ -1,0 +1,19 @@
+"""Orderly ends of long-running commands."""
+
+from __future__ import annotations
+
+import signal
+from threading import Event
+from types import FrameType
+
+
+def stop_on_signal() -> Event:
+    """An event that SIGTERM and SIGINT set, in place of dying in the middle of a write."""
+    stopping = Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    return stopping

@@ -1,0 +1,81 @@
+"""Refuse to serve on a base that could not keep our promises."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import psycopg
+from django.conf import settings
+from django.db import connections
+from django.db.migrations.executor import MigrationExecutor
+from django.db.utils import OperationalError
+
+CLOCK_SKEW_MAX_S = 2.0
+DATABASE_WAIT_S = 30
+
+
+class UnsafeStart(SystemExit):
+    """Why this process does not start; the text tells the operator what to do."""
+
+
+def refuse_unsafe_start() -> None:
+    """Check role, migrations and clock of the database; raises UnsafeStart with the reason.
+
+    A database that is not there yet is waited for, at most 30 s.
+    """
+    connection = connections["default"]
+    deadline = time.monotonic() + DATABASE_WAIT_S
+    while True:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    """
+                    SELECT current_user, rolsuper OR rolbypassrls OR rolcreaterole,
+                           EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n
+                                   ON n.oid = c.relnamespace
+                                   WHERE n.nspname = 'public' AND c.relkind = 'r'
+                                     AND pg_has_role(c.relowner, 'USAGE')),
+                           extract(epoch FROM clock_timestamp())
+                    FROM pg_roles WHERE rolname = current_user
+                    """
+                )
+                user, is_strong, owns_tables, their_time = cursor.fetchone()
+            break
+        except (OperationalError, psycopg.OperationalError) as error:
+            if time.monotonic() > deadline:
+                raise UnsafeStart(
+                    f"The database does not answer: {str(error).splitlines()[0]}"
+                ) from error
+            time.sleep(0.5)
+    if is_strong or owns_tables:
+        raise UnsafeStart(
+            f"The database role {user!r} is a superuser, may bypass row security, or owns the "
+            "tables. Tidegate serves only as a role that is none of these: put one that has "
+            "just SELECT, INSERT, UPDATE and DELETE into TIDEGATE_DATABASE_URL."
+        )
+    executor = MigrationExecutor(connection)
+    missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if missing:
+        raise UnsafeStart(
+            f"{len(missing)} migrations are missing, the first is {missing[0][0]}. Run "
+            "`TIDEGATE_RUN_AS=owner python manage.py migrate`."
+        )
+    skew_s = abs(time.time() - float(their_time))
+    if skew_s > CLOCK_SKEW_MAX_S:
+        raise UnsafeStart(
+            f"This machine's clock and the database's are {skew_s:.1f} s apart; at most "
+            f"{CLOCK_SKEW_MAX_S:.0f} s is allowed. Set up time synchronisation."
+        )
+    if settings.DEBUG and not set(settings.ALLOWED_HOSTS) <= {"127.0.0.1", "localhost", "[::1]"}:
+        raise UnsafeStart("TIDEGATE_DEBUG is for loopback only; switch it off to serve others.")
+    connection.close()
+
+
+def refuse_or_exit() -> None:
+    """`refuse_unsafe_start` for a process's entry point: the reason on stderr, exit code 78."""
+    try:
+        refuse_unsafe_start()
+    except UnsafeStart as reason:
+        print(f"tidegate does not start: {reason}", file=sys.stderr)
+        raise SystemExit(78) from reason

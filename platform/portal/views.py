@@ -1,0 +1,56 @@
+"""The frontend's one page, the API's description, and health."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from django.conf import settings
+from django.db import connection
+from django.db.utils import DatabaseError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.csrf import ensure_csrf_cookie
+from django.views.decorators.http import require_safe
+
+from portal.openapi import openapi_document
+
+
+@require_safe
+@ensure_csrf_cookie
+def frontend(request: HttpRequest) -> HttpResponse:
+    """The page that every address of the frontend starts from."""
+    page = settings.FRONTEND_DIST / "index.html"
+    if not page.is_file():
+        return HttpResponse(
+            "The frontend is not built; run `make frontend`.", status=503, content_type="text/plain"
+        )
+    response = HttpResponse(page.read_bytes(), content_type="text/html; charset=utf-8")
+    response["Cache-Control"] = "no-cache"
+    return response
+
+
+@cache
+def _document() -> dict[str, object]:
+    return openapi_document()
+
+
+@require_safe
+def openapi(request: HttpRequest) -> JsonResponse:
+    """The OpenAPI document; public, as it says nothing about anybody."""
+    return JsonResponse(_document())
+
+
+@require_safe
+def healthz(request: HttpRequest) -> JsonResponse:
+    """The process answers."""
+    return JsonResponse({"status": "ok"})
+
+
+@require_safe
+def readyz(request: HttpRequest) -> JsonResponse:
+    """The process answers and reaches the database."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError:
+        return JsonResponse({"status": "waiting", "database": "unreachable"}, status=503)
+    return JsonResponse({"status": "ok"})
