@@ -25,6 +25,31 @@ class Code(StrEnum):
     CLUSTER_UNAVAILABLE = "cluster_unavailable"
 
 
+#: Every name that `Waiting.numbers` may hold, and what it counts.
+NUMBERS: Mapping[str, str] = {
+    "need_mgpu": "what the job asks for in all",
+    "nodes_needed": "how many nodes of one cluster it needs",
+    "mgpu_per_node": "what it needs on each of them",
+    "nodes_fitting": "nodes with that much free, on the cluster that has most of them",
+    "free_mgpu": "free and not earmarked, on all clusters the job may use",
+    "largest_free_on_a_cluster_mgpu": "the same on the cluster that has most",
+    "available_by_quota_mgpu": "what quota still lets the team start; negative when over",
+    "guaranteed_mgpu": "the guarantee of the team",
+    "in_use_mgpu": "what the team has in use, claims that are free already included",
+    "protected_mgpu": "what of the team's guarantee running jobs and claims take",
+    "limit_mgpu": "the most that the binding node may hold: guarantee and borrow limit",
+    "held_mgpu": "what the binding node holds",
+    "could_ever_mgpu": "the most that quota or the fleet could ever give such a job",
+    "class_cap_mgpu": "the team's cap in the job's priority class",
+    "class_in_use_mgpu": "what of the cap is in use",
+    "coming_back_mgpu": "what of the claimed GPUs victims still hold",
+    "earmarked_mgpu": "what of the claimed GPUs is free already and kept for the job",
+    "victims": "how many attempts are being stopped for the job",
+    "grace_left_s": "how long the victims may take at most",
+    "starts_max": "the most jobs that one cycle starts",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """Start `job` now, whole, on these slots of one cluster. `guaranteed_mgpu` of it is
@@ -49,12 +74,18 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """Stop these victims so that `job` can start on these slots; at most one per job."""
+    """Stop these victims so that `job` can start on these slots; at most one per job.
+
+    There may be no victim: then the slots are coming back from attempts that are being
+    stopped already, and the claim only keeps them for `job`. `grace_until` is when
+    the last of them is gone at the latest (epoch seconds).
+    """
 
     job: str
     cluster: str
     slots: tuple[Slot, ...]
     victims: tuple[Victim, ...]
+    grace_until: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +100,11 @@ class Classed:
 class Waiting:
     """Why `job` still waits.
 
-    `numbers` are named quantities, all integers: milli-GPU (`_mgpu`), seconds (`_s`) or counts;
-    `node` is the tree node whose limit binds, where one does. `jobs_ahead` counts the jobs
-    that service order puts before it in its pool. `earliest` and `latest` are epoch seconds, or
-    None where nothing honest can be said; `method` says how they came about.
+    `numbers` are named quantities, all integers, with names out of `NUMBERS`; `node` is the tree
+    node whose limit binds, where one does. `jobs_ahead` counts the waiting jobs that service
+    order puts before it in its pool. `earliest` and `latest` are epoch seconds, or None where
+    nothing honest can be said; `method` says how they came about: `reclaim` (the victims' grace)
+    or `time_limits` (of what runs, if nobody comes before it).
     """
 
     job: str

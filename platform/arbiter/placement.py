@@ -1,0 +1,163 @@
+"""Which devices a gang gets: one cluster, one pool, best fit, all or nothing."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from arbiter.quota_tree import UNLIMITED
+
+
+class Shape(NamedTuple):
+    """What a job asks of the devices: `count` different nodes with `mgpu` each, on `cluster`
+    if it is pinned to one."""
+
+    mgpu: int
+    count: int
+    cluster: str | None
+
+
+class Place(NamedTuple):
+    """Nodes of one cluster that fit a shape."""
+
+    cluster: str
+    nodes: tuple[str, ...]
+
+
+class FreeDevices:
+    """The free milli-GPU of one pool, node by node, on the clusters that accept starts.
+
+    `free[cluster][node]` may be negative (a drained node on which something still runs,
+    earmarks on lost capacity); such a node takes nothing.
+    """
+
+    __slots__ = ("_by_free", "_failed", "_totals", "free")
+
+    def __init__(self, free: Mapping[str, Mapping[str, int]]) -> None:
+        self.free = {cluster: dict(nodes) for cluster, nodes in sorted(free.items())}
+        self._by_free = {
+            cluster: sorted((mgpu, node) for node, mgpu in nodes.items())
+            for cluster, nodes in self.free.items()
+        }
+        self._totals = {
+            cluster: sum(mgpu for mgpu in nodes.values() if mgpu > 0)
+            for cluster, nodes in self.free.items()
+        }
+        self._failed: set[Shape] = set()
+
+    def clusters(self, pinned: str | None) -> Iterable[str]:
+        """The clusters that a job may use, in order of id."""
+        if pinned is None:
+            return self.free
+        return (pinned,) if pinned in self.free else ()
+
+    def total_free(self, pinned: str | None = None) -> int:
+        """Free milli-GPU on all clusters that a job may use."""
+        return sum(self._totals[cluster] for cluster in self.clusters(pinned))
+
+    def largest_free(self, pinned: str | None = None) -> int:
+        """Free milli-GPU of the cluster that has most."""
+        return max((self._totals[cluster] for cluster in self.clusters(pinned)), default=0)
+
+    def fitting_nodes(self, shape: Shape) -> int:
+        """Nodes with room for one rank, on the cluster that has most of them."""
+        return max(
+            (self.count(cluster, shape.mgpu) for cluster in self.clusters(shape.cluster)),
+            default=0,
+        )
+
+    def count(self, cluster: str, mgpu: int) -> int:
+        """Nodes of a cluster with at least `mgpu` free."""
+        nodes = self._by_free[cluster]
+        return len(nodes) - bisect_left(nodes, (mgpu, ""))
+
+    def fits(self, shape: Shape) -> bool:
+        """Whether some cluster has room for the whole gang now."""
+        if shape in self._failed:
+            return False
+        for cluster in self.clusters(shape.cluster):
+            if self.count(cluster, shape.mgpu) >= shape.count:
+                return True
+        self._failed.add(shape)
+        return False
+
+    def find(self, shape: Shape) -> Place | None:
+        """The tightest place for the whole gang, or None.
+
+        On each cluster the fullest nodes that still fit are taken, so that the largest
+        whole nodes stay free. Among clusters the one is chosen that leaves least over on
+        the nodes taken, then the one with least free in all, then the first by id.
+        """
+        if not self.fits(shape):
+            return None
+        best: tuple[int, int, str] | None = None
+        found: Place | None = None
+        for cluster in self.clusters(shape.cluster):
+            nodes = self._by_free[cluster]
+            start = bisect_left(nodes, (shape.mgpu, ""))
+            chosen = nodes[start : start + shape.count]
+            if len(chosen) < shape.count:
+                continue
+            key = (sum(mgpu for mgpu, _ in chosen), self._totals[cluster], cluster)
+            if best is None or key < best:
+                best = key
+                found = Place(cluster, tuple(sorted(node for _, node in chosen)))
+        return found
+
+    def take(self, cluster: str, node: str, mgpu: int) -> None:
+        """Use up `mgpu` of a node; a negative amount gives it back."""
+        free = self.free[cluster]
+        before = free[node]
+        after = before - mgpu
+        nodes = self._by_free[cluster]
+        del nodes[bisect_left(nodes, (before, node))]
+        insort(nodes, (after, node))
+        free[node] = after
+        self._totals[cluster] += max(0, after) - max(0, before)
+        if mgpu < 0:
+            self._failed.clear()
+
+
+class Layout:
+    """What the devices of a pool could hold when nothing runs, to tell "not now" from "never".
+
+    A device that offers nothing now (drained, unhealthy) counts as if it were as large as
+    the largest device known in the pool, or as unlimited when none is known, and a cluster that
+    does not answer counts too: both may come back, and "never" must not be said of what an
+    operator can undo.
+    """
+
+    __slots__ = ("_known", "_sizes", "capacity_mgpu")
+
+    def __init__(self, capacities: Mapping[str, Mapping[str, int]]) -> None:
+        largest = max((max(nodes.values(), default=0) for nodes in capacities.values()), default=0)
+        largest = largest or UNLIMITED
+        self._sizes = {
+            cluster: sorted(mgpu if mgpu > 0 else largest for mgpu in nodes.values())
+            for cluster, nodes in capacities.items()
+        }
+        self._known: dict[Shape, bool] = {}
+        self.capacity_mgpu = sum(sum(sizes) for sizes in self._sizes.values())
+
+    def holds(self, shape: Shape) -> bool:
+        """Whether one cluster, empty, has enough nodes that are large enough."""
+        known = self._known.get(shape)
+        if known is None:
+            wanted = self._sizes if shape.cluster is None else (shape.cluster,)
+            sizes = (self._sizes.get(cluster, []) for cluster in wanted)
+            known = any(len(size) - bisect_left(size, shape.mgpu) >= shape.count for size in sizes)
+            self._known[shape] = known
+        return known
+
+    def most_mgpu(self, shape: Shape) -> int:
+        """The most that nodes of one cluster could give in pieces of the shape's size."""
+        wanted = self._sizes if shape.cluster is None else (shape.cluster,)
+        sizes = (self._sizes.get(cluster, []) for cluster in wanted)
+        nodes = max((len(size) - bisect_left(size, shape.mgpu) for size in sizes), default=0)
+        return nodes * shape.mgpu
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no device of the pool is known."""
+        return not any(self._sizes.values())

@@ -1,0 +1,208 @@
+"""The tree and its lending and borrowing arithmetic (semantics section 3).
+
+Tree nodes are numbered, parents first; -1 stands for the root of a pool: all
+organizations together. A *path* runs from a node up to its organization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from arbiter.snapshot import Quota, TreeNode
+
+ROOT = -1
+#: Stands for "no limit"; above any sum of milli-GPU that a snapshot can hold.
+UNLIMITED = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The numbered tree. `ranks` are resolved: a node without one has its nearest ancestor's."""
+
+    ids: tuple[str, ...]
+    index: dict[str, int]
+    parents: tuple[int, ...]
+    paths: tuple[tuple[int, ...], ...]
+    depths: tuple[int, ...]
+    ranks: tuple[int, ...]
+    depth_max: int
+
+    def level(self, node: int, team: int) -> int:
+        """How far up `node` stands in the order of guarantees that `team` can draw on:
+        0 is the team's own, then the deepest ancestor first, the root last."""
+        if node == team:
+            return 0
+        return self.depth_max + 2 if node == ROOT else self.depth_max + 1 - self.depths[node]
+
+
+def tree_of(nodes: Iterable[TreeNode]) -> Tree:
+    """Number `nodes`, parents first and then by id, so that input order cannot matter.
+
+    Raises ValueError for an id that comes twice, an unknown parent or a ring of parents.
+    """
+    children: dict[str | None, list[TreeNode]] = {}
+    known: set[str] = set()
+    for node in nodes:
+        if node.id in known:
+            raise ValueError(f"tree node {node.id!r} is listed twice")
+        known.add(node.id)
+        children.setdefault(node.parent, []).append(node)
+    ids: list[str] = []
+    index: dict[str, int] = {}
+    parents: list[int] = []
+    paths: list[tuple[int, ...]] = []
+    ranks: list[int] = []
+    layer = sorted(children.get(None, ()), key=lambda node: node.id)
+    while layer:
+        below: list[TreeNode] = []
+        for node in layer:
+            number = len(ids)
+            parent = ROOT if node.parent is None else index[node.parent]
+            ids.append(node.id)
+            index[node.id] = number
+            parents.append(parent)
+            paths.append((number,) if parent == ROOT else (number, *paths[parent]))
+            ranks.append(node.rank or (0 if parent == ROOT else ranks[parent]))
+            below.extend(children.get(node.id, ()))
+        layer = sorted(below, key=lambda node: node.id)
+    if len(ids) < len(known):
+        lost = min(known - index.keys())
+        raise ValueError(f"tree node {lost!r} hangs below an unknown parent or below itself")
+    depths = tuple(len(path) - 1 for path in paths)
+    return Tree(
+        tuple(ids),
+        index,
+        tuple(parents),
+        tuple(paths),
+        depths,
+        tuple(ranks),
+        max(depths, default=0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PoolQuota:
+    """All quotas of one pool by node number, in milli-GPU.
+
+    `kept` is the unlent guarantee G - lend; `limits` is G + borrow or UNLIMITED; `has_row` tells
+    which nodes have a quota. A node without one has no guarantee and no limits of its own, but
+    an organization without one may not use the pool at all.
+    """
+
+    guaranteed: tuple[int, ...]
+    kept: tuple[int, ...]
+    limits: tuple[int, ...]
+    has_row: tuple[bool, ...]
+
+    def admits(self, path: Sequence[int]) -> bool:
+        """Whether the organization at the end of `path` has a quota in this pool."""
+        return self.has_row[path[-1]]
+
+
+def pool_quota(tree: Tree, quotas: Iterable[Quota]) -> PoolQuota:
+    """Lay out one pool's `quotas` over `tree`. Quotas of unknown nodes are of no effect."""
+    size = len(tree.ids)
+    guaranteed, kept = [0] * size, [0] * size
+    limits, has_row = [UNLIMITED] * size, [False] * size
+    for quota in quotas:
+        node = tree.index.get(quota.node)
+        if node is None:
+            continue
+        has_row[node] = True
+        guaranteed[node] = quota.guaranteed_mgpu
+        if quota.lend_limit_mgpu is not None:
+            kept[node] = max(0, quota.guaranteed_mgpu - quota.lend_limit_mgpu)
+        if quota.borrow_limit_mgpu is not None:
+            limits[node] = quota.guaranteed_mgpu + quota.borrow_limit_mgpu
+    return PoolQuota(tuple(guaranteed), tuple(kept), tuple(limits), tuple(has_row))
+
+
+class Ledger:
+    """What every node of one pool holds, kept up to date start by start, in milli-GPU.
+
+    `base[x]` is the use of the jobs at x itself plus what x's children hold;
+    `held[x] = max(base[x], kept[x])`; `root_held` is what the organizations hold together
+    and `use` what really is in use. `capacity` is never clamped to either.
+    """
+
+    __slots__ = ("base", "capacity", "held", "quota", "root_held", "tree", "use")
+
+    def __init__(self, tree: Tree, quota: PoolQuota, capacity: int, direct: Sequence[int]) -> None:
+        """`direct`: use of the jobs at each node itself, one number per node."""
+        self.tree = tree
+        self.quota = quota
+        self.capacity = capacity
+        self.base = list(direct)
+        self.held = [0] * len(direct)
+        self.root_held = 0
+        self.use = sum(direct)
+        for node in range(len(direct) - 1, -1, -1):
+            held = max(self.base[node], quota.kept[node])
+            self.held[node] = held
+            parent = tree.parents[node]
+            if parent == ROOT:
+                self.root_held += held
+            else:
+                self.base[parent] += held
+
+    def copy(self) -> Ledger:
+        """An independent ledger with the same standing."""
+        twin = object.__new__(Ledger)
+        twin.tree, twin.quota, twin.capacity = self.tree, self.quota, self.capacity
+        twin.base, twin.held = self.base.copy(), self.held.copy()
+        twin.root_held, twin.use = self.root_held, self.use
+        return twin
+
+    def charge(self, node: int, mgpu: int) -> None:
+        """Add `mgpu` of use at `node`; a negative amount gives it back. ROOT: at no node."""
+        self.use += mgpu
+        change = mgpu
+        base, held, kept, parents = self.base, self.held, self.quota.kept, self.tree.parents
+        while node != ROOT:
+            base[node] += change
+            holds = max(base[node], kept[node])
+            change = holds - held[node]
+            if change == 0:
+                return
+            held[node] = holds
+            node = parents[node]
+        self.root_held += change
+
+    def blocker(self, node: int, mgpu: int) -> int | None:
+        """The lowest node whose limit refuses a start of `mgpu` (above 0) at `node`.
+
+        ROOT when it is the capacity of the pool, None when the start is allowed: after it
+        every node on the path holds at most its limit or as much as before.
+        """
+        above = ROOT if self.use + mgpu > self.capacity else None
+        change = mgpu
+        base, held, kept, limits = self.base, self.held, self.quota.kept, self.quota.limits
+        for at in self.tree.paths[node]:
+            holds = max(base[at] + change, kept[at])
+            change = holds - held[at]
+            if change == 0:
+                return above
+            if holds > limits[at]:
+                return at
+        if self.root_held + change > self.capacity:
+            return ROOT
+        return above
+
+    def allows(self, node: int, mgpu: int) -> bool:
+        """Whether quota allows a start of `mgpu` (above 0) at `node`."""
+        return self.blocker(node, mgpu) is None
+
+    def available(self, node: int) -> int:
+        """The most that quota lets start at `node` now; below zero, by how much it is over.
+
+        Exact: for every q above 0, `allows(node, q)` is `q <= available(node)`.
+        """
+        room = self.capacity - self.root_held
+        limits, held, base = self.quota.limits, self.held, self.base
+        for at in reversed(self.tree.paths[node]):
+            room = min(room, limits[at] - held[at])
+            own = held[at] - base[at]
+            if own > 0:
+                room = own + max(0, room)
+        return min(room, self.capacity - self.use)

@@ -1,0 +1,243 @@
+"""Whose GPUs are taken back for a job (semantics sections 3 and 4).
+
+Job j may take from a running job v of another team when, with x and y the children of the
+lowest common ancestor on j's and v's side, j fits in what is left of x's guarantee and v is
+not protected at y. A class that preempts within its team may stop lower classes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from arbiter.placement import Place, Shape
+from arbiter.pool import Holding, Pool
+from arbiter.quota_tree import ROOT
+
+#: Marks a candidate of the job's own team, which no ancestor's guarantee has to justify.
+_OWN = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An attempt that may be stopped. `by`: the node x whose guarantee gives the right to."""
+
+    holding: Holding
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """What to stop and where the job then fits."""
+
+    place: Place
+    victims: tuple[Holding, ...]
+
+
+class Reclaimer:
+    """Finds victims in one pool; keeps the borrowed attempts sorted for the whole cycle."""
+
+    __slots__ = ("_borrowed", "_by_team", "_pool")
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._borrowed: dict[int, list[tuple[int, Holding]]] | None = None
+        self._by_team: dict[int, list[Holding]] = {}
+
+    def find(
+        self, team: int, mgpu: int, shape: Shape, order: int, *, preempts: bool
+    ) -> Taking | None:
+        """The victims with which a job that cannot start now could, or None.
+
+        Borrowers are asked first; then, if the job's class preempts within its team, lower
+        classes there; then both, when only that makes the job fit in a guarantee.
+        """
+        pool = self._pool
+        protected, guaranteed = pool.protected, pool.quota.guaranteed
+        path = pool.tree.paths[team]
+        entitled = [node for node in path if protected[node] + mgpu <= guaranteed[node]]
+        outside = self._outside(entitled)
+        taking = self._choose(team, mgpu, shape, outside)
+        if taking is not None or not preempts:
+            return taking
+        own = self._own(team, order)
+        if not own:
+            return None
+        taking = self._choose(team, mgpu, shape, own)
+        if taking is not None:
+            return taking
+        entitled = [
+            node
+            for node in path
+            if protected[node] + mgpu - sum(self._relief(one.holding, node) for one in own)
+            <= guaranteed[node]
+        ]
+        return self._choose(team, mgpu, shape, [*own, *self._outside(entitled)])
+
+    def _relief(self, holding: Holding, node: int) -> int:
+        """What of `node`'s protected use ends with `holding`, which runs below it."""
+        return holding.mgpu if holding.protected >> self._pool.tree.depths[node] & 1 else 0
+
+    def _outside(self, entitled: Sequence[int]) -> list[Candidate]:
+        """Borrowed attempts that the guarantees of `entitled` give a right to, in victim order."""
+        if not entitled:
+            return []
+        if self._borrowed is None:
+            self._borrowed = self._sort_borrowed()
+        found = []
+        for node in entitled:
+            for child, holding in self._borrowed.get(self._pool.tree.parents[node], ()):
+                if child != node and not holding.is_going:
+                    found.append(Candidate(holding, node))
+        if len(entitled) > 1:
+            found.sort(key=lambda one: one.holding.victim_key)
+        return found
+
+    def _sort_borrowed(self) -> dict[int, list[tuple[int, Holding]]]:
+        """By each parent: the attempts that are not protected at a child of it, with that child."""
+        pool = self._pool
+        depths, parents = pool.tree.depths, pool.tree.parents
+        borrowed: dict[int, list[tuple[int, Holding]]] = {}
+        for holding in sorted(self._stoppable(), key=lambda one: one.victim_key):
+            accepts = holding.run.is_preemptible or not (
+                holding.protected >> depths[holding.team] & 1
+            )
+            if not accepts:
+                continue
+            for node in pool.tree.paths[holding.team]:
+                if not holding.protected >> depths[node] & 1:
+                    borrowed.setdefault(parents[node], []).append((node, holding))
+        return borrowed
+
+    def _stoppable(self) -> Iterable[Holding]:
+        """Attempts that run on a cluster that answers."""
+        free = self._pool.free.free
+        return (
+            holding
+            for holding in self._pool.holdings
+            if not holding.is_going and holding.team != ROOT and holding.run.cluster in free
+        )
+
+    def _own(self, team: int, order: int) -> list[Candidate]:
+        """The team's attempts of lower priority classes, in victim order."""
+        if not self._by_team:
+            for holding in sorted(self._stoppable(), key=lambda one: one.victim_key):
+                self._by_team.setdefault(holding.team, []).append(holding)
+        return [
+            Candidate(holding, _OWN)
+            for holding in self._by_team.get(team, ())
+            if holding.order < order and not holding.is_going
+        ]
+
+    def _choose(
+        self, team: int, mgpu: int, shape: Shape, candidates: Sequence[Candidate]
+    ) -> Taking | None:
+        """The cheapest cluster's victims: by the most valuable victim, then work lost, GPUs."""
+        best: tuple[tuple[int, int], int, int, str] | None = None
+        found: Taking | None = None
+        for cluster in self._pool.free.clusters(shape.cluster):
+            search = _Search(self._pool, team, mgpu, shape, cluster)
+            chosen = search.run(candidates)
+            if chosen is None:
+                continue
+            victims = tuple(sorted(chosen, key=lambda one: one.victim_key))
+            key = (
+                max(((one.victim_key[0], one.victim_key[1]) for one in victims), default=(0, 0)),
+                sum(one.victim_key[2] for one in victims),
+                sum(one.mgpu for one in victims),
+                cluster,
+            )
+            if best is None or key < best:
+                best = key
+                found = Taking(Place(cluster, search.nodes()), victims)
+        return found
+
+
+class _Search:
+    """Which victims make room on one cluster, and in quota, for one job."""
+
+    __slots__ = ("_by", "_cluster", "_extra", "_free", "_ledger", "_mgpu", "_pool")
+    __slots__ += ("_ready", "_relieved", "_shape", "_team")
+
+    def __init__(self, pool: Pool, team: int, mgpu: int, shape: Shape, cluster: str) -> None:
+        self._pool = pool
+        self._team = team
+        self._mgpu = mgpu
+        self._shape = shape
+        self._cluster = cluster
+        self._free = pool.free.free[cluster]
+        self._extra: dict[str, int] = {}
+        self._ready = pool.free.count(cluster, shape.mgpu)
+        self._ledger = (pool.now if pool.later is None else pool.later).copy()
+        self._by: dict[int, int] = {}
+        self._relieved: list[Holding] = []
+        for node, coming in pool.coming_back.get(cluster, {}).items():
+            if node in self._free:
+                self._give(node, coming)
+
+    def run(self, candidates: Sequence[Candidate]) -> list[Holding] | None:
+        """Add candidates in order until the job fits, then drop those that are not needed."""
+        chosen: list[Candidate] = []
+        if not self._is_enough():
+            for candidate in candidates:
+                chosen.append(candidate)
+                self._stop(candidate, 1)
+                if self._is_enough():
+                    break
+            else:
+                return None
+        for candidate in reversed(chosen[:-1]):
+            self._stop(candidate, -1)
+            if self._is_enough():
+                chosen.remove(candidate)
+            else:
+                self._stop(candidate, 1)
+        return [candidate.holding for candidate in chosen]
+
+    def nodes(self) -> tuple[str, ...]:
+        """The fullest nodes that fit once the victims are gone."""
+        fitting = sorted(
+            (free + self._extra.get(node, 0), node)
+            for node, free in self._free.items()
+            if free + self._extra.get(node, 0) >= self._shape.mgpu
+        )
+        return tuple(sorted(node for _, node in fitting[: self._shape.count]))
+
+    def _stop(self, candidate: Candidate, sign: int) -> None:
+        holding = candidate.holding
+        self._ledger.charge(holding.team, -sign * holding.mgpu)
+        self._by[candidate.by] = self._by.get(candidate.by, 0) + sign
+        if candidate.by == _OWN:
+            if sign > 0:
+                self._relieved.append(holding)
+            else:
+                self._relieved.remove(holding)
+        if holding.run.cluster == self._cluster:
+            for slot in holding.run.slots:
+                if slot.node in self._free:
+                    self._give(slot.node, sign * slot.mgpu)
+
+    def _give(self, node: str, mgpu: int) -> None:
+        extra = self._extra.get(node, 0)
+        before = self._free[node] + extra
+        self._extra[node] = extra + mgpu
+        wanted = self._shape.mgpu
+        self._ready += (before + mgpu >= wanted) - (before >= wanted)
+
+    def _is_enough(self) -> bool:
+        """Whether gang and quota fit, and every guarantee used against others covers the job."""
+        if self._ready < self._shape.count or not self._ledger.allows(self._team, self._mgpu):
+            return False
+        if not self._relieved:
+            return True
+        pool = self._pool
+        for node, count in self._by.items():
+            if node != _OWN and count:
+                relief = sum(
+                    holding.mgpu
+                    for holding in self._relieved
+                    if holding.protected >> pool.tree.depths[node] & 1
+                )
+                if pool.protected[node] + self._mgpu - relief > pool.quota.guaranteed[node]:
+                    return False
+        return True

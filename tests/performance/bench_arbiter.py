@@ -1,0 +1,174 @@
+"""How long one cycle takes: python tests/performance/bench_arbiter.py [--smoke]
+
+Prints milliseconds (min / median / max) of `decide` for 1,000 teams in three levels and 1,250
+nodes of 8 GPUs with 10,000 jobs queued: *steady* (1,000 running gangs and 2 % of the GPUs
+just freed), *full* (nothing free), *reclaim* (half of the teams stand at their guarantee's
+door while the other half borrows) and *empty* (nothing runs; as many starts as one cycle may).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import statistics
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[2] / "platform"), str(Path(__file__).parents[1])]
+
+from arbiter.cycle import decide
+from arbiter.policy import Policy
+from arbiter.snapshot import (
+    Device,
+    PriorityClass,
+    QueuedJob,
+    Quota,
+    RunningJob,
+    Slot,
+    Snapshot,
+    TreeNode,
+)
+
+NOW = 1_000_000
+CLASSES = (
+    PriorityClass("high", 100, preempts_within_team=True),
+    PriorityClass("normal", 10),
+    PriorityClass("low", 1, grace_period_s=60),
+)
+SHAPES = ((1000, 1), (2000, 1), (4000, 1), (8000, 1), (8000, 2), (8000, 4))
+
+
+def tree(
+    teams: int, devices: int
+) -> tuple[tuple[TreeNode, ...], tuple[Quota, ...], tuple[str, ...]]:
+    """10 organizations, 100 departments and `teams` teams that share all GPUs evenly."""
+    nodes, quotas, leaves = [], [], []
+    per_team = devices * 8_000 // teams
+    for i in range(teams):
+        org, dept, team = f"o{i % 10}", f"o{i % 10}/d{i % 100}", f"o{i % 10}/d{i % 100}/t{i}"
+        leaves.append(team)
+        for node, parent in ((org, None), (dept, org), (team, dept)):
+            nodes.append(TreeNode(node, parent, rank=i % 3 if parent is None else 0))
+            share = teams // 10 if parent is None else min(teams, teams // 100 or 1)
+            share = 1 if node == team else share
+            quotas.append(Quota(node, "h100", per_team * share, None, None))
+    unique = {node.id: node for node in nodes}
+    return (
+        tuple(unique.values()),
+        tuple({quota.node: quota for quota in quotas}.values()),
+        tuple(leaves),
+    )
+
+
+def world(*, queued: int, running: int, devices: int, teams: int, seed: int) -> Snapshot:
+    """A snapshot with `running` attempts on full nodes, ten GPUs' worth of node each or less."""
+    dice = random.Random(seed)
+    nodes, quotas, leaves = tree(teams, devices)
+    free = [(f"n{i:05d}", 8_000) for i in range(devices)]
+    held: list[RunningJob] = []
+    at = 0
+    for i in range(running):
+        count = max(1, (devices * (i + 1)) // running - at)
+        if at + count > devices:
+            break
+        slots = tuple(Slot(node, mgpu) for node, mgpu in free[at : at + count])
+        at += count
+        held.append(
+            RunningJob(
+                job=f"r{i}",
+                attempt=f"r{i}.1",
+                team=dice.choice(leaves),
+                user="u",
+                pool="h100",
+                cluster="c",
+                slots=slots,
+                priority_class=dice.choice(CLASSES).id,
+                submitted_at=NOW - 9_000,
+                started_at=NOW - dice.randrange(8_000),
+                time_limit_s=86_400,
+            )
+        )
+    jobs = []
+    for i in range(queued):
+        mgpu, count = dice.choice(SHAPES)
+        jobs.append(
+            QueuedJob(
+                id=f"q{i:06d}",
+                team=dice.choice(leaves),
+                user="u",
+                pool="h100",
+                mgpu_per_node=mgpu,
+                node_count=count,
+                priority_class=dice.choice(CLASSES).id,
+                submitted_at=NOW - dice.randrange(50_000),
+            )
+        )
+    return Snapshot(
+        taken_at=NOW,
+        nodes=nodes,
+        quotas=quotas,
+        priority_classes=CLASSES,
+        devices=tuple(Device("c", f"n{i:05d}", "h100", 8_000) for i in range(devices)),
+        clusters=frozenset({"c"}),
+        running=tuple(held),
+        queued=tuple(jobs),
+    )
+
+
+def classed(snapshot: Snapshot) -> Snapshot:
+    """The same, with every attempt's guaranteed part as the last cycle left it."""
+    plan = decide(replace(snapshot, queued=()), Policy())
+    parts = {one.attempt: one.guaranteed_mgpu for one in plan.classed}
+    return replace(
+        snapshot,
+        running=tuple(
+            replace(run, guaranteed_mgpu=parts.get(run.attempt, 0)) for run in snapshot.running
+        ),
+    )
+
+
+def measure(name: str, snapshot: Snapshot, policy: Policy, rounds: int) -> None:
+    """Print the times of `rounds` cycles over one snapshot."""
+    times = []
+    plan = decide(snapshot, policy)
+    for _ in range(rounds):
+        gc.collect()
+        start = time.perf_counter()
+        plan = decide(snapshot, policy)
+        times.append((time.perf_counter() - start) * 1000)
+    print(
+        f"{name:<22} {len(snapshot.queued):>7} {len(snapshot.running):>8}"
+        f" {len(plan.starts):>7} {len(plan.reclaims):>9}"
+        f"   {min(times):7.1f} {statistics.median(times):7.1f} {max(times):7.1f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="small numbers, one round")
+    smoke = parser.parse_args().smoke
+    size = (
+        {"queued": 200, "running": 20, "devices": 25, "teams": 100}
+        if smoke
+        else {"queued": 10_000, "running": 1_000, "devices": 1_250, "teams": 1_000}
+    )
+    rounds = 1 if smoke else 15
+    full = classed(world(**size, seed=1))
+    cut = len(full.running) * 98 // 100
+    steady = replace(full, running=full.running[:cut])
+    no_reclaim = Policy(reclaims_max=0)
+    print(f"{'case':<22} {'queued':>7} {'running':>8} {'starts':>7} {'reclaims':>9}", end="")
+    print("   ms: min  median     max")
+    measure("full, no reclaim", full, no_reclaim, rounds)
+    measure("steady, no reclaim", steady, no_reclaim, rounds)
+    measure("full, 100 reclaims", full, Policy(), rounds)
+    measure("steady, 100 reclaims", steady, Policy(), rounds)
+    measure("empty", replace(full, running=()), Policy(), rounds)
+    measure("nothing queued", replace(full, queued=()), Policy(), rounds)
+
+
+if __name__ == "__main__":
+    main()
