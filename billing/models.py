@@ -9,7 +9,7 @@ from django.db.models import F, Func, Q
 from uuid_utils.compat import uuid7
 
 from clusters.models import Cluster, Pool
-from primitives.units import PPM
+from primitives.units import MGPU_MAX, PPM
 from tenants.models import Node, User
 
 
@@ -33,6 +33,11 @@ class MeteredAttempt(models.Model):
     mgpu = models.BigIntegerField()
 
     class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(mgpu__gte=1, mgpu__lte=MGPU_MAX), name="metered_attempt_holds_gpus"
+            ),
+        ]
         indexes = [
             models.Index(fields=["team"], name="metered_by_team"),
             models.Index(fields=["job_id"], name="metered_by_job"),
@@ -55,7 +60,8 @@ class MeterEvent(models.Model):
     """One observed fact about an attempt. Append-only; a repeat changes nothing.
 
     `classed` says that from `at` on `guaranteed_mgpu` of the attempt is inside its team's
-    guarantee and the rest borrowed.
+    guarantee and the rest borrowed. Of two for the same second the one with the higher id
+    counts: a class may change more than once within a second.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -72,10 +78,9 @@ class MeterEvent(models.Model):
                 condition=~Q(kind="classed"),
                 name="meter_event_once_per_attempt",
             ),
-            models.UniqueConstraint(
-                fields=["attempt", "at"],
-                condition=Q(kind="classed"),
-                name="meter_class_once_per_second",
+            models.CheckConstraint(
+                condition=Q(kind__in=["started", "ended", "lost", "classed"]),
+                name="meter_event_kind_is_known",
             ),
             models.CheckConstraint(
                 condition=Q(kind="classed", guaranteed_mgpu__isnull=False)
@@ -86,6 +91,43 @@ class MeterEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.attempt_id}"
+
+
+class MeterAnomalyReason(models.TextChoices):
+    """Why something that the meter was told does not count as it was told."""
+
+    CONFLICT = "conflict"
+    CLOCK_AHEAD = "clock_ahead"
+    ENDS_BEFORE_START = "ends_before_start"
+
+
+class MeterAnomaly(models.Model):
+    """Something the meter was told and did not take as told: kept aside for a person.
+
+    `conflict`: another time was told first, which counts. `clock_ahead`: `at` was in the
+    future, the time of recording counts. `ends_before_start`: the attempt has no usage.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    attempt = models.ForeignKey(MeteredAttempt, models.PROTECT, related_name="anomalies")
+    kind = models.CharField(max_length=8, choices=MeterEventKind.choices)
+    reason = models.CharField(max_length=17, choices=MeterAnomalyReason.choices)
+    at = models.DateTimeField()
+    recorded_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["attempt", "kind", "reason", "at"], name="meter_anomaly_noted_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(reason__in=["conflict", "clock_ahead", "ends_before_start"]),
+                name="meter_anomaly_reason_is_known",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.reason} of {self.attempt_id}"
 
 
 class UsageSegment(models.Model):
@@ -122,7 +164,10 @@ class UsageSegment(models.Model):
                 ],
             ),
         ]
-        indexes = [models.Index(fields=["start"], name="segment_by_start")]
+        indexes = [
+            models.Index(fields=["start"], name="segment_by_start"),
+            models.Index(fields=["end"], name="segment_by_end"),
+        ]
 
     def __str__(self) -> str:
         return f"segment of {self.attempt_id} from {self.start:%Y-%m-%dT%H:%M:%SZ}"
@@ -171,6 +216,13 @@ class RateLine(models.Model):
         constraints = [
             models.CheckConstraint(
                 condition=Q(price_nano__gte=0), name="rate_price_is_not_negative"
+            ),
+            models.CheckConstraint(
+                condition=Q(usage_class__in=["guaranteed", "borrowed"]),
+                name="rate_usage_class_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(end=None) | Q(end__gt=F("start")), name="rate_line_has_a_length"
             ),
             ExclusionConstraint(
                 name="rate_has_one_price_at_a_time",

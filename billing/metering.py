@@ -1,0 +1,305 @@
+"""The meter: takes what was observed of attempts and keeps their usage segments true to it.
+
+Attempts are locked in the order of their ids; whatever a caller locks besides must come before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+
+from billing.folding import Event, EventKind, Segment, fold
+from billing.models import (
+    MeterAnomaly,
+    MeterAnomalyReason,
+    MeteredAttempt,
+    MeterEvent,
+    UsageSegment,
+)
+from tenants.models import Node
+
+log = logging.getLogger(__name__)
+
+#: How far a cluster's clock may be ahead of ours before its times are not believed.
+CLOCK_AHEAD_MAX = timedelta(minutes=5)
+
+
+class AttemptNotMetered(LookupError):
+    """The meter was told of an attempt that nobody registered: a mistake of the caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """An attempt as the arbiter granted it at `at`: whose it is, and the class that it starts in.
+
+    `multiplier_ppm` is the price multiplier of its priority class at that moment.
+    """
+
+    attempt_id: UUID
+    job_id: UUID
+    job_name: str
+    number: int
+    team: Node
+    user_id: UUID
+    pool_id: UUID
+    cluster_id: UUID
+    priority_class: str
+    multiplier_ppm: int
+    mgpu: int
+    guaranteed_mgpu: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    attempt_id: UUID
+    kind: EventKind
+    at: datetime
+    guaranteed_mgpu: int | None = None
+
+
+def register_attempt(grant: Grant, *, now: datetime) -> MeteredAttempt:
+    """Open the account of one attempt; see `register_attempts`."""
+    register_attempts([grant], now=now)
+    return MeteredAttempt.objects.get(pk=grant.attempt_id)
+
+
+@transaction.atomic
+def register_attempts(grants: Sequence[Grant], *, now: datetime) -> None:
+    """Open an account for each attempt, with its first class. A repeat changes nothing.
+
+    Nothing is charged until `record_started`. A constant number of statements.
+    """
+    known = set(
+        MeteredAttempt.objects.filter(pk__in=[grant.attempt_id for grant in grants]).values_list(
+            "pk", flat=True
+        )
+    )
+    grants = [grant for grant in grants if grant.attempt_id not in known]
+    MeteredAttempt.objects.bulk_create(
+        [
+            MeteredAttempt(
+                id=grant.attempt_id,
+                job_id=grant.job_id,
+                job_name=grant.job_name,
+                number=grant.number,
+                organization_id=grant.team.organization_id,
+                team=grant.team,
+                user_id=grant.user_id,
+                pool_id=grant.pool_id,
+                cluster_id=grant.cluster_id,
+                priority_class=grant.priority_class,
+                multiplier_ppm=grant.multiplier_ppm,
+                mgpu=grant.mgpu,
+            )
+            for grant in sorted(grants, key=lambda grant: grant.attempt_id)
+        ],
+        ignore_conflicts=True,
+    )
+    _record(
+        [_Told(grant.attempt_id, "classed", grant.at, grant.guaranteed_mgpu) for grant in grants],
+        now=now,
+    )
+
+
+def record_started(attempt_id: UUID, at: datetime, now: datetime) -> None:
+    """The cluster says that the attempt holds its GPUs since `at`, by the cluster's clock.
+
+    The first time told counts; an equal repeat changes nothing; another time is kept aside as
+    an anomaly. A time more than five minutes ahead of `now` counts as `now`, with an anomaly.
+    Raises AttemptNotMetered, and ValueError for a time without a zone.
+    """
+    _record([_Told(attempt_id, "started", at)], now=now)
+
+
+def record_ended(attempt_id: UUID, at: datetime, now: datetime) -> None:
+    """The cluster says that the attempt's processes were gone, and its GPUs free, at `at`.
+
+    Repeats and strange times as in `record_started`. An end before the start means no usage,
+    with an anomaly. It replaces what `record_lost` said, so a workload that turns up again
+    after all is charged for what it really used.
+    """
+    _record([_Told(attempt_id, "ended", at)], now=now)
+
+
+def record_lost(attempt_id: UUID, at: datetime, now: datetime) -> None:
+    """The attempt vanished; the cluster last listed it at `at`, and usage ends there.
+
+    Repeats and strange times as in `record_started`.
+    """
+    _record([_Told(attempt_id, "lost", at)], now=now)
+
+
+def record_classed(pairs: Sequence[tuple[UUID, int]], at: datetime, now: datetime) -> None:
+    """From `at` on, each attempt of `pairs` has that many milli-GPU inside its team's guarantee.
+
+    Only the decisions of the arbiter come here, in their order: of two within one second the
+    later one counts, and a repeat of the latest changes nothing. A constant number of
+    statements, whatever the number of pairs. Raises as `record_started`.
+    """
+    _record([_Told(attempt_id, "classed", at, mgpu) for attempt_id, mgpu in pairs], now=now)
+
+
+@transaction.atomic
+def _record(told: Sequence[_Told], *, now: datetime) -> None:
+    if not told:
+        return
+    ids = {item.attempt_id for item in told}
+    attempts = _lock(ids)
+    known = _events_of(ids)
+    new: list[MeterEvent] = []
+    anomalies: list[MeterAnomaly] = []
+    for item in told:
+        if item.at.tzinfo is None:
+            raise ValueError(f"the time of {item.kind} has no zone: {item.at}")
+        at = item.at.astimezone(UTC).replace(microsecond=0)
+        is_ahead = at > now + CLOCK_AHEAD_MAX
+        if is_ahead:
+            anomalies.append(_anomaly(item, at, MeterAnomalyReason.CLOCK_AHEAD, now))
+            at = now
+        events = known[item.attempt_id]
+        earlier = _same_fact(events, item.kind, at)
+        if earlier is None or (
+            item.kind == "classed" and earlier.guaranteed_mgpu != item.guaranteed_mgpu
+        ):
+            event = MeterEvent(
+                attempt_id=item.attempt_id,
+                kind=item.kind,
+                at=at,
+                guaranteed_mgpu=item.guaranteed_mgpu,
+                recorded_at=now,
+            )
+            new.append(event)
+            events.append(event)
+        elif earlier.at != at and not is_ahead:
+            anomalies.append(_anomaly(item, at, MeterAnomalyReason.CONFLICT, now))
+    if new:
+        MeterEvent.objects.bulk_create(new)
+        changed = {event.attempt_id for event in new}
+        _refold({pk: attempts[pk] for pk in changed}, known)
+        anomalies += _ends_before_start(new, known, now)
+    if anomalies:
+        _set_aside(anomalies)
+
+
+def _set_aside(anomalies: Sequence[MeterAnomaly]) -> None:
+    """Store and log what was not known already. A time cut for a fast clock is no conflict
+    when it is told again."""
+    known = {
+        (row.attempt_id, row.kind, row.at, row.reason)
+        for row in MeterAnomaly.objects.filter(attempt_id__in={a.attempt_id for a in anomalies})
+    }
+    fresh = [
+        anomaly
+        for anomaly in anomalies
+        if not known
+        & {
+            (anomaly.attempt_id, anomaly.kind, anomaly.at, reason)
+            for reason in (anomaly.reason, MeterAnomalyReason.CLOCK_AHEAD.value)
+        }
+    ]
+    for anomaly in fresh:
+        log.warning(
+            "meter: %s of attempt %s at %s is not taken as told: %s",
+            anomaly.kind,
+            anomaly.attempt_id,
+            anomaly.at.isoformat(),
+            anomaly.reason,
+        )
+    MeterAnomaly.objects.bulk_create(fresh, ignore_conflicts=True)
+
+
+def _lock(ids: Iterable[UUID]) -> Mapping[UUID, MeteredAttempt]:
+    """The attempts with `ids`, locked. Raises AttemptNotMetered when one is missing."""
+    wanted = set(ids)
+    attempts = {
+        attempt.pk: attempt
+        for attempt in MeteredAttempt.objects.filter(pk__in=wanted)
+        .order_by("pk")
+        .select_for_update(no_key=True)
+    }
+    if missing := wanted - attempts.keys():
+        raise AttemptNotMetered(f"not registered with the meter: {min(missing)}")
+    return attempts
+
+
+def _events_of(ids: Iterable[UUID]) -> dict[UUID, list[MeterEvent]]:
+    """Stored events by attempt, in the order of recording."""
+    events: dict[UUID, list[MeterEvent]] = defaultdict(list)
+    for event in MeterEvent.objects.filter(attempt_id__in=set(ids)).order_by("pk"):
+        events[event.attempt_id].append(event)
+    return events
+
+
+def _same_fact(events: Sequence[MeterEvent], kind: EventKind, at: datetime) -> MeterEvent | None:
+    """What was told before of the same fact: a start, an end, or the latest class at `at`."""
+    same = [e for e in events if e.kind == kind and (kind != "classed" or e.at == at)]
+    return same[-1] if same else None
+
+
+def _anomaly(item: _Told, at: datetime, reason: MeterAnomalyReason, now: datetime) -> MeterAnomaly:
+    return MeterAnomaly(
+        attempt_id=item.attempt_id, kind=item.kind, reason=reason.value, at=at, recorded_at=now
+    )
+
+
+def _ends_before_start(
+    new: Iterable[MeterEvent], known: Mapping[UUID, Sequence[MeterEvent]], now: datetime
+) -> list[MeterAnomaly]:
+    """Anomalies of the attempts of `new` whose first told end lies before their start."""
+    found = []
+    for attempt_id in sorted({event.attempt_id for event in new if event.kind != "classed"}):
+        times = {event.kind: event.at for event in known[attempt_id]}
+        kind: EventKind = "ended" if "ended" in times else "lost"
+        if "started" in times and kind in times and times[kind] < times["started"]:
+            item = _Told(attempt_id, kind, times[kind])
+            found.append(_anomaly(item, item.at, MeterAnomalyReason.ENDS_BEFORE_START, now))
+    return found
+
+
+def _refold(
+    attempts: Mapping[UUID, MeteredAttempt], known: Mapping[UUID, Sequence[MeterEvent]]
+) -> None:
+    """Make the stored segments of `attempts` equal to the fold of their events."""
+    stored: dict[UUID, dict[Segment, int]] = defaultdict(dict)
+    for row in UsageSegment.objects.filter(attempt_id__in=attempts):
+        segment = Segment(row.start, row.end, row.guaranteed_mgpu, row.borrowed_mgpu)
+        stored[row.attempt_id][segment] = row.pk
+    superseded: list[int] = []
+    fresh: list[UsageSegment] = []
+    for pk, attempt in attempts.items():
+        folded = fold((_fact(event) for event in known[pk]), mgpu=attempt.mgpu)
+        superseded += [row for segment, row in stored[pk].items() if segment not in folded]
+        fresh += [
+            UsageSegment(
+                attempt_id=pk,
+                start=segment.start,
+                end=segment.end,
+                guaranteed_mgpu=segment.guaranteed_mgpu,
+                borrowed_mgpu=segment.borrowed_mgpu,
+            )
+            for segment in folded
+            if segment not in stored[pk]
+        ]
+    if superseded:
+        UsageSegment.objects.filter(pk__in=superseded).delete()
+    if fresh:
+        UsageSegment.objects.bulk_create(fresh)
+
+
+_KINDS: Mapping[str, EventKind] = {
+    "started": "started",
+    "ended": "ended",
+    "lost": "lost",
+    "classed": "classed",
+}
+
+
+def _fact(event: MeterEvent) -> Event:
+    return Event(_KINDS[event.kind], event.at, event.pk, event.guaranteed_mgpu)

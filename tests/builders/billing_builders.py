@@ -1,0 +1,118 @@
+"""Metered attempts and prices for tests, with defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from billing.metering import Grant, record_classed, record_ended, record_started, register_attempt
+from billing.models import MeteredAttempt, RateCard, RateLine
+from builders.portal_builders import a_cluster, a_pool, a_user
+from clusters.models import Pool
+from tenants.models import Node, User
+
+#: Midnight: `at(3600)` is one o'clock.
+DAY = datetime(2026, 11, 1, tzinfo=UTC)
+LATER = DAY + timedelta(days=20)
+
+
+def at(seconds: int) -> datetime:
+    return DAY + timedelta(seconds=seconds)
+
+
+def a_grant_of(
+    team: Node,
+    *,
+    user: User | None = None,
+    attempt_id: UUID | None = None,
+    job_id: UUID | None = None,
+    job_name: str = "train",
+    number: int = 1,
+    pool: Pool | None = None,
+    multiplier_ppm: int = 1_000_000,
+    mgpu: int = 8_000,
+    guaranteed_mgpu: int | None = None,
+    granted: int = 0,
+) -> Grant:
+    return Grant(
+        attempt_id=attempt_id or uuid7(),
+        job_id=job_id or uuid7(),
+        job_name=job_name,
+        number=number,
+        team=team,
+        user_id=(user or a_user(team.organization)).pk,
+        pool_id=(pool or a_pool()).pk,
+        cluster_id=a_cluster().pk,
+        priority_class="normal",
+        multiplier_ppm=multiplier_ppm,
+        mgpu=mgpu,
+        guaranteed_mgpu=mgpu if guaranteed_mgpu is None else guaranteed_mgpu,
+        at=at(granted),
+    )
+
+
+def a_metered_attempt(
+    team: Node,
+    start: int | None = 0,
+    end: int | None = 3600,
+    *,
+    classes: Sequence[tuple[int, int]] = (),
+    user: User | None = None,
+    job_id: UUID | None = None,
+    job_name: str = "train",
+    number: int = 1,
+    pool: Pool | None = None,
+    multiplier_ppm: int = 1_000_000,
+    mgpu: int = 8_000,
+    guaranteed_mgpu: int | None = None,
+) -> MeteredAttempt:
+    """An attempt over [start, end) seconds of DAY; `classes` are (second, guaranteed_mgpu)."""
+    grant = a_grant_of(
+        team,
+        user=user,
+        job_id=job_id,
+        job_name=job_name,
+        number=number,
+        pool=pool,
+        multiplier_ppm=multiplier_ppm,
+        mgpu=mgpu,
+        guaranteed_mgpu=guaranteed_mgpu,
+        granted=0 if start is None else start,
+    )
+    attempt = register_attempt(grant, now=LATER)
+    if start is not None:
+        record_started(attempt.pk, at(start), LATER)
+    for second, guaranteed in classes:
+        record_classed([(attempt.pk, guaranteed)], at(second), LATER)
+    if end is not None:
+        record_ended(attempt.pk, at(end), LATER)
+    return attempt
+
+
+def a_rate_card(
+    organization: Node,
+    prices_nano: Mapping[str, int] | None = None,
+    *,
+    pool: Pool | None = None,
+    currency: str = "EUR",
+    start: int = -86_400,
+    end: int | None = None,
+) -> RateCard:
+    """A card whose lines, one per usage class, hold over [start, end) seconds of DAY."""
+    card, _ = RateCard.objects.get_or_create(
+        organization=organization, defaults={"currency": currency}
+    )
+    prices = {"guaranteed": 2_000_000_000, "borrowed": 1_000_000_000}
+    for usage_class, price_nano in (prices if prices_nano is None else prices_nano).items():
+        RateLine.objects.create(
+            card=card,
+            pool=pool or a_pool(),
+            usage_class=usage_class,
+            price_nano=price_nano,
+            start=at(start),
+            end=None if end is None else at(end),
+        )
+    return card
