@@ -8,10 +8,10 @@ creating the test database, migrating it and emptying it between transactional t
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from servers import ServerPlan, connect_as, plan_servers
 
 if TYPE_CHECKING:
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 _PLAN = pytest.StashKey[ServerPlan]()
 OWNER = "tidegate_owner"
 APP = "tidegate_app"
+_NO_TRIGGERS = "-c session_replication_role=replica"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Put the addresses into the environment, then load Django's settings from it."""
     config.stash[_PLAN] = plan_servers()
-    if find_spec("portal.settings") is None:
-        return
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     from django.conf import settings
 
@@ -53,10 +52,9 @@ def _use_role(connection: "BaseDatabaseWrapper", role: str, *, triggers: bool = 
         connection.close_pool()
     connection.settings_dict["USER"] = role
     options = connection.settings_dict["OPTIONS"]
-    if triggers:
-        options.pop("options", None)
-    else:
-        options["options"] = "-c session_replication_role=replica"
+    options["options"] = options.get("options", "").replace(_NO_TRIGGERS, "").strip()
+    if not triggers:
+        options["options"] += f" {_NO_TRIGGERS}"
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psycopg
+
 from embedded import postgres, records, valkey
 from embedded.ports import a_free_port
 

@@ -30,6 +30,7 @@ def main(words: list[str]) -> int:
                     port=port_of(arguments.port or os.environ.get("TIDEGATE_PORT") or "8000"),
                     detach=arguments.detach,
                     servers_only=arguments.servers_only,
+                    is_in_background=arguments.background,
                 )
             case "down":
                 down(layout)
@@ -55,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument("--port", help="of the web process; TIDEGATE_PORT, else 8000")
     start.add_argument("--detach", action="store_true", help="return once it is ready")
     start.add_argument("--servers-only", action="store_true", help="PostgreSQL and Valkey alone")
+    start.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
     commands.add_parser("down", help="stop everything but jobs of the local cluster")
     commands.add_parser("status", help="say what is running")
     wipe = commands.add_parser("reset", help="stop everything and delete all data")

@@ -72,6 +72,9 @@ class Layout:
         try:
             for folder in (self.state, self.run, self.log):
                 folder.mkdir(parents=True, exist_ok=True)
+            # The state folder itself must be passable: PostgreSQL may run as another user.
+            for folder in (self.run, self.log):
+                folder.chmod(0o700)
             (self.state / _MARK).touch()
         except OSError as refused:
             raise LauncherError(

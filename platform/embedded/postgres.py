@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
@@ -82,6 +83,8 @@ def remove_home(folder: Path) -> None:
     """Remove the data of `folder` and what was put elsewhere on its behalf. The server is down."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.rmtree(_outside_of(folder), ignore_errors=True)
+    with suppress(OSError):
+        _OUTSIDE.rmdir()  # unless another checkout has its data there
 
 
 def _outside_of(folder: Path) -> Path:
@@ -89,20 +92,18 @@ def _outside_of(folder: Path) -> Path:
 
 
 def _may_use(program: Path, folder: Path) -> bool:
-    try:
-        identity = identity_of(_UNPRIVILEGED)
-        done = subprocess.run(
-            [program, "--version"],
-            user=identity.user,
-            group=identity.group,
-            extra_groups=identity.extra_groups,
-            cwd=folder,
-            capture_output=True,
-            timeout=20,
-            check=False,
-        )
-    except PermissionError:
-        return False
+    identity = identity_of(_UNPRIVILEGED)
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'cd "$1" && exec "$2" --version', "sh", str(folder), str(program)],
+        user=identity.user,
+        group=identity.group,
+        extra_groups=identity.extra_groups,
+        cwd="/",
+        env=server_environment(),
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
     return done.returncode == 0
 
 

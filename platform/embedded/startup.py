@@ -69,7 +69,14 @@ def _only_supervisor(layout: Layout) -> Iterator[bool]:
             yield True
 
 
-def up(layout: Layout, *, port: int, detach: bool, servers_only: bool) -> int:
+def up(
+    layout: Layout,
+    *,
+    port: int,
+    detach: bool = False,
+    servers_only: bool = False,
+    is_in_background: bool = False,
+) -> int:
     """Start Tidegate and watch over it until asked to stop; the exit status.
 
     With `detach`, leave a supervisor behind and return when it is ready. When one is there
@@ -78,7 +85,9 @@ def up(layout: Layout, *, port: int, detach: bool, servers_only: bool) -> int:
     layout.prepare()
     with _only_supervisor(layout) as is_only:
         if is_only and not detach:
-            return _supervise(layout, port=port, servers_only=servers_only)
+            return _supervise(
+                layout, port=port, servers_only=servers_only, is_in_background=is_in_background
+            )
     if is_only:
         return _leave_supervisor(layout, port=port, servers_only=servers_only)
     _wait_for_other(layout)
@@ -109,7 +118,7 @@ def _wait_for_other(layout: Layout) -> None:
 
 def _leave_supervisor(layout: Layout, *, port: int, servers_only: bool) -> int:
     log = layout.log_of(SUPERVISOR)
-    words = [sys.executable, "-m", "embedded", "up", f"--port={port}"]
+    words = [sys.executable, "-m", "embedded", "up", f"--port={port}", "--background"]
     with log.open("w+b") as output, log.open("rb") as shown:
         child = subprocess.Popen(
             [*words, "--servers-only"] if servers_only else words,
@@ -170,7 +179,7 @@ def _enter_phase(layout: Layout, word: str, *, port: int) -> None:
     draft.replace(layout.phase_file)
 
 
-def _supervise(layout: Layout, *, port: int, servers_only: bool) -> int:
+def _supervise(layout: Layout, *, port: int, servers_only: bool, is_in_background: bool) -> int:
     signals = _Signals()
     signals.install()
     supervisor = Supervisor(layout)
@@ -181,7 +190,10 @@ def _supervise(layout: Layout, *, port: int, servers_only: bool) -> int:
         _start_all(layout, supervisor, port=port, servers_only=servers_only)
         _enter_phase(layout, "ready", port=0 if servers_only else port)
         _introduce(layout)
-        show("Press ^C to stop it; `make down` in another shell does the same.")
+        if is_in_background:
+            show("It runs in the background; `make down` stops it.")
+        else:
+            show("Press ^C to stop it; `make down` in another shell does the same.")
         _watch(supervisor)
     except StopRequested:
         show()

@@ -21,14 +21,15 @@ from embedded.records import (
 from embedded.services import STOP_WITHIN_S
 
 SUPERVISOR = "supervisor"
-_SERVERS_LAST = ("valkey", "postgres")
+#: The servers stop after all else (step 0): nobody loses the database under its feet.
+_STOPPED_IN_STEP = {"valkey": 1, "postgres": 2}
 _SUPERVISOR_WITHIN_S = 60
 
 
 def running(layout: Layout) -> list[ProcessRecord]:
     """Records of the services that run now, in the order in which they are stopped."""
     found = [r for r in read_records(layout.run) if r.name != SUPERVISOR and is_alive(r)]
-    return sorted(found, key=lambda r: (*(r.name == name for name in _SERVERS_LAST), r.name))
+    return sorted(found, key=lambda record: (_STOPPED_IN_STEP.get(record.name, 0), record.name))
 
 
 def stop_services(layout: Layout, *, must_hurry: Callable[[], bool] = lambda: False) -> list[str]:
@@ -37,7 +38,7 @@ def stop_services(layout: Layout, *, must_hurry: Callable[[], bool] = lambda: Fa
     Needs nothing but the records, so it also cleans up after a supervisor that was killed.
     """
     found = running(layout)
-    portal = [r for r in read_records(layout.run) if r.name not in (SUPERVISOR, *_SERVERS_LAST)]
+    portal = [r for r in read_records(layout.run) if r.name not in (SUPERVISOR, *_STOPPED_IN_STEP)]
     _stop(portal, layout, STOP_WITHIN_S, must_hurry)
     for name, within_s in (("valkey", STOP_WITHIN_S), ("postgres", postgres.STOP_WITHIN_S)):
         if record := read_record(layout.run, name):

@@ -1,0 +1,193 @@
+import importlib.util
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from embedded.__main__ import port_of
+from embedded.errors import LauncherError
+from embedded.layout import REPO
+from embedded.ports import a_free_port, holder_of, is_free
+from embedded.startup import check_port
+from embedded.supervisor import Backoff, how_it_ended
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    """A port on which this process listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def test_a_taken_port_is_said_with_its_holder_and_the_way_out(taken_port: int) -> None:
+    assert not is_free(taken_port)
+    command = " ".join(Path("/proc/self/cmdline").read_text().split("\0")).strip()[:80]
+    with pytest.raises(LauncherError) as refused:
+        check_port(taken_port)
+    assert str(refused.value) == (
+        f"Port {taken_port} is taken by process {os.getpid()} ({command}): stop that, or choose "
+        f"another port, as in `make up TIDEGATE_PORT={taken_port + 1}`."
+    )
+
+
+def test_a_preferred_port_is_used_when_it_is_free(taken_port: int) -> None:
+    free = a_free_port()
+    assert is_free(free)
+    assert holder_of(free) is None
+    assert a_free_port(free) == free
+    assert a_free_port(taken_port) != taken_port
+    check_port(free)
+
+
+@pytest.mark.parametrize("text", ["0", "65536", "-1", "80a", "", "8000 ", "²", "1" * 40])
+def test_a_bad_port_is_refused(text: str) -> None:
+    with pytest.raises(LauncherError, match="A port is a whole number from 1 to 65535, not "):
+        port_of(text)
+
+
+def test_a_good_port_is_taken() -> None:
+    assert [port_of("1"), port_of("8000"), port_of("65535")] == [1, 8000, 65535]
+
+
+def test_pauses_grow_to_half_a_minute_and_start_over_after_a_steady_minute() -> None:
+    backoff = Backoff()
+    assert [backoff.pause_s(ran_s=0.1) for _ in range(8)] == [1, 2, 4, 8, 16, 30, 30, 30]
+    assert backoff.pause_s(ran_s=60) == 1
+    assert backoff.pause_s(ran_s=59.9) == 2
+
+
+def test_how_a_process_ended_is_said_in_words() -> None:
+    assert how_it_ended(1) == "exit code 1"
+    assert how_it_ended(-signal.SIGKILL) == "killed by SIGKILL"
+    assert how_it_ended(-300) == "killed by signal 300"
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> ModuleType:
+    """deploy/bootstrap.py, which is a script and no package."""
+    spec = importlib.util.spec_from_file_location("bootstrap", REPO / "deploy" / "bootstrap.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_bootstrap_uses_the_standard_library_only() -> None:
+    words = (REPO / "deploy" / "bootstrap.py").read_text().splitlines()
+    imported = {
+        line.split()[1].split(".")[0] for line in words if line.startswith(("import ", "from "))
+    }
+    assert imported <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize(
+    ("output", "start"),
+    [
+        ("ERROR: Could not find a version that satisfies uv", "The package index cannot be"),
+        ("error: Failed to fetch: `https://example.org/simple`", "The package index cannot be"),
+        ("npm error code ENOTFOUND", "The package index cannot be"),
+        ("npm error code EAI_AGAIN", "The package index cannot be"),
+        ("OSError: [Errno 28] No space left on device", "The disk of "),
+        ("npm error ENOSPC: no space left", "The disk of "),
+        ("error: command 'gcc' failed: No such file", "A package has no ready-made build"),
+    ],
+)
+def test_usual_failures_of_an_installation_are_explained(
+    bootstrap: ModuleType, output: str, start: str
+) -> None:
+    assert bootstrap.explain(output).startswith(start)
+
+
+def test_an_unknown_failure_is_not_explained_away(bootstrap: ModuleType) -> None:
+    assert bootstrap.explain("SyntaxError: invalid syntax") is None
+
+
+def test_an_old_python_is_refused(bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap.sys, "version_info", (3, 10, 2))
+    with pytest.raises(bootstrap.BootstrapError, match=r"^Tidegate needs Python 3\.11 or newer"):
+        bootstrap.check_machine(installs=False)
+
+
+def test_a_python_without_venv_is_refused(
+    bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bootstrap, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(bootstrap, "VENV_PYTHON", tmp_path / ".venv/bin/python")
+    monkeypatch.setattr(bootstrap.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(bootstrap.BootstrapError) as refused:
+        bootstrap.make_venv()
+    assert str(refused.value) == (
+        "This Python cannot make virtual environments: install its venv module (Debian and "
+        f"Ubuntu: `apt install python3.{sys.version_info[1]}-venv`) and try again."
+    )
+
+
+def test_a_nearly_full_disk_is_refused_before_anything_is_installed(
+    bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bootstrap, "REPO", tmp_path)
+    monkeypatch.setattr(bootstrap, "STATE", tmp_path / "var")
+    usage = SimpleNamespace(free=1_900_000_000)
+    monkeypatch.setattr(bootstrap.shutil, "disk_usage", lambda path: usage)
+    bootstrap.check_machine(installs=False)
+    with pytest.raises(bootstrap.BootstrapError) as refused:
+        bootstrap.check_machine(installs=True)
+    assert str(refused.value) == (
+        f"Only 1.9 GB are free on the disk of {tmp_path}, and Tidegate needs 2 GB to install "
+        "itself: make room and try again."
+    )
+
+
+def test_a_folder_that_cannot_be_written_is_refused(
+    bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "var").touch()
+    monkeypatch.setattr(bootstrap, "REPO", tmp_path)
+    monkeypatch.setattr(bootstrap, "STATE", tmp_path / "var")
+    with pytest.raises(
+        bootstrap.BootstrapError, match=r"^Cannot write to .*/var \(File exists\): "
+    ):
+        bootstrap.check_machine(installs=False)
+
+
+def test_uv_is_installed_by_the_hashes_of_the_lock(bootstrap: ModuleType) -> None:
+    lines = bootstrap.locked_requirement("uv").splitlines()
+    assert lines[0].startswith("uv==")
+    assert all(line.strip().startswith("--hash=sha256:") for line in lines[1:])
+    with pytest.raises(bootstrap.BootstrapError, match="does not name no-such-package"):
+        bootstrap.locked_requirement("no-such-package")
+
+
+def test_a_failing_tool_shows_its_last_lines(
+    bootstrap: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(bootstrap, "LOG", tmp_path / "log" / "bootstrap.log")
+    program = "print('first'); print('why it failed'); raise SystemExit(4)"
+    with pytest.raises(bootstrap.BootstrapError) as refused:
+        bootstrap.run_tool([sys.executable, "-c", program], on_failure="It failed.")
+    assert str(refused.value) == f"It failed. The whole output is in {tmp_path}/log/bootstrap.log."
+    assert capsys.readouterr().out.splitlines()[-1] == "          | why it failed"
+
+
+def test_stamps_change_with_content_and_with_the_order_of_parts(
+    bootstrap: ModuleType, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_text("one")
+    first = bootstrap.digest(tmp_path / "a", "two")
+    assert bootstrap.digest("one", "two") == first
+    assert bootstrap.digest("onet", "wo") != first
+    stamp = tmp_path / "stamp"
+    assert not bootstrap.is_stamped(stamp, first)
+    stamp.write_text(first)
+    assert bootstrap.is_stamped(stamp, first)
