@@ -28,8 +28,6 @@ _LOCK_RETRY_MS = 5
 class Allocation:
     """`devices` are the indices on its node that each rank may use, in rank order."""
 
-    __slots__ = ("devices", "port")
-
     def __init__(self, port: int, devices: tuple[tuple[int, ...], ...]) -> None:
         self.port = port
         self.devices = devices
@@ -66,8 +64,8 @@ def _allocate(root: str, spec: AttemptSpec) -> Allocation | None:
         if key == spec.key:
             return _from_record(record)
         used_ports.add(integer(record, "port"))
-        for slot, devices in zip(_slots(record), _from_record(record).devices, strict=True):
-            _use(used_mgpu, slot, devices)
+        for slot, held in zip(_slots(record), _from_record(record).devices, strict=True):
+            _use(used_mgpu, slot, held)
     chosen = []
     for slot in spec.slots:
         devices = choose_devices(slot, used_mgpu)

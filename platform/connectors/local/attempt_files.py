@@ -48,9 +48,6 @@ class CorruptRecord(ValueError):
 class AttemptFiles:
     """Paths inside the attempt directory `path`."""
 
-    __slots__ = ("control", "end", "logs", "notify_request", "path", "ranks", "script")
-    __slots__ += ("signals_lock", "spec", "state", "stop_request", "supervisor_lock", "work")
-
     def __init__(self, path: str) -> None:
         self.path = path
         self.spec = f"{path}/spec.json"

@@ -18,8 +18,6 @@ from connectors.local.attempt_files import (
 class Slot:
     """One rank's place: `mgpu` milli-GPU on `node`, which has `node_gpus` devices."""
 
-    __slots__ = ("mgpu", "node", "node_gpus")
-
     def __init__(self, node: str, mgpu: int, node_gpus: int) -> None:
         self.node = node
         self.mgpu = mgpu
@@ -29,8 +27,6 @@ class Slot:
 class Credentials:
     """The UNIX identity that ranks run as."""
 
-    __slots__ = ("gid", "groups", "uid")
-
     def __init__(self, uid: int, gid: int, groups: tuple[int, ...]) -> None:
         self.uid = uid
         self.gid = gid
@@ -39,9 +35,6 @@ class Credentials:
 
 class AttemptSpec:
     """One attempt. `trace` is unique to it and stands in every rank's environment."""
-
-    __slots__ = ("boot_id", "credentials", "environment", "grace_s", "key", "log_cap_bytes")
-    __slots__ += ("notice_signal", "slots", "time_limit_s", "trace", "uses_real_gpus")
 
     def __init__(
         self,

@@ -55,13 +55,16 @@ def signal_descendants(keepers: Collection[int], number: int) -> int:
     children: dict[int, list[int]] = {}
     for pid, parent in parent_of.items():
         children.setdefault(parent, []).append(pid)
+
+    def is_below(pid: int) -> bool:
+        return _parent(pid) in (parent_of[pid], *keepers)
+
     signalled = 0
     todo = [child for keeper in keepers for child in children.get(keeper, ())]
     while todo:
         pid = todo.pop()
         todo.extend(children.get(pid, ()))
-        allowed = {parent_of[pid], *keepers}
-        signalled += _signal_if(pid, number, lambda pid=pid, ok=allowed: _parent(pid) in ok)
+        signalled += _signal_if(pid, number, is_below)
     return signalled
 
 
@@ -72,7 +75,7 @@ def signal_traced(trace: str, number: int) -> int:
     """
     mark = f"{TRACE_VARIABLE}={trace}".encode()
     return sum(
-        _signal_if(int(name), number, lambda pid=int(name): _carries(pid, mark))
+        _signal_if(int(name), number, lambda pid: _carries(pid, mark))
         for name in os.listdir("/proc")
         if name.isdigit() and _carries(int(name), mark)
     )
@@ -86,13 +89,13 @@ def _carries(pid: int, mark: bytes) -> bool:
         return False
 
 
-def _signal_if(pid: int, number: int, is_ours: Callable[[], bool]) -> bool:
+def _signal_if(pid: int, number: int, is_ours: Callable[[int], bool]) -> bool:
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
         return False
     try:
-        if not is_ours():
+        if not is_ours(pid):
             return False
         if number:
             with contextlib.suppress(ProcessLookupError):

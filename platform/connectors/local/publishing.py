@@ -66,7 +66,7 @@ def publish_tombstone(root: Path, key: str) -> bool:
     """Make an attempt that has been stopped before it was submitted; False when there is one."""
     staged = AttemptFiles(str(_staging(root)))
     now = int(time.time())
-    end = {
+    end: dict[str, object] = {
         "phase": WorkloadPhase.ENDED,
         "native_state": "ended",
         "started_at": None,

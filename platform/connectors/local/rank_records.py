@@ -33,10 +33,6 @@ _MESSAGE_BY_CAUSE = {
 class Rank:
     """One rank. `_at` are seconds since the epoch, `_ms` a clock of this boot that never jumps."""
 
-    __slots__ = ("code", "ended_at", "ended_ms", "error", "files", "forks", "gone_at", "index")
-    __slots__ += ("is_lost", "is_noticed", "is_termed", "keeper", "own_keeper", "pid")
-    __slots__ += ("started_at", "started_ms")
-
     def __init__(self, files: AttemptFiles, index: int) -> None:
         self.files = files
         self.index = index

@@ -16,7 +16,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from connectors.local import allocations
 from connectors.local.attempt_files import (
@@ -32,9 +32,9 @@ from connectors.local.attempt_files import (
 )
 from connectors.local.attempt_spec import AttemptSpec, read_spec
 from connectors.local.keeper import fork_keeper, now_record
+from connectors.local.launch import rank_environment, script_command
 from connectors.local.log_caps import cut_log
 from connectors.local.processes import (
-    TRACE_VARIABLE,
     become_subreaper,
     signal_descendants,
     signal_traced,
@@ -52,7 +52,6 @@ _BUSY_TICK_MS = 100
 _SOON_MS = 20
 #: A keeper that dies before it has started its rank is replaced this often.
 _KEEPERS_PER_RANK_MAX = 3
-_SHEBANG_BYTES_MAX = 256
 
 
 def main(attempt: str) -> None:
@@ -203,31 +202,9 @@ class Supervisor:
             self.files,
             rank.index,
             script_command(self.files.script),
-            self._environment(allocation, rank.index),
+            rank_environment(self.spec, allocation, rank.index),
             self.spec.credentials,
         )
-
-    def _environment(self, allocation: allocations.Allocation, rank: int) -> Mapping[str, str]:
-        devices = ",".join(map(str, allocation.devices[rank]))
-        if self.spec.uses_real_gpus:
-            gpus = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": devices}
-        else:
-            gpus = {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
-        return {
-            **self.spec.environment,
-            **gpus,
-            "LOCAL_RANK": "0",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(allocation.port),
-            "NNODES": str(len(self.spec.slots)),
-            "NODE_RANK": str(rank),
-            "RANK": str(rank),
-            "TIDEGATE_GPUS_PER_NODE": str(len(allocation.devices[rank])),
-            "TIDEGATE_GPU_SLOTS": devices,
-            "TIDEGATE_NODE": self.spec.slots[rank].node,
-            "WORLD_SIZE": str(len(self.spec.slots)),
-            TRACE_VARIABLE: self.spec.trace,
-        }
 
     def _close_unstarted(self) -> None:
         for rank in self.ranks:
@@ -397,20 +374,6 @@ class Supervisor:
         summary["ended_at"] = ended_at
         summary["message"] = "the machine was restarted while this ran or was about to start"
         self._end(summary)
-
-
-def script_command(script: str) -> list[str]:
-    """Command line that runs `script` as the kernel would: by its `#!` line, else by /bin/sh.
-
-    Reading the line here instead of executing the file lets scripts run from a file system
-    that is mounted noexec. As on Linux, all that follows the interpreter is one argument.
-    """
-    with open(script, "rb") as file:
-        head = file.read(_SHEBANG_BYTES_MAX)
-    if not head.startswith(b"#!"):
-        return ["/bin/sh", script]
-    words = os.fsdecode(head[2:].partition(b"\n")[0]).strip(" \t").split(None, 1)
-    return [*words, script] if words else ["/bin/sh", script]
 
 
 def _booted_at() -> int:

@@ -1,0 +1,54 @@
+"""The command line and the environment that a rank is started with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from connectors.local.allocations import Allocation
+from connectors.local.attempt_spec import AttemptSpec
+from connectors.local.processes import TRACE_VARIABLE
+
+_SHEBANG_BYTES_MAX = 256
+
+
+def script_command(script: str) -> list[str]:
+    """Command line that runs `script` as the kernel would: by its `#!` line, else by /bin/sh.
+
+    Reading the line here instead of executing the file lets scripts run from a file system
+    that is mounted noexec. As on Linux, all that follows the interpreter is one argument.
+    """
+    with open(script, "rb") as file:
+        head = file.read(_SHEBANG_BYTES_MAX)
+    if not head.startswith(b"#!"):
+        return ["/bin/sh", script]
+    words = os.fsdecode(head[2:].partition(b"\n")[0]).strip(" \t").split(None, 1)
+    return [*words, script] if words else ["/bin/sh", script]
+
+
+def rank_environment(spec: AttemptSpec, allocation: Allocation, rank: int) -> Mapping[str, str]:
+    """All that rank `rank` finds in its environment: the workload's own, and its place.
+
+    Every rank is the only one on its (virtual) node, so its local rank is 0. With virtual GPUs
+    the CUDA variables say that there are none, so that nothing touches a real device by chance.
+    """
+    devices = ",".join(map(str, allocation.devices[rank]))
+    if spec.uses_real_gpus:
+        gpus = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": devices}
+    else:
+        gpus = {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+    return {
+        **spec.environment,
+        **gpus,
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(allocation.port),
+        "NNODES": str(len(spec.slots)),
+        "NODE_RANK": str(rank),
+        "RANK": str(rank),
+        "TIDEGATE_GPUS_PER_NODE": str(len(allocation.devices[rank])),
+        "TIDEGATE_GPU_SLOTS": devices,
+        "TIDEGATE_NODE": spec.slots[rank].node,
+        "WORLD_SIZE": str(len(spec.slots)),
+        TRACE_VARIABLE: spec.trace,
+    }

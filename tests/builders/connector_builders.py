@@ -1,0 +1,100 @@
+"""Workloads for connectors, and waiting for what real processes do."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from connectors.protocol import ClusterConnector, Observation, RankSlot, Workload, WorkloadPhase
+
+Found = TypeVar("Found")
+
+POLL_S = 0.01
+DEADLINE_S = 60
+
+
+def a_key(prefix: str = "job") -> str:
+    """A key that no other workload has."""
+    return f"{prefix}-{uuid.uuid4().hex[:20]}"
+
+
+def a_workload(
+    script: str = "exit 0",
+    *,
+    key: str | None = None,
+    ranks: int = 1,
+    mgpu: int = 8000,
+    node_prefix: str = "node-",
+    slots: tuple[RankSlot, ...] | None = None,
+    pool: str = "h100",
+    user: str = "alice",
+    environment: Mapping[str, str] | None = None,
+    time_limit_s: int | None = None,
+    notice_signal: str = "TERM",
+    grace_s: int = 30,
+) -> Workload:
+    """A workload of `ranks` whole nodes that succeeds at once unless `script` says otherwise."""
+    if slots is None:
+        slots = tuple(RankSlot(f"{node_prefix}{n:03d}", mgpu) for n in range(1, ranks + 1))
+    return Workload(
+        key=a_key() if key is None else key,
+        name="a workload",
+        pool=pool,
+        user=user,
+        script=script,
+        slots=slots,
+        environment=environment or {},
+        time_limit_s=time_limit_s,
+        notice_signal=notice_signal,
+        grace_s=grace_s,
+    )
+
+
+def eventually(look: Callable[[], Found | None], *, deadline_s: float = DEADLINE_S) -> Found:
+    """The first result of `look` that is true. Fails the test after `deadline_s`."""
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        if found := look():
+            return found
+        time.sleep(POLL_S)
+    raise AssertionError(f"not within {deadline_s} s: {look}")
+
+
+def observed(connector: ClusterConnector, key: str) -> Observation | None:
+    """What the cluster says of `key` now."""
+    return connector.observe().observations.get(key)
+
+
+def until_running(connector: ClusterConnector, key: str) -> Observation:
+    """Wait until every rank of `key` has been started."""
+
+    def look() -> Observation | None:
+        seen = observed(connector, key)
+        return seen if seen and seen.phase is WorkloadPhase.RUNNING else None
+
+    return eventually(look)
+
+
+def until_released(connector: ClusterConnector, key: str) -> Observation:
+    """Wait until nothing of `key` is left."""
+
+    def look() -> Observation | None:
+        seen = observed(connector, key)
+        return seen if seen and seen.is_released else None
+
+    return eventually(look)
+
+
+def whole_log(
+    connector: ClusterConnector, key: str, *, rank: int = 0, stream: str = "stdout"
+) -> str:
+    """All that one stream of one rank holds now, read piece by piece."""
+    data, offset = b"", 0
+    while True:
+        chunk = connector.read_log(key, rank=rank, stream=stream, offset=offset, limit=65_536)
+        data += chunk.data
+        if chunk.next_offset == offset:
+            return data.decode()
+        offset = chunk.next_offset

@@ -1,0 +1,698 @@
+"""What every connector must do. Real clusters, real processes.
+
+Mutants that these tests were seen to kill, in the local connector: see each docstring.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.connector_builders import (
+    a_key,
+    a_workload,
+    eventually,
+    observed,
+    until_released,
+    until_running,
+    whole_log,
+)
+from conformance.rigs import LOG_CAP_BYTES, Rig
+from connectors.errors import LogUnavailable, WorkloadRejected
+from connectors.protocol import (
+    LogChunk,
+    NodeCapacity,
+    Observation,
+    Outcome,
+    RankSlot,
+    WorkloadPhase,
+)
+
+REPO = Path(__file__).resolve().parents[2]
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+# Submitting
+
+
+def test_submitting_twice_starts_one_workload(rig: Rig) -> None:
+    workload = a_workload(f"echo started >> {rig.scratch}/proof; sleep 1000")
+    first = rig.connector.submit(workload)
+    until_running(rig.connector, workload.key)
+    assert rig.connector.submit(workload) == first
+    rig.connector.stop(workload.key)
+    assert until_released(rig.connector, workload.key).native_id == first
+    assert rig.connector.submit(workload) == first
+    assert lines(rig.scratch / "proof") == ["started"]
+
+
+def test_a_second_submit_changes_nothing(rig: Rig) -> None:
+    first = a_workload("echo first")
+    rig.connector.submit(first)
+    rig.connector.submit(a_workload("echo second", key=first.key, ranks=3))
+    until_released(rig.connector, first.key)
+    assert whole_log(rig.connector, first.key) == "first\n"
+
+
+def test_submits_from_eight_processes_at_once_start_one_workload(rig: Rig) -> None:
+    key, go = a_key(), rig.scratch / "go"
+    arguments = [rig.kind, json.dumps(rig.options), key, f"echo started >> {rig.scratch}/proof"]
+    environment = {**os.environ, "PYTHONPATH": f"{REPO}/platform:{REPO}/tests"}
+    submitters = [
+        subprocess.Popen(
+            [sys.executable, f"{REPO}/tests/conformance/submit_at_once.py", *arguments, str(go)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for _ in range(8)
+    ]
+    for submitter in submitters:
+        assert submitter.stdout is not None
+        assert submitter.stdout.readline() == "ready\n"
+    go.touch()
+    ids = {submitter.communicate(timeout=60)[0] for submitter in submitters}
+    assert len(ids) == 1
+    assert until_released(rig.connector, key).outcome is Outcome.SUCCEEDED
+    assert lines(rig.scratch / "proof") == ["started"]
+
+
+def test_an_unknown_workload_is_absent_and_not_finished(rig: Rig) -> None:
+    assert rig.connector.observe().observations == {}
+
+
+@pytest.mark.parametrize(
+    "key", ["", "A", "a_b", "a b", "a/b", "..", "a\n", "ä", "٣", "a" * 65, "a\0b"]
+)
+def test_a_bad_key_is_rejected(rig: Rig, key: str) -> None:
+    with pytest.raises(WorkloadRejected):
+        rig.connector.submit(a_workload(key=key))
+    with pytest.raises(WorkloadRejected):
+        rig.connector.stop(key)
+    assert rig.connector.observe().observations == {}
+
+
+def test_the_longest_key_is_accepted(rig: Rig) -> None:
+    key = "0-" + "z" * 62
+    rig.connector.submit(a_workload(key=key))
+    assert until_released(rig.connector, key).outcome is Outcome.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"": "x"},
+        {"A B": "x"},
+        {"A=B": "x"},
+        {"1A": "x"},
+        {"A\n": "x"},
+        {"Ä": "x"},
+        {"BASH_ENV": "x"},
+        {"ENV": "x"},
+        {"PROMPT_COMMAND": "x"},
+        {"LD_PRELOAD": "x"},
+        {"SLURM_JOB_ID": "1"},
+        {"SBATCH_ACCOUNT": "x"},
+        {"RANK": "1"},
+        {"CUDA_VISIBLE_DEVICES": "0"},
+        {"A": "x\0y"},
+        {"A": "\ud800"},
+        {"A": "x" * 65_536},
+        {f"A{n}": "x" * 60_000 for n in range(10)},
+        {f"A{n}": "x" for n in range(1_025)},
+    ],
+    ids=lambda environment: ascii(next(iter(environment))),
+)
+def test_a_bad_environment_is_rejected(rig: Rig, environment: dict[str, str]) -> None:
+    with pytest.raises(WorkloadRejected):
+        rig.connector.submit(a_workload(environment=environment))
+    assert rig.connector.observe().observations == {}
+
+
+@pytest.mark.parametrize(
+    "script", ["echo a\0b", "x" * (1 << 20) + "y", "echo \ud800"], ids=["nul", "long", "surrogate"]
+)
+def test_a_bad_script_is_rejected(rig: Rig, script: str) -> None:
+    with pytest.raises(WorkloadRejected):
+        rig.connector.submit(a_workload(script))
+    assert rig.connector.observe().observations == {}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"slots": ()},
+        {"slots": (RankSlot("no-such-node", 1000),)},
+        {"mgpu": -1},
+        {"mgpu": 1500},
+        {"mgpu": 9000},
+        {"slots": (RankSlot("node-001", 5000), RankSlot("node-001", 4000))},
+        {"pool": "a100"},
+        {"notice_signal": "KILL"},
+        {"notice_signal": "9"},
+        {"time_limit_s": 0},
+        {"grace_s": -1},
+        {"user": "a\0b"},
+    ],
+    ids=str,
+)
+def test_what_can_never_run_is_rejected(rig: Rig, asked: dict[str, Any]) -> None:
+    with pytest.raises(WorkloadRejected):
+        rig.connector.submit(a_workload(**asked))
+    assert rig.connector.observe().observations == {}
+
+
+# Running
+
+
+def test_success(rig: Rig) -> None:
+    before = int(time.time())
+    workload = a_workload("exit 0")
+    rig.connector.submit(workload)
+    seen = until_released(rig.connector, workload.key)
+    assert seen.phase is WorkloadPhase.ENDED
+    assert seen.outcome is Outcome.SUCCEEDED
+    assert seen.exit_codes == {0: 0}
+    assert seen.started_at is not None
+    assert seen.ended_at is not None
+    assert seen.released_at is not None
+    assert before <= seen.started_at <= seen.ended_at <= seen.released_at <= int(time.time())
+
+
+def test_failure_keeps_the_exit_code(rig: Rig) -> None:
+    workload = a_workload("exit 42")
+    rig.connector.submit(workload)
+    seen = until_released(rig.connector, workload.key)
+    assert (seen.outcome, seen.exit_codes) == (Outcome.FAILED, {0: 42})
+
+
+def test_death_by_a_signal_is_a_negative_exit_code(rig: Rig) -> None:
+    workload = a_workload("kill -USR1 $$")
+    rig.connector.submit(workload)
+    seen = until_released(rig.connector, workload.key)
+    assert (seen.outcome, seen.exit_codes) == (Outcome.FAILED, {0: -10})
+
+
+def test_an_interpreter_that_is_missing_is_a_failed_start(rig: Rig) -> None:
+    workload = a_workload("#!/no/such/interpreter\n")
+    rig.connector.submit(workload)
+    seen = until_released(rig.connector, workload.key)
+    assert (seen.outcome, seen.exit_codes) == (Outcome.START_FAILED, {})
+    assert "/no/such/interpreter" in seen.message
+
+
+def test_a_script_runs_by_its_own_interpreter(rig: Rig) -> None:
+    workload = a_workload(f"#! {sys.executable} -I\nimport sys\nprint(sys.flags.isolated)\n")
+    rig.connector.submit(workload)
+    until_released(rig.connector, workload.key)
+    assert whole_log(rig.connector, workload.key) == "1\n"
+
+
+def test_a_script_of_one_mebibyte_runs(rig: Rig) -> None:
+    head = "echo begin\n"
+    tail = "\necho end\n"
+    script = head + "#" * ((1 << 20) - len(head) - len(tail)) + tail
+    workload = a_workload(script)
+    rig.connector.submit(workload)
+    assert until_released(rig.connector, workload.key).outcome is Outcome.SUCCEEDED
+    assert whole_log(rig.connector, workload.key) == "begin\nend\n"
+
+
+def test_standard_input_is_empty(rig: Rig) -> None:
+    workload = a_workload("cat; echo done")
+    rig.connector.submit(workload)
+    until_released(rig.connector, workload.key)
+    assert whole_log(rig.connector, workload.key) == "done\n"
+
+
+def test_the_environment_arrives_exactly(rig: Rig) -> None:
+    environment = {
+        "SPACES": "  two  words  ",
+        "QUOTES": """it's "so" `true` $HOME \\n ${x} $(id)""",
+        "UNICODE": "Grüße, 世界 🌊",
+        "EMPTY": "",
+        "EQUALS": "a=b=c",
+        "_x9": "*",
+        "TIDEGATE_JOB_ID": "17",
+    }
+    script = f"#!{sys.executable}\nimport json, os\nprint(json.dumps(dict(os.environ)))\n"
+    workload = a_workload(script, environment=environment)
+    rig.connector.submit(workload)
+    assert until_released(rig.connector, workload.key).outcome is Outcome.SUCCEEDED
+    seen = json.loads(whole_log(rig.connector, workload.key))
+    assert {key: seen[key] for key in environment} == environment
+
+
+def test_nothing_of_the_portal_s_environment_arrives(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTAL_SECRET", "hush")
+    workload = a_workload("env | grep -c PORTAL_SECRET")
+    rig.connector.submit(workload)
+    until_released(rig.connector, workload.key)
+    assert whole_log(rig.connector, workload.key) == "0\n"
+
+
+def test_every_rank_of_a_gang_is_started_and_knows_its_place(rig: Rig) -> None:
+    names = ("NODE_RANK", "RANK", "LOCAL_RANK", "WORLD_SIZE", "NNODES", "MASTER_ADDR")
+    workload = a_workload(
+        "".join(f'echo "{name}=${name}"\n' for name in names)
+        + 'echo "GPUS=$TIDEGATE_GPUS_PER_NODE NODE=$TIDEGATE_NODE" ; echo "$MASTER_PORT" >&2',
+        slots=tuple(RankSlot(f"node-{n:03d}", 2000) for n in (7, 3, 5)),
+    )
+    rig.connector.submit(workload)
+    seen = until_released(rig.connector, workload.key)
+    assert (seen.outcome, seen.exit_codes) == (Outcome.SUCCEEDED, {0: 0, 1: 0, 2: 0})
+    for rank, node in enumerate(("node-007", "node-003", "node-005")):
+        assert whole_log(rig.connector, workload.key, rank=rank).splitlines() == [
+            f"NODE_RANK={rank}",
+            f"RANK={rank}",
+            "LOCAL_RANK=0",
+            "WORLD_SIZE=3",
+            "NNODES=3",
+            "MASTER_ADDR=127.0.0.1",
+            f"GPUS=2 NODE={node}",
+        ]
+    ports = {
+        whole_log(rig.connector, workload.key, rank=rank, stream="stderr") for rank in range(3)
+    }
+    assert len(ports) == 1
+    assert 1024 < int(ports.pop()) < 65_536
+
+
+def test_gangs_at_the_same_time_have_different_ports(rig: Rig) -> None:
+    workloads = [a_workload("echo $MASTER_PORT; sleep 1000", ranks=2, mgpu=500) for _ in range(4)]
+    for workload in workloads:
+        rig.connector.submit(workload)
+    ports = {
+        eventually(lambda key=workload.key: log_or_nothing(rig, key)) for workload in workloads
+    }
+    assert len(ports) == 4
+
+
+def log_or_nothing(rig: Rig, key: str) -> str:
+    try:
+        return whole_log(rig.connector, key)
+    except LogUnavailable:
+        return ""
+
+
+def test_a_gang_of_125_ranks_runs(rig: Rig) -> None:
+    workload = a_workload('echo "$RANK"', ranks=125)
+    rig.connector.submit(workload)
+    seen = until_released(rig.connector, workload.key)
+    assert (seen.outcome, seen.exit_codes) == (Outcome.SUCCEEDED, dict.fromkeys(range(125), 0))
+    logs = [whole_log(rig.connector, workload.key, rank=rank) for rank in range(125)]
+    assert logs == [f"{rank}\n" for rank in range(125)]
+
+
+# Ending
+
+
+def test_when_one_rank_fails_the_others_are_ended(rig: Rig) -> None:
+    workload = a_workload('[ "$RANK" = 1 ] && exit 3; sleep 1000', ranks=3, grace_s=1_000)
+    rig.connector.submit(workload)
+    seen = until_released(rig.connector, workload.key)
+    assert (seen.outcome, seen.exit_codes) == (Outcome.FAILED, {0: -15, 1: 3, 2: -15})
+
+
+def test_when_one_rank_fails_the_others_are_killed_after_the_grace(rig: Rig) -> None:
+    workload = a_workload(
+        f"""
+        trap 'echo term >> {rig.scratch}/$RANK' TERM
+        touch {rig.scratch}/ready$RANK
+        if [ "$RANK" = 0 ]; then
+            while ! [ -e {rig.scratch}/ready1 ]; do sleep 0.02; done
+            exit 7
+        fi
+        while :; do sleep 0.05; done
+        """,
+        ranks=2,
+        grace_s=1,
+    )
+    rig.connector.submit(workload)
+    seen = until_released(rig.connector, workload.key)
+    assert (seen.outcome, seen.exit_codes) == (Outcome.FAILED, {0: 7, 1: -9})
+    assert lines(rig.scratch / "1") == ["term"]
+
+
+def test_a_rank_that_is_done_does_not_end_the_others(rig: Rig) -> None:
+    workload = a_workload(
+        f'[ "$RANK" = 0 ] && exit 0; while ! [ -e {rig.scratch}/go ]; do sleep 0.02; done',
+        ranks=2,
+    )
+    rig.connector.submit(workload)
+    seen = eventually(
+        lambda: (now := observed(rig.connector, workload.key)) and now.exit_codes and now
+    )
+    assert (seen.phase, seen.exit_codes) == (WorkloadPhase.RUNNING, {0: 0})
+    (rig.scratch / "go").touch()
+    assert until_released(rig.connector, workload.key).outcome is Outcome.SUCCEEDED
+
+
+def test_the_time_limit_gives_notice_and_then_ends(rig: Rig) -> None:
+    workload = a_workload(
+        f"""
+        trap 'echo notice >> {rig.scratch}/notices' USR2
+        while :; do sleep 0.05; done
+        """,
+        time_limit_s=3,
+        grace_s=2,
+        notice_signal="USR2",
+    )
+    rig.connector.submit(workload)
+    eventually(lambda: lines(rig.scratch / "notices"))
+    seen = observed(rig.connector, workload.key)
+    assert seen is not None
+    assert seen.phase is WorkloadPhase.RUNNING
+    ended = until_released(rig.connector, workload.key)
+    assert (ended.outcome, ended.exit_codes) == (Outcome.TIMED_OUT, {0: -9})
+    assert lines(rig.scratch / "notices") == ["notice"]
+    assert ended.started_at is not None
+    assert ended.ended_at is not None
+    assert ended.ended_at - ended.started_at + 1 >= 3
+    assert ended.ended_at - ended.started_at <= 5
+
+
+def test_a_job_that_ends_at_the_notice_before_its_limit_keeps_its_own_outcome(rig: Rig) -> None:
+    workload = a_workload(
+        "trap 'exit 0' TERM; while :; do sleep 0.05; done", time_limit_s=60, grace_s=59
+    )
+    rig.connector.submit(workload)
+    seen = until_released(rig.connector, workload.key)
+    assert (seen.outcome, seen.exit_codes) == (Outcome.SUCCEEDED, {0: 0})
+
+
+def test_a_notice_and_a_voluntary_exit_free_the_gpus_at_once(rig: Rig) -> None:
+    workload = a_workload(
+        f"""
+        trap 'exit 5' USR1
+        touch {rig.scratch}/ready$RANK
+        while :; do sleep 0.02; done
+        """,
+        ranks=2,
+        notice_signal="USR1",
+        grace_s=10_000,
+    )
+    rig.connector.submit(workload)
+    eventually(lambda: all((rig.scratch / f"ready{rank}").exists() for rank in range(2)))
+    rig.connector.notify(workload.key)
+    seen = until_released(rig.connector, workload.key)
+    assert (seen.outcome, seen.exit_codes) == (Outcome.FAILED, {0: 5, 1: 5})
+
+
+def test_after_a_notice_ranks_may_end_one_by_one(rig: Rig) -> None:
+    """The grace is the sender's: a rank that ends early with an error does not cost the rest.
+
+    Mutant: the gang rule applied after a notice; rank 1 got TERM and was killed.
+    """
+    workload = a_workload(
+        f"""
+        trap 'exit 9' USR1
+        trap 'echo term >> {rig.scratch}/terms' TERM
+        [ "$RANK" = 1 ] && trap '' USR1
+        touch {rig.scratch}/ready$RANK
+        while ! [ -e {rig.scratch}/saved ]; do sleep 0.02; done
+        """,
+        ranks=2,
+        notice_signal="USR1",
+        grace_s=0,
+    )
+    rig.connector.submit(workload)
+    eventually(lambda: all((rig.scratch / f"ready{rank}").exists() for rank in range(2)))
+    rig.connector.notify(workload.key)
+    eventually(lambda: (now := observed(rig.connector, workload.key)) and now.exit_codes)
+    (rig.scratch / "saved").touch()
+    seen = until_released(rig.connector, workload.key)
+    assert seen.exit_codes == {0: 9, 1: 0}
+    assert lines(rig.scratch / "terms") == []
+
+
+def test_a_notice_that_is_ignored_and_then_a_stop(rig: Rig) -> None:
+    workload = a_workload(
+        f"""
+        trap 'echo notice >> {rig.scratch}/notices' TERM
+        touch {rig.scratch}/ready
+        while :; do sleep 0.02; done
+        """,
+        grace_s=1,
+    )
+    rig.connector.submit(workload)
+    eventually(lambda: (rig.scratch / "ready").exists())
+    rig.connector.notify(workload.key)
+    eventually(lambda: lines(rig.scratch / "notices"))
+    rig.connector.notify(workload.key)
+    rig.connector.notify(workload.key)
+    seen = observed(rig.connector, workload.key)
+    assert seen is not None
+    assert (seen.phase, seen.is_released) == (WorkloadPhase.RUNNING, False)
+    rig.connector.stop(workload.key)
+    ended = until_released(rig.connector, workload.key)
+    assert (ended.outcome, ended.exit_codes) == (Outcome.STOPPED, {0: -9})
+    assert lines(rig.scratch / "notices") == ["notice"]
+
+
+def test_a_stop_before_the_submit_is_kept(rig: Rig) -> None:
+    """Mutant: `stop` of an unknown key did nothing; the late submit ran."""
+    workload = a_workload(f"echo started >> {rig.scratch}/proof")
+    rig.connector.stop(workload.key)
+    rig.connector.submit(workload)
+    seen = until_released(rig.connector, workload.key)
+    assert (seen.phase, seen.outcome) == (WorkloadPhase.ENDED, Outcome.STOPPED)
+    assert (seen.started_at, seen.exit_codes) == (None, {})
+    assert lines(rig.scratch / "proof") == []
+
+
+def test_stopping_and_notifying_what_has_ended_changes_nothing(rig: Rig) -> None:
+    workload = a_workload("exit 0")
+    rig.connector.submit(workload)
+    before = until_released(rig.connector, workload.key)
+    rig.connector.notify(workload.key)
+    rig.connector.stop(workload.key)
+    assert observed(rig.connector, workload.key) == before
+
+
+def test_notifying_what_is_unknown_changes_nothing(rig: Rig) -> None:
+    rig.connector.notify("unknown")
+    assert rig.connector.observe().observations == {}
+
+
+def test_gpus_are_free_only_when_descendants_are_gone(rig: Rig) -> None:
+    """A daemon that left the session and lost its parents still counts, until it is gone.
+
+    Mutant: released when the last rank had ended; seen released with the daemon alive.
+    """
+    workload = a_workload(
+        f"""#!{sys.executable}
+import os, pathlib, signal, time
+scratch = pathlib.Path({str(rig.scratch)!r})
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        (scratch / "part").write_text(str(os.getpid()))
+        (scratch / "part").rename(scratch / "daemon")
+        while True:
+            time.sleep(0.02)
+    os._exit(0)
+while not (scratch / "daemon").exists():
+    time.sleep(0.01)
+""",
+        grace_s=1,
+    )
+    rig.connector.submit(workload)
+    daemon = int(eventually(lambda: lines(rig.scratch / "daemon"))[0])
+
+    def look() -> Observation | None:
+        seen = observed(rig.connector, workload.key)
+        if seen is None or not seen.is_released:
+            return None
+        assert not is_alive(daemon)
+        return seen
+
+    seen = eventually(look)
+    assert (seen.outcome, seen.exit_codes) == (Outcome.SUCCEEDED, {0: 0})
+
+
+def test_a_stop_ends_descendants_that_hide(rig: Rig) -> None:
+    """Mutant: only process groups were killed; the daemon lived on and nothing was released."""
+    workload = a_workload(
+        f"""#!{sys.executable}
+import os, pathlib, sys, time
+scratch = pathlib.Path({str(rig.scratch)!r})
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.setsid()
+        code = ("import os, pathlib, signal, sys, time; signal.signal(15, signal.SIG_IGN);"
+                "p = pathlib.Path(sys.argv[1]); (p / 'part').write_text(str(os.getpid()));"
+                "(p / 'part').rename(p / 'daemon'); time.sleep(1000)")
+        os.execve(sys.executable, [sys.executable, "-c", code, str(scratch)], {{}})
+    os._exit(0)
+time.sleep(1000)
+"""
+    )
+    rig.connector.submit(workload)
+    daemon = int(eventually(lambda: lines(rig.scratch / "daemon"))[0])
+    assert is_alive(daemon)
+    rig.connector.stop(workload.key)
+    seen = until_released(rig.connector, workload.key)
+    assert not is_alive(daemon)
+    assert (seen.outcome, seen.exit_codes) == (Outcome.STOPPED, {0: -9})
+
+
+# Logs
+
+
+def test_logs_are_kept_by_rank_and_stream(rig: Rig) -> None:
+    workload = a_workload('echo "out $RANK"; echo "err $RANK" >&2', ranks=2)
+    rig.connector.submit(workload)
+    until_released(rig.connector, workload.key)
+    for rank in range(2):
+        for stream, word in (("stdout", "out"), ("stderr", "err")):
+            text = whole_log(rig.connector, workload.key, rank=rank, stream=stream)
+            assert text == f"{word} {rank}\n"
+
+
+@pytest.mark.parametrize(
+    ("offset", "limit", "expected"),
+    [
+        (0, 100, LogChunk(b"0123456789", 0, 10, is_final=True, is_truncated=False)),
+        (0, 4, LogChunk(b"0123", 0, 4, is_final=False, is_truncated=False)),
+        (4, 4, LogChunk(b"4567", 4, 8, is_final=False, is_truncated=False)),
+        (8, 4, LogChunk(b"89", 8, 10, is_final=True, is_truncated=False)),
+        (10, 4, LogChunk(b"", 10, 10, is_final=True, is_truncated=False)),
+        (99, 4, LogChunk(b"", 10, 10, is_final=True, is_truncated=False)),
+        (-3, 100, LogChunk(b"789", 7, 10, is_final=True, is_truncated=False)),
+        (-3, 2, LogChunk(b"78", 7, 9, is_final=False, is_truncated=False)),
+        (-99, 2, LogChunk(b"01", 0, 2, is_final=False, is_truncated=False)),
+        (0, 0, LogChunk(b"", 0, 0, is_final=False, is_truncated=False)),
+    ],
+)
+def test_reading_a_log_by_offset(rig: Rig, offset: int, limit: int, expected: LogChunk) -> None:
+    workload = a_workload("printf 0123456789")
+    rig.connector.submit(workload)
+    until_released(rig.connector, workload.key)
+    chunk = rig.connector.read_log(
+        workload.key, rank=0, stream="stdout", offset=offset, limit=limit
+    )
+    assert chunk == expected
+
+
+def test_a_log_can_be_followed_while_the_job_runs(rig: Rig) -> None:
+    workload = a_workload(
+        f"echo one; while ! [ -e {rig.scratch}/go ]; do sleep 0.02; done; echo two"
+    )
+    rig.connector.submit(workload)
+    assert eventually(lambda: log_or_nothing(rig, workload.key)) == "one\n"
+    chunk = rig.connector.read_log(workload.key, rank=0, stream="stdout", offset=4, limit=9)
+    assert chunk == LogChunk(b"", 4, 4, is_final=False, is_truncated=False)
+    (rig.scratch / "go").touch()
+    until_released(rig.connector, workload.key)
+    chunk = rig.connector.read_log(workload.key, rank=0, stream="stdout", offset=4, limit=9)
+    assert chunk == LogChunk(b"two\n", 4, 8, is_final=True, is_truncated=False)
+
+
+def test_a_log_keeps_its_head_and_the_job_is_not_disturbed(rig: Rig) -> None:
+    """Mutant: the log was cut at nothing instead of at its cap; the head was not the head."""
+    workload = a_workload(
+        f"""#!{sys.executable}
+import sys
+for number in range(200_000):
+    print(f"{{number:06d}}")
+print("done", file=sys.stderr)
+"""
+    )
+    rig.connector.submit(workload)
+    seen = until_released(rig.connector, workload.key)
+    assert (seen.outcome, seen.exit_codes) == (Outcome.SUCCEEDED, {0: 0})
+    text = "".join(f"{number:06d}\n" for number in range(200_000))
+    assert whole_log(rig.connector, workload.key) == text[:LOG_CAP_BYTES]
+    last = rig.connector.read_log(workload.key, rank=0, stream="stdout", offset=-1, limit=9)
+    assert (last.next_offset, last.is_final, last.is_truncated) == (LOG_CAP_BYTES, True, True)
+    assert whole_log(rig.connector, workload.key, stream="stderr") == "done\n"
+
+
+@pytest.mark.parametrize(
+    ("rank", "stream"), [(1, "stdout"), (-1, "stdout"), (0, "stdin"), (0, "../spec.json")]
+)
+def test_a_log_that_does_not_exist(rig: Rig, rank: int, stream: str) -> None:
+    workload = a_workload("echo x")
+    rig.connector.submit(workload)
+    until_released(rig.connector, workload.key)
+    with pytest.raises(LogUnavailable):
+        rig.connector.read_log(workload.key, rank=rank, stream=stream, offset=0, limit=9)
+
+
+def test_there_is_no_log_of_an_unknown_workload(rig: Rig) -> None:
+    with pytest.raises(LogUnavailable):
+        rig.connector.read_log("unknown", rank=0, stream="stdout", offset=0, limit=9)
+
+
+# Forgetting, and what there is
+
+
+def test_what_is_forgotten_is_gone_with_its_logs(rig: Rig) -> None:
+    workload = a_workload("echo x")
+    rig.connector.submit(workload)
+    until_released(rig.connector, workload.key)
+    rig.connector.forget(workload.key)
+    rig.connector.forget(workload.key)
+    assert rig.connector.observe().observations == {}
+    with pytest.raises(LogUnavailable):
+        rig.connector.read_log(workload.key, rank=0, stream="stdout", offset=0, limit=9)
+
+
+def test_what_runs_is_not_forgotten(rig: Rig) -> None:
+    """Mutant: `forget` removed the directory of a running attempt, whose GPUs were then free."""
+    workload = a_workload(f"while ! [ -e {rig.scratch}/go ]; do sleep 0.02; done")
+    rig.connector.submit(workload)
+    until_running(rig.connector, workload.key)
+    rig.connector.forget(workload.key)
+    seen = observed(rig.connector, workload.key)
+    assert seen is not None
+    assert seen.phase is WorkloadPhase.RUNNING
+    (rig.scratch / "go").touch()
+    assert until_released(rig.connector, workload.key).outcome is Outcome.SUCCEEDED
+
+
+def test_the_listing_holds_everything(rig: Rig) -> None:
+    workloads = [a_workload("exit 0", mgpu=1000) for _ in range(3)]
+    workloads.append(a_workload("sleep 1000", mgpu=1000))
+    for workload in workloads:
+        rig.connector.submit(workload)
+    for workload in workloads[:3]:
+        until_released(rig.connector, workload.key)
+    until_running(rig.connector, workloads[3].key)
+    before = int(time.time())
+    listing = rig.connector.observe()
+    assert before <= listing.observed_at <= int(time.time())
+    assert {key: seen.phase for key, seen in listing.observations.items()} == {
+        **dict.fromkeys((workload.key for workload in workloads[:3]), WorkloadPhase.ENDED),
+        workloads[3].key: WorkloadPhase.RUNNING,
+    }
+
+
+def test_the_inventory_names_every_node(rig: Rig) -> None:
+    nodes = rig.connector.inventory().nodes
+    assert len(nodes) == 130
+    assert nodes[0] == NodeCapacity("node-001", "h100", 8_000, is_schedulable=True, state="up")
+    assert nodes[-1].name == "node-130"
