@@ -1,0 +1,133 @@
+"""The whole loop in one process, step by step: real database, real processes, no threads."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from clusters.models import Cluster, Pool
+from clusters.observation import record_inventory
+from connectors.protocol import ClusterConnector
+from jobs.arbitration import CycleReport, Cycles
+from jobs.dispatch import connector_of, handlers
+from jobs.leadership import fence
+from jobs.models import Job, JobState, JobType, Leadership
+from jobs.observation import apply_listing
+from outbox.delivery import deliver_due
+from primitives.clock import SystemClock
+from quotas.models import PriorityClass
+from tenants.models import Node, User
+
+
+class Fenced:
+    """A leader without a connection of its own: just the epoch and its fence."""
+
+    def __init__(self, role: str, epoch: int = 1) -> None:
+        self.role = role
+        self.epoch = epoch
+        Leadership.objects.update_or_create(role=role, defaults={"epoch": epoch})
+
+    def fence(self) -> AbstractContextManager[None]:
+        return fence(self.role, self.epoch)
+
+
+def a_job(
+    team: Node,
+    user: User,
+    pool: Pool,
+    *,
+    gpus: int = 1,
+    nodes: int = 1,
+    script: str = "exit 0",
+    name: str = "job",
+    priority_class: str = "normal",
+    now: datetime | None = None,
+    state: JobState = JobState.QUEUED,
+    **values: Any,
+) -> Job:
+    """A job as submission leaves it: `nodes` nodes with `gpus` GPUs each."""
+    return Job.objects.create(
+        organization_id=team.organization_id,
+        team=team,
+        user=user,
+        name=name,
+        type=JobType.DISTRIBUTED if nodes > 1 else JobType.TRAINING,
+        pool=pool,
+        priority_class=PriorityClass.objects.get(
+            organization_id=team.organization_id, name=priority_class
+        ),
+        mgpu_per_node=gpus * 1000,
+        node_count=nodes,
+        script=script,
+        state=state,
+        submitted_at=now or SystemClock().now(),
+        **values,
+    )
+
+
+class Loop:
+    """One cluster of real processes below `root`, and the steps that the product's loops make."""
+
+    def __init__(self, cluster: Cluster, root: Path, *, nodes: int = 4, gpus: int = 8) -> None:
+        cluster.options = {
+            "root": str(root),
+            "nodes": [{"count": nodes, "gpus": gpus, "pool": "h100", "prefix": "node-"}],
+            "use_real_gpus": "false",
+        }
+        cluster.save()
+        self.cluster = cluster
+        self.arbiter = Fenced("arbiter")
+        self.observer = Fenced("observer")
+        self.cycles = Cycles(self.arbiter)  # type: ignore[arg-type]
+        self.clock = SystemClock()
+        self.listed_at: datetime | None = None
+        self.take_inventory()
+
+    @property
+    def connector(self) -> ClusterConnector:
+        return connector_of(self.cluster)
+
+    def take_inventory(self) -> None:
+        record_inventory(self.cluster, self.connector.inventory(), now=self.clock.now())
+        self.cluster.refresh_from_db()
+
+    def cycle(self, now: datetime | None = None) -> CycleReport:
+        self.take_inventory()
+        return self.cycles.run(now or self.clock.now())
+
+    def deliver(self) -> int:
+        return deliver_due(
+            handlers(self.observer, self.clock.now),  # type: ignore[arg-type]
+            shard=str(self.cluster.pk),
+            clock=self.clock.now,
+            fence=self.observer.fence,
+        )
+
+    def observe(self) -> int:
+        listing = self.connector.observe()
+        return apply_listing(
+            self.cluster,
+            listing,
+            previous_at=self.listed_at,
+            leadership=self.observer,  # type: ignore[arg-type]
+            now=self.clock.now(),
+        )
+
+    def turn(self) -> None:
+        """One turn of everything."""
+        self.cycle()
+        self.deliver()
+        self.observe()
+
+    def until(self, job: Job, *states: str) -> Job:
+        """Turn until `job` is in one of `states`. Fails after 60 s."""
+        from builders.connector_builders import eventually
+
+        def look() -> Job | None:
+            self.turn()
+            job.refresh_from_db()
+            return job if job.state in states else None
+
+        return eventually(look)

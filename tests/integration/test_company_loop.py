@@ -1,0 +1,94 @@
+"""From a submitted job to a usage segment, with real processes and a real database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders.loop_builders import Loop, a_job
+from builders.portal_builders import Company, a_company, a_user
+
+from billing.models import UsageSegment
+from jobs.models import Attempt, JobEvent
+from primitives.units import gpus_text
+from quotas.models import NodeUse
+from tenants.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def company() -> Company:
+    return a_company()
+
+
+@pytest.fixture
+def bob(company: Company) -> User:
+    return a_user(company.organization, "bob")
+
+
+@pytest.fixture
+def loop(company: Company, tmp_path: Path) -> Iterator[Loop]:
+    company.cluster.nodes.all().delete()
+    loop = Loop(company.cluster, tmp_path / "local")
+    yield loop
+    for attempt in Attempt.objects.filter(released_at=None):
+        loop.connector.stop(attempt.key)
+
+
+def test_a_job_runs_and_its_usage_is_metered(loop: Loop, company: Company, bob: User) -> None:
+    job = a_job(company.nlp, bob, company.pool, gpus=8, script="echo hello; sleep 1.1")
+    loop.until(job, "succeeded", "failed")
+    assert (job.state, job.exit_code, job.attempt_number) == ("succeeded", 0, 1)
+    attempt = job.attempts.get()
+    segment = UsageSegment.objects.get(attempt_id=attempt.id)
+    assert (segment.guaranteed_mgpu, segment.borrowed_mgpu) == (8000, 0)
+    assert (segment.start, segment.end) == (attempt.started_at, attempt.released_at)
+    log = loop.connector.read_log(attempt.key, rank=0, stream="stdout", offset=0, limit=100)
+    assert log.data == b"hello\n"
+    events = list(JobEvent.objects.filter(job=job).order_by("id").values_list("event", flat=True))
+    assert events == ["granted", "started", "succeeded"]
+
+
+def test_a_failing_job_keeps_its_exit_code(loop: Loop, company: Company, bob: User) -> None:
+    job = a_job(company.nlp, bob, company.pool, script="exit 7")
+    loop.until(job, "succeeded", "failed")
+    assert (job.state, job.exit_code, job.end_reason) == ("failed", 7, "exit_code")
+
+
+def test_research_gets_its_lent_gpus_back(loop: Loop, company: Company, bob: User) -> None:
+    """Inference borrows everything; nlp reclaims; who exits on notice frees at once, who
+    ignores it is stopped at the deadline; the victims queue again as attempt 2."""
+    polite = "trap 'exit 0' TERM; echo $TIDEGATE_ATTEMPT; while :; do sleep 0.05; done"
+    gangs = [
+        a_job(company.inference, bob, company.pool, gpus=8, script=polite, name=f"serve-{n}")
+        for n in range(4)
+    ]
+    for gang in gangs:
+        loop.until(gang, "running")
+    use = NodeUse.objects.get(node=company.inference)
+    assert (use.in_use_mgpu, use.borrowed_mgpu) == (32_000, 16_000)
+
+    wanted = a_job(company.nlp, bob, company.pool, gpus=8, script="sleep 0.2", name="train")
+    loop.cycle()
+    wanted.refresh_from_db()
+    assert wanted.state == "queued"
+    assert wanted.explanation["code"] == "waiting_for_reclaim"
+    victims = Attempt.objects.filter(state="stopping")
+    assert victims.count() == 1
+    victim = victims.get().job
+    loop.until(wanted, "succeeded", "failed")
+    assert wanted.state == "succeeded"
+    loop.until(victim, "running")
+    assert victim.attempt_number == 2
+    first, second = victim.attempts.order_by("number")
+    assert (first.outcome, first.stop_reason) == ("stopped", "preempted") or (
+        first.outcome == "succeeded"
+    )
+    assert second.number == 2
+    total = sum(
+        (segment.guaranteed_mgpu + segment.borrowed_mgpu)
+        for segment in UsageSegment.objects.filter(end=None)
+    )
+    assert gpus_text(total) == "32"
