@@ -96,3 +96,14 @@ class IdempotencyKeyReused(PortalError):
     code = "idempotency_key_reused"
     http_status = 422
     title = "This Idempotency-Key was used for another request"
+
+
+class TooManyRequests(PortalError):
+    """Asked too often; `retry_after_s` says when to come back."""
+
+    code = "too_many_requests"
+    http_status = 429
+    title = "Too many attempts"
+
+    def __init__(self, detail: str, *, retry_after_s: int) -> None:
+        super().__init__(detail, retry_after_s=retry_after_s)

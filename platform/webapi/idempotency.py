@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.db import connection, transaction
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from primitives.errors import FieldError, IdempotencyKeyReused, InvalidRequest
 from webapi.models import IdempotentAnswer
@@ -83,6 +84,26 @@ def answer_once(
         created_at=now,
     )
     return status, body, False
+
+
+def respond_once(
+    request: Request,
+    *,
+    principal_id: UUID,
+    now: datetime,
+    act: Callable[[], tuple[int, dict[str, Any]]],
+) -> Response:
+    """The response to a POST by `answer_once`; a repeat says so in `Idempotency-Replayed`."""
+    status, body, is_replay = answer_once(
+        principal_id=principal_id,
+        key=idempotency_key(request),
+        fingerprint=fingerprint_of(request),
+        now=now,
+        act=act,
+    )
+    return Response(
+        body, status=status, headers={"Idempotency-Replayed": "true"} if is_replay else None
+    )
 
 
 def forget_old_answers(*, now: datetime, limit: int = 10_000) -> int:

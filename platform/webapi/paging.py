@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 from uuid import UUID
@@ -15,9 +16,16 @@ from django.db.models import Model, QuerySet
 from rest_framework.request import Request
 
 from primitives.errors import FieldError, InvalidRequest
+from webapi.parsers import refuse_bad_text
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 500
+#: A path of 13 slugs fits with room to spare.
+CURSOR_LENGTH_MAX = 2048
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
 
 Item = TypeVar("Item")
 Row = TypeVar("Row", bound=Model)
@@ -39,21 +47,26 @@ def encode_cursor(key: Sequence[str]) -> str:
 def decode_cursor(cursor: str, *, parts: int) -> list[str]:
     """The sort key of `parts` texts in `cursor`. Raises InvalidRequest for anything else."""
     try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        key = json.loads(base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True))
-        is_key = (
-            isinstance(key, list)
-            and len(key) == parts
-            and all(isinstance(part, str) and "\x00" not in part for part in key)
-        )
-    except (ValueError, binascii.Error, RecursionError):
-        is_key = False
-    if not is_key or len(cursor) > 1024:
+        return _sort_key(cursor, parts)
+    except (ValueError, RecursionError):
         raise InvalidRequest(
             "The cursor is not one of ours; start again without it.",
             errors=[FieldError("/cursor", "is not a cursor of this list")],
-        )
-    return list(key)
+        ) from None
+
+
+def _sort_key(cursor: str, parts: int) -> list[str]:
+    if len(cursor) > CURSOR_LENGTH_MAX:
+        raise ValueError("too long")
+    padded = cursor + "=" * (-len(cursor) % 4)
+    key = json.loads(base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True))
+    if not isinstance(key, list) or len(key) != parts:
+        raise ValueError("not a key")
+    for part in key:
+        if not isinstance(part, str):
+            raise ValueError("not a text")
+        refuse_bad_text(part)
+    return key
 
 
 def page_limit(request: Request) -> int:
@@ -82,7 +95,8 @@ def page_by_id(request: Request, rows: QuerySet[Row], *, newest_first: bool = Fa
 
 
 def page_by_text(request: Request, rows: QuerySet[Row], field: str) -> Page[Row]:
-    """One page of `rows` in the order of a unique text `field`."""
+    """One page of `rows` in the order of a unique text `field`, which may cross relations
+    ("node__path"); select those, or each page costs a query for its last row."""
     limit = page_limit(request)
     cursor = request.query_params.get("cursor")
     if cursor is not None:
@@ -111,12 +125,28 @@ def page_body(request: Request, page: Page[Item], render: Callable[[Item], Any])
 
 def uuid_or_refuse(text: str, name: str) -> UUID:
     """The UUID in `text`. Raises InvalidRequest naming the parameter."""
-    try:
-        return UUID(text)
-    except ValueError:
+    if not _UUID.fullmatch(text):
         raise InvalidRequest(
             f"{name} must be an id (UUID), not {text[:60]!r}.",
             errors=[FieldError(f"/{name}", "is not an id")],
+        )
+    return UUID(text)
+
+
+def time_or_refuse(text: str, name: str) -> datetime:
+    """The time in `text`, in UTC. Raises InvalidRequest naming the parameter.
+
+    ISO 8601 with an offset ("2026-11-21T12:00:00Z"): a time without one means something else
+    to everybody. In a query `+` must be written %2B.
+    """
+    try:
+        if not _TIME.fullmatch(text):
+            raise ValueError("not in the one accepted form")
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidRequest(
+            f"{name} must be a time such as 2026-11-21T12:00:00Z, not {text[:60]!r}.",
+            errors=[FieldError(f"/{name}", "is not a time")],
         ) from None
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import IO, Any, NoReturn
 
 from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 
 DEPTH_MAX = 20
 INTEGER_DIGITS_MAX = 30
+#: A whole string literal, closed or not (so that nothing is scanned twice), or one bracket.
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 
 
 def parse_json(body: bytes) -> Any:
@@ -45,23 +50,12 @@ def parse_json(body: bytes) -> Any:
 
 def _refuse_depth(text: str) -> None:
     depth = 0
-    in_string = False
-    is_escaped = False
-    for character in text:
-        if in_string:
-            if is_escaped:
-                is_escaped = False
-            elif character == "\\":
-                is_escaped = True
-            elif character == '"':
-                in_string = False
-        elif character == '"':
-            in_string = True
-        elif character in "[{":
+    for match in _STRING_OR_BRACKET.finditer(text):
+        if match[0] in "[{":
             depth += 1
             if depth > DEPTH_MAX:
                 raise ValueError(f"The body is nested deeper than {DEPTH_MAX}.")
-        elif character in "]}":
+        elif match[0] in "]}":
             depth -= 1
 
 
@@ -88,8 +82,10 @@ def refuse_bad_text(text: str) -> None:
     """Raises ValueError when `text` holds NUL or a lone surrogate, which no database stores."""
     if "\x00" in text:
         raise ValueError("A text contains a NUL character.")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("A text contains half of a surrogate pair.")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("A text contains half of a surrogate pair.") from None
 
 
 def _refuse_bad_text(value: Any) -> None:
@@ -104,6 +100,16 @@ def _refuse_bad_text(value: Any) -> None:
             _refuse_bad_text(item)
 
 
+def _whole_body(stream: IO[Any]) -> bytes:
+    # Django keeps the bytes that `HttpRequest.body` has read, so that the fingerprint of an
+    # Idempotency-Key can still be taken after parsing; `read` would consume them.
+    limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    body = stream.body if isinstance(stream, HttpRequest) else stream.read(limit + 1)
+    if len(body) > limit:
+        raise RequestDataTooBig(f"The body is larger than {limit} bytes.")
+    return bytes(body)
+
+
 class StrictJsonParser(BaseParser):
     """`application/json` with an object at the top, of at most the configured size."""
 
@@ -116,10 +122,7 @@ class StrictJsonParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """The body's object. Raises ParseError with what is wrong."""
-        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        body = stream.read(limit + 1)
-        if len(body) > limit:
-            raise ParseError(f"The body is larger than {limit} bytes.")
+        body = _whole_body(stream)
         try:
             value = parse_json(body)
         except ValueError as error:

@@ -66,6 +66,8 @@ def _describe(error: Exception) -> tuple[dict[str, Any] | None, dict[str, str]]:
     if isinstance(error, PortalError):
         if error.http_status == 401:
             headers["WWW-Authenticate"] = "Bearer"
+        if "retry_after_s" in error.data:
+            headers["Retry-After"] = str(error.data["retry_after_s"])
         return (
             problem(
                 error.http_status,
@@ -105,8 +107,9 @@ def _describe(error: Exception) -> tuple[dict[str, Any] | None, dict[str, str]]:
         if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed):
             error.status_code = 401
             headers["WWW-Authenticate"] = "Bearer"
-        if isinstance(error, exceptions.Throttled) and error.wait is not None:
-            headers["Retry-After"] = str(int(error.wait) + 1)
+        wait_s = getattr(error, "wait", None)
+        if isinstance(error, exceptions.Throttled) and wait_s is not None:
+            headers["Retry-After"] = str(int(wait_s) + 1)
         code = {401: "unauthenticated", 403: "forbidden", 400: "invalid_request"}.get(
             error.status_code, str(error.default_code)
         )
