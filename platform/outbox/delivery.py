@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F
 
 from outbox.models import Message
 
@@ -98,10 +97,6 @@ def _postpone(message: Message, due_at: datetime, error: str, fence: Fence) -> N
 def drop_delivered(*, before: datetime, limit: int = 10_000) -> int:
     """Delete at most `limit` messages that were done before `before`; returns how many."""
     with transaction.atomic():
-        old = list(
-            Message.objects.filter(done_at__lt=before, created_at__lt=F("done_at")).values_list(
-                "pk", flat=True
-            )[:limit]
-        )
+        old = list(Message.objects.filter(done_at__lt=before).values_list("pk", flat=True)[:limit])
         deleted, _ = Message.objects.filter(pk__in=old).delete()
     return deleted

@@ -1,0 +1,136 @@
+"""Intentions are delivered at least once, in order, and one bad one never blocks the rest."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import transaction
+
+from builders.portal_builders import NOW
+from outbox.delivery import LEASE, NotYet, deliver_due, drop_delivered, retry_after
+from outbox.models import Message
+from outbox.recording import Intention, intend, withdraw_unsent
+
+pytestmark = pytest.mark.django_db
+
+
+class Recorder:
+    """A handler that remembers subjects and fails as told."""
+
+    def __init__(self, failures: dict[UUID, Exception] | None = None) -> None:
+        self.seen: list[UUID] = []
+        self.failures = failures or {}
+
+    def __call__(self, message: Message) -> None:
+        self.seen.append(message.subject)
+        if message.subject in self.failures:
+            raise self.failures[message.subject]
+
+
+def deliver(handler: Recorder, *, shard: str = "a", after_s: int = 0) -> int:
+    return deliver_due(
+        {"start": handler},
+        shard=shard,
+        clock=lambda: NOW + timedelta(seconds=after_s),
+        fence=transaction.atomic,
+    )
+
+
+def intend_some(count: int, shard: str = "a") -> list[UUID]:
+    subjects = [uuid4() for _ in range(count)]
+    intend([Intention("start", subject, shard) for subject in subjects], now=NOW)
+    return subjects
+
+
+def test_each_message_of_the_shard_is_delivered_once_in_order() -> None:
+    subjects = intend_some(3)
+    intend_some(1, shard="b")
+    handler = Recorder()
+    assert deliver(handler) == 3
+    assert handler.seen == subjects
+    assert deliver(handler) == 0
+
+
+def test_the_same_intention_is_stored_once() -> None:
+    (subject,) = intend_some(1)
+    intend([Intention("start", subject, "a")], now=NOW)
+    assert Message.objects.count() == 1
+
+
+def test_a_message_that_may_not_go_yet_is_sent_again_after_a_growing_pause() -> None:
+    (subject,) = intend_some(1)
+    handler = Recorder({subject: NotYet("cluster away")})
+    assert deliver(handler) == 1
+    message = Message.objects.get()
+    assert (message.sends, message.error) == (1, "cluster away")
+    assert message.due_at == NOW + timedelta(seconds=1)
+    assert deliver(handler, after_s=0) == 0
+    assert deliver(handler, after_s=1) == 1
+    assert Message.objects.get().due_at == NOW + timedelta(seconds=3)
+
+
+def test_a_handler_that_breaks_does_not_block_the_others() -> None:
+    bad, good = intend_some(2)
+    handler = Recorder({bad: RuntimeError("boom")})
+    assert deliver(handler) == 2
+    assert Message.objects.get(subject=good).done_at == NOW
+    broken = Message.objects.get(subject=bad)
+    assert (broken.done_at, broken.error) == (None, "RuntimeError('boom')")
+
+
+def test_a_deliverer_that_dies_leaves_a_lease_after_which_it_is_sent_again() -> None:
+    (subject,) = intend_some(1)
+
+    class Killed(BaseException):
+        """Not an Exception: nothing catches it, as nothing catches kill -9."""
+
+    def die(message: Message) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        deliver_due({"start": die}, shard="a", clock=lambda: NOW, fence=transaction.atomic)
+    handler = Recorder()
+    just_before = int(LEASE.total_seconds()) - 1
+    assert deliver(handler, after_s=just_before) == 0
+    assert deliver(handler, after_s=just_before + 1) == 1
+    assert handler.seen == [subject]
+
+
+def test_pauses_grow_to_half_a_minute() -> None:
+    assert [retry_after(n).total_seconds() for n in (1, 2, 3, 5, 6, 100)] == [1, 2, 4, 16, 30, 30]
+
+
+def test_an_unsent_intention_can_be_withdrawn_and_a_sent_one_cannot() -> None:
+    first, second = intend_some(2)
+    assert withdraw_unsent("start", first, now=NOW)
+    assert not withdraw_unsent("start", first, now=NOW)
+    handler = Recorder({second: NotYet("away")})
+    deliver(handler)
+    assert handler.seen == [second]
+    assert not withdraw_unsent("start", second, now=NOW)
+
+
+def test_a_deliverer_that_no_longer_leads_sends_nothing() -> None:
+    intend_some(1)
+
+    class Over(Exception):
+        """What a fence raises."""
+
+    def fence() -> nullcontext[None]:
+        raise Over
+
+    handler = Recorder()
+    with pytest.raises(Over):
+        deliver_due({"start": handler}, shard="a", clock=lambda: NOW, fence=fence)
+    assert handler.seen == []
+
+
+def test_only_what_is_done_is_dropped() -> None:
+    intend_some(2)
+    handler = Recorder({Message.objects.first().subject: NotYet("away")})  # type: ignore[union-attr]
+    deliver(handler)
+    assert drop_delivered(before=NOW + timedelta(days=1)) == 1
+    assert Message.objects.get().done_at is None
