@@ -162,8 +162,8 @@ class _ClusterAgent:
 
     def _look(self) -> float:
         cluster = Cluster.objects.get(pk=self._cluster_id)
-        connector = connector_of(cluster)
         try:
+            connector = connector_of(cluster)
             inventory = connector.inventory() if self._ticks % INVENTORY_EVERY == 0 else None
             listing = connector.observe()
         except ConnectorError as error:

@@ -16,7 +16,6 @@ from typing import Any
 from uuid import UUID
 
 from arbiter.explain import sentence
-from billing.metering import AttemptAccount, record_classed, register_attempts
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
@@ -26,6 +25,7 @@ from arbiter.decisions import Plan, Start, Victim, Waiting
 from arbiter.decisions import Reclaim as PlannedReclaim
 from arbiter.policy import Policy
 from arbiter.snapshot import Claim, Phase, QueuedJob, RunningJob, Slot, Snapshot
+from billing.metering import Grant, record_classed, register_attempts
 from clusters.queries import devices
 from jobs import lifecycle
 from jobs.cancellation import ask_to_stop
@@ -244,7 +244,7 @@ def _apply_starts(starts: Sequence[Start], epoch: int, now: datetime, changed: _
     jobs = list(
         Job.objects.select_for_update(of=("self",))
         .filter(pk__in=planned, state=JobState.QUEUED)
-        .select_related("team", "user", "priority_class")
+        .select_related("team", "priority_class")
         .defer("script", "environment", "notes")
         .order_by("pk")
     )
@@ -277,24 +277,25 @@ def _apply_starts(starts: Sequence[Start], epoch: int, now: datetime, changed: _
     Reclaim.objects.filter(job__in=jobs, closed_at=None).update(closed_at=now)
     register_attempts(
         [
-            AttemptAccount(
+            Grant(
                 attempt_id=attempt.id,
                 job_id=attempt.job.id,
                 job_name=attempt.job.name,
                 number=attempt.number,
-                organization_id=attempt.job.organization_id,
-                team_id=attempt.job.team_id,
+                team=attempt.job.team,
                 user_id=attempt.job.user_id,
                 pool_id=attempt.job.pool_id,
                 cluster_id=attempt.cluster_id,
                 priority_class=attempt.job.priority_class.name,
                 multiplier_ppm=attempt.job.priority_class.price_multiplier_ppm,
                 mgpu=attempt.mgpu,
+                guaranteed_mgpu=attempt.guaranteed_mgpu,
+                at=now,
             )
             for attempt in attempts
-        ]
+        ],
+        now=now,
     )
-    record_classed([(a.id, a.guaranteed_mgpu) for a in attempts], at=now, now=now)
     intend([Intention("start_attempt", a.id, str(a.cluster_id)) for a in attempts], now=now)
     record_events(
         Happening(

@@ -31,8 +31,17 @@ _SENDABLE = (AttemptState.RESERVED, AttemptState.STARTING)
 
 
 def connector_of(cluster: Cluster) -> ClusterConnector:
-    """A connector to `cluster`; state lives on the cluster, so opening one is cheap."""
-    return open_connector(cluster.kind, cluster.options)
+    """A connector to `cluster`; state lives on the cluster, so opening one is cheap.
+
+    Raises ClusterUnavailable when its kind or options cannot be used: somebody must mend them,
+    and until then nothing can be known of it.
+    """
+    try:
+        return open_connector(cluster.kind, cluster.options)
+    except KeyError as error:
+        raise ClusterUnavailable(f"There is no connector of kind {cluster.kind!r}.") from error
+    except ValueError as error:
+        raise ClusterUnavailable(f"The options of {cluster.name} are wrong: {error}.") from error
 
 
 def handlers(leadership: Leadership, clock: Callable[[], datetime]) -> Mapping[str, Handler]:

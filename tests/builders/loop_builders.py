@@ -74,7 +74,7 @@ class Loop:
         cluster.options = {
             "root": str(root),
             "nodes": [{"count": nodes, "gpus": gpus, "pool": "h100", "prefix": "node-"}],
-            "use_real_gpus": "false",
+            "use_real_gpus": False,
         }
         cluster.save()
         self.cluster = cluster

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders.loop_builders import Loop, a_job
-from builders.portal_builders import Company, a_company, a_user
 
 from billing.models import UsageSegment
+from builders.loop_builders import Loop, a_job
+from builders.portal_builders import Company, a_company, a_user
 from jobs.models import Attempt, JobEvent
 from primitives.units import gpus_text
 from quotas.models import NodeUse
