@@ -1,0 +1,290 @@
+/** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
+import type { JobPlan, JobRequest, LogChunk, Problem, Quota, Session } from "../src/api/types";
+import {
+  aChargeback,
+  aJob,
+  anExplanation,
+  aSession,
+  iso,
+  POOLS,
+  theClusters,
+  theHistory,
+  theJobs,
+  theNodes,
+  thePriorityClasses,
+  theQuotas,
+  theTokens,
+  TREE,
+} from "./company.ts";
+
+export interface MockRequest {
+  method: string;
+  path: string;
+  query: URLSearchParams;
+  headers: Record<string, string | undefined>;
+  body: unknown;
+}
+
+export interface MockAnswer {
+  status: number;
+  body?: unknown;
+}
+
+export interface Company {
+  session: Session | null;
+  quotas: Quota[];
+}
+
+export function aCompany(change: Partial<Company> = {}): Company {
+  return { session: aSession(), quotas: theQuotas(), ...change };
+}
+
+export function aProblem(status: number, code: string, detail: string, data: object = {}): MockAnswer {
+  const problem: Problem = { title: code.replaceAll("_", " "), status, code, detail, request_id: "req-7f3a", ...data };
+  return { status, body: problem };
+}
+
+function page<T>(items: readonly T[], query: URLSearchParams): MockAnswer {
+  const limit = Number(query.get("limit") ?? 50);
+  const from = Number(query.get("cursor") ?? 0);
+  const next = new URLSearchParams(query);
+  next.set("cursor", String(from + limit));
+  return {
+    status: 200,
+    body: {
+      items: items.slice(from, from + limit),
+      next: from + limit < items.length ? `/api/v1/list?${next.toString()}` : null,
+    },
+  };
+}
+
+function isWithin(path: string, above: string | null): boolean {
+  return above === null || path === above || path.startsWith(`${above}/`);
+}
+
+/** Answers one request; changes of quotas and of the session are kept in `company`. */
+export function answer(company: Company, request: MockRequest): MockAnswer {
+  const { method, query } = request;
+  const path = request.path.replace(/^\/api\/v1/, "");
+  if (path === "/session") return session(company, request);
+  if (company.session === null) return aProblem(401, "unauthenticated", "Sign in first.");
+  const [, collection = "", id, action] = path.split("/");
+  switch (collection) {
+    case "organizations":
+    case "departments":
+    case "teams":
+      return page(
+        TREE.filter((node) => `${node.kind}s` === collection),
+        query,
+      );
+    case "pools":
+      return page(POOLS, query);
+    case "clusters":
+      return page(theClusters(), query);
+    case "nodes":
+      return page(theNodes(query.get("cluster") ?? ""), query);
+    case "priority-classes":
+      return page(thePriorityClasses(), query);
+    case "tokens":
+      if (method === "POST") {
+        return { status: 201, body: { ...theTokens()[0], name: (request.body as { name: string }).name, secret: "tdg_9fK2exampleOnlyNotAToken" } };
+      }
+      return method === "DELETE" ? { status: 204 } : page(theTokens(), query);
+    case "quotas":
+      return quotas(company, request, id, action);
+    case "jobs":
+      return jobs(request, id, action);
+    case "reports":
+      return reports(request, path);
+  }
+  return aProblem(404, "not_found", "There is no such thing here.");
+}
+
+function session(company: Company, { method, body }: MockRequest): MockAnswer {
+  if (method === "DELETE") {
+    company.session = null;
+    return { status: 204 };
+  }
+  if (method === "POST") {
+    const { password } = body as { password: string };
+    if (password === "wrong") {
+      return aProblem(401, "unauthenticated", "This login and password do not belong together.");
+    }
+    company.session = aSession();
+  }
+  return company.session === null
+    ? aProblem(401, "unauthenticated", "Sign in first.")
+    : { status: 200, body: company.session };
+}
+
+function quotas(company: Company, request: MockRequest, id?: string, action?: string): MockAnswer {
+  const { method, query } = request;
+  if (id === undefined) {
+    const pool = query.get("pool");
+    return page(
+      company.quotas.filter(
+        (quota) => (pool === null || quota.pool === pool) && isWithin(quota.node, query.get("subtree")),
+      ),
+      query,
+    );
+  }
+  const found = company.quotas.find((quota) => quota.id === id);
+  if (found === undefined) return aProblem(404, "not_found", "There is no such quota here.");
+  if (action === "changes") {
+    return page(
+      [
+        {
+          id: "c1",
+          at: iso(Date.now() - 86_400_000 * 3),
+          actor: "ai-company/olga",
+          before: { guaranteed_mgpu: found.guaranteed_mgpu - 20_000, weight: 1 },
+          after: { guaranteed_mgpu: found.guaranteed_mgpu, weight: 1 },
+          reason: "new nodes went to research",
+        },
+      ],
+      query,
+    );
+  }
+  if (method === "PATCH") {
+    if (request.headers["if-match"] !== `"v${found.version}"`) {
+      return aProblem(412, "stale_version", "Somebody else changed this quota first.", { current: found });
+    }
+    Object.assign(found, request.body, { version: found.version + 1 });
+  }
+  return { status: 200, body: found };
+}
+
+function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
+  const { method, query } = request;
+  if (id === undefined) {
+    if (method === "POST") return submit(request);
+    const states = query.get("state")?.split(",");
+    const name = query.get("q");
+    return page(
+      theJobs().filter(
+        (job) =>
+          (states?.includes(job.state) ?? true) &&
+          isWithin(job.team, query.get("team")) &&
+          (query.get("user") === null || job.user === query.get("user")) &&
+          (name === null || job.name.includes(name)),
+      ),
+      query,
+    );
+  }
+  const job = theJobs().find((each) => each.id === id);
+  if (job === undefined) return aProblem(404, "not_found", "There is no such job here.");
+  switch (action) {
+    case "logs":
+      return { status: 200, body: logChunk(query, job.state !== "running") };
+    case "history":
+      return page(theHistory(job), query);
+    case "attempts":
+      return page(job.current_attempt === null ? [] : [job.current_attempt], query);
+    case "cancel":
+      return { status: 200, body: { ...job, state: "cancelled", can: [] } };
+    case "hold":
+      return { status: 200, body: { ...job, state: "held", can: ["release", "cancel"] } };
+    case "release":
+      return { status: 200, body: { ...job, state: "queued" } };
+  }
+  return { status: 200, body: job };
+}
+
+function logChunk(query: URLSearchParams, isFinal: boolean): LogChunk {
+  const lines = Math.floor((Date.now() / 1000) % 100_000);
+  const text = Array.from(
+    { length: 60 },
+    (_, i) => `step ${lines - 60 + i}  loss ${(2 + Math.sin((lines + i) / 9) / 5).toFixed(4)}  tokens/s 412,330\n`,
+  ).join("");
+  const offset = Number(query.get("offset"));
+  const isStart = offset < 0;
+  const last = `step ${lines}  loss ${(2 + Math.sin(lines / 9) / 5).toFixed(4)}  tokens/s 412,330\n`;
+  const shown = query.get("stream") === "stderr" ? "" : isStart ? text : isFinal ? "" : last;
+  const from = isStart ? 900_000 : offset;
+  return {
+    attempt: Number(query.get("attempt") ?? 1),
+    rank: Number(query.get("rank") ?? 0),
+    stream: query.get("stream") === "stderr" ? "stderr" : "stdout",
+    offset: from,
+    next_offset: from + shown.length,
+    text: shown,
+    is_final: isFinal,
+    is_truncated: false,
+    ranks: 12,
+  };
+}
+
+function submit({ query, body }: MockRequest): MockAnswer {
+  const request = body as JobRequest;
+  const gpus = Number(request.gpus ?? Number(request.gpus_per_node ?? 8) * (request.nodes ?? 1));
+  if (gpus > 1000) {
+    return aProblem(400, "invalid_request", "The job could never run.", {
+      errors: [{ pointer: "/gpus", detail: "Pool h100 has 1,000 GPUs; ask for fewer.", code: "never_fits" }],
+    });
+  }
+  const job = aJob({
+    name: request.name ?? "job-17",
+    team: request.team,
+    mgpu: Math.round(gpus * 1000),
+    time_limit_s: request.time_limit_s ?? null,
+  });
+  if (query.get("dry_run") !== "true") return { status: 201, body: job };
+  const startsNow = gpus <= 20;
+  const plan: JobPlan = {
+    job,
+    notes: readSbatch(request.sbatch ?? ""),
+    fits: true,
+    would_start_now: startsNow,
+    explanation: startsNow ? null : anExplanation(),
+    guaranteed_mgpu: job.mgpu,
+    borrowed_mgpu: 0,
+    cluster: startsNow ? "slurm-a" : null,
+    cost_per_hour_nano: job.mgpu * 2_000_000,
+    currency: "EUR",
+  };
+  return { status: 200, body: plan };
+}
+
+function readSbatch(script: string): JobPlan["notes"] {
+  return script.split("\n").flatMap((text, i) => {
+    if (!text.startsWith("#SBATCH")) return [];
+    const verdict = /--(gpus|time|nodes|job-name)/.test(text)
+      ? ("understood" as const)
+      : /--(mail|output)/.test(text)
+        ? ("ignored" as const)
+        : ("refused" as const);
+    const detail = {
+      understood: "",
+      ignored: "Tidegate keeps the output itself.",
+      refused: "This option is not supported; remove the line.",
+    }[verdict];
+    return [{ line: i + 1, text, verdict, detail }];
+  });
+}
+
+function reports({ query }: MockRequest, path: string): MockAnswer {
+  const start = query.get("start") ?? "";
+  const end = query.get("end") ?? "";
+  if (path.endsWith("/jobs")) {
+    const row = aChargeback(start, end).rows.find((each) => isWithin(each.node, query.get("node")));
+    if (row === undefined) return page([], query);
+    const usage = query.get("usage_class") === "borrowed" ? "borrowed" : "guaranteed";
+    const whole = usage === "borrowed" ? row.borrowed_mgpu_s : row.guaranteed_mgpu_s;
+    const cost = usage === "borrowed" ? row.borrowed_cost_nano : row.guaranteed_cost_nano;
+    return page(
+      [0.5, 0.3, 0.2].map((part, i) => ({
+        job: theJobs()[i + 2]?.id ?? "",
+        name: theJobs()[i + 2]?.name ?? "",
+        team: row.node,
+        user: "ivo",
+        pool: "h100",
+        usage_class: usage,
+        mgpu_s: Math.round(whole * part),
+        cost_nano: Math.round(cost * part),
+        attempts: i + 1,
+      })),
+      query,
+    );
+  }
+  return { status: 200, body: aChargeback(start, end, query.get("group_by") ?? "team") };
+}

@@ -1,0 +1,30 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+
+import { aCompany, answer } from "./answer.ts";
+
+/** Answers /api/ inside Vite's dev server. */
+export function mockMiddleware() {
+  const company = aCompany();
+  return (request: IncomingMessage, response: ServerResponse, next: () => void): void => {
+    const url = new URL(request.url ?? "/", "http://localhost");
+    if (!url.pathname.startsWith("/api/")) {
+      next();
+      return;
+    }
+    const chunks: Buffer[] = [];
+    request.on("data", (chunk: Buffer) => chunks.push(chunk));
+    request.on("end", () => {
+      const text = Buffer.concat(chunks).toString();
+      const { status, body } = answer(company, {
+        method: request.method ?? "GET",
+        path: url.pathname,
+        query: url.searchParams,
+        headers: request.headers as Record<string, string | undefined>,
+        body: text === "" ? null : JSON.parse(text),
+      });
+      response.statusCode = status;
+      response.setHeader("Content-Type", status < 400 ? "application/json" : "application/problem+json");
+      response.end(body === undefined ? "" : JSON.stringify(body));
+    });
+  };
+}

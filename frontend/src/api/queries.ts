@@ -1,0 +1,264 @@
+/** Every read of the API, as TanStack Query options. The first part of a key is its live topic. */
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+
+import { client, nextCursor, rememberCsrfToken, ApiError, unwrap } from "./client";
+import type { Page, Session, TreeNode } from "./types";
+
+const PAGE_LIMIT = 50;
+/** Lists that are needed whole are read in pages of this size, and no more than MAX_PAGES of them. */
+const WHOLE_LIMIT = 500;
+const MAX_PAGES = 20;
+
+async function readWhole<T>(read: (cursor: string | undefined) => Promise<Page<T>>): Promise<T[]> {
+  const items: T[] = [];
+  let cursor: string | undefined;
+  for (let page = 0; page < MAX_PAGES; page += 1) {
+    const answer = await read(cursor);
+    items.push(...answer.items);
+    const next = nextCursor(answer.next);
+    if (next === null) break;
+    cursor = next;
+  }
+  return items;
+}
+
+const paging = {
+  initialPageParam: undefined as string | undefined,
+  getNextPageParam: (last: { next: string | null }) => nextCursor(last.next) ?? undefined,
+};
+
+/** Who is signed in; null when nobody is. */
+export const sessionQuery = queryOptions({
+  queryKey: ["session"],
+  staleTime: 5 * 60_000,
+  queryFn: async ({ signal }): Promise<Session | null> => {
+    try {
+      const session = await unwrap(client.GET("/api/v1/session", { signal }));
+      rememberCsrfToken(session.csrf_token);
+      return session;
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) return null;
+      throw error;
+    }
+  },
+});
+
+/** All tree nodes that I may see, parents before children, siblings by path. */
+export const treeQuery = queryOptions({
+  queryKey: ["tree"],
+  staleTime: 60_000,
+  queryFn: async ({ signal }): Promise<TreeNode[]> => {
+    const lists = await Promise.all([
+      readWhole((cursor) =>
+        unwrap(client.GET("/api/v1/organizations", { params: { query: { limit: WHOLE_LIMIT, cursor } }, signal })),
+      ),
+      readWhole((cursor) =>
+        unwrap(client.GET("/api/v1/departments", { params: { query: { limit: WHOLE_LIMIT, cursor } }, signal })),
+      ),
+      readWhole((cursor) =>
+        unwrap(client.GET("/api/v1/teams", { params: { query: { limit: WHOLE_LIMIT, cursor } }, signal })),
+      ),
+    ]);
+    return lists.flat().sort((a, b) => comparePaths(a.path, b.path));
+  },
+});
+
+/** Tree order: by path part, so that "a/b" comes before "a-b". */
+export function comparePaths(a: string, b: string): number {
+  const left = a.split("/");
+  const right = b.split("/");
+  for (let i = 0; i < Math.min(left.length, right.length); i += 1) {
+    const x = left[i] ?? "";
+    const y = right[i] ?? "";
+    if (x !== y) return x < y ? -1 : 1;
+  }
+  return left.length - right.length;
+}
+
+export const poolsQuery = queryOptions({
+  queryKey: ["clusters", "pools"],
+  queryFn: ({ signal }) =>
+    readWhole((cursor) =>
+      unwrap(client.GET("/api/v1/pools", { params: { query: { limit: WHOLE_LIMIT, cursor } }, signal })),
+    ),
+});
+
+export const clustersQuery = queryOptions({
+  queryKey: ["clusters", "list"],
+  queryFn: ({ signal }) =>
+    readWhole((cursor) =>
+      unwrap(client.GET("/api/v1/clusters", { params: { query: { limit: WHOLE_LIMIT, cursor } }, signal })),
+    ),
+});
+
+export function clusterNodesQuery(cluster: string) {
+  return infiniteQueryOptions({
+    ...paging,
+    queryKey: ["clusters", "nodes", cluster],
+    queryFn: ({ pageParam, signal }) =>
+      unwrap(
+        client.GET("/api/v1/nodes", {
+          params: { query: { cluster, limit: PAGE_LIMIT, cursor: pageParam } },
+          signal,
+        }),
+      ),
+  });
+}
+
+export function quotasQuery(filter: { pool?: string; subtree?: string; node?: string }) {
+  return queryOptions({
+    queryKey: ["quotas", "list", filter],
+    queryFn: ({ signal }) =>
+      readWhole((cursor) =>
+        unwrap(
+          client.GET("/api/v1/quotas", {
+            params: { query: { ...filter, limit: WHOLE_LIMIT, cursor } },
+            signal,
+          }),
+        ),
+      ),
+  });
+}
+
+export function quotaChangesQuery(id: string) {
+  return queryOptions({
+    queryKey: ["quotas", "changes", id],
+    queryFn: ({ signal }) =>
+      unwrap(
+        client.GET("/api/v1/quotas/{id}/changes", {
+          params: { path: { id }, query: { limit: PAGE_LIMIT } },
+          signal,
+        }),
+      ),
+  });
+}
+
+export function priorityClassesQuery(organization: string) {
+  return queryOptions({
+    queryKey: ["priority-classes", organization],
+    staleTime: 5 * 60_000,
+    queryFn: ({ signal }) =>
+      readWhole((cursor) =>
+        unwrap(
+          client.GET("/api/v1/priority-classes", {
+            params: { query: { organization, limit: WHOLE_LIMIT, cursor } },
+            signal,
+          }),
+        ),
+      ),
+  });
+}
+
+export interface JobFilter {
+  state?: string;
+  team?: string;
+  user?: string;
+  pool?: string;
+  q?: string;
+  sort?: string;
+}
+
+/** One page of the jobs list. */
+export function jobsPageQuery(filter: JobFilter, cursor: string | undefined) {
+  return queryOptions({
+    queryKey: ["jobs", "list", filter, cursor ?? null],
+    queryFn: ({ signal }) =>
+      unwrap(
+        client.GET("/api/v1/jobs", {
+          params: { query: { ...filter, limit: PAGE_LIMIT, cursor } },
+          signal,
+        }),
+      ),
+  });
+}
+
+/** The first `limit` jobs that match; for cards that count and quote a few. */
+export function someJobsQuery(filter: JobFilter, limit: number) {
+  return queryOptions({
+    queryKey: ["jobs", "some", filter, limit],
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/jobs", { params: { query: { ...filter, limit } }, signal })),
+  });
+}
+
+export function jobQuery(id: string) {
+  return queryOptions({
+    queryKey: ["jobs", "one", id],
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/jobs/{id}", { params: { path: { id } }, signal })),
+  });
+}
+
+export function jobAttemptsQuery(id: string) {
+  return queryOptions({
+    queryKey: ["jobs", "attempts", id],
+    queryFn: ({ signal }) =>
+      readWhole((cursor) =>
+        unwrap(
+          client.GET("/api/v1/jobs/{id}/attempts", {
+            params: { path: { id }, query: { limit: WHOLE_LIMIT, cursor } },
+            signal,
+          }),
+        ),
+      ),
+  });
+}
+
+export function jobHistoryQuery(id: string) {
+  return queryOptions({
+    queryKey: ["jobs", "history", id],
+    queryFn: ({ signal }) =>
+      readWhole((cursor) =>
+        unwrap(
+          client.GET("/api/v1/jobs/{id}/history", {
+            params: { path: { id }, query: { limit: WHOLE_LIMIT, cursor } },
+            signal,
+          }),
+        ),
+      ),
+  });
+}
+
+export interface ReportFilter {
+  start: string;
+  end: string;
+  team?: string;
+  group_by?: string;
+  pool?: string;
+}
+
+export function chargebackQuery(filter: ReportFilter) {
+  return queryOptions({
+    queryKey: ["reports", "chargeback", filter],
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/reports/chargeback", { params: { query: filter }, signal })),
+  });
+}
+
+export function chargebackJobsQuery(filter: {
+  start: string;
+  end: string;
+  node: string;
+  pool?: string;
+  usage_class?: string;
+}) {
+  return infiniteQueryOptions({
+    ...paging,
+    queryKey: ["reports", "jobs", filter],
+    queryFn: ({ pageParam, signal }) =>
+      unwrap(
+        client.GET("/api/v1/reports/chargeback/jobs", {
+          params: { query: { ...filter, limit: 500, cursor: pageParam } },
+          signal,
+        }),
+      ),
+  });
+}
+
+export const tokensQuery = queryOptions({
+  queryKey: ["tokens"],
+  queryFn: ({ signal }) =>
+    readWhole((cursor) =>
+      unwrap(client.GET("/api/v1/tokens", { params: { query: { limit: WHOLE_LIMIT, cursor } }, signal })),
+    ),
+});

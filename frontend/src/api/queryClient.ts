@@ -1,0 +1,28 @@
+import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
+
+import { ApiError } from "./client";
+import { sessionQuery } from "./queries";
+
+/** Retries only what may pass by itself: no answer, or a server error. */
+function shouldRetry(failures: number, error: Error): boolean {
+  if (error instanceof ApiError && error.status >= 400 && error.status < 500) return false;
+  return failures < 2;
+}
+
+/** A client whose every 401 forgets the session, so that the shell leads to the login page. */
+export function createQueryClient({ retries = true }: { retries?: boolean } = {}): QueryClient {
+  const onError = (error: Error) => {
+    if (error instanceof ApiError && error.status === 401) {
+      queryClient.setQueryData(sessionQuery.queryKey, null);
+    }
+  };
+  const queryClient: QueryClient = new QueryClient({
+    queryCache: new QueryCache({ onError }),
+    mutationCache: new MutationCache({ onError }),
+    defaultOptions: {
+      queries: { staleTime: 5_000, retry: retries ? shouldRetry : false, refetchOnWindowFocus: true },
+      mutations: { retry: false },
+    },
+  });
+  return queryClient;
+}

@@ -1,0 +1,150 @@
+import { Button } from "@mantine/core";
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
+
+import { chargebackJobsQuery } from "../api/queries";
+import type { ChargebackJob } from "../api/types";
+import { may } from "../session/access";
+import { useSession } from "../session/useSession";
+import { CliLine } from "../ui/CliLine";
+import { Empty, Lines, QueryView } from "../ui/states";
+import { formatGpuHours, formatMoney } from "../ui/units";
+import { usePageTitle } from "../ui/usePageTitle";
+import { resolvePeriod } from "./period";
+import { useChargebackCurrency } from "./useChargebackCurrency";
+import "../quotas/quota-bar.css";
+import "./billing.css";
+
+/** The jobs that make one number of the chargeback, and their sum, which is that number. */
+export function ChargebackJobsPage() {
+  const { start, end, node, pool, usage } = useSearch({ from: "/shell/chargeback/jobs" });
+  usePageTitle("Jobs behind a charge");
+  const jobs = useInfiniteQuery(
+    chargebackJobsQuery({
+      start,
+      end,
+      node,
+      ...(pool ? { pool } : {}),
+      ...(usage ? { usage_class: usage } : {}),
+    }),
+  );
+  const period = resolvePeriod("custom", 0, { start, end });
+  return (
+    <>
+      <p className="sub">
+        <Link to="/chargeback" search={{ period: "custom", start, end }}>
+          ‹ Chargeback
+        </Link>
+      </p>
+      <h1>
+        {node} · {period?.label ?? "?"}
+      </h1>
+      <p className="sub">
+        {usage ?? "guaranteed and borrowed"} use{pool && ` of pool ${pool}`}, job by job
+      </p>
+      <QueryView
+        query={jobs}
+        loading={
+          <div className="card">
+            <Lines count={8} />
+          </div>
+        }
+      >
+        {(data) => {
+          const items = data.pages.flatMap((page) => page.items);
+          return (
+            <div className="rows">
+              <div className="card">
+                {items.length === 0 ? (
+                  <Empty cli={`tidegate report chargeback --start ${start} --end ${end} --team ${node}`}>
+                    No job ran here in this period.
+                  </Empty>
+                ) : (
+                  <JobRows items={items} isWhole={!jobs.hasNextPage} />
+                )}
+              </div>
+              <div className="inline">
+                {jobs.hasNextPage && (
+                  <Button
+                    variant="default"
+                    loading={jobs.isFetchingNextPage}
+                    onClick={() => void jobs.fetchNextPage()}
+                  >
+                    Show more
+                  </Button>
+                )}
+                <CliLine command={`tidegate report chargeback --start ${start} --end ${end} --team ${node}`} />
+              </div>
+            </div>
+          );
+        }}
+      </QueryView>
+    </>
+  );
+}
+
+function JobRows({ items, isWhole }: { items: readonly ChargebackJob[]; isWhole: boolean }) {
+  const session = useSession();
+  const currency = useChargebackCurrency();
+  const mgpuS = items.reduce((sum, item) => sum + BigInt(item.mgpu_s), 0n);
+  const cost = items.reduce((sum, item) => sum + BigInt(item.cost_nano), 0n);
+  return (
+    <table aria-label="Jobs behind the charge">
+      <thead>
+        <tr>
+          <th scope="col">Job</th>
+          <th scope="col" className="hide">
+            Team
+          </th>
+          <th scope="col" className="hide">
+            User
+          </th>
+          <th scope="col">Use</th>
+          <th scope="col" className="n hide">
+            Attempts
+          </th>
+          <th scope="col" className="n">
+            GPU-h
+          </th>
+          <th scope="col" className="n">
+            Cost
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {items.map((item) => (
+          <tr key={`${item.job} ${item.pool} ${item.usage_class}`}>
+            <th scope="row">
+              {may(session, "view_jobs", item.team) ? (
+                <Link to="/jobs/$jobId" params={{ jobId: item.job }}>
+                  {item.name}
+                </Link>
+              ) : (
+                item.name
+              )}
+            </th>
+            <td className="hide">{item.team}</td>
+            <td className="hide">{item.user}</td>
+            <td>
+              <span className={item.usage_class === "borrowed" ? "pill borrow" : "pill"}>{item.usage_class}</span>
+            </td>
+            <td className="n hide">{item.attempts}</td>
+            <td className="n">{formatGpuHours(item.mgpu_s)}</td>
+            <td className="n">{formatMoney(item.cost_nano, currency)}</td>
+          </tr>
+        ))}
+      </tbody>
+      <tfoot>
+        <tr>
+          <th scope="row">{isWhole ? "Total" : "Total so far"}</th>
+          <td className="hide" />
+          <td className="hide" />
+          <td />
+          <td className="n hide" />
+          <td className="n">{formatGpuHours(mgpuS)}</td>
+          <td className="n">{formatMoney(cost, currency)}</td>
+        </tr>
+      </tfoot>
+    </table>
+  );
+}

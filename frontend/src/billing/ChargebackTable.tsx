@@ -1,0 +1,149 @@
+import { Link } from "@tanstack/react-router";
+
+import type { Chargeback, ChargebackRow } from "../api/types";
+import { formatGpuHours, formatGpuSeconds, formatMoney } from "../ui/units";
+import { reconcile } from "./totals";
+
+/** Rows, totals under them, and in sight the check that both are what was metered. */
+export function ChargebackTable({ report, groupLabel }: { report: Chargeback; groupLabel: string }) {
+  const { rows, totals, currency } = report;
+  const hasPools = new Set(rows.map((row) => row.pool)).size > 1;
+  const common = commonParent(rows.map((row) => row.node));
+  return (
+    <>
+      <table aria-label={`Chargeback by ${groupLabel.toLowerCase()}`}>
+        <thead>
+          <tr>
+            <th scope="col">{groupLabel}</th>
+            {hasPools && <th scope="col">Pool</th>}
+            <th scope="col" className="n hide">
+              Guaranteed GPU-h
+            </th>
+            <th scope="col" className="n hide">
+              Borrowed GPU-h
+            </th>
+            <th scope="col" className="n only-phone">
+              GPU-h
+            </th>
+            <th scope="col" className="n hide">
+              Jobs
+            </th>
+            <th scope="col" className="n">
+              Cost
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={`${row.node} ${row.pool}`}>
+              <th scope="row" title={row.node}>
+                <NodeName path={row.node} common={common} />
+              </th>
+              {hasPools && <td>{row.pool}</td>}
+              <td className="n hide">
+                <JobsLink report={report} row={row} usage="guaranteed" mgpuS={row.guaranteed_mgpu_s}>
+                  {formatGpuHours(row.guaranteed_mgpu_s)}
+                </JobsLink>
+              </td>
+              <td className="n hide">
+                <JobsLink report={report} row={row} usage="borrowed" mgpuS={row.borrowed_mgpu_s}>
+                  {formatGpuHours(row.borrowed_mgpu_s)}
+                </JobsLink>
+              </td>
+              <td className="n only-phone">{formatGpuHours(row.guaranteed_mgpu_s + row.borrowed_mgpu_s)}</td>
+              <td className="n hide">{row.jobs}</td>
+              <td className="n">
+                <JobsLink report={report} row={row} mgpuS={row.guaranteed_mgpu_s + row.borrowed_mgpu_s}>
+                  {formatMoney(row.cost_nano, currency)}
+                </JobsLink>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+        <tfoot>
+          <tr>
+            <th scope="row">Total</th>
+            {hasPools && <td />}
+            <td className="n hide">{formatGpuHours(totals.guaranteed_mgpu_s)}</td>
+            <td className="n hide">{formatGpuHours(totals.borrowed_mgpu_s)}</td>
+            <td className="n only-phone">
+              {formatGpuHours(totals.guaranteed_mgpu_s + totals.borrowed_mgpu_s)}
+            </td>
+            <td className="n hide">{totals.jobs}</td>
+            <td className="n">{formatMoney(totals.cost_nano, currency)}</td>
+          </tr>
+        </tfoot>
+      </table>
+      <Check report={report} />
+    </>
+  );
+}
+
+/** "Segments = rows", or by how much they differ. */
+export function Check({ report }: { report: Chargeback }) {
+  const { isEqual, segmentsMgpuS, rowsMgpuS } = reconcile(report);
+  const exact = `${formatGpuSeconds(segmentsMgpuS)} GPU-seconds metered, ${formatGpuSeconds(rowsMgpuS)} in these rows`;
+  return isEqual ? (
+    <p className="check" title={exact}>
+      Segments {formatGpuHours(segmentsMgpuS)} GPU-h = rows {formatGpuHours(rowsMgpuS)} GPU-h{" "}
+      <b className="good-text">
+        <span aria-hidden="true">✓</span> to the GPU-second
+      </b>
+    </p>
+  ) : (
+    <p className="check bad-text" role="alert" title={exact}>
+      ✕ The rows do not add up to what was metered: {exact}. Do not bill from this; tell your administrator.
+    </p>
+  );
+}
+
+function NodeName({ path, common }: { path: string; common: string }) {
+  const rest = common === "" ? path : path.slice(common.length + 1) || path;
+  const parts = rest.split("/");
+  const name = parts.pop() ?? rest;
+  return (
+    <>
+      {parts.length > 0 && <span className="faint">{parts.join(" / ")} / </span>}
+      {name}
+    </>
+  );
+}
+
+/** The longest path that is strictly above all of them; "" when there is none. */
+export function commonParent(paths: readonly string[]): string {
+  const [first, ...others] = paths;
+  if (first === undefined) return "";
+  let parts = first.split("/").slice(0, -1);
+  for (const path of others) {
+    const other = path.split("/").slice(0, -1);
+    let same = 0;
+    while (same < parts.length && same < other.length && parts[same] === other[same]) same += 1;
+    parts = parts.slice(0, same);
+  }
+  return parts.join("/");
+}
+
+function JobsLink({
+  report,
+  row,
+  usage,
+  mgpuS,
+  children,
+}: {
+  report: Chargeback;
+  row: ChargebackRow;
+  usage?: "guaranteed" | "borrowed";
+  mgpuS: number;
+  children: string;
+}) {
+  if (mgpuS === 0) return <span className="faint">{children}</span>;
+  return (
+    <Link
+      to="/chargeback/jobs"
+      search={{ start: report.start, end: report.end, node: row.node, pool: row.pool, usage }}
+      aria-label={`${children}: the jobs behind it`}
+    >
+      {children}
+    </Link>
+  );
+}

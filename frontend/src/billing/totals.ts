@@ -1,0 +1,46 @@
+import type { Chargeback, ChargebackRow } from "../api/types";
+
+export interface Sums {
+  guaranteedMgpuS: bigint;
+  borrowedMgpuS: bigint;
+  guaranteedCostNano: bigint;
+  borrowedCostNano: bigint;
+  costNano: bigint;
+}
+
+/** Adds the rows up again, exactly, to hold them against what the server says. */
+export function sumRows(rows: readonly ChargebackRow[]): Sums {
+  const sum = (value: (row: ChargebackRow) => number) =>
+    rows.reduce((total, row) => total + BigInt(value(row)), 0n);
+  return {
+    guaranteedMgpuS: sum((row) => row.guaranteed_mgpu_s),
+    borrowedMgpuS: sum((row) => row.borrowed_mgpu_s),
+    guaranteedCostNano: sum((row) => row.guaranteed_cost_nano),
+    borrowedCostNano: sum((row) => row.borrowed_cost_nano),
+    costNano: sum((row) => row.cost_nano),
+  };
+}
+
+export interface Reconciliation {
+  /** The server's own check, and the rows on screen add up to its totals. */
+  isEqual: boolean;
+  segmentsMgpuS: bigint;
+  rowsMgpuS: bigint;
+}
+
+/** Are the metered segments, the rows and the totals one and the same, to the milli-GPU-second? */
+export function reconcile(report: Chargeback): Reconciliation {
+  const sums = sumRows(report.rows);
+  const rowsMgpuS = sums.guaranteedMgpuS + sums.borrowedMgpuS;
+  const segmentsMgpuS = BigInt(report.check.segments_mgpu_s);
+  return {
+    segmentsMgpuS,
+    rowsMgpuS,
+    isEqual:
+      report.check.is_equal &&
+      segmentsMgpuS === rowsMgpuS &&
+      sums.costNano === BigInt(report.totals.cost_nano) &&
+      sums.guaranteedMgpuS === BigInt(report.totals.guaranteed_mgpu_s) &&
+      sums.borrowedMgpuS === BigInt(report.totals.borrowed_mgpu_s),
+  };
+}

@@ -1,0 +1,244 @@
+import { Button } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
+
+import { clustersQuery, comparePaths, quotasQuery, someJobsQuery } from "../api/queries";
+import type { Job, JobState, Quota, Session } from "../api/types";
+import { JobTable } from "../jobs/JobTable";
+import { JOB_STATES, lastPart, stateTone, stateWord } from "../jobs/words";
+import { QuotaBar, QuotaLegend } from "../quotas/QuotaBar";
+import { commonScale, quotaUse } from "../quotas/use";
+import { isWithin, may } from "../session/access";
+import { useSession } from "../session/useSession";
+import { freshnessOf } from "../shell/Freshness";
+import { CliLine } from "../ui/CliLine";
+import { useNowMs } from "../ui/now";
+import { Empty, Lines, QueryView } from "../ui/states";
+import { Countdown } from "../ui/Time";
+import { formatGpuCount, formatGpus } from "../ui/units";
+import { usePageTitle } from "../ui/usePageTitle";
+
+const ACTIVE: readonly JobState[] = ["queued", "held", "starting", "running", "preempting"];
+const COUNTED = 200;
+const SHOWN = 8;
+const TEAMS_SHOWN = 8;
+
+export function HomePage() {
+  usePageTitle("Home");
+  const session = useSession();
+  const { scope } = useSearch({ from: "/shell" });
+  return (
+    <>
+      <h1>Hello, {session.user.name || session.user.username}</h1>
+      <p className="sub">{session.user.organization?.name ?? "All organizations"}</p>
+      <div className="rows">
+        <Notices session={session} />
+        {may(session, "view_jobs") && <MyJobs session={session} />}
+        {may(session, "view_tree") && <MyTeams session={session} scope={scope} />}
+      </div>
+    </>
+  );
+}
+
+/** What needs attention: GPUs that I must give back, and clusters whose numbers are old. */
+function Notices({ session }: { session: Session }) {
+  const now = useNowMs();
+  const clusters = useQuery(clustersQuery);
+  const giving = useQuery({
+    ...someJobsQuery({ state: "preempting", user: session.user.username }, SHOWN),
+    enabled: may(session, "view_jobs"),
+  });
+  const stale = (clusters.data ?? []).filter(
+    (cluster) => cluster.is_enabled && !freshnessOf(cluster, now).isFresh,
+  );
+  const mine = giving.data?.items ?? [];
+  if (stale.length === 0 && mine.length === 0) return null;
+  return (
+    <section className="card mark warn" aria-label="Notices">
+      <h2>Notices</h2>
+      {mine.map((job) => (
+        <p key={job.id}>
+          ▲{" "}
+          <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
+            {job.name}
+          </Link>{" "}
+          must give back {formatGpuCount(job.mgpu)}
+          {job.current_attempt?.grace_until && (
+            <>
+              : <Countdown until={job.current_attempt.grace_until} /> left to save its work
+            </>
+          )}
+          .
+        </p>
+      ))}
+      {stale.map((cluster) => (
+        <p key={cluster.id}>
+          ▲{" "}
+          <Link to="/clusters" search={{ cluster: cluster.name }}>
+            {cluster.name}
+          </Link>{" "}
+          is {freshnessOf(cluster, now).words}: its numbers may be old, the other clusters are not affected.
+        </p>
+      ))}
+    </section>
+  );
+}
+
+function MyJobs({ session }: { session: Session }) {
+  const user = session.user.username;
+  const jobs = useQuery(someJobsQuery({ user, sort: "-submitted_at" }, COUNTED));
+  const maySubmit = may(session, "submit_jobs");
+  return (
+    <section className="card" aria-label="My jobs">
+      <div className="spread">
+        <h2>My jobs</h2>
+        {maySubmit && (
+          <Button component={Link} to="/submit" size="xs">
+            Submit a job
+          </Button>
+        )}
+      </div>
+      <QueryView query={jobs} loading={<Lines count={4} label="Loading my jobs" />}>
+        {({ items, next }) =>
+          items.length === 0 ? (
+            <Empty
+              cli="tidegate submit --team TEAM --gpus 1 job.sh"
+              action={
+                maySubmit ? (
+                  <Button component={Link} to="/submit" variant="default">
+                    Submit the first
+                  </Button>
+                ) : undefined
+              }
+            >
+              You have not submitted a job yet.
+            </Empty>
+          ) : (
+            <div className="stack">
+              <Counts jobs={items} isMore={next !== null} user={user} />
+              <JobTable jobs={mostUrgent(items).slice(0, SHOWN)} caption="My jobs that need a look" />
+              <div className="spread">
+                <Link to="/jobs" search={{ user }}>
+                  All my jobs
+                </Link>
+                <CliLine command="tidegate ls --mine" />
+              </div>
+            </div>
+          )
+        }
+      </QueryView>
+    </section>
+  );
+}
+
+/** What runs or waits first, newest first; then what ended. */
+function mostUrgent(jobs: readonly Job[]): Job[] {
+  const rank = (job: Job) => (ACTIVE.includes(job.state) ? 0 : 1);
+  return [...jobs].sort((a, b) => rank(a) - rank(b) || (a.submitted_at < b.submitted_at ? 1 : -1));
+}
+
+function Counts({ jobs, isMore, user }: { jobs: readonly Job[]; isMore: boolean; user: string }) {
+  const counts = JOB_STATES.map((state) => ({
+    state,
+    count: jobs.filter((job) => job.state === state).length,
+  })).filter(({ count }) => count > 0);
+  return (
+    <div className="inline">
+      {counts.map(({ state, count }) => (
+        <Link key={state} to="/jobs" search={{ user, state }} className={`pill ${stateTone(state)}`}>
+          {count} {stateWord(state)}
+        </Link>
+      ))}
+      {isMore && <span className="small faint">of the newest {COUNTED}</span>}
+    </div>
+  );
+}
+
+/** Teams that I have a role in, or that lie below one; those with a bar of their own. */
+function myTeams(session: Session, quotas: readonly Quota[]): Quota[] {
+  const mine = session.grants.map((grant) => grant.node_path ?? "");
+  return quotas
+    .filter((quota) => quota.node_kind === "team" && mine.some((path) => isWithin(quota.node, path)))
+    .sort((a, b) => comparePaths(a.node, b.node) || (a.pool < b.pool ? -1 : 1));
+}
+
+function MyTeams({ session, scope }: { session: Session; scope: string | undefined }) {
+  const quotas = useQuery(quotasQuery(scope ? { subtree: scope } : {}));
+  return (
+    <section className="card" aria-label="GPUs of my teams">
+      <h2>GPUs of my teams</h2>
+      <QueryView query={quotas} loading={<Lines count={4} label="Loading quotas" />}>
+        {(items) => {
+          const teams = myTeams(session, items);
+          return teams.length === 0 ? (
+            <Empty cli="tidegate quota get" action={<Link to="/quotas">See the whole tree</Link>}>
+              No team of yours has a quota here.
+            </Empty>
+          ) : (
+            <TeamTable teams={teams} />
+          );
+        }}
+      </QueryView>
+    </section>
+  );
+}
+
+function TeamTable({ teams }: { teams: readonly Quota[] }) {
+  const hasPools = new Set(teams.map((team) => team.pool)).size > 1;
+  const shown = teams.slice(0, TEAMS_SHOWN);
+  const scaleMgpu = commonScale(shown.map(quotaUse));
+  return (
+    <>
+      <table aria-label="GPUs of my teams">
+        <thead>
+          <tr>
+            <th scope="col">Team</th>
+            {hasPools && <th scope="col">Pool</th>}
+            <th scope="col" style={{ width: "42%" }}>
+              In use against guarantee
+            </th>
+            <th scope="col" className="n">
+              Free guaranteed
+            </th>
+            <th scope="col" className="n hide">
+              Can borrow now
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map((team) => {
+            const use = quotaUse(team);
+            const free = Math.max(0, team.guaranteed_mgpu - team.use.protected_mgpu);
+            const borrowable = Math.max(0, team.use.available_mgpu - free);
+            return (
+              <tr key={team.id}>
+                <th scope="row">
+                  <Link to="/quotas" search={{ pool: team.pool, node: team.node }} title={team.node}>
+                    {lastPart(team.node)}
+                  </Link>
+                </th>
+                {hasPools && <td>{team.pool}</td>}
+                <td>
+                  <QuotaBar use={use} scaleMgpu={scaleMgpu} />
+                </td>
+                <td className="n">
+                  {formatGpus(free)}
+                  {use.lentMgpu > 0 && (
+                    <div className="small faint">{formatGpus(Math.min(free, use.lentMgpu))} lent, back in the grace</div>
+                  )}
+                </td>
+                <td className="n hide">{formatGpus(borrowable)}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+      <QuotaLegend />
+      {teams.length > shown.length && (
+        <p style={{ margin: "10px 0 0" }}>
+          <Link to="/quotas">All {teams.length} teams</Link>
+        </p>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,95 @@
+import { Link } from "@tanstack/react-router";
+
+import type { Attempt } from "../api/types";
+import { Time } from "../ui/Time";
+import { formatDuration, formatGpus } from "../ui/units";
+
+function outcomeOf(attempt: Attempt): string {
+  if (attempt.state !== "ended") return attempt.state;
+  return (attempt.outcome ?? "ended").replaceAll("_", " ");
+}
+
+/** Exit codes that differ from the rest: "0", or "1 on rank 3". */
+export function exitCodeWords(codes: Readonly<Record<string, number>>): string {
+  const entries = Object.entries(codes);
+  if (entries.length === 0) return "–";
+  const bad = entries.filter(([, code]) => code !== 0);
+  if (bad.length === 0) return "0";
+  const shown = bad.slice(0, 3).map(([rank, code]) => (entries.length === 1 ? String(code) : `${code} on rank ${rank}`));
+  return bad.length > 3 ? `${shown.join(", ")} and ${bad.length - 3} more` : shown.join(", ");
+}
+
+/** One row per execution, newest first, with the cluster's own id and word for its state. */
+export function AttemptTable({ attempts }: { attempts: readonly Attempt[] }) {
+  const rows = [...attempts].sort((a, b) => b.number - a.number);
+  return (
+    <div className="scroll-x">
+      <table aria-label="Attempts">
+        <thead>
+          <tr>
+            <th scope="col" className="n">
+              No.
+            </th>
+            <th scope="col">Outcome</th>
+            <th scope="col">Cluster</th>
+            <th scope="col">Started</th>
+            <th scope="col" className="n hide">
+              Ran
+            </th>
+            <th scope="col" className="hide">
+              Ran as
+            </th>
+            <th scope="col" className="n">
+              Exit
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((attempt) => (
+            <tr key={attempt.id}>
+              <td className="n">
+                <Link to="." search={(before) => ({ ...before, tab: "log", attempt: attempt.number, rank: 0 })}>
+                  {attempt.number}
+                </Link>
+              </td>
+              <td>
+                {outcomeOf(attempt)}
+                {attempt.beneficiary && (
+                  <>
+                    {" for "}
+                    <Link to="/jobs/$jobId" params={{ jobId: attempt.beneficiary }}>
+                      another job
+                    </Link>
+                  </>
+                )}
+                {attempt.message && <div className="small faint">{attempt.message}</div>}
+              </td>
+              <td>
+                {attempt.cluster}
+                <div className="small faint">
+                  {[attempt.native_id, attempt.native_state].filter(Boolean).join(" · ")}
+                </div>
+              </td>
+              <td>{attempt.started_at ? <Time at={attempt.started_at} show="exact" /> : "–"}</td>
+              <td className="n hide">
+                {attempt.started_at && attempt.ended_at
+                  ? formatDuration(
+                      (new Date(attempt.ended_at).getTime() - new Date(attempt.started_at).getTime()) / 1000,
+                    )
+                  : "–"}
+              </td>
+              <td className="hide">
+                {attempt.borrowed_mgpu === 0
+                  ? `${formatGpus(attempt.guaranteed_mgpu)} guaranteed`
+                  : attempt.guaranteed_mgpu === 0
+                    ? `${formatGpus(attempt.borrowed_mgpu)} borrowed`
+                    : `${formatGpus(attempt.guaranteed_mgpu)} guaranteed, ${formatGpus(attempt.borrowed_mgpu)} borrowed`}
+              </td>
+              <td className="n">{exitCodeWords(attempt.exit_codes)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

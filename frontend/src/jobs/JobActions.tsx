@@ -1,0 +1,80 @@
+import { Button } from "@mantine/core";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useState } from "react";
+
+import { client, unwrap } from "../api/client";
+import { jobQuery } from "../api/queries";
+import type { JobDetail } from "../api/types";
+import { may } from "../session/access";
+import { useSession } from "../session/useSession";
+import { Confirm } from "../ui/Confirm";
+import { toastDone, toastError } from "../ui/toast";
+import { formatGpuCount } from "../ui/units";
+
+const ACTIONS = {
+  hold: { label: "Hold", done: "is held", path: "/api/v1/jobs/{id}/hold" },
+  release: { label: "Release", done: "is queued again", path: "/api/v1/jobs/{id}/release" },
+  cancel: { label: "Cancel", done: "is being cancelled", path: "/api/v1/jobs/{id}/cancel" },
+} as const;
+type Action = keyof typeof ACTIONS;
+
+/** What the server says I may do with this job; each is asked about before it is done. */
+export function JobActions({ job }: { job: JobDetail }) {
+  const session = useSession();
+  const queryClient = useQueryClient();
+  const [asked, setAsked] = useState<Action | null>(null);
+  const act = useMutation({
+    mutationFn: (action: Action) =>
+      unwrap(client.POST(ACTIONS[action].path, { params: { path: { id: job.id } } })),
+    onSuccess: (changed, action) => {
+      queryClient.setQueryData(jobQuery(job.id).queryKey, (before) => before && { ...before, ...changed });
+      void queryClient.invalidateQueries({ queryKey: ["jobs"] });
+      toastDone(`${job.name} ${ACTIONS[action].done}`);
+      setAsked(null);
+    },
+    onError: (error) => {
+      toastError(error);
+      setAsked(null);
+    },
+  });
+  const offered = (["hold", "release", "cancel"] as const).filter((action) => job.can.includes(action));
+  const holdsGpus = job.current_attempt !== null && job.current_attempt.state !== "ended";
+  return (
+    <div className="inline">
+      {offered
+        .filter((action) => action !== "cancel")
+        .map((action) => (
+          <Button key={action} variant="default" onClick={() => setAsked(action)}>
+            {ACTIONS[action].label}
+          </Button>
+        ))}
+      {may(session, "submit_jobs") && (
+        <Link to="/submit" search={{ from: job.id }} className="button-like">
+          Clone
+        </Link>
+      )}
+      {offered.includes("cancel") && (
+        <Button variant="default" c="var(--bad)" onClick={() => setAsked("cancel")}>
+          Cancel
+        </Button>
+      )}
+      <Confirm
+        isOpen={asked !== null}
+        title={asked === null ? "" : `${ACTIONS[asked].label} ${job.name}?`}
+        isBusy={act.isPending}
+        isDangerous={asked === "cancel"}
+        confirmLabel={asked === null ? "" : `${ACTIONS[asked].label} it`}
+        onConfirm={() => asked && act.mutate(asked)}
+        onClose={() => setAsked(null)}
+      >
+        {asked === "cancel" &&
+          (holdsGpus
+            ? `Its processes are stopped and ${formatGpuCount(job.mgpu)} come free. This cannot be undone.`
+            : "It leaves the queue. This cannot be undone; a clone starts at the end of the queue.")}
+        {asked === "hold" && "It keeps its place and does not start until it is released."}
+        {asked === "release" && "It may start with the next decision."}
+      </Confirm>
+    </div>
+  );
+}

@@ -1,0 +1,379 @@
+import { Button, Tabs } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+
+import { ApiError } from "../api/client";
+import { jobAttemptsQuery, jobHistoryQuery, jobQuery } from "../api/queries";
+import type { JobDetail } from "../api/types";
+import { JOB_TABS } from "../shell/router";
+import { CliLine } from "../ui/CliLine";
+import { Lines, QueryView } from "../ui/states";
+import { Countdown, Time } from "../ui/Time";
+import { formatDuration, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
+import { usePageTitle } from "../ui/usePageTitle";
+import { AttemptTable } from "./AttemptTable";
+import { JobActions } from "./JobActions";
+import { LogViewer } from "./LogViewer";
+import { SbatchNotes } from "./SbatchNotes";
+import { BorrowedPill, StatePill } from "./StatePill";
+import { isEnded, shortId, stateWord, usageClass } from "./words";
+import { WhyCard } from "./WhyCard";
+import "./log.css";
+
+export function JobPage() {
+  const { jobId } = useParams({ from: "/shell/jobs/$jobId" });
+  const job = useQuery(jobQuery(jobId));
+  usePageTitle(job.data?.name ?? "Job");
+  const isGone = job.error instanceof ApiError && job.error.status === 404;
+  if (isGone) {
+    return (
+      <div className="card empty">
+        <h1>No such job</h1>
+        <p>It does not exist, or it belongs to a team that you cannot see.</p>
+        <Link to="/jobs">All jobs</Link>
+      </div>
+    );
+  }
+  return (
+    <QueryView
+      query={job}
+      loading={
+        <div className="card">
+          <Lines count={10} label="Loading the job" />
+        </div>
+      }
+    >
+      {(data) => <JobView job={data} />}
+    </QueryView>
+  );
+}
+
+function JobView({ job }: { job: JobDetail }) {
+  const shape =
+    job.node_count > 1
+      ? `${job.node_count} nodes × ${formatGpus(job.mgpu_per_node)} ${job.pool}`
+      : `${formatGpus(job.mgpu)} ${job.pool}`;
+  return (
+    <>
+      <h1>
+        {job.name} <StatePill job={job} /> <BorrowedPill job={job} />
+      </h1>
+      <p className="sub">
+        job <span title={job.id}>{shortId(job.id)}</span> · {shape} · {job.priority_class} · submitted{" "}
+        <Time at={job.submitted_at} /> by {job.user} in{" "}
+        <Link to="/jobs" search={{ scope: job.team }}>
+          {job.team}
+        </Link>{" "}
+        · {job.current_attempt?.cluster ?? job.cluster ?? "any cluster"}
+      </p>
+      <StateAnnouncer job={job} />
+      <div className="two">
+        <div className="rows">
+          <PreemptionNotice job={job} />
+          {job.explanation && (job.state === "queued" || job.state === "held") && (
+            <WhyCard
+              explanation={job.explanation}
+              title={job.state === "held" ? "Why is it held?" : "Why is it waiting?"}
+            />
+          )}
+          {job.state === "queued" && job.explanation === null && (
+            <section className="card mark">
+              <h2>Why is it waiting?</h2>
+              <p className="sentence">
+                It has just been queued. The next decision, a few seconds from now, says what it waits for.
+              </p>
+            </section>
+          )}
+          <Outcome job={job} />
+          <Details job={job} />
+        </div>
+        <div className="rows">
+          <PlanCard job={job} />
+          <JobActions job={job} />
+          <CliLine command={job.state === "queued" ? `tidegate why ${job.id}` : `tidegate get ${job.id}`} />
+        </div>
+      </div>
+    </>
+  );
+}
+
+/** Says a change of state to those who listen rather than look. */
+function StateAnnouncer({ job }: { job: JobDetail }) {
+  const [first] = useState(job.state);
+  return (
+    <div className="visually-hidden" role="status" aria-live="polite">
+      {job.state === first ? "" : `${job.name} is now ${stateWord(job.state)}`}
+    </div>
+  );
+}
+
+/** The job must give its GPUs back: to whom and until when. */
+function PreemptionNotice({ job }: { job: JobDetail }) {
+  const attempt = job.current_attempt;
+  if (job.state !== "preempting" || attempt === null) return null;
+  return (
+    <section className="card mark warn" aria-label="Giving back">
+      <h2>It is giving its GPUs back</h2>
+      <p className="sentence">
+        {formatGpuCount(attempt.guaranteed_mgpu + attempt.borrowed_mgpu)} were asked back
+        {attempt.beneficiary && (
+          <>
+            {" "}
+            by{" "}
+            <Link to="/jobs/$jobId" params={{ jobId: attempt.beneficiary }}>
+              another job
+            </Link>
+          </>
+        )}
+        {attempt.notice_at && (
+          <>
+            {" "}
+            <Time at={attempt.notice_at} />
+          </>
+        )}
+        .{" "}
+        {attempt.grace_until && (
+          <>
+            It is stopped in <Countdown until={attempt.grace_until} /> unless it ends by itself.
+          </>
+        )}
+      </p>
+      <p>
+        {job.is_requeueable
+          ? `Then it is queued again as attempt ${job.attempt + 1}${job.checkpoint_path ? `, with its checkpoint at ${job.checkpoint_path}` : ""}.`
+          : "It is not requeued: it ends as failed, reason preempted."}
+      </p>
+    </section>
+  );
+}
+
+/** How an ended job ended. */
+function Outcome({ job }: { job: JobDetail }) {
+  if (!isEnded(job.state)) return null;
+  const tone = job.state === "succeeded" ? "good" : job.state === "cancelled" ? "" : "bad";
+  return (
+    <section className={`card mark ${tone}`} aria-label="How it ended">
+      <h2>How it ended</h2>
+      <p className="sentence">
+        {capitalised(stateWord(job.state))}
+        {job.ended_at && (
+          <>
+            {" "}
+            <Time at={job.ended_at} />
+          </>
+        )}
+        {job.end_reason && `: ${job.end_reason.replaceAll("_", " ")}`}
+        {job.exit_code !== null && ` (exit code ${job.exit_code})`}.
+      </p>
+      {job.current_attempt?.message && <p className="dim">{job.current_attempt.message}</p>}
+    </section>
+  );
+}
+
+function capitalised(word: string): string {
+  return word.charAt(0).toUpperCase() + word.slice(1);
+}
+
+function PlanCard({ job }: { job: JobDetail }) {
+  const used = usageClass(job);
+  const { guaranteed_mgpu_s: guaranteed, borrowed_mgpu_s: borrowed } = job.usage;
+  return (
+    <section className="card" aria-label="Plan">
+      <h2>Plan</h2>
+      <table className="facts">
+        <tbody>
+          <Fact name="Runs as">{used ?? <span className="faint">not running</span>}</Fact>
+          <Fact name="Can be preempted">
+            {job.is_preemptible ? "yes" : used === "borrowed" || used === "partly borrowed" ? "while borrowed" : "no"}
+          </Fact>
+          <Fact name="After preemption">{job.is_requeueable ? "queued again" : "ends as failed"}</Fact>
+          <Fact name="Time limit">{job.time_limit_s === null ? "none" : formatDuration(job.time_limit_s)}</Fact>
+          {job.time_limit_s !== null && (
+            <Fact name="At most">{formatGpuHours(job.mgpu * job.time_limit_s)} GPU-h</Fact>
+          )}
+          <Fact name="Used so far">
+            {formatGpuHours(guaranteed + borrowed)} GPU-h
+            {borrowed > 0 && <div className="small faint">{formatGpuHours(borrowed)} of it borrowed</div>}
+          </Fact>
+          {job.started_at && (
+            <Fact name="Started">
+              <Time at={job.started_at} show="both" />
+            </Fact>
+          )}
+          <Fact name="Attempt">{job.attempt === 0 ? "none yet" : job.attempt}</Fact>
+          <Fact name="Cluster">{job.cluster ?? "any"}</Fact>
+          <Fact name="Type">{job.type.replaceAll("_", " ")}</Fact>
+          {job.checkpoint_path && (
+            <Fact name="Checkpoint">
+              <code>{job.checkpoint_path}</code>
+            </Fact>
+          )}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: React.ReactNode }) {
+  return (
+    <tr>
+      <th scope="row">{name}</th>
+      <td>{children}</td>
+    </tr>
+  );
+}
+
+function Details({ job }: { job: JobDetail }) {
+  const search = useSearch({ from: "/shell/jobs/$jobId" });
+  const navigate = useNavigate({ from: "/jobs/$jobId" });
+  const hasLog = job.attempt > 0 && job.can.includes("logs");
+  const hasContent = job.script !== null;
+  const tab = search.tab ?? (hasLog ? "log" : "timeline");
+  return (
+    <section className="card" aria-label="Details">
+      <Tabs
+        value={tab}
+        keepMounted={false}
+        onChange={(next) =>
+          void navigate({
+            search: (before) => ({ ...before, tab: JOB_TABS.find((each) => each === next) }),
+            replace: true,
+          })
+        }
+      >
+        <Tabs.List mb={12}>
+          {hasLog && <Tabs.Tab value="log">Log</Tabs.Tab>}
+          <Tabs.Tab value="timeline">Timeline</Tabs.Tab>
+          {job.attempt > 0 && <Tabs.Tab value="attempts">Attempts</Tabs.Tab>}
+          {hasContent && <Tabs.Tab value="script">Script</Tabs.Tab>}
+        </Tabs.List>
+        {hasLog && (
+          <Tabs.Panel value="log">
+            <JobLog job={job} />
+          </Tabs.Panel>
+        )}
+        <Tabs.Panel value="timeline">
+          <Timeline job={job} />
+        </Tabs.Panel>
+        {job.attempt > 0 && (
+          <Tabs.Panel value="attempts">
+            <JobAttempts id={job.id} />
+          </Tabs.Panel>
+        )}
+        {hasContent && (
+          <Tabs.Panel value="script">
+            <Content job={job} />
+          </Tabs.Panel>
+        )}
+      </Tabs>
+    </section>
+  );
+}
+
+function JobLog({ job }: { job: JobDetail }) {
+  const search = useSearch({ from: "/shell/jobs/$jobId" });
+  const navigate = useNavigate({ from: "/jobs/$jobId" });
+  const source = {
+    job: job.id,
+    attempt: search.attempt ?? job.attempt,
+    rank: search.rank ?? 0,
+    stream: search.stream ?? "stdout",
+  } as const;
+  return (
+    <LogViewer
+      key={`${source.job} ${source.attempt} ${source.rank} ${source.stream}`}
+      source={source}
+      attempts={Array.from({ length: job.attempt }, (_, i) => ({ number: job.attempt - i }))}
+      onChoose={(change) =>
+        void navigate({ search: (before) => ({ ...before, ...change }), replace: true })
+      }
+    />
+  );
+}
+
+function Timeline({ job }: { job: JobDetail }) {
+  const history = useQuery(jobHistoryQuery(job.id));
+  const estimate = job.state === "queued" ? (job.explanation?.estimated_start ?? null) : null;
+  return (
+    <QueryView query={history}>
+      {(events) => (
+        <table aria-label="Timeline">
+          <tbody>
+            {events.map((event, i) => (
+              <tr key={`${event.at} ${i}`}>
+                <td className="mono nowrap">
+                  <Time at={event.at} show="clock" />
+                </td>
+                <th scope="row">{event.event.replaceAll("_", " ")}</th>
+                <td className="dim">{event.detail}</td>
+              </tr>
+            ))}
+            {estimate?.latest && (
+              <tr className="dim">
+                <td className="mono">
+                  {estimate.earliest && (
+                    <>
+                      <Time at={estimate.earliest} show="clock" />
+                      {" – "}
+                    </>
+                  )}
+                  <Time at={estimate.latest} show="clock" />
+                </td>
+                <th scope="row">expected start</th>
+                <td>{estimate.method}</td>
+              </tr>
+            )}
+          </tbody>
+        </table>
+      )}
+    </QueryView>
+  );
+}
+
+function JobAttempts({ id }: { id: string }) {
+  const attempts = useQuery(jobAttemptsQuery(id));
+  return <QueryView query={attempts}>{(items) => <AttemptTable attempts={items} />}</QueryView>;
+}
+
+function Content({ job }: { job: JobDetail }) {
+  const environment = Object.entries(job.environment ?? {});
+  const [isWrapped, setWrapped] = useState(true);
+  return (
+    <div className="stack">
+      <div className="inline end">
+        <Button variant="default" size="xs" aria-pressed={isWrapped} onClick={() => setWrapped(!isWrapped)}>
+          {isWrapped ? "Do not wrap lines" : "Wrap lines"}
+        </Button>
+      </div>
+      <pre className="code" tabIndex={0} aria-label="Script" style={isWrapped ? undefined : { whiteSpace: "pre" }}>
+        {job.script}
+      </pre>
+      {environment.length > 0 && (
+        <>
+          <h2>Environment</h2>
+          <table className="facts left">
+            <tbody>
+              {environment.map(([name, value]) => (
+                <tr key={name}>
+                  <th scope="row">
+                    <code>{name}</code>
+                  </th>
+                  <td>
+                    <code>{value}</code>
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </>
+      )}
+      {job.notes.length > 0 && (
+        <>
+          <h2>What was read from the #SBATCH lines</h2>
+          <SbatchNotes notes={job.notes} />
+        </>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,71 @@
+import { Link } from "@tanstack/react-router";
+
+import type { Job } from "../api/types";
+import { Time } from "../ui/Time";
+import { formatGpus } from "../ui/units";
+import { BorrowedPill, StatePill } from "./StatePill";
+import { lastPart } from "./words";
+import "./log.css";
+
+/** Jobs as rows: the name always in sight, columns go before rows on a phone. */
+export function JobTable({ jobs, caption }: { jobs: readonly Job[]; caption: string }) {
+  return (
+    <table aria-label={caption}>
+      <thead>
+        <tr>
+          <th scope="col">Job</th>
+          <th scope="col">State</th>
+          <th scope="col" className="hide">
+            Team
+          </th>
+          <th scope="col" className="hide">
+            User
+          </th>
+          <th scope="col" className="hide">
+            Class
+          </th>
+          <th scope="col" className="n">
+            GPUs
+          </th>
+          <th scope="col" className="hide">
+            Pool
+          </th>
+          <th scope="col" className="n hide">
+            Attempt
+          </th>
+          <th scope="col" className="n">
+            Submitted
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {jobs.map((job) => (
+          <tr key={job.id}>
+            <th scope="row" className="job-name">
+              <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
+                {job.name}
+              </Link>
+            </th>
+            <td>
+              <span className="state-counts">
+                <StatePill job={job} />
+                <BorrowedPill job={job} />
+              </span>
+            </td>
+            <td className="hide" title={job.team}>
+              {lastPart(job.team)}
+            </td>
+            <td className="hide">{job.user}</td>
+            <td className="hide">{job.priority_class}</td>
+            <td className="n">{formatGpus(job.mgpu)}</td>
+            <td className="hide">{job.pool}</td>
+            <td className="n hide">{job.attempt === 0 ? <span className="faint">–</span> : job.attempt}</td>
+            <td className="n">
+              <Time at={job.submitted_at} />
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

@@ -1,0 +1,16 @@
+import type { Job } from "../api/types";
+import { jobPill, usageClass } from "./words";
+
+/** The state of a job; of a waiting one, the reason. */
+export function StatePill({ job }: { job: Pick<Job, "state" | "explanation"> }) {
+  const { text, tone } = jobPill(job);
+  return <span className={`pill ${tone}`}>{text}</span>;
+}
+
+/** Marks what runs above the guarantee and may be reclaimed. */
+export function BorrowedPill({ job }: { job: Pick<Job, "current_attempt"> }) {
+  const used = usageClass(job);
+  return used === "borrowed" || used === "partly borrowed" ? (
+    <span className="pill borrow">{used}</span>
+  ) : null;
+}

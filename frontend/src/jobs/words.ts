@@ -1,0 +1,113 @@
+import type { Explanation, Job, JobState } from "../api/types";
+
+export const JOB_STATES: readonly JobState[] = [
+  "queued",
+  "held",
+  "starting",
+  "running",
+  "preempting",
+  "succeeded",
+  "failed",
+  "cancelled",
+  "timed_out",
+];
+const ENDED: ReadonlySet<JobState> = new Set(["succeeded", "failed", "cancelled", "timed_out"]);
+
+export function isEnded(state: JobState): boolean {
+  return ENDED.has(state);
+}
+
+const STATE_WORDS: Record<JobState, string> = {
+  queued: "queued",
+  held: "held",
+  starting: "starting",
+  running: "running",
+  preempting: "giving back",
+  succeeded: "succeeded",
+  failed: "failed",
+  cancelled: "cancelled",
+  timed_out: "timed out",
+};
+
+export function stateWord(state: JobState): string {
+  return STATE_WORDS[state];
+}
+
+export type PillTone = "wait" | "run" | "borrow" | "bad" | "";
+
+export function stateTone(state: JobState): PillTone {
+  switch (state) {
+    case "queued":
+    case "held":
+      return "wait";
+    case "starting":
+    case "running":
+      return "run";
+    case "preempting":
+      return "borrow";
+    case "failed":
+    case "timed_out":
+      return "bad";
+    case "succeeded":
+    case "cancelled":
+      return "";
+  }
+}
+
+const CODE_WORDS: Record<string, string> = {
+  never_fits: "can never fit",
+  waiting_for_guarantee: "waiting for the team's guarantee",
+  borrow_limit_reached: "borrow limit reached",
+  parent_limit_reached: "limit above the team reached",
+  waiting_for_free_gpus: "waiting for free GPUs",
+  waiting_for_reclaim: "waiting for reclaim",
+  behind_higher_priority: "behind higher priority",
+  behind_fair_share: "behind fair share",
+  reserved_for_larger_job: "GPUs are reserved for a larger job",
+  topology_fragmented: "free GPUs are too scattered",
+  budget_exhausted: "budget exhausted",
+  class_cap_reached: "cap of the priority class reached",
+  held_by_user: "held",
+  dependency: "waiting for another job",
+  begin_time: "begin time not reached",
+  cluster_unavailable: "cluster unavailable",
+  dispatching: "being sent to the cluster",
+};
+
+/** The category of an explanation in words. An unknown code is shown as it is, never guessed. */
+export function codeWords(code: string): string {
+  return CODE_WORDS[code] ?? code.replaceAll("_", " ");
+}
+
+/** What a waiting job's pill says: why it waits if that is known, else its state. */
+export function jobPill(job: Pick<Job, "state" | "explanation">): { text: string; tone: PillTone } {
+  if (job.state === "queued" && job.explanation) {
+    return { text: codeWords(job.explanation.code), tone: "wait" };
+  }
+  return { text: stateWord(job.state), tone: stateTone(job.state) };
+}
+
+/** How what runs counts against the quota: the two shapes of the bars, in words. */
+export function usageClass(job: Pick<Job, "current_attempt">): "guaranteed" | "borrowed" | "partly borrowed" | null {
+  const attempt = job.current_attempt;
+  if (attempt === null || attempt.state === "ended") return null;
+  if (attempt.borrowed_mgpu === 0) return "guaranteed";
+  return attempt.guaranteed_mgpu === 0 ? "borrowed" : "partly borrowed";
+}
+
+/** The last moment at which a reclaim's GPUs are free, or null when nobody is giving back. */
+export function reclaimDeadline(explanation: Explanation): string | null {
+  const deadlines = explanation.victims.flatMap(({ grace_until }) => (grace_until === null ? [] : [grace_until]));
+  if (deadlines.length === 0) return null;
+  return deadlines.reduce((last, each) => (new Date(each) > new Date(last) ? each : last));
+}
+
+/** The last part of a path: "ai-company/research/nlp" -> "nlp". */
+export function lastPart(path: string): string {
+  return path.split("/").at(-1) ?? path;
+}
+
+/** The end of a UUIDv7, where it differs from its neighbours: enough to tell jobs apart by eye. */
+export function shortId(id: string): string {
+  return id.slice(-4);
+}

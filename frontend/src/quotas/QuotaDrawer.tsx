@@ -1,0 +1,131 @@
+import { Drawer } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+
+import { quotaChangesQuery } from "../api/queries";
+import type { Quota } from "../api/types";
+import { CliLine } from "../ui/CliLine";
+import { QueryView } from "../ui/states";
+import { Time } from "../ui/Time";
+import { formatGpus } from "../ui/units";
+import { describeChange } from "./changes";
+import { QuotaForm } from "./QuotaForm";
+import { quotaUse } from "./use";
+import { QuotaBar } from "./QuotaBar";
+
+/** One node's quota: its numbers, the form that changes it, and who changed it before. */
+export function QuotaDrawer({
+  quota,
+  parent,
+  onClose,
+}: {
+  quota: Quota;
+  parent: Quota | null;
+  onClose: () => void;
+}) {
+  const use = quotaUse(quota);
+  const limit = (mgpu: number | null, none: string) => (mgpu === null ? none : formatGpus(mgpu));
+  return (
+    <Drawer
+      opened
+      onClose={onClose}
+      position="right"
+      size="lg"
+      title={
+        <b>
+          {quota.node} · {quota.pool}
+        </b>
+      }
+      closeButtonProps={{ "aria-label": "Close" }}
+    >
+      <div className="rows">
+        <QuotaBar
+          use={use}
+          scaleMgpu={Math.max(1, use.guaranteedMgpu, use.inUseMgpu, use.waitingMgpu, use.ceilingMgpu ?? 0)}
+        />
+        <table className="facts">
+          <tbody>
+            <Fact name="In use">{formatGpus(use.inUseMgpu)}</Fact>
+            <Fact name="Guaranteed">
+              {formatGpus(use.guaranteedMgpu)}
+              {quota.guaranteed_percent !== null && parent && (
+                <span className="faint">
+                  {" "}
+                  · {quota.guaranteed_percent} % of {parent.node_name}
+                </span>
+              )}
+            </Fact>
+            <Fact name="Borrowed now">{formatGpus(use.borrowedMgpu)}</Fact>
+            <Fact name="Lent now">{formatGpus(use.lentMgpu)}</Fact>
+            <Fact name="Could start now">{formatGpus(quota.use.available_mgpu)}</Fact>
+            <Fact name="Waiting">{formatGpus(use.waitingMgpu)}</Fact>
+            {quota.node_kind !== "team" && (
+              <Fact name="Reserve, guaranteed to no one below">{formatGpus(quota.reserve_mgpu)}</Fact>
+            )}
+            <Fact name="Borrow limit">{limit(quota.borrow_limit_mgpu, "none of its own")}</Fact>
+            <Fact name="Lend limit">{limit(quota.lend_limit_mgpu, "lends all that is idle")}</Fact>
+            <Fact name="Weight for spare GPUs">{quota.weight}</Fact>
+          </tbody>
+        </table>
+        {quota.can_edit.length > 0 && (
+          <section aria-label="Change this quota">
+            <h2>Change</h2>
+            <QuotaForm key={quota.id} quota={quota} parent={parent} onSaved={onClose} />
+          </section>
+        )}
+        <section aria-label="History of changes">
+          <h2>Changes so far</h2>
+          <Changes quota={quota} />
+        </section>
+        <CliLine command={`tidegate quota get ${quota.node} --pool ${quota.pool}`} />
+      </div>
+    </Drawer>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: React.ReactNode }) {
+  return (
+    <tr>
+      <th scope="row">{name}</th>
+      <td>{children}</td>
+    </tr>
+  );
+}
+
+function Changes({ quota }: { quota: Quota }) {
+  const changes = useQuery(quotaChangesQuery(quota.id));
+  return (
+    <QueryView query={changes}>
+      {({ items }) =>
+        items.length === 0 ? (
+          <p className="dim">It is as it was first set.</p>
+        ) : (
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">When</th>
+                <th scope="col">What</th>
+                <th scope="col">Why</th>
+              </tr>
+            </thead>
+            <tbody>
+              {items.map((change) => (
+                <tr key={change.id}>
+                  <td>
+                    <Time at={change.at} />
+                    <div className="small faint">{change.actor ?? "Tidegate"}</div>
+                  </td>
+                  <td>
+                    {describeChange(change.before, change.after).map((line) => (
+                      <div key={line}>{line}</div>
+                    ))}
+                  </td>
+                  <td>{change.reason}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        )
+      }
+    </QueryView>
+  );
+}

@@ -1,0 +1,288 @@
+import { Button, SegmentedControl, Textarea, TextInput } from "@mantine/core";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+
+import { ApiError, client, unwrap } from "../api/client";
+import type { Quota, QuotaPatch } from "../api/types";
+import { toastDone } from "../ui/toast";
+import { formatGpuCount, formatGpus, gpusToDecimal, parseGpus } from "../ui/units";
+import { describeValue } from "./changes";
+import { fieldsOf, parsePercent, percentText, readForm, type QuotaFields } from "./form";
+
+/**
+ * Changes one quota against the version that was on screen. When somebody else was faster the
+ * server refuses, and both states are shown side by side before anything is written.
+ */
+export function QuotaForm({
+  quota,
+  parent,
+  onSaved,
+}: {
+  quota: Quota;
+  parent: Quota | null;
+  onSaved: () => void;
+}) {
+  const queryClient = useQueryClient();
+  const [base, setBase] = useState(quota);
+  const [fields, setFields] = useState<QuotaFields>(() => fieldsOf(quota));
+  const [conflict, setConflict] = useState<{ current: Quota; patch: QuotaPatch } | null>(null);
+  const set = (change: Partial<QuotaFields>) => setFields({ ...fields, ...change });
+  const canEdit = (field: string) => base.can_edit.includes(field);
+  const form = readForm(base, fields);
+
+  const save = useMutation({
+    mutationFn: ({ patch, version }: { patch: QuotaPatch; version: number }) =>
+      unwrap(
+        client.PATCH("/api/v1/quotas/{id}", {
+          params: { path: { id: quota.id }, header: { "If-Match": `"v${version}"` } },
+          body: patch,
+        }),
+      ),
+    onError: (error, { patch }) => {
+      const current = error instanceof ApiError && error.status === 412 ? error.problem.current : null;
+      if (current) setConflict({ current: current as Quota, patch });
+    },
+    onSuccess: (saved) => {
+      toastDone(`${saved.node}: ${formatGpuCount(saved.guaranteed_mgpu)} guaranteed in ${saved.pool}`);
+      void queryClient.invalidateQueries({ queryKey: ["quotas"] });
+      onSaved();
+    },
+  });
+  const refusals = save.error instanceof ApiError ? save.error.fieldErrors : {};
+  const isConflict = save.error instanceof ApiError && save.error.status === 412;
+
+  if (conflict) {
+    return (
+      <Conflict
+        base={base}
+        current={conflict.current}
+        patch={conflict.patch}
+        isBusy={save.isPending}
+        onApply={() => save.mutate({ patch: conflict.patch, version: conflict.current.version })}
+        onTakeTheirs={() => {
+          setBase(conflict.current);
+          setFields({ ...fieldsOf(conflict.current), reason: fields.reason });
+          setConflict(null);
+          save.reset();
+        }}
+      />
+    );
+  }
+  return (
+    <form
+      className="stack"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (form.patch) save.mutate({ patch: form.patch, version: base.version });
+      }}
+    >
+      {canEdit("guaranteed") && (
+        <div className="stack">
+          <div className="inline" style={{ alignItems: "flex-end" }}>
+            <TextInput
+              label="Guaranteed"
+              inputMode="decimal"
+              value={fields.guaranteed}
+              error={form.errors.guaranteed ?? refusals.guaranteed_mgpu ?? refusals.guaranteed_percent}
+              onChange={(event) => set({ guaranteed: event.currentTarget.value })}
+            />
+            {parent && (
+              <SegmentedControl
+                aria-label="Unit of the guarantee"
+                data={[
+                  { value: "gpus", label: "GPUs" },
+                  { value: "percent", label: `% of ${parent.node_name}` },
+                ]}
+                value={fields.unit}
+                onChange={(unit) => set(convertUnit(fields, unit === "percent" ? "percent" : "gpus", parent))}
+              />
+            )}
+          </div>
+          <Effect quota={base} parent={parent} fields={fields} nextMgpu={form.guaranteedMgpu(parent)} />
+        </div>
+      )}
+      {canEdit("borrow_limit") && (
+        <TextInput
+          label="Borrow limit"
+          description="How many GPUs above the guarantee. Empty: no limit of its own; 0: never."
+          inputMode="decimal"
+          value={fields.borrowLimit}
+          error={form.errors.borrowLimit ?? refusals.borrow_limit_mgpu}
+          onChange={(event) => set({ borrowLimit: event.currentTarget.value })}
+        />
+      )}
+      {canEdit("lend_limit") && (
+        <TextInput
+          label="Lend limit"
+          description="How many idle GPUs others may use. Empty: all of them."
+          inputMode="decimal"
+          value={fields.lendLimit}
+          error={form.errors.lendLimit ?? refusals.lend_limit_mgpu}
+          onChange={(event) => set({ lendLimit: event.currentTarget.value })}
+        />
+      )}
+      {canEdit("weight") && (
+        <TextInput
+          label="Weight for spare GPUs"
+          inputMode="numeric"
+          value={fields.weight}
+          error={form.errors.weight ?? refusals.weight}
+          onChange={(event) => set({ weight: event.currentTarget.value })}
+        />
+      )}
+      <Textarea
+        label="Reason"
+        description="Kept with the change, for everyone who asks later."
+        required
+        autosize
+        minRows={2}
+        value={fields.reason}
+        error={refusals.reason}
+        onChange={(event) => set({ reason: event.currentTarget.value })}
+      />
+      {save.error && !isConflict && (
+        <p className="bad-text" role="alert">
+          {save.error.message}
+        </p>
+      )}
+      <div className="inline">
+        <Button type="submit" loading={save.isPending} disabled={form.patch === null}>
+          Save
+        </Button>
+        <span className="small faint">Takes effect with the next decision.</span>
+      </div>
+    </form>
+  );
+}
+
+/** The same guarantee said in the other unit, where it can be said exactly enough. */
+function convertUnit(fields: QuotaFields, unit: "gpus" | "percent", parent: Quota): Partial<QuotaFields> {
+  if (unit === fields.unit) return {};
+  if (unit === "percent") {
+    const mgpu = parseGpus(fields.guaranteed);
+    if (mgpu === null || parent.guaranteed_mgpu === 0) return { unit, guaranteed: "" };
+    return { unit, guaranteed: percentText(Math.round((mgpu * 10_000) / parent.guaranteed_mgpu)) };
+  }
+  const hundredths = parsePercent(fields.guaranteed);
+  return {
+    unit,
+    guaranteed:
+      hundredths === null
+        ? ""
+        : gpusToDecimal(Math.floor((parent.guaranteed_mgpu * hundredths) / 10_000)),
+  };
+}
+
+/** What the typed guarantee would do to the parent's reserve and to what is below. */
+function Effect({
+  quota,
+  parent,
+  fields,
+  nextMgpu,
+}: {
+  quota: Quota;
+  parent: Quota | null;
+  fields: QuotaFields;
+  nextMgpu: number | null;
+}) {
+  if (nextMgpu === null) return null;
+  const parentReserve = parent && parent.reserve_mgpu + quota.guaranteed_mgpu - nextMgpu;
+  const ownReserve = quota.reserve_mgpu + nextMgpu - quota.guaranteed_mgpu;
+  const overPhysicalUse = quota.use.protected_mgpu - nextMgpu;
+  return (
+    <div className="small" role="status" aria-live="polite">
+      {fields.unit === "percent" && <div className="dim">About {formatGpuCount(nextMgpu)}.</div>}
+      {parent && parentReserve !== null && (
+        <div className={parentReserve < 0 ? "bad-text" : "dim"}>
+          {parentReserve < 0
+            ? `▲ ${formatGpus(-parentReserve)} more than ${parent.node_name} has: its children would be guaranteed ${formatGpus(parent.guaranteed_mgpu - parentReserve)} of ${formatGpus(parent.guaranteed_mgpu)}.`
+            : `${parent.node_name} keeps ${formatGpuCount(parentReserve)} in reserve (now ${formatGpus(parent.reserve_mgpu)}).`}
+        </div>
+      )}
+      {quota.node_kind !== "team" && ownReserve < 0 && (
+        <div className="bad-text">
+          ▲ {formatGpus(-ownReserve)} less than what {quota.node_name} guarantees to those below it.
+        </div>
+      )}
+      {overPhysicalUse > 0 && (
+        <div className="dim">
+          {formatGpuCount(overPhysicalUse)} now in use inside the guarantee would count as borrowed and may
+          be reclaimed.
+        </div>
+      )}
+    </div>
+  );
+}
+
+const FIELD_NAMES: readonly (readonly [keyof QuotaPatch & keyof Quota, string])[] = [
+  ["guaranteed_mgpu", "Guaranteed"],
+  ["guaranteed_percent", "Percent of parent"],
+  ["borrow_limit_mgpu", "Borrow limit"],
+  ["lend_limit_mgpu", "Lend limit"],
+  ["weight", "Weight"],
+];
+
+/** Three states of each field that differs: when I opened it, now, and mine. */
+function Conflict({
+  base,
+  current,
+  patch,
+  isBusy,
+  onApply,
+  onTakeTheirs,
+}: {
+  base: Quota;
+  current: Quota;
+  patch: QuotaPatch;
+  isBusy: boolean;
+  onApply: () => void;
+  onTakeTheirs: () => void;
+}) {
+  const shown = FIELD_NAMES.filter(([field]) => base[field] !== current[field] || field in patch);
+  return (
+    <div className="card mark warn stack" role="alert">
+      <h2>Somebody else changed this first</h2>
+      <p>Nothing was written. Compare, then decide.</p>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Field</th>
+            <th scope="col" className="n">
+              You saw
+            </th>
+            <th scope="col" className="n">
+              Now
+            </th>
+            <th scope="col" className="n">
+              Yours
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map(([field, label]) => (
+            <tr key={field}>
+              <th scope="row">{label}</th>
+              <td className="n dim">{describeValue(field, base[field])}</td>
+              <td className="n">
+                {base[field] === current[field] ? (
+                  describeValue(field, current[field])
+                ) : (
+                  <b>{describeValue(field, current[field])}</b>
+                )}
+              </td>
+              <td className="n">{field in patch ? <b>{describeValue(field, patch[field])}</b> : "as it is"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <div className="inline">
+        <Button loading={isBusy} onClick={onApply}>
+          Apply mine on top
+        </Button>
+        <Button variant="default" onClick={onTakeTheirs}>
+          Start again from what is there now
+        </Button>
+      </div>
+    </div>
+  );
+}

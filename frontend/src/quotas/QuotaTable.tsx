@@ -1,0 +1,103 @@
+import { Link } from "@tanstack/react-router";
+
+import type { Quota } from "../api/types";
+import { formatGpus } from "../ui/units";
+import { QuotaBar, QuotaLegend } from "./QuotaBar";
+import { quotaRows } from "./tree";
+import { commonScale, quotaUse } from "./use";
+import "./quota-table.css";
+
+/** The tree with its bars, all on one scale. */
+export function QuotaTable({
+  quotas,
+  closed,
+  onToggle,
+}: {
+  quotas: readonly Quota[];
+  closed: ReadonlySet<string>;
+  onToggle: (node: string) => void;
+}) {
+  const rows = quotaRows(quotas, closed);
+  const scaleMgpu = commonScale(quotas.map(quotaUse));
+  return (
+    <>
+      <table className="quotas">
+        <thead>
+          <tr>
+            <th scope="col">Node</th>
+            <th scope="col" className="wide">
+              In use against guarantee
+            </th>
+            <th scope="col" className="n">
+              In use
+            </th>
+            <th scope="col" className="n hide">
+              Guaranteed
+            </th>
+            <th scope="col" className="n hide">
+              Moves
+            </th>
+            <th scope="col" className="n hide">
+              Waiting
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(({ quota, level, hasChildren }) => {
+            const use = quotaUse(quota);
+            return (
+              <tr key={quota.id}>
+                <th scope="row" style={{ paddingLeft: `calc(10px + ${level} * var(--indent))` }}>
+                  {hasChildren ? (
+                    <button
+                      type="button"
+                      className="plain twist"
+                      aria-expanded={!closed.has(quota.node)}
+                      aria-label={`${quota.node_name}: what is below`}
+                      onClick={() => onToggle(quota.node)}
+                    >
+                      {closed.has(quota.node) ? "▸" : "▾"}
+                    </button>
+                  ) : (
+                    <span className="twist" />
+                  )}
+                  <Link to="/quotas" search={(before) => ({ ...before, node: quota.node })}>
+                    {quota.node_name}
+                  </Link>
+                </th>
+                <td>
+                  <QuotaBar use={use} scaleMgpu={scaleMgpu} />
+                </td>
+                <td className="n">
+                  {formatGpus(use.inUseMgpu)}
+                  <span className="only-phone small faint"> of {formatGpus(use.guaranteedMgpu)}</span>
+                </td>
+                <td className="n hide">{formatGpus(use.guaranteedMgpu)}</td>
+                <td className="n hide">
+                  {use.borrowedMgpu > 0 ? (
+                    <span className="pill borrow">{formatGpus(use.borrowedMgpu)} borrowed</span>
+                  ) : use.lentMgpu > 0 ? (
+                    `${formatGpus(use.lentMgpu)} lent`
+                  ) : (
+                    <None />
+                  )}
+                </td>
+                <td className="n hide">{use.waitingMgpu > 0 ? formatGpus(use.waitingMgpu) : <None />}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+      <QuotaLegend />
+    </>
+  );
+}
+
+function None() {
+  return (
+    <span className="faint">
+      <span aria-hidden="true">·</span>
+      <span className="visually-hidden">none</span>
+    </span>
+  );
+}

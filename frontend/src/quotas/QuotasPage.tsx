@@ -1,0 +1,328 @@
+import { SegmentedControl, Select } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+
+import { clustersQuery, comparePaths, poolsQuery, quotasQuery, someJobsQuery } from "../api/queries";
+import type { Cluster, Job, Pool, Quota } from "../api/types";
+import { CliLine } from "../ui/CliLine";
+import { Kpi } from "../ui/Kpi";
+import { useNowMs } from "../ui/now";
+import { Empty, Lines, QueryView } from "../ui/states";
+import { Time } from "../ui/Time";
+import { formatDuration, formatGpuCount, formatGpus } from "../ui/units";
+import { usePageTitle } from "../ui/usePageTitle";
+import { QuotaDrawer } from "./QuotaDrawer";
+import { QuotaTable } from "./QuotaTable";
+import { inTreeOrder, peersOf, rootsOf } from "./tree";
+
+const WAITING_SHOWN = 200;
+
+export function QuotasPage() {
+  const { pool: chosen, scope } = useSearch({ from: "/shell/quotas" });
+  const pools = useQuery(poolsQuery);
+  const pool = chosen ?? pools.data?.[0]?.name;
+  usePageTitle(pool ? `Quotas · ${pool}` : "Quotas");
+  return (
+    <>
+      <div className="spread">
+        <h1>Quotas{pool && ` · pool ${pool}`}</h1>
+        {pools.data && pool && <PoolSwitcher pools={pools.data} pool={pool} />}
+      </div>
+      {pool ? (
+        <QuotasOfPool pool={pool} scope={scope} />
+      ) : (
+        <QueryView query={pools} loading={<Lines count={8} />}>
+          {() => (
+            <div className="card">
+              <Empty cli="tidegate quota get">
+                No pool of GPUs is registered yet. A platform administrator adds one together with the first
+                cluster.
+              </Empty>
+            </div>
+          )}
+        </QueryView>
+      )}
+    </>
+  );
+}
+
+function PoolSwitcher({ pools, pool }: { pools: readonly Pool[]; pool: string }) {
+  const navigate = useNavigate({ from: "/quotas" });
+  const choose = (next: string) =>
+    void navigate({ search: (before) => ({ ...before, pool: next, node: undefined }) });
+  const names = pools.map(({ name }) => name);
+  if (names.length < 2 && names[0] === pool) return null;
+  if (!names.includes(pool)) names.unshift(pool);
+  return names.length <= 4 ? (
+    <SegmentedControl aria-label="Pool" size="xs" data={names} value={pool} onChange={choose} />
+  ) : (
+    <Select
+      aria-label="Pool"
+      size="xs"
+      searchable
+      allowDeselect={false}
+      data={names}
+      value={pool}
+      onChange={(next) => next && choose(next)}
+    />
+  );
+}
+
+function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
+  const { node } = useSearch({ from: "/shell/quotas" });
+  const navigate = useNavigate({ from: "/quotas" });
+  const quotas = useQuery(quotasQuery({ pool, ...(scope ? { subtree: scope } : {}) }));
+  const clusters = useQuery(clustersQuery);
+  const pools = useQuery(poolsQuery);
+  const waiting = useQuery(
+    someJobsQuery({ state: "queued", pool, ...(scope ? { team: scope } : {}) }, WAITING_SHOWN),
+  );
+  const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
+  const toggle = (path: string) => {
+    const next = new Set(closed);
+    if (!next.delete(path)) next.add(path);
+    setClosed(next);
+  };
+  const close = () => void navigate({ search: (before) => ({ ...before, node: undefined }) });
+  return (
+    <QueryView
+      query={quotas}
+      loading={
+        <div className="card">
+          <Lines count={9} label="Loading quotas" />
+        </div>
+      }
+    >
+      {(unordered) => {
+        const items = inTreeOrder(unordered, comparePaths);
+        const open = items.find((quota) => quota.node === node);
+        const command = `tidegate quota get${scope ? ` ${scope}` : ""} --pool ${pool}`;
+        return (
+          <>
+            <Summary
+              pool={pools.data?.find(({ name }) => name === pool)}
+              clusters={clusters.data}
+              quotas={items}
+            />
+            {items.length === 0 ? (
+              <div className="card">
+                <Empty
+                  cli={command}
+                  action={
+                    scope ? (
+                      <Link to="/quotas" search={{ pool, scope: undefined }}>
+                        Show everything
+                      </Link>
+                    ) : undefined
+                  }
+                >
+                  No quota of pool {pool} is set {scope ? `at or below ${scope}` : "anywhere you can see"}.
+                </Empty>
+              </div>
+            ) : (
+              <>
+                <Figures
+                  pool={pool}
+                  quotas={items}
+                  clusters={clusters.data}
+                  waiting={waiting.data?.items ?? []}
+                />
+                <div className="card">
+                  <QuotaTable quotas={items} closed={closed} onToggle={toggle} />
+                </div>
+                <p className="sub inline" style={{ marginTop: 14 }}>
+                  {items.some((quota) => quota.can_edit.length > 0) && (
+                    <span>Choose a node to change its quota.</span>
+                  )}
+                  <CliLine command={command} />
+                </p>
+              </>
+            )}
+            {open && (
+              <QuotaDrawer
+                quota={open}
+                parent={items.find((quota) => quota.node === open.parent) ?? null}
+                onClose={close}
+              />
+            )}
+          </>
+        );
+      }}
+    </QueryView>
+  );
+}
+
+function healthyIn(clusters: readonly Cluster[], pool: string) {
+  const members = clusters.flatMap((cluster) =>
+    cluster.is_enabled ? cluster.pools.filter((each) => each.pool === pool) : [],
+  );
+  return {
+    clusters: members.length,
+    healthyMgpu: members.reduce((sum, each) => sum + each.healthy_mgpu, 0),
+  };
+}
+
+/** One sentence: how many GPUs there are, whether all are spoken for, and how old this is. */
+function Summary({
+  pool,
+  clusters,
+  quotas,
+}: {
+  pool: Pool | undefined;
+  clusters: readonly Cluster[] | undefined;
+  quotas: readonly Quota[];
+}) {
+  const [root] = rootsOf(quotas);
+  const asOf = root?.use.as_of;
+  const fleet = pool && clusters && healthyIn(clusters, pool.name);
+  const guaranteed = pool?.guaranteed_mgpu ?? null;
+  return (
+    <p className="sub">
+      {fleet && (
+        <>
+          {formatGpus(fleet.healthyMgpu)} healthy GPUs on {fleet.clusters}{" "}
+          {fleet.clusters === 1 ? "cluster" : "clusters"}
+          {" · "}
+        </>
+      )}
+      {pool?.is_overcommitted && (
+        <>
+          <b className="bad-text">▲ overcommitted: more is guaranteed than exists</b>
+          {" · "}
+        </>
+      )}
+      {fleet && guaranteed !== null && !pool.is_overcommitted && (
+        <>
+          {guaranteed >= fleet.healthyMgpu
+            ? "every GPU is guaranteed to somebody"
+            : `${formatGpus(fleet.healthyMgpu - guaranteed)} guaranteed to nobody`}
+          {" · "}
+        </>
+      )}
+      {asOf ? (
+        <>
+          last decision <Time at={asOf} />
+        </>
+      ) : (
+        "no decision yet"
+      )}
+    </p>
+  );
+}
+
+function names(quotas: readonly Quota[]): string {
+  return quotas.length <= 2
+    ? quotas.map((quota) => quota.node_name).join(" and ")
+    : `${quotas.length} ${quotas[0]?.node_kind ?? "node"}s`;
+}
+
+function Figures({
+  pool,
+  quotas,
+  clusters,
+  waiting,
+}: {
+  pool: string;
+  quotas: readonly Quota[];
+  clusters: readonly Cluster[] | undefined;
+  waiting: readonly Job[];
+}) {
+  const sum = (of: readonly Quota[], value: (quota: Quota) => number) =>
+    of.reduce((total, quota) => total + value(quota), 0);
+  const roots = rootsOf(quotas);
+  const peers = peersOf(quotas);
+  const inUse = sum(roots, (quota) => quota.use.in_use_mgpu);
+  const guaranteed = sum(roots, (quota) => quota.guaranteed_mgpu);
+  const borrowed = sum(peers, (quota) => quota.use.borrowed_mgpu);
+  const borrowers = peers.filter((quota) => quota.use.borrowed_mgpu > 0);
+  const lenders = peers.filter((quota) => quota.use.lent_mgpu > 0);
+  const waitingMgpu = sum(roots, (quota) => quota.use.waiting_mgpu);
+  const isWhole = roots.every((quota) => quota.parent === null);
+  const healthy = isWhole && clusters ? healthyIn(clusters, pool).healthyMgpu : null;
+  const entitled = waiting
+    .filter(({ explanation }) =>
+      ["waiting_for_reclaim", "waiting_for_guarantee", "dispatching"].includes(explanation?.code ?? ""),
+    )
+    .reduce((total, job) => total + job.mgpu, 0);
+  return (
+    <div className="kpis">
+      <Kpi
+        value={formatGpus(inUse)}
+        label="GPUs in use"
+        context={
+          healthy !== null ? `of ${formatGpus(healthy)} healthy` : `of ${formatGpus(guaranteed)} guaranteed`
+        }
+      />
+      <Kpi
+        tone={borrowed > 0 ? "borrow" : undefined}
+        value={formatGpus(borrowed)}
+        label={
+          peers.length > 1 ? `borrowed between ${peers[0]?.node_kind ?? "node"}s` : "borrowed from others"
+        }
+        context={
+          borrowers.length > 0
+            ? `${names(borrowers)}${lenders.length > 0 && peers.length > 1 ? ` from ${names(lenders)}` : ""}`
+            : "everyone is inside the guarantee"
+        }
+      />
+      <Kpi
+        tone={waitingMgpu > 0 ? "wait" : undefined}
+        value={formatGpus(waitingMgpu)}
+        label="GPUs waiting"
+        context={
+          waitingMgpu === 0
+            ? "nobody waits"
+            : entitled > 0
+              ? `${formatGpus(entitled)} of them guaranteed`
+              : "none of them guaranteed"
+        }
+      />
+      <Returning waiting={waiting} availableMgpu={sum(roots, (quota) => quota.use.available_mgpu)} />
+    </div>
+  );
+}
+
+/** While GPUs are being given back: to whom, and how long at most. Else what is free. */
+function Returning({ waiting, availableMgpu }: { waiting: readonly Job[]; availableMgpu: number }) {
+  const now = useNowMs();
+  const reclaiming = waiting.flatMap((job) => {
+    const deadlines = (job.explanation?.victims ?? []).flatMap(({ grace_until }) =>
+      grace_until === null ? [] : [new Date(grace_until).getTime()],
+    );
+    return job.explanation?.code === "waiting_for_reclaim" && deadlines.length > 0
+      ? [{ job, untilMs: Math.max(...deadlines) }]
+      : [];
+  });
+  reclaiming.sort((a, b) => a.untilMs - b.untilMs);
+  const [next] = reclaiming;
+  if (next === undefined) {
+    return (
+      <Kpi
+        value={formatGpus(availableMgpu)}
+        label="GPUs that could start now"
+        context="inside all limits, placement permitting"
+      />
+    );
+  }
+  const leftS = Math.ceil((next.untilMs - now) / 1000);
+  const team = next.job.team.split("/").at(-1) ?? next.job.team;
+  return (
+    <Kpi
+      value={formatDuration(leftS)}
+      label={
+        <>
+          until {team} has its {formatGpuCount(next.job.mgpu)}
+        </>
+      }
+      context={
+        <>
+          <Link to="/jobs/$jobId" params={{ jobId: next.job.id }}>
+            {next.job.name}
+          </Link>
+          {": reclaim in progress, at most"}
+        </>
+      }
+    />
+  );
+}

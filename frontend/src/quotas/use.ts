@@ -1,0 +1,58 @@
+import type { Quota } from "../api/types";
+import { formatGpus } from "../ui/units";
+
+/** What a quota bar draws, in milli-GPU. */
+export interface QuotaUse {
+  guaranteedMgpu: number;
+  inUseMgpu: number;
+  /** In use inside the guarantee: solid. */
+  solidMgpu: number;
+  /** In use above it: hatched, may be reclaimed. */
+  borrowedMgpu: number;
+  /** Guaranteed here, idle here, in use by others: dashed. */
+  lentMgpu: number;
+  /** Guaranteed and idle: grey. */
+  idleMgpu: number;
+  waitingMgpu: number;
+  /** Guarantee plus borrow limit; null where nothing limits borrowing here. */
+  ceilingMgpu: number | null;
+}
+
+/** The only place that knows how the API spells a quota's use. */
+export function quotaUse(quota: Quota): QuotaUse {
+  const { guaranteed_mgpu: guaranteed, borrow_limit_mgpu: borrowLimit, use } = quota;
+  const lent = Math.max(0, Math.min(use.lent_mgpu, guaranteed - use.in_use_mgpu));
+  return {
+    guaranteedMgpu: guaranteed,
+    inUseMgpu: use.in_use_mgpu,
+    solidMgpu: Math.max(0, use.in_use_mgpu - use.borrowed_mgpu),
+    borrowedMgpu: use.borrowed_mgpu,
+    lentMgpu: lent,
+    idleMgpu: Math.max(0, guaranteed - use.in_use_mgpu - lent),
+    waitingMgpu: use.waiting_mgpu,
+    ceilingMgpu: borrowLimit === null ? null : guaranteed + borrowLimit,
+  };
+}
+
+/**
+ * The common right end of a table's bars, in milli-GPU. Borrow limits count only up to the
+ * largest root guarantee or use, so that a limit of "a million" does not flatten every bar.
+ */
+export function commonScale(uses: readonly QuotaUse[]): number {
+  const held = Math.max(1, ...uses.map((use) => Math.max(use.guaranteedMgpu, use.inUseMgpu, use.waitingMgpu)));
+  const ceilings = uses.map((use) => use.ceilingMgpu ?? 0).filter((ceiling) => ceiling <= 2 * held);
+  return Math.max(held, ...ceilings);
+}
+
+/** The bar's numbers in words, for those who cannot see it. */
+export function describeUse(use: QuotaUse): string {
+  const parts = [
+    `${formatGpus(use.inUseMgpu)} of ${formatGpus(use.guaranteedMgpu)} guaranteed GPUs in use`,
+  ];
+  if (use.borrowedMgpu > 0) parts.push(`${formatGpus(use.borrowedMgpu)} borrowed`);
+  if (use.lentMgpu > 0) parts.push(`${formatGpus(use.lentMgpu)} lent`);
+  if (use.idleMgpu > 0) parts.push(`${formatGpus(use.idleMgpu)} idle`);
+  if (use.waitingMgpu > 0) parts.push(`${formatGpus(use.waitingMgpu)} waiting`);
+  if (use.ceilingMgpu !== null) parts.push(`at most ${formatGpus(use.ceilingMgpu)} with borrowing`);
+  return parts.join(", ");
+}

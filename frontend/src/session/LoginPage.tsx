@@ -1,0 +1,81 @@
+import { Button, PasswordInput, TextInput } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Navigate, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+
+import { ApiError, client, rememberCsrfToken, unwrap } from "../api/client";
+import { sessionQuery } from "../api/queries";
+import { usePageTitle } from "../ui/usePageTitle";
+import { safeNext } from "./access";
+import "./login.css";
+
+export function LoginPage() {
+  usePageTitle("Sign in");
+  const { next } = useSearch({ from: "/login" });
+  const queryClient = useQueryClient();
+  // Also fetches the CSRF cookie that signing in needs.
+  const session = useQuery(sessionQuery);
+  const [login, setLogin] = useState("");
+  const [password, setPassword] = useState("");
+  const signIn = useMutation({
+    mutationFn: () => unwrap(client.POST("/api/v1/session", { body: { login, password } })),
+    onSuccess: (answer) => {
+      queryClient.clear();
+      rememberCsrfToken(answer.csrf_token);
+      queryClient.setQueryData(sessionQuery.queryKey, answer);
+    },
+  });
+
+  if (session.data) return <Navigate to={safeNext(next)} replace />;
+  const fieldErrors = signIn.error instanceof ApiError ? signIn.error.fieldErrors : {};
+  const hasFieldErrors = "login" in fieldErrors || "password" in fieldErrors;
+  return (
+    <main className="login">
+      <form
+        className="card stack"
+        onSubmit={(event) => {
+          event.preventDefault();
+          signIn.mutate();
+        }}
+      >
+        <div>
+          <div className="brand">
+            <span aria-hidden="true">≋</span> Tidegate
+          </div>
+          <h1>Sign in</h1>
+          <p className="sub">One quota for every GPU, on every cluster.</p>
+        </div>
+        <TextInput
+          label="Login"
+          autoComplete="username"
+          autoFocus
+          required
+          withAsterisk={false}
+          value={login}
+          error={fieldErrors.login}
+          onChange={(event) => setLogin(event.currentTarget.value)}
+        />
+        <PasswordInput
+          label="Password"
+          autoComplete="current-password"
+          required
+          withAsterisk={false}
+          value={password}
+          error={fieldErrors.password}
+          onChange={(event) => setPassword(event.currentTarget.value)}
+        />
+        {signIn.error && !hasFieldErrors && (
+          <p className="bad-text" role="alert">
+            {signIn.error.message}
+          </p>
+        )}
+        <Button type="submit" fullWidth loading={signIn.isPending}>
+          Sign in
+        </Button>
+        <p className="small faint">
+          From a terminal: <code>tidegate login</code>
+        </p>
+      </form>
+    </main>
+  );
+}

@@ -1,0 +1,240 @@
+import { Button, Drawer, Menu, Modal, useMantineColorScheme } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, Navigate, Outlet, useLocation } from "@tanstack/react-router";
+import { useCallback } from "react";
+
+import { client, unwrap } from "../api/client";
+import type { LiveState } from "../api/live";
+import { sessionQuery } from "../api/queries";
+import type { Session } from "../api/types";
+import { may, type Permission } from "../session/access";
+import { ErrorCard, Lines } from "../ui/states";
+import { toastError } from "../ui/toast";
+import { zoneName } from "../ui/units";
+import { Freshness } from "./Freshness";
+import { ScopeSwitcher } from "./ScopeSwitcher";
+import { SHORTCUTS, useShortcuts } from "./useShortcuts";
+import { useLive } from "./useLive";
+import "./shell.css";
+
+interface NavItem {
+  to: "/" | "/jobs" | "/submit" | "/quotas" | "/chargeback" | "/clusters" | "/access";
+  label: string;
+  needs?: Permission;
+}
+
+const SECTIONS: { title: string | null; items: NavItem[] }[] = [
+  {
+    title: null,
+    items: [
+      { to: "/", label: "Home" },
+      { to: "/jobs", label: "Jobs", needs: "view_jobs" },
+      { to: "/submit", label: "Submit", needs: "submit_jobs" },
+    ],
+  },
+  { title: "Share", items: [{ to: "/quotas", label: "Quotas", needs: "view_tree" }] },
+  { title: "Money", items: [{ to: "/chargeback", label: "Chargeback", needs: "view_costs" }] },
+  { title: "Fleet", items: [{ to: "/clusters", label: "Clusters" }] },
+  { title: "Access", items: [{ to: "/access", label: "My tokens" }] },
+];
+
+/** The frame of every page behind the login: navigation, scope, freshness, theme, person. */
+export function Shell() {
+  const session = useQuery(sessionQuery);
+  const { href } = useLocation();
+  if (session.data === undefined) {
+    return (
+      <main className="alone">
+        {session.error ? (
+          <ErrorCard error={session.error} onRetry={() => void session.refetch()} />
+        ) : (
+          <Lines count={5} />
+        )}
+      </main>
+    );
+  }
+  if (session.data === null) return <Navigate to="/login" search={{ next: href }} replace />;
+  return <Frame session={session.data} />;
+}
+
+function Frame({ session }: { session: Session }) {
+  const live = useLive();
+  const [isNavOpen, nav] = useDisclosure(false);
+  const [isHelpOpen, help] = useDisclosure(false);
+  const openHelp = useCallback(() => help.open(), [help]);
+  useShortcuts(openHelp);
+  return (
+    <div className="shell">
+      <a className="skip" href="#content">
+        Skip to the page
+      </a>
+      <nav className="side" aria-label="Main">
+        <Brand />
+        <NavLinks session={session} />
+      </nav>
+      <div className="page">
+        <header className="top">
+          <Button className="only-phone" variant="default" size="xs" onClick={nav.open}>
+            Menu
+          </Button>
+          <ScopeSwitcher />
+          <div className="right">
+            <Freshness />
+            <LiveBadge state={live} />
+            <span className="hide" title="Times are shown in this zone">
+              {zoneName(new Date()).replace(/ .*/, "")}
+            </span>
+            <ThemeMenu />
+            <UserMenu session={session} onHelp={help.open} />
+          </div>
+        </header>
+        <main id="content" tabIndex={-1}>
+          <Outlet />
+        </main>
+      </div>
+      <Drawer
+        opened={isNavOpen}
+        onClose={nav.close}
+        size={250}
+        title={<Brand />}
+        closeButtonProps={{ "aria-label": "Close the menu" }}
+      >
+        <nav className="side in-drawer" aria-label="Main" onClick={nav.close}>
+          <NavLinks session={session} />
+        </nav>
+      </Drawer>
+      <Modal
+        opened={isHelpOpen}
+        onClose={help.close}
+        title="Keyboard"
+        closeButtonProps={{ "aria-label": "Close" }}
+      >
+        <table className="facts">
+          <tbody>
+            {SHORTCUTS.map(([keys, meaning]) => (
+              <tr key={keys}>
+                <th scope="row">
+                  <kbd className="mono">{keys}</kbd>
+                </th>
+                <td>{meaning}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Modal>
+    </div>
+  );
+}
+
+function Brand() {
+  return (
+    <b className="brand">
+      <span aria-hidden="true">≋</span> Tidegate
+    </b>
+  );
+}
+
+function NavLinks({ session }: { session: Session }) {
+  return SECTIONS.map(({ title, items }) => {
+    const shown = items.filter(({ needs }) => needs === undefined || may(session, needs));
+    if (shown.length === 0) return null;
+    return (
+      <div key={title ?? ""}>
+        {title && <h6>{title}</h6>}
+        {shown.map(({ to, label }) => (
+          <Link key={to} to={to} activeOptions={{ exact: to === "/", includeSearch: false }}>
+            {label}
+          </Link>
+        ))}
+      </div>
+    );
+  });
+}
+
+function LiveBadge({ state }: { state: LiveState }) {
+  return (
+    <span className="hide" role="status" aria-live="polite">
+      {state === "live" && <span title="Changes show up by themselves">live</span>}
+      {state === "polling" && (
+        <span className="fresh old" title="The live connection is down; it is being tried again">
+          refreshed every 30 s
+        </span>
+      )}
+    </span>
+  );
+}
+
+function ThemeMenu() {
+  const { colorScheme, setColorScheme } = useMantineColorScheme();
+  const choices = [
+    ["light", "Light"],
+    ["dark", "Dark"],
+    ["auto", "System"],
+  ] as const;
+  return (
+    <Menu position="bottom-end">
+      <Menu.Target>
+        <button type="button" className="plain top-menu">
+          Theme
+        </button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {choices.map(([value, label]) => (
+          <Menu.Item
+            key={value}
+            role="menuitemradio"
+            aria-checked={colorScheme === value}
+            onClick={() => setColorScheme(value)}
+            rightSection={colorScheme === value ? "✓" : undefined}
+          >
+            {label}
+          </Menu.Item>
+        ))}
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+function UserMenu({ session, onHelp }: { session: Session; onHelp: () => void }) {
+  const queryClient = useQueryClient();
+  const signOut = useMutation({
+    mutationFn: () => unwrap(client.DELETE("/api/v1/session")),
+    onError: toastError,
+    onSuccess: () => {
+      queryClient.clear();
+      queryClient.setQueryData(sessionQuery.queryKey, null);
+    },
+  });
+  const { user, grants, features } = session;
+  return (
+    <Menu position="bottom-end" width={260}>
+      <Menu.Target>
+        <button type="button" className="plain top-menu" aria-label={`Account of ${user.name || user.login}`}>
+          {user.username}
+        </button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <div className="who">
+          <b>{user.name || user.username}</b>
+          <div className="dim">{user.login}</div>
+          {grants.map((grant) => (
+            <div key={`${grant.role} ${grant.node_path ?? ""}`} className="dim small">
+              {grant.role.replaceAll("_", " ")}
+              {" · "}
+              {grant.node_path ?? "the platform"}
+            </div>
+          ))}
+        </div>
+        <Menu.Divider />
+        <Menu.Item component={Link} to="/access">
+          My tokens
+        </Menu.Item>
+        <Menu.Item onClick={onHelp}>Keyboard</Menu.Item>
+        <Menu.Item onClick={() => signOut.mutate(undefined)}>Sign out</Menu.Item>
+        <Menu.Divider />
+        <div className="who small faint">Tidegate {features.version}</div>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}

@@ -1,0 +1,197 @@
+import type { QueryClient } from "@tanstack/react-query";
+import {
+  createRootRouteWithContext,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  retainSearchParams,
+  type RouterHistory,
+} from "@tanstack/react-router";
+
+import { LoginPage } from "../session/LoginPage";
+import { ErrorCard, Lines } from "../ui/states";
+import { NotFoundPage } from "./NotFoundPage";
+import { choiceParam, numberParam, parseSearch, stringifySearch, textParam } from "./search";
+import { Shell } from "./Shell";
+
+export const STREAMS = ["stdout", "stderr"] as const;
+export const JOB_TABS = ["log", "timeline", "attempts", "script"] as const;
+export const PERIODS = ["hour", "today", "yesterday", "month", "last-month", "custom"] as const;
+export const GROUPINGS = ["team", "department"] as const;
+export const SUBMIT_DOORS = ["form", "sbatch"] as const;
+export const USAGE_CLASSES = ["guaranteed", "borrowed"] as const;
+
+const rootRoute = createRootRouteWithContext<{ queryClient: QueryClient }>()({
+  component: Outlet,
+});
+
+const loginRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/login",
+  validateSearch: (search) => ({ next: textParam(search, "next") }),
+  component: LoginPage,
+});
+
+/** Everything behind the login. `scope` is the tree node that the pages are narrowed to. */
+const shellRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  id: "shell",
+  validateSearch: (search): { scope?: string } => ({ scope: textParam(search, "scope") }),
+  search: { middlewares: [retainSearchParams(["scope"])] },
+  component: Shell,
+});
+
+const homeRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/",
+  component: lazyRouteComponent(() => import("../home/HomePage"), "HomePage"),
+});
+
+const quotasRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/quotas",
+  validateSearch: (search): { pool?: string; node?: string } => ({
+    pool: textParam(search, "pool"),
+    node: textParam(search, "node"),
+  }),
+  component: lazyRouteComponent(() => import("../quotas/QuotasPage"), "QuotasPage"),
+});
+
+const jobsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/jobs",
+  validateSearch: (
+    search,
+  ): { state?: string; user?: string; pool?: string; q?: string; cursor?: string } => ({
+    state: textParam(search, "state"),
+    user: textParam(search, "user"),
+    pool: textParam(search, "pool"),
+    q: textParam(search, "q"),
+    cursor: textParam(search, "cursor"),
+  }),
+  component: lazyRouteComponent(() => import("../jobs/JobsPage"), "JobsPage"),
+});
+
+const jobRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/jobs/$jobId",
+  validateSearch: (
+    search,
+  ): {
+    tab?: (typeof JOB_TABS)[number];
+    attempt?: number;
+    rank?: number;
+    stream?: (typeof STREAMS)[number];
+  } => ({
+    tab: choiceParam(search, "tab", JOB_TABS),
+    attempt: numberParam(search, "attempt", 1_000_000),
+    rank: numberParam(search, "rank", 1_000_000),
+    stream: choiceParam(search, "stream", STREAMS),
+  }),
+  component: lazyRouteComponent(() => import("../jobs/JobPage"), "JobPage"),
+});
+
+const submitRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/submit",
+  validateSearch: (search): { door?: (typeof SUBMIT_DOORS)[number]; from?: string } => ({
+    door: choiceParam(search, "door", SUBMIT_DOORS),
+    from: textParam(search, "from"),
+  }),
+  component: lazyRouteComponent(() => import("../submit/SubmitPage"), "SubmitPage"),
+});
+
+const chargebackRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/chargeback",
+  validateSearch: (
+    search,
+  ): {
+    period?: (typeof PERIODS)[number];
+    start?: string;
+    end?: string;
+    group?: (typeof GROUPINGS)[number];
+    pool?: string;
+  } => ({
+    period: choiceParam(search, "period", PERIODS),
+    start: textParam(search, "start"),
+    end: textParam(search, "end"),
+    group: choiceParam(search, "group", GROUPINGS),
+    pool: textParam(search, "pool"),
+  }),
+  component: lazyRouteComponent(() => import("../billing/ChargebackPage"), "ChargebackPage"),
+});
+
+const chargebackJobsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/chargeback/jobs",
+  validateSearch: (
+    search,
+  ): {
+    start: string;
+    end: string;
+    node: string;
+    pool?: string;
+    usage?: (typeof USAGE_CLASSES)[number];
+  } => ({
+    start: textParam(search, "start") ?? "",
+    end: textParam(search, "end") ?? "",
+    node: textParam(search, "node") ?? "",
+    pool: textParam(search, "pool"),
+    usage: choiceParam(search, "usage", USAGE_CLASSES),
+  }),
+  component: lazyRouteComponent(
+    () => import("../billing/ChargebackJobsPage"),
+    "ChargebackJobsPage",
+  ),
+});
+
+const clustersRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/clusters",
+  validateSearch: (search): { cluster?: string } => ({ cluster: textParam(search, "cluster") }),
+  component: lazyRouteComponent(() => import("../clusters/ClustersPage"), "ClustersPage"),
+});
+
+const accessRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/access",
+  component: lazyRouteComponent(() => import("../access/AccessPage"), "AccessPage"),
+});
+
+const routeTree = rootRoute.addChildren([
+  loginRoute,
+  shellRoute.addChildren([
+    homeRoute,
+    quotasRoute,
+    jobsRoute,
+    jobRoute,
+    submitRoute,
+    chargebackRoute,
+    chargebackJobsRoute,
+    clustersRoute,
+    accessRoute,
+  ]),
+]);
+
+export function createAppRouter(queryClient: QueryClient, history?: RouterHistory) {
+  return createRouter({
+    routeTree,
+    history,
+    context: { queryClient },
+    parseSearch,
+    stringifySearch,
+    defaultPreload: "intent",
+    defaultPendingComponent: () => <Lines count={6} />,
+    defaultErrorComponent: ({ error, reset }) => <ErrorCard error={error instanceof Error ? error : new Error(String(error))} onRetry={reset} />,
+    defaultNotFoundComponent: NotFoundPage,
+    scrollRestoration: true,
+  });
+}
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: ReturnType<typeof createAppRouter>;
+  }
+}

@@ -1,0 +1,88 @@
+import type { UseQueryResult } from "@tanstack/react-query";
+
+import type { JobPlan } from "../api/types";
+import { WhyCard } from "../jobs/WhyCard";
+import { Lines } from "../ui/states";
+import { formatDuration, formatGpuCount, formatGpuHours, formatGpus, formatMoney } from "../ui/units";
+
+/** What would happen if this were submitted now. A feasibility check, not a reservation. */
+export function PlanPanel({ plan, hasRequest }: { plan: UseQueryResult<JobPlan>; hasRequest: boolean }) {
+  return (
+    <div className="rows" aria-live="polite" aria-busy={plan.isFetching}>
+      <section className="card" aria-label="Plan">
+        <h2>Plan</h2>
+        {!hasRequest ? (
+          <p className="dim">Fill in what is missing; what would happen shows up here.</p>
+        ) : plan.error ? (
+          <p className="bad-text">{plan.error.message}</p>
+        ) : plan.data === undefined ? (
+          <Lines count={5} label="Asking for a plan" />
+        ) : (
+          <Plan plan={plan.data} />
+        )}
+      </section>
+      {hasRequest && !plan.error && plan.data?.explanation && !plan.data.would_start_now && (
+        <WhyCard explanation={plan.data.explanation} title="Why would it wait?" />
+      )}
+    </div>
+  );
+}
+
+function verdict(plan: JobPlan): { text: string; tone: string } {
+  if (!plan.fits) return { text: "It can never run as asked.", tone: "bad-text" };
+  if (plan.would_start_now) {
+    return { text: `It would start now${plan.cluster ? ` on ${plan.cluster}` : ""}.`, tone: "good-text" };
+  }
+  return { text: "It would wait.", tone: "" };
+}
+
+function Plan({ plan }: { plan: JobPlan }) {
+  const { text, tone } = verdict(plan);
+  const { job } = plan;
+  const runsAs =
+    plan.borrowed_mgpu === 0
+      ? "guaranteed"
+      : plan.guaranteed_mgpu === 0
+        ? "borrowed: may be reclaimed"
+        : `${formatGpus(plan.guaranteed_mgpu)} guaranteed, ${formatGpus(plan.borrowed_mgpu)} borrowed`;
+  return (
+    <>
+      <p className={`sentence ${tone}`}>{text}</p>
+      <table className="facts">
+        <tbody>
+          {job.name !== undefined && <Fact name="Name">{job.name}</Fact>}
+          {job.mgpu !== undefined && (
+            <Fact name="Asks for">
+              {formatGpuCount(job.mgpu)}
+              {job.pool !== undefined && ` of ${job.pool}`}
+              {job.node_count !== undefined && job.node_count > 1 && ` on ${job.node_count} nodes`}
+            </Fact>
+          )}
+          <Fact name="Would run as">{plan.fits ? runsAs : "–"}</Fact>
+          <Fact name="Can be preempted">
+            {job.is_preemptible ? "yes" : plan.borrowed_mgpu > 0 ? "while borrowed" : "no"}
+          </Fact>
+          <Fact name="Time limit">
+            {job.time_limit_s == null ? "none" : formatDuration(job.time_limit_s)}
+          </Fact>
+          {job.time_limit_s != null && job.mgpu !== undefined && (
+            <Fact name="At most">{formatGpuHours(job.mgpu * job.time_limit_s)} GPU-h</Fact>
+          )}
+          {plan.cost_per_hour_nano !== null && plan.currency !== null && (
+            <Fact name="Cost per hour">{formatMoney(plan.cost_per_hour_nano, plan.currency)}</Fact>
+          )}
+        </tbody>
+      </table>
+      <p className="small faint">A check of what fits, not a reservation.</p>
+    </>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: React.ReactNode }) {
+  return (
+    <tr>
+      <th scope="row">{name}</th>
+      <td>{children}</td>
+    </tr>
+  );
+}

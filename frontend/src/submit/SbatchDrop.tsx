@@ -1,0 +1,70 @@
+import { Textarea } from "@mantine/core";
+import { useState } from "react";
+
+import { MAX_SCRIPT_BYTES } from "./draft";
+import "./submit.css";
+
+/** A script as it is given to sbatch: pasted, dropped as a file, or chosen. */
+export function SbatchDrop({
+  value,
+  error,
+  onChange,
+}: {
+  value: string;
+  error: string | undefined;
+  onChange: (text: string) => void;
+}) {
+  const [isOver, setOver] = useState(false);
+  const [refusal, setRefusal] = useState<string | null>(null);
+  const take = async (file: File | undefined) => {
+    setOver(false);
+    if (file === undefined) return;
+    if (file.size > MAX_SCRIPT_BYTES) {
+      setRefusal(`${file.name} is larger than 1 MiB: that is no script.`);
+      return;
+    }
+    setRefusal(null);
+    onChange(await file.text());
+  };
+  return (
+    <div
+      className={isOver ? "drop over" : "drop"}
+      onDragOver={(event) => {
+        event.preventDefault();
+        setOver(true);
+      }}
+      onDragLeave={() => setOver(false)}
+      onDrop={(event) => {
+        event.preventDefault();
+        void take(event.dataTransfer.files[0]);
+      }}
+    >
+      <Textarea
+        label="sbatch script"
+        description="Paste it, or drop a file here. Its #SBATCH lines are read; what is not understood is said below."
+        placeholder={"#!/bin/bash\n#SBATCH --gpus=8\n#SBATCH --time=12:00:00\nsrun python train.py"}
+        autosize
+        minRows={10}
+        maxRows={28}
+        spellCheck={false}
+        classNames={{ input: "mono" }}
+        value={value}
+        error={refusal ?? error}
+        onChange={(event) => {
+          setRefusal(null);
+          onChange(event.currentTarget.value);
+        }}
+      />
+      <label className="small choose">
+        or choose a file:{" "}
+        <input
+          type="file"
+          onChange={(event) => {
+            void take(event.currentTarget.files?.[0]);
+            event.currentTarget.value = "";
+          }}
+        />
+      </label>
+    </div>
+  );
+}

@@ -1,0 +1,443 @@
+import { Button, Checkbox, SegmentedControl, Select, Textarea, TextInput } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
+import { keepPreviousData, queryOptions, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useMemo, useRef, useState } from "react";
+
+import { ApiError, client, unwrap } from "../api/client";
+import { clustersQuery, jobQuery, poolsQuery, priorityClassesQuery, treeQuery } from "../api/queries";
+import type { JobPlan, JobRequest, Session, TreeNode } from "../api/types";
+import { SbatchNotes } from "../jobs/SbatchNotes";
+import { teamsWhereIMay } from "../session/access";
+import { useSession } from "../session/useSession";
+import { CliLine } from "../ui/CliLine";
+import { Empty, Lines, QueryView } from "../ui/states";
+import { toastDone } from "../ui/toast";
+import { formatGpus, formatMultiplier } from "../ui/units";
+import { usePageTitle } from "../ui/usePageTitle";
+import {
+  draftOf,
+  emptyDraft,
+  newIdempotencyKey,
+  placeRefusals,
+  readDraft,
+  submitCommand,
+  type Draft,
+  type DraftErrors,
+} from "./draft";
+import { PlanPanel } from "./PlanPanel";
+import { SbatchDrop } from "./SbatchDrop";
+import "./submit.css";
+
+const PLAN_PAUSE_MS = 500;
+const TYPES = ["training", "distributed_training", "interactive", "inference"];
+
+function planQuery(request: JobRequest | null) {
+  return queryOptions({
+    // Under "jobs", so that a live hint asks again.
+    queryKey: ["jobs", "plan", request],
+    enabled: request !== null,
+    retry: false,
+    queryFn: async ({ signal }): Promise<JobPlan> => {
+      if (request === null) throw new Error("nothing to plan yet");
+      const answer = await unwrap(
+        client.POST("/api/v1/jobs", { params: { query: { dry_run: true } }, body: request, signal }),
+      );
+      return answer as JobPlan;
+    },
+  });
+}
+
+export function SubmitPage() {
+  usePageTitle("Submit a job");
+  const session = useSession();
+  const { from } = useSearch({ from: "/shell/submit" });
+  const tree = useQuery(treeQuery);
+  const source = useQuery({ ...jobQuery(from ?? ""), enabled: from !== undefined });
+  return (
+    <>
+      <h1>Submit a job</h1>
+      <p className="sub">Any cluster that has the GPUs may run it; the plan says what would happen.</p>
+      <QueryView query={tree} loading={<Waiting />}>
+        {(nodes) =>
+          from !== undefined ? (
+            <QueryView query={source} loading={<Waiting />}>
+              {(job) => <SubmitForm key={from} session={session} nodes={nodes} initial={draftOf(job)} />}
+            </QueryView>
+          ) : (
+            <SubmitForm key="new" session={session} nodes={nodes} initial={emptyDraft()} />
+          )
+        }
+      </QueryView>
+    </>
+  );
+}
+
+function Waiting() {
+  return (
+    <div className="card">
+      <Lines count={8} />
+    </div>
+  );
+}
+
+function SubmitForm({
+  session,
+  nodes,
+  initial,
+}: {
+  session: Session;
+  nodes: readonly TreeNode[];
+  initial: Draft;
+}) {
+  const { door = "form", scope } = useSearch({ from: "/shell/submit" });
+  const navigate = useNavigate();
+  const queryClient = useQueryClient();
+  const teams = teamsWhereIMay(session, "submit_jobs", nodes).map((node) => node.path);
+  const [stored, setDraft] = useState<Draft>(() => ({
+    ...initial,
+    team: initial.team ?? teams.find((team) => team === scope) ?? (teams.length === 1 ? (teams[0] ?? null) : null),
+  }));
+  const draft = { ...stored, door };
+  const set = (change: Partial<Draft>) => setDraft((before) => ({ ...before, ...change }));
+
+  const { request, errors: typedErrors } = readDraft(draft);
+  const requestText = request === null ? "" : JSON.stringify(request);
+  const [settledText] = useDebouncedValue(requestText, PLAN_PAUSE_MS);
+  const settled = useMemo(
+    () => (settledText === "" ? null : (JSON.parse(settledText) as JobRequest)),
+    [settledText],
+  );
+  const plan = useQuery({ ...planQuery(settled), placeholderData: keepPreviousData });
+
+  const key = useRef({ of: "", value: "" });
+  const submit = useMutation({
+    mutationFn: async (body: JobRequest) => {
+      const text = JSON.stringify(body);
+      if (key.current.of !== text) key.current = { of: text, value: newIdempotencyKey() };
+      const answer = await unwrap(
+        client.POST("/api/v1/jobs", {
+          params: { header: { "Idempotency-Key": key.current.value } },
+          body,
+        }),
+      );
+      return answer as { id: string; name: string };
+    },
+    onSuccess: (job) => {
+      toastDone(`${job.name} is queued`);
+      void queryClient.invalidateQueries({ queryKey: ["jobs"] });
+      void navigate({ to: "/jobs/$jobId", params: { jobId: job.id } });
+    },
+  });
+
+  const [hasTried, setTried] = useState(false);
+  const refusal = submit.error ?? (settledText === requestText ? plan.error : null);
+  const placed = refusal instanceof ApiError ? placeRefusals(refusal.fieldErrors, draft) : { errors: {}, others: [] };
+  // A field is complained about once the person has tried to submit, or typed something wrong.
+  const errors: DraftErrors = { ...placed.errors, ...(hasTried ? typedErrors : onlyTyped(typedErrors, draft)) };
+
+  if (teams.length === 0) {
+    return (
+      <div className="card">
+        <Empty cli="tidegate whoami">You may not submit jobs in any team. Ask a team lead for the researcher role.</Empty>
+      </div>
+    );
+  }
+  const notes = plan.data?.notes ?? [];
+  return (
+    <form
+      className="two"
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault();
+        setTried(true);
+        if (request) submit.mutate(request);
+      }}
+    >
+      <div className="rows">
+        <div className="card stack">
+          <SegmentedControl
+            aria-label="How to describe the job"
+            data={[
+              { value: "form", label: "Form" },
+              { value: "sbatch", label: "sbatch script" },
+            ]}
+            value={door}
+            onChange={(next) =>
+              void navigate({
+                to: "/submit",
+                search: (before) => ({ ...before, door: next === "sbatch" ? "sbatch" : undefined }),
+                replace: true,
+              })
+            }
+          />
+          <Select
+            label="Team"
+            placeholder="choose"
+            searchable
+            required
+            data={teams}
+            value={draft.team}
+            error={errors.team}
+            onChange={(team) => set({ team, priorityClass: null })}
+          />
+          {door === "form" ? (
+            <FormFields draft={draft} set={set} errors={errors} nodes={nodes} />
+          ) : (
+            <SbatchDrop value={draft.sbatch} error={errors.sbatch} onChange={(sbatch) => set({ sbatch })} />
+          )}
+        </div>
+        {door === "sbatch" && notes.length > 0 && (
+          <section className="card" aria-label="What was read from the script">
+            <h2>What was read from the script</h2>
+            <SbatchNotes notes={notes} />
+          </section>
+        )}
+        {submit.error && (
+          <div className="card mark bad" role="alert">
+            <h2>It was not submitted</h2>
+            <p>{submit.error.message}</p>
+            {placed.others.map((detail) => (
+              <p key={detail}>{detail}</p>
+            ))}
+          </div>
+        )}
+        <div className="inline">
+          <Button type="submit" loading={submit.isPending}>
+            Submit
+          </Button>
+          <Button variant="default" component={Link} to="/jobs">
+            Back to jobs
+          </Button>
+        </div>
+        <CliLine command={submitCommand(draft)} />
+      </div>
+      <PlanPanel plan={plan} hasRequest={settled !== null} />
+    </form>
+  );
+}
+
+/** Complaints about fields that hold something; empty ones wait until the person submits. */
+function onlyTyped(errors: DraftErrors, draft: Draft): DraftErrors {
+  return Object.fromEntries(
+    Object.entries(errors).filter(([field]) => {
+      const value = draft[field as keyof Draft];
+      return typeof value === "string" && value.trim() !== "";
+    }),
+  );
+}
+
+function FormFields({
+  draft,
+  set,
+  errors,
+  nodes,
+}: {
+  draft: Draft;
+  set: (change: Partial<Draft>) => void;
+  errors: DraftErrors;
+  nodes: readonly TreeNode[];
+}) {
+  const pools = useQuery(poolsQuery);
+  const clusters = useQuery(clustersQuery);
+  const organization = nodes.find((node) => node.path === draft.team)?.organization ?? null;
+  const classes = useQuery({
+    ...priorityClassesQuery(organization ?? ""),
+    enabled: organization !== null,
+  });
+  const chosenClass = classes.data?.find(({ name }) => name === (draft.priorityClass ?? "normal"));
+  const [hasMore, setMore] = useState(
+    draft.environment !== "" || draft.checkpointPath !== "" || draft.cluster !== null,
+  );
+  return (
+    <>
+      <TextInput
+        label="Name"
+        placeholder="chosen for you if empty"
+        value={draft.name}
+        error={errors.name}
+        onChange={(event) => set({ name: event.currentTarget.value })}
+      />
+      <div className="even">
+        <Select
+          label="Pool"
+          placeholder="the default pool"
+          clearable
+          clearButtonProps={{ "aria-label": "The default pool" }}
+          data={(pools.data ?? []).map(({ name, capacity_mgpu }) => ({
+            value: name,
+            label: `${name} · ${formatGpus(capacity_mgpu)} GPUs`,
+          }))}
+          value={draft.pool}
+          error={errors.pool}
+          onChange={(pool) => set({ pool })}
+        />
+        <Select
+          label="Priority class"
+          placeholder="normal"
+          clearable
+          clearButtonProps={{ "aria-label": "The default class" }}
+          disabled={draft.team === null}
+          data={(classes.data ?? []).map(({ name, description }) => ({
+            value: name,
+            label: description ? `${name} · ${description}` : name,
+          }))}
+          value={draft.priorityClass}
+          error={errors.priorityClass}
+          description={
+            chosenClass && chosenClass.price_multiplier_ppm !== 1_000_000
+              ? `costs ${formatMultiplier(chosenClass.price_multiplier_ppm)}`
+              : undefined
+          }
+          onChange={(priorityClass) => set({ priorityClass })}
+        />
+      </div>
+      <fieldset className="plain-set">
+        <legend>GPUs</legend>
+        <div className="inline top">
+          <SegmentedControl
+            aria-label="How the GPUs are counted"
+            data={[
+              { value: "total", label: "in total" },
+              { value: "per_node", label: "per node" },
+            ]}
+            value={draft.shape}
+            onChange={(shape) => set({ shape: shape === "per_node" ? "per_node" : "total" })}
+          />
+          {draft.shape === "total" ? (
+            <TextInput
+              aria-label="GPUs in total"
+              inputMode="decimal"
+              w={120}
+              value={draft.gpus}
+              error={errors.gpus}
+              onChange={(event) => set({ gpus: event.currentTarget.value })}
+            />
+          ) : (
+            <>
+              <TextInput
+                aria-label="Nodes"
+                inputMode="numeric"
+                w={100}
+                value={draft.nodes}
+                error={errors.nodes}
+                rightSection={<span className="faint small">nodes</span>}
+                rightSectionWidth={48}
+                onChange={(event) => set({ nodes: event.currentTarget.value })}
+              />
+              <span className="dim times">×</span>
+              <TextInput
+                aria-label="GPUs per node"
+                inputMode="decimal"
+                w={120}
+                value={draft.gpusPerNode}
+                error={errors.gpusPerNode}
+                rightSection={<span className="faint small">GPUs</span>}
+                rightSectionWidth={44}
+                onChange={(event) => set({ gpusPerNode: event.currentTarget.value })}
+              />
+            </>
+          )}
+        </div>
+      </fieldset>
+      <TextInput
+        label="Time limit"
+        placeholder="none"
+        description="Such as 90m, 72h, 3d or 1-12:00:00. A limit lets smaller gaps be used."
+        value={draft.timeLimit}
+        error={errors.timeLimit}
+        onChange={(event) => set({ timeLimit: event.currentTarget.value })}
+      />
+      <Textarea
+        label="Script"
+        required
+        autosize
+        minRows={7}
+        maxRows={24}
+        spellCheck={false}
+        classNames={{ input: "mono" }}
+        value={draft.script}
+        error={errors.script}
+        onChange={(event) => set({ script: event.currentTarget.value })}
+      />
+      <button
+        type="button"
+        className="plain link"
+        aria-expanded={hasMore}
+        onClick={() => setMore(!hasMore)}
+      >
+        {hasMore ? "▾ Fewer options" : "▸ More options"}
+      </button>
+      {hasMore && (
+        <div className="stack">
+          <div className="even">
+            <Select
+              label="Type"
+              placeholder="training"
+              clearable
+              clearButtonProps={{ "aria-label": "The default type" }}
+              data={TYPES.map((type) => ({ value: type, label: type.replaceAll("_", " ") }))}
+              value={draft.type}
+              error={errors.type}
+              onChange={(type) => set({ type })}
+            />
+            <Select
+              label="Cluster"
+              placeholder="any"
+              clearable
+              clearButtonProps={{ "aria-label": "Any cluster" }}
+              data={(clusters.data ?? []).map(({ name }) => name)}
+              value={draft.cluster}
+              error={errors.cluster}
+              onChange={(cluster) => set({ cluster })}
+            />
+          </div>
+          <Textarea
+            label="Environment"
+            description="One NAME=VALUE a line."
+            autosize
+            minRows={2}
+            maxRows={12}
+            spellCheck={false}
+            classNames={{ input: "mono" }}
+            value={draft.environment}
+            error={errors.environment}
+            onChange={(event) => set({ environment: event.currentTarget.value })}
+          />
+          <div className="even">
+            <TextInput
+              label="Checkpoint path"
+              description="Given to the next attempt after a preemption."
+              value={draft.checkpointPath}
+              error={errors.checkpointPath}
+              onChange={(event) => set({ checkpointPath: event.currentTarget.value })}
+            />
+            <TextInput
+              label="Notice signal"
+              description="Sent when the GPUs are asked back."
+              placeholder="TERM"
+              value={draft.noticeSignal}
+              error={errors.noticeSignal}
+              onChange={(event) => set({ noticeSignal: event.currentTarget.value })}
+            />
+          </div>
+          <Checkbox
+            label="Queue it again after a preemption or a lost node"
+            checked={draft.isRequeueable}
+            onChange={(event) => set({ isRequeueable: event.currentTarget.checked })}
+          />
+          <Checkbox
+            label="It may be preempted even inside the guarantee"
+            checked={draft.isPreemptible}
+            onChange={(event) => set({ isPreemptible: event.currentTarget.checked })}
+          />
+          <Checkbox
+            label="Hold it: do not start before I release it"
+            checked={draft.isHeld}
+            onChange={(event) => set({ isHeld: event.currentTarget.checked })}
+          />
+        </div>
+      )}
+    </>
+  );
+}

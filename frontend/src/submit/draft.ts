@@ -1,0 +1,213 @@
+import type { JobDetail, JobRequest } from "../api/types";
+import { gpusToDecimal, parseGpus, parseTimeLimit } from "../ui/units";
+
+/** What is typed in the submit form, as text. */
+export interface Draft {
+  door: "form" | "sbatch";
+  team: string | null;
+  name: string;
+  pool: string | null;
+  shape: "total" | "per_node";
+  gpus: string;
+  gpusPerNode: string;
+  nodes: string;
+  script: string;
+  sbatch: string;
+  timeLimit: string;
+  priorityClass: string | null;
+  type: string | null;
+  environment: string;
+  isPreemptible: boolean;
+  isRequeueable: boolean;
+  checkpointPath: string;
+  cluster: string | null;
+  noticeSignal: string;
+  isHeld: boolean;
+}
+
+export const MAX_SCRIPT_BYTES = 1024 * 1024;
+
+export function emptyDraft(): Draft {
+  return {
+    door: "form",
+    team: null,
+    name: "",
+    pool: null,
+    shape: "total",
+    gpus: "1",
+    gpusPerNode: "1",
+    nodes: "1",
+    script: "#!/bin/bash\n",
+    sbatch: "",
+    timeLimit: "",
+    priorityClass: null,
+    type: null,
+    environment: "",
+    isPreemptible: false,
+    isRequeueable: true,
+    checkpointPath: "",
+    cluster: null,
+    noticeSignal: "",
+    isHeld: false,
+  };
+}
+
+/** The same request as an earlier job's, to change and send again. */
+export function draftOf(job: JobDetail): Draft {
+  return {
+    ...emptyDraft(),
+    team: job.team,
+    name: job.name,
+    pool: job.pool,
+    shape: job.node_count > 1 ? "per_node" : "total",
+    gpus: gpusToDecimal(job.mgpu),
+    gpusPerNode: gpusToDecimal(job.mgpu_per_node),
+    nodes: String(job.node_count),
+    script: job.script ?? "#!/bin/bash\n",
+    timeLimit: job.time_limit_s === null ? "" : `${job.time_limit_s}s`,
+    priorityClass: job.priority_class,
+    type: job.type,
+    environment: Object.entries(job.environment ?? {})
+      .map(([name, value]) => `${name}=${value}`)
+      .join("\n"),
+    isPreemptible: job.is_preemptible,
+    isRequeueable: job.is_requeueable,
+    checkpointPath: job.checkpoint_path ?? "",
+    cluster: job.cluster,
+  };
+}
+
+export type DraftErrors = Partial<Record<keyof Draft, string>>;
+
+/** NAME=VALUE lines. Empty lines and lines that begin with # are left out. */
+export function parseEnvironment(text: string): { environment: Record<string, string>; error?: string } {
+  const environment: Record<string, string> = {};
+  for (const [i, line] of text.split("\n").entries()) {
+    if (line.trim() === "" || line.trimStart().startsWith("#")) continue;
+    const match = /^([A-Za-z_][A-Za-z0-9_]*)=(.*)$/.exec(line);
+    if (match?.[1] === undefined) {
+      return { environment, error: `Line ${i + 1} is not NAME=VALUE.` };
+    }
+    environment[match[1]] = match[2] ?? "";
+  }
+  return { environment };
+}
+
+/** The request to send, or what is wrong with which field. Only what was filled in is sent. */
+export function readDraft(draft: Draft): { request: JobRequest | null; errors: DraftErrors } {
+  const errors: DraftErrors = {};
+  const request: JobRequest = { team: draft.team ?? "" };
+  if (draft.team === null) errors.team = "Choose the team that the job runs for.";
+  const script = draft.door === "form" ? draft.script : draft.sbatch;
+  const field = draft.door === "form" ? "script" : "sbatch";
+  if (script.trim() === "") errors[field] = "There is no script yet.";
+  else if (new TextEncoder().encode(script).length > MAX_SCRIPT_BYTES) {
+    errors[field] = "A script may have at most 1 MiB. Put data into files and read them from the script.";
+  }
+  request[field] = script;
+
+  const wholeForm = draft.door === "form";
+  if (wholeForm) {
+    if (draft.shape === "total") {
+      const mgpu = parseGpus(draft.gpus);
+      if (mgpu === null || mgpu === 0) errors.gpus = "A number of GPUs, such as 8 or 0.5.";
+      else request.gpus = gpusToDecimal(mgpu);
+    } else {
+      const mgpu = parseGpus(draft.gpusPerNode);
+      if (mgpu === null || mgpu === 0) errors.gpusPerNode = "A number of GPUs, such as 8.";
+      else request.gpus_per_node = gpusToDecimal(mgpu);
+      if (/^[1-9]\d{0,5}$/.test(draft.nodes.trim())) request.nodes = Number(draft.nodes.trim());
+      else errors.nodes = "A whole number, at least 1.";
+    }
+    if (draft.timeLimit.trim() !== "") {
+      const seconds = parseTimeLimit(draft.timeLimit);
+      if (seconds === null || seconds === 0) errors.timeLimit = "Such as 90m, 72h, 3d or 1-12:00:00.";
+      else request.time_limit_s = seconds;
+    }
+    if (draft.pool !== null) request.pool = draft.pool;
+    if (draft.priorityClass !== null) request.priority_class = draft.priorityClass;
+    if (draft.type !== null) request.type = draft.type;
+    if (draft.name.trim() !== "") request.name = draft.name.trim();
+    const { environment, error } = parseEnvironment(draft.environment);
+    if (error !== undefined) errors.environment = error;
+    else if (Object.keys(environment).length > 0) request.environment = environment;
+    if (draft.isPreemptible) request.is_preemptible = true;
+    if (!draft.isRequeueable) request.is_requeueable = false;
+    if (draft.checkpointPath.trim() !== "") request.checkpoint_path = draft.checkpointPath.trim();
+    if (draft.cluster !== null) request.cluster = draft.cluster;
+    if (draft.noticeSignal.trim() !== "") request.notice_signal = draft.noticeSignal.trim();
+    if (draft.isHeld) request.held = true;
+  }
+  return { request: Object.keys(errors).length === 0 ? request : null, errors };
+}
+
+const FIELD_OF_POINTER: Record<string, keyof Draft> = {
+  team: "team",
+  name: "name",
+  pool: "pool",
+  gpus: "gpus",
+  gpus_per_node: "gpusPerNode",
+  nodes: "nodes",
+  script: "script",
+  sbatch: "sbatch",
+  time_limit_s: "timeLimit",
+  priority_class: "priorityClass",
+  type: "type",
+  environment: "environment",
+  is_preemptible: "isPreemptible",
+  is_requeueable: "isRequeueable",
+  checkpoint_path: "checkpointPath",
+  cluster: "cluster",
+  notice_signal: "noticeSignal",
+  held: "isHeld",
+};
+
+/** Puts the API's refusals at the fields they are about; what has no field is returned apart. */
+export function placeRefusals(
+  fieldErrors: Readonly<Record<string, string>>,
+  draft: Draft,
+): { errors: DraftErrors; others: string[] } {
+  const errors: DraftErrors = {};
+  const others: string[] = [];
+  for (const [pointer, detail] of Object.entries(fieldErrors)) {
+    let field = FIELD_OF_POINTER[pointer];
+    if (draft.door === "sbatch" && field !== "team") field = "sbatch";
+    else if (field === "gpus" && draft.shape === "per_node") field = "gpusPerNode";
+    if (field === undefined) others.push(detail);
+    else errors[field] = field in errors ? `${errors[field] ?? ""} ${detail}` : detail;
+  }
+  return { errors, others };
+}
+
+/** A key that is new for every submission that a person means, and the same for its repeats. */
+export function newIdempotencyKey(): string {
+  // randomUUID is missing where the page is not served from a secure origin.
+  if (typeof crypto.randomUUID === "function") return crypto.randomUUID();
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function shellQuote(text: string): string {
+  return /^[A-Za-z0-9_./:@%+,=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** The command that submits the same. */
+export function submitCommand(draft: Draft): string {
+  const parts = ["tidegate submit"];
+  const option = (name: string, value: string | null) => {
+    if (value !== null && value.trim() !== "") parts.push(`--${name} ${shellQuote(value.trim())}`);
+  };
+  option("team", draft.team);
+  if (draft.door === "form") {
+    option("name", draft.name);
+    option("pool", draft.pool);
+    if (draft.shape === "total") option("gpus", draft.gpus);
+    else {
+      option("gpus-per-node", draft.gpusPerNode);
+      option("nodes", draft.nodes);
+    }
+    option("time", draft.timeLimit);
+    option("class", draft.priorityClass);
+  }
+  parts.push(draft.door === "form" ? "job.sh" : "job.sbatch");
+  return parts.join(" ");
+}

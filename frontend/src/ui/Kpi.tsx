@@ -1,0 +1,22 @@
+import type { ReactNode } from "react";
+
+/** A headline figure: number first, what it is, and a smaller line of context. */
+export function Kpi({
+  value,
+  label,
+  context,
+  tone,
+}: {
+  value: ReactNode;
+  label: ReactNode;
+  context?: ReactNode;
+  tone?: "borrow" | "wait";
+}) {
+  return (
+    <div className="card kpi" role="group">
+      <div className={tone ? `v ${tone}` : "v"}>{value}</div>
+      <div className="l">{label}</div>
+      <div className="s">{context ?? "\u00a0"}</div>
+    </div>
+  );
+}

@@ -1,0 +1,19 @@
+import { notifications } from "@mantine/notifications";
+
+import { ApiError } from "../api/client";
+
+/** A short word that something was done. */
+export function toastDone(message: string): void {
+  notifications.show({ message, withBorder: true });
+}
+
+/** A refusal, in the API's own words. */
+export function toastError(error: Error): void {
+  notifications.show({
+    title: error instanceof ApiError ? error.problem.title : "Something went wrong",
+    message: error.message,
+    color: "red",
+    withBorder: true,
+    autoClose: 10_000,
+  });
+}

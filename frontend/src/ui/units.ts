@@ -1,0 +1,200 @@
+/**
+ * Quantities as people read them.
+ *
+ * The API speaks integers: milli-GPU (1000 = one GPU), milli-GPU-seconds, whole seconds and
+ * nano-currency. Everything here divides with BigInt, so no sum ever shows a float's error.
+ * An integer too large for a JSON number to carry exactly is marked with "≈".
+ */
+
+const MGPU_PER_GPU = 1000n;
+const MGPU_S_PER_GPU_HOUR = 3_600_000n;
+const NANO = 1_000_000_000n;
+/** Real minus sign, as wide as a digit, so that columns line up. */
+const MINUS = "\u2212";
+
+export type Quantity = number | bigint;
+
+function toBigInt(value: Quantity): { value: bigint; isExact: boolean } {
+  if (typeof value === "bigint") return { value, isExact: true };
+  if (!Number.isFinite(value)) throw new RangeError(`not a quantity: ${value}`);
+  return { value: BigInt(Math.trunc(value)), isExact: Number.isSafeInteger(value) };
+}
+
+function group(digits: string): string {
+  return digits.replace(/\B(?=(?:\d{3})+$)/g, ",");
+}
+
+/**
+ * `value / unit` with at most `digits` decimals, rounded half away from zero.
+ * `keepZeros` pads the decimals, for columns that must line up.
+ */
+export function formatRatio(value: Quantity, unit: bigint, digits: number, keepZeros: boolean): string {
+  const { value: exact, isExact } = toBigInt(value);
+  const scale = 10n ** BigInt(digits);
+  const isNegative = exact < 0n;
+  const magnitude = isNegative ? -exact : exact;
+  const scaled = (magnitude * scale * 2n + unit) / (unit * 2n);
+  const whole = group((scaled / scale).toString());
+  let decimals = digits === 0 ? "" : (scaled % scale).toString().padStart(digits, "0");
+  if (!keepZeros) decimals = decimals.replace(/0+$/, "");
+  const sign = isNegative && scaled !== 0n ? MINUS : "";
+  return `${isExact ? "" : "≈"}${sign}${whole}${decimals === "" ? "" : `.${decimals}`}`;
+}
+
+/** Milli-GPU as GPUs: 1000 -> "1", 500 -> "0.5", 1000000 -> "1,000". */
+export function formatGpus(mgpu: Quantity): string {
+  return formatRatio(mgpu, MGPU_PER_GPU, 3, false);
+}
+
+/** "1 GPU", "200 GPUs", "0.5 GPUs". */
+export function formatGpuCount(mgpu: Quantity): string {
+  const gpus = formatGpus(mgpu);
+  return `${gpus} ${gpus === "1" ? "GPU" : "GPUs"}`;
+}
+
+/** Milli-GPU-seconds as GPU-hours with two decimals: 3600000 -> "1.00". */
+export function formatGpuHours(mgpuS: Quantity): string {
+  return formatRatio(mgpuS, MGPU_S_PER_GPU_HOUR, 2, true);
+}
+
+/** Milli-GPU-seconds as GPU-seconds, to the unit: for checks that must be equal. */
+export function formatGpuSeconds(mgpuS: Quantity): string {
+  return formatRatio(mgpuS, MGPU_PER_GPU, 3, false);
+}
+
+/** Nano-currency as money with cents: (1500000000, "EUR") -> "€1.50". */
+export function formatMoney(nano: Quantity, currency: string): string {
+  const amount = formatRatio(nano, NANO, 2, true);
+  const symbol = currencySymbol(currency);
+  const [, prefix = "", rest = amount] = /^([≈\u2212]*)(.*)$/.exec(amount) ?? [];
+  return `${prefix}${symbol}${rest}`;
+}
+
+function currencySymbol(currency: string): string {
+  if (!/^[A-Z]{3}$/.test(currency)) return `${currency} `;
+  const parts = new Intl.NumberFormat("en", { style: "currency", currency }).formatToParts(0);
+  const symbol = parts.find((part) => part.type === "currency")?.value ?? currency;
+  return symbol.length > 2 ? `${symbol} ` : symbol;
+}
+
+/** A share as a percentage with one decimal; "–" where the whole is zero. */
+export function formatShare(part: Quantity, whole: Quantity): string {
+  const { value: wholeExact } = toBigInt(whole);
+  if (wholeExact === 0n) return "–";
+  const { value: partExact } = toBigInt(part);
+  return `${formatRatio(partExact * 100n, wholeExact, 1, false)} %`;
+}
+
+/** Price multipliers are parts per million: 1500000 -> "1.5×". */
+export function formatMultiplier(ppm: Quantity): string {
+  return `${formatRatio(ppm, 1_000_000n, 3, false)}×`;
+}
+
+/** Seconds in words, two units at most: 252 -> "4 min 12 s", 259200 -> "72 h". */
+export function formatDuration(seconds: number): string {
+  const total = Math.max(0, Math.round(seconds));
+  const days = Math.floor(total / 86_400);
+  const hours = Math.floor((total % 86_400) / 3600);
+  const minutes = Math.floor((total % 3600) / 60);
+  const rest = total % 60;
+  const pair = (a: string, b: number, unit: string) => (b === 0 ? a : `${a} ${b} ${unit}`);
+  if (days > 3) return pair(`${days} d`, hours, "h");
+  if (days > 0 || hours > 0) return pair(`${days * 24 + hours} h`, minutes, "min");
+  if (minutes > 0) return pair(`${minutes} min`, rest, "s");
+  return `${rest} s`;
+}
+
+/** Seconds as a clock that counts down: 252 -> "4:12", 3730 -> "1:02:10". Never below 0:00. */
+export function formatCountdown(seconds: number): string {
+  const total = Math.max(0, Math.ceil(seconds));
+  const hours = Math.floor(total / 3600);
+  const minutes = Math.floor((total % 3600) / 60);
+  const rest = String(total % 60).padStart(2, "0");
+  return hours > 0 ? `${hours}:${String(minutes).padStart(2, "0")}:${rest}` : `${minutes}:${rest}`;
+}
+
+/** "48 s ago", "in 4 min 12 s", "now". Only the larger unit is kept past an hour. */
+export function formatRelative(at: Date, now: Date): string {
+  const seconds = Math.round((now.getTime() - at.getTime()) / 1000);
+  const distance = Math.abs(seconds);
+  if (distance < 1) return "now";
+  const words =
+    distance < 60
+      ? `${distance} s`
+      : distance < 3600
+        ? `${Math.floor(distance / 60)} min`
+        : distance < 2 * 86_400
+          ? `${Math.floor(distance / 3600)} h`
+          : `${Math.floor(distance / 86_400)} d`;
+  return seconds > 0 ? `${words} ago` : `in ${words}`;
+}
+
+/** What a form field may hold as GPUs: "8", "0.5", "1,000". Returns milli-GPU, or null. */
+export function parseGpus(text: string): number | null {
+  const match = /^(\d{1,3}(?:,\d{3})+|\d{1,9})(?:\.(\d{1,3}))?$/.exec(text.trim());
+  if (match?.[1] === undefined) return null;
+  const whole = Number(match[1].replaceAll(",", ""));
+  return whole * 1000 + Number((match[2] ?? "").padEnd(3, "0"));
+}
+
+/** Milli-GPU as the plain decimal that the API takes: 500 -> "0.5". No grouping. */
+export function gpusToDecimal(mgpu: number): string {
+  return formatGpus(mgpu).replaceAll(",", "").replace(MINUS, "-");
+}
+
+/**
+ * A time limit as people and Slurm write it, in seconds, or null:
+ * "90" and "90m" minutes, "72h", "3d", "45s", "1h30m", "1:30:00", "2-12:00:00".
+ */
+export function parseTimeLimit(text: string): number | null {
+  const trimmed = text.trim().toLowerCase().replaceAll(" ", "");
+  const clock = /^(?:(\d{1,4})-)?(\d{1,6}):([0-5]?\d):([0-5]?\d)$/.exec(trimmed);
+  if (clock) {
+    const [, days = "0", hours = "0", minutes = "0", seconds = "0"] = clock;
+    return Number(days) * 86_400 + Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds);
+  }
+  if (/^\d{1,7}$/.test(trimmed)) return Number(trimmed) * 60;
+  const words = /^(?:(\d{1,4})d)?(?:(\d{1,6})h)?(?:(\d{1,7})m(?:in)?)?(?:(\d{1,8})s)?$/.exec(trimmed);
+  if (!words || trimmed === "") return null;
+  const [, days = "0", hours = "0", minutes = "0", seconds = "0"] = words;
+  return Number(days) * 86_400 + Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds);
+}
+
+const EXACT = new Intl.DateTimeFormat("en-GB", {
+  year: "numeric",
+  month: "short",
+  day: "2-digit",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hour12: false,
+});
+const CLOCK = new Intl.DateTimeFormat("en-GB", {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hour12: false,
+});
+
+/** Local date and time to the second: "21 Nov 2026, 14:03:10". */
+export function formatExact(at: Date): string {
+  return EXACT.format(at);
+}
+
+/** Local clock time to the second: "14:03:10". */
+export function formatClock(at: Date): string {
+  return CLOCK.format(at);
+}
+
+/** The reader's zone at that moment: "UTC+1 (Europe/Berlin)". */
+export function zoneName(at: Date): string {
+  const minutes = -at.getTimezoneOffset();
+  const hours = Math.trunc(Math.abs(minutes) / 60);
+  const rest = Math.abs(minutes) % 60;
+  const offset =
+    minutes === 0
+      ? "UTC"
+      : `UTC${minutes > 0 ? "+" : MINUS}${hours}${rest === 0 ? "" : `:${String(rest).padStart(2, "0")}`}`;
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return zone === "" || zone === "UTC" ? offset : `${offset} (${zone})`;
+}

@@ -1,0 +1,41 @@
+import react from "@vitejs/plugin-react";
+import type { Plugin } from "vite";
+import { defineConfig } from "vitest/config";
+
+/** `npm run dev:mock`: the pages against made-up answers, without a server. Never part of a build. */
+function mockApi(): Plugin {
+  return {
+    name: "tidegate-mock-api",
+    apply: "serve",
+    async configureServer(server) {
+      const { mockMiddleware } = await import("./mock/middleware.ts");
+      server.middlewares.use(mockMiddleware());
+    },
+  };
+}
+
+export default defineConfig(({ command, mode }) => ({
+  // Django serves the built files under /static/ and index.html at every page address.
+  base: command === "build" ? "/static/" : "/",
+  plugins: [react(), ...(mode === "mock" ? [mockApi()] : [])],
+  build: { target: "es2022", cssCodeSplit: true, modulePreload: { polyfill: false } },
+  server: {
+    host: "127.0.0.1",
+    ...(mode === "mock"
+      ? {}
+      : {
+          proxy: {
+            "/api": "http://127.0.0.1:8000",
+            "/ws": { target: "ws://127.0.0.1:8000", ws: true },
+          },
+        }),
+  },
+  test: {
+    environment: "jsdom",
+    setupFiles: ["src/test/setup.ts"],
+    css: false,
+    restoreMocks: true,
+    unstubGlobals: true,
+    testTimeout: 15_000,
+  },
+}));
