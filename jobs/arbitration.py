@@ -68,9 +68,9 @@ def load_snapshot(now: datetime) -> Snapshot:
         )
 
 
-def _rows(sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+def _rows(sql: str) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
+        cursor.execute(sql)
         return list(cursor.fetchall())
 
 
