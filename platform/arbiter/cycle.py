@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import attrgetter
 
-from arbiter import waiting
 from arbiter.decisions import Classed, Code, NodeUse, Plan, Reclaim, Start, Waiting
 from arbiter.estimate import free_by_time_limits
-from arbiter.placement import Place, Shape
+from arbiter.placement import Place, Shape, shape_of
 from arbiter.policy import Policy
-from arbiter.pool import Earmark, Pool, PoolInput, open_pool
-from arbiter.queue_order import (
-    NOWHERE,
-    Agenda,
-    JobClass,
-    Reason,
-    Standing,
-    TeamQueue,
-    service_order,
-)
+from arbiter.pool import Earmark, Pool, PoolInput, in_turn, open_pool
+from arbiter.queue_order import Agenda, JobClass, Priority, ServiceOrder, Standing, TeamQueue
 from arbiter.quota_tree import ROOT, Ledger, tree_of
 from arbiter.reclaim import Reclaimer
 from arbiter.snapshot import QueuedJob, Snapshot
 from arbiter.standing import NewStart, outcome, starts_of
+from arbiter.waiting import Reason, Reasons, of_claimed
 
 #: Codes of jobs that a time limit's end may start.
 _WAITS_FOR_DEVICES = frozenset(
@@ -126,11 +118,15 @@ class _PoolCycle:
         self._starts_left = starts_left
         self._reclaims_left = reclaims_left
         self._jobs = sorted(queued, key=attrgetter("submitted_at", "id"))
+        self._priorities = {
+            cls.id: Priority(cls.id, cls.order, cls.preempts_within_team, cls.team_cap_mgpu)
+            for cls in pool.classes.values()
+        }
         self._reclaimer = Reclaimer(pool)
         self._queues: dict[int, TeamQueue] = {}
         self._homeless: list[QueuedJob] = []
         self._agenda = Agenda()
-        self._not_again = set(pool.dropped)
+        self._not_again = frozenset(pool.dropped)
 
     def run(self) -> None:
         """Start what is claimed, then serve the queues in order."""
@@ -145,164 +141,150 @@ class _PoolCycle:
     # -- claims ---------------------------------------------------------------------------
 
     def _use_claims(self) -> None:
-        """Start every claimed job whose GPUs are free, here or elsewhere; give up a claim
+        """Start every claimed job whose GPUs are free, there or elsewhere; give up a claim
         that only quota still refuses (it was lowered since)."""
         pool = self.pool
-        for earmark in sorted(
-            pool.earmarks.values(), key=lambda one: (one.claim.grace_until, one.job.id)
-        ):
+        for earmark in in_turn(pool.earmarks.values()):
             if self._starts_left <= 0:
                 return
             job = earmark.job
             pool.settle(earmark)
-            place = self._claimed_place(earmark)
-            allowed = pool.blocker(earmark.team, job.mgpu) is None
-            if place is not None and allowed:
-                if place.nodes != tuple(sorted(slot.node for slot in earmark.claim.slots)) or (
-                    place.cluster != earmark.claim.cluster
-                ):
+            claimed = Place(
+                earmark.claim.cluster, tuple(sorted(slot.node for slot in earmark.claim.slots))
+            )
+            is_ready = earmark.coming_back_mgpu == 0
+            place = claimed if is_ready else pool.free.find(shape_of(job))
+            is_allowed = pool.blocker(earmark.team, job.mgpu) is None
+            if place is not None and is_allowed:
+                if place != claimed:
                     pool.dropped.append(job.id)
                 pool.occupy(job, earmark.team, place)
                 self._note_start(job, earmark.team, place)
                 del pool.earmarks[job.id]
-            elif not allowed and not earmark.victims and not earmark.coming_back_mgpu:
+            elif is_ready and not earmark.victims and not is_allowed:
                 pool.dropped.append(job.id)
                 del pool.earmarks[job.id]
             else:
                 pool.restore(earmark)
-
-    def _claimed_place(self, earmark: Earmark) -> Place | None:
-        """The claimed slots when all are free, else any other place that is."""
-        job, claim = earmark.job, earmark.claim
-        if earmark.coming_back_mgpu == 0:
-            return Place(claim.cluster, tuple(sorted(slot.node for slot in claim.slots)))
-        return self.pool.free.find(Shape(job.mgpu_per_node, job.node_count, job.cluster))
 
     # -- queues ---------------------------------------------------------------------------
 
     def _line_up(self) -> None:
         """Sort the waiting jobs into team queues, and set aside what cannot start anyway."""
         pool, index = self.pool, self.pool.tree.index
-        started = {start.job.id for start in self.starts}
-        by_kind: dict[tuple[str, int, int, str | None, str], JobClass | None] = {}
+        settled = {start.job.id for start in self.starts}.union(pool.earmarks)
+        shapes: dict[tuple[int, int, str | None], Shape] = {}
+        kinds: dict[tuple[str, Shape, str], JobClass | None] = {}
         for i, job in enumerate(self._jobs):
-            if job.id in pool.earmarks or job.id in started:
+            if job.id in settled:
                 continue
-            kind = (job.team, job.mgpu_per_node, job.node_count, job.cluster, job.priority_class)
-            try:
-                cls = by_kind[kind]
-            except KeyError:
+            ask = (job.mgpu_per_node, job.node_count, job.cluster)
+            shape = shapes.get(ask)
+            if shape is None:
+                shape = shapes[ask] = shape_of(job)
+            kind = (job.team, shape, job.priority_class)
+            if kind not in kinds:
                 team = index.get(job.team)
-                cls = by_kind[kind] = None if team is None else self._new_class(team, job)
+                kinds[kind] = None if team is None else self._new_class(team, job, shape)
+            cls = kinds[kind]
             if cls is None:
                 self._homeless.append(job)
             else:
                 cls.jobs.append(i)
-        empty = Ledger(pool.tree, pool.quota, pool.layout.capacity_mgpu, [0] * len(pool.tree.ids))
+        empty = Ledger(pool.tree, pool.quota, pool.layout.capacity_mgpu, [0] * len(index))
         for queue in self._queues.values():
-            most = empty.available(queue.team)
-            if not pool.quota.admits(pool.tree.paths[queue.team]):
-                most = 0
+            most_mgpu = 0
+            if pool.quota.admits(pool.tree.paths[queue.team]):
+                most_mgpu = empty.available(queue.team)
             for cls in queue.classes:
-                cls.reason = self._hopeless(cls, most)
+                self._judge(cls, most_mgpu)
             queue.open()
 
-    def _new_class(self, team: int, job: QueuedJob) -> JobClass:
+    def _new_class(self, team: int, job: QueuedJob, shape: Shape) -> JobClass:
         queue = self._queues.get(team)
         if queue is None:
             queue = self._queues[team] = TeamQueue(team)
-        priority = self.pool.classes.get(job.priority_class)
-        cls = JobClass(
-            shape=Shape(job.mgpu_per_node, job.node_count, job.cluster),
-            mgpu=job.mgpu,
-            priority_class=job.priority_class,
-            order=0 if priority is None else priority.order,
-            preempts=priority is not None and priority.preempts_within_team,
-        )
+        priority = self._priorities.get(job.priority_class)
+        if priority is None:
+            priority = self._priorities[job.priority_class] = Priority(job.priority_class)
+        cls = JobClass(shape, priority)
         queue.classes.append(cls)
         return cls
 
-    def _hopeless(self, cls: JobClass, most_mgpu: int) -> Reason | None:
-        """Why the class cannot start in this cycle whatever the others do, if so."""
-        pool, shape = self.pool, cls.shape
-        if shape.mgpu <= 0 or shape.count <= 0:
-            return waiting.never(cls, 0)
-        if pool.layout.is_empty or (
+    def _judge(self, cls: JobClass, most_mgpu: int) -> None:
+        """Mark a class that cannot start in this cycle whatever the others do."""
+        pool, shape, cap = self.pool, cls.shape, cls.priority.cap_mgpu
+        if shape.mgpu <= 0 or shape.node_count <= 0:
+            cls.code = Code.NEVER_FITS
+        elif pool.layout.is_empty or (
             shape.cluster is not None and shape.cluster not in pool.accepting
         ):
-            return waiting.no_cluster(cls)
-        if cls.mgpu > most_mgpu:
-            return waiting.never(cls, most_mgpu)
-        priority = pool.classes.get(cls.priority_class)
-        cap = None if priority is None else priority.team_cap_mgpu
-        if cap is not None and cls.mgpu > cap:
-            return waiting.never(cls, cap)
-        if not pool.layout.holds(shape):
-            return waiting.never(cls, pool.layout.most_mgpu(shape))
-        if not pool.free.free:
-            return waiting.no_cluster(cls)
-        return None
+            cls.code = Code.CLUSTER_UNAVAILABLE
+        elif shape.total_mgpu > most_mgpu:
+            cls.code = Code.NEVER_FITS
+            cls.could_ever_mgpu = most_mgpu
+        elif cap is not None and shape.total_mgpu > cap:
+            cls.code = Code.NEVER_FITS
+            cls.could_ever_mgpu = cap
+        elif not pool.layout.holds(shape):
+            cls.code = Code.NEVER_FITS
+            cls.could_ever_mgpu = pool.layout.most_mgpu(shape)
+        elif not pool.free.free:
+            cls.code = Code.CLUSTER_UNAVAILABLE
 
     # -- service --------------------------------------------------------------------------
 
-    def _standing(self, team: int, source: int) -> Standing:
-        tree = self.pool.tree
-        level = tree.level(source, team)
-        rank = tree.ranks[team] if level else 0
-        return Standing(level, self.pool.ratio(source), -rank)
-
     def _enlist(self, queue: TeamQueue) -> None:
-        """Put the team's next job on the agenda; jobs that have no chance any more fail here."""
-        team = queue.team
+        """Put the team's next job on the agenda; what has no chance any more fails here.
+
+        That is exact, and spares most jobs of a full pool the agenda: room only shrinks
+        within a cycle.
+        """
+        pool, team = self.pool, queue.team
         while (cls := queue.head()) is not None:
-            source = self.pool.source(team, cls.mgpu)
-            standing = self._standing(team, source)
-            if source == ROOT and not cls.preempts:
-                reason = self._obstacle(queue, cls, standing, source)
-                if reason is not None:
-                    self._fail(queue, cls, reason)
-                    continue
-            self._agenda.enlist(source, standing, cls.jobs[cls.at], team)
-            return
+            source = pool.source(team, cls.shape.total_mgpu)
+            code = self._obstacle(queue, cls)
+            if code is None or self._may_reclaim(queue, cls, code, source):
+                standing = self._standing(team, source)
+                self._agenda.enlist(source, standing, cls.jobs[cls.at], team)
+                return
+            self._fail(queue, cls, code, source)
 
     def _serve(self, source: int, queue: TeamQueue) -> None:
         """Settle the team's next job, unless it lost the guarantee it was enlisted for."""
         pool, team = self.pool, queue.team
         cls = queue.head()
-        if cls is None:
-            return
-        if pool.source(team, cls.mgpu) != source:
-            self._enlist(queue)
-            return
-        standing = self._standing(team, source)
-        reason = self._obstacle(queue, cls, standing, source)
-        if reason is None:
-            self._start(queue, cls)
-        elif not self._reclaim(queue, cls, reason, source):
-            if source == team and reason.code not in (
-                Code.CLASS_CAP_REACHED,
-                Code.BEHIND_HIGHER_PRIORITY,
-            ):
-                queue.blocked_mgpu += cls.mgpu
-            self._fail(queue, cls, reason)
+        if cls is not None and pool.source(team, cls.shape.total_mgpu) == source:
+            code = self._obstacle(queue, cls)
+            if code is None:
+                self._start(queue, cls)
+            elif not self._may_reclaim(queue, cls, code, source) or not self._reclaim(queue, cls):
+                self._fail(queue, cls, code, source)
         self._enlist(queue)
 
-    def _obstacle(
-        self, queue: TeamQueue, cls: JobClass, standing: Standing, source: int
-    ) -> Reason | None:
-        """Why the next job of `cls` cannot start now, or None when it can."""
-        pool, team = self.pool, queue.team
-        room = pool.cap_room(team, cls.priority_class)
-        if room is not None and cls.mgpu > room:
-            return waiting.capped(pool, team, cls, standing, room)
-        if queue.blocked_mgpu:
-            kept = pool.protected[team] + queue.blocked_mgpu
-            if kept + cls.mgpu > pool.quota.guaranteed[team]:
-                return waiting.behind_own(pool, team, cls, standing)
-        if not pool.free.fits(cls.shape) or pool.blocker(team, cls.mgpu) is not None:
-            return waiting.blocked(pool, team, cls, standing, source)
+    def _standing(self, team: int, source: int) -> Standing:
+        tree = self.pool.tree
+        level = tree.level(source, team)
+        return Standing(level, self.pool.ratio(source), -tree.ranks[team] if level else 0)
+
+    def _obstacle(self, queue: TeamQueue, cls: JobClass) -> Code | None:
+        """Why the next job of `cls` cannot start now, or None when it can.
+
+        WAITING_FOR_FREE_GPUS stands for all that quota and devices refuse.
+        """
+        pool, team, mgpu = self.pool, queue.team, cls.shape.total_mgpu
+        cap = cls.priority.cap_mgpu
+        if cap is not None and mgpu > cap - pool.class_use.get((team, cls.priority.id), 0):
+            return Code.CLASS_CAP_REACHED
+        if (
+            queue.blocked_mgpu
+            and pool.protected[team] + queue.blocked_mgpu + mgpu > pool.quota.guaranteed[team]
+        ):
+            return Code.BEHIND_HIGHER_PRIORITY
+        if not pool.free.fits(cls.shape) or pool.blocker(team, mgpu) is not None:
+            return Code.WAITING_FOR_FREE_GPUS
         if self._starts_left <= 0:
-            return waiting.next_cycle(pool, team, cls, standing)
+            return Code.BEHIND_FAIR_SHARE
         return None
 
     def _start(self, queue: TeamQueue, cls: JobClass) -> None:
@@ -315,26 +297,27 @@ class _PoolCycle:
         self._refresh(queue.team)
 
     def _note_start(self, job: QueuedJob, team: int, place: Place) -> None:
-        priority = self.pool.classes.get(job.priority_class)
-        order = 0 if priority is None else priority.order
-        self.starts.append(NewStart(job, team, order, place))
+        priority = self._priorities.get(job.priority_class)
+        self.starts.append(NewStart(job, team, 0 if priority is None else priority.order, place))
         self._starts_left -= 1
 
-    def _reclaim(self, queue: TeamQueue, cls: JobClass, reason: Reason, source: int) -> bool:
-        """Take GPUs back for the next job of `cls`, if it may; False when nothing was decided."""
+    def _may_reclaim(self, queue: TeamQueue, cls: JobClass, code: Code, source: int) -> bool:
+        """Whether the next job of `cls`, which cannot start, may look for victims."""
+        return (
+            code is Code.WAITING_FOR_FREE_GPUS
+            and self._reclaims_left > 0
+            and (source != ROOT or cls.priority.preempts)
+            and self._reclaimer.may_find(queue.team, preempts=cls.priority.preempts)
+            and self._jobs[cls.jobs[cls.at]].id not in self._not_again
+        )
+
+    def _reclaim(self, queue: TeamQueue, cls: JobClass) -> bool:
+        """Take GPUs back for the next job of `cls`; False when no victims make room for it."""
         pool, team = self.pool, queue.team
-        job = self._jobs[cls.jobs[cls.at]]
-        if (
-            (source == ROOT and not cls.preempts)
-            or self._reclaims_left <= 0
-            or reason.code
-            in (Code.CLASS_CAP_REACHED, Code.BEHIND_HIGHER_PRIORITY, Code.BEHIND_FAIR_SHARE)
-            or job.id in self._not_again
-        ):
-            return False
-        taking = self._reclaimer.find(team, cls.mgpu, cls.shape, cls.order, preempts=cls.preempts)
+        taking = self._reclaimer.find(team, cls.shape, cls.priority)
         if taking is None:
             return False
+        job = self._jobs[cls.jobs[cls.at]]
         self.reclaims.append(pool.reclaim(job, team, taking.place, taking.victims))
         self._reclaims_left -= 1
         queue.advance()
@@ -347,15 +330,23 @@ class _PoolCycle:
         """The protected use on the team's path changed: renew the standing of its groups."""
         tree = self.pool.tree
         for node in tree.paths[team]:
-            self._agenda.refresh(node, tree.level(node, team), self.pool.ratio(node))
+            ratio = self.pool.ratio(node)
+            self._agenda.refresh(node, 0, ratio)
+            self._agenda.refresh(node, tree.level(node, ROOT), ratio)
 
-    def _fail(self, queue: TeamQueue, cls: JobClass, reason: Reason) -> None:
-        """Nobody of `cls` starts in this cycle; in a strict queue nobody behind it either."""
-        queue.fail(reason)
-        if self.pool.policy.skips_blocked_within_team or reason.code is Code.CLASS_CAP_REACHED:
+    def _fail(self, queue: TeamQueue, cls: JobClass, code: Code, source: int) -> None:
+        """Nobody of `cls` starts in this cycle; in a strict queue nobody behind it either.
+
+        A job that fits in its team's guarantee keeps its place in it.
+        """
+        queue.fail(code)
+        if code is Code.CLASS_CAP_REACHED:
             return
-        while (other := queue.head()) is not None:
-            queue.fail(waiting.behind_own(self.pool, queue.team, other, reason.standing))
+        if source == queue.team and code is not Code.BEHIND_HIGHER_PRIORITY:
+            queue.blocked_mgpu += cls.shape.total_mgpu
+        if not self.pool.policy.skips_blocked_within_team:
+            while queue.head() is not None:
+                queue.fail(Code.BEHIND_HIGHER_PRIORITY)
 
     # -- account --------------------------------------------------------------------------
 
@@ -363,7 +354,9 @@ class _PoolCycle:
         """What is still queued, by team, in milli-GPU."""
         waits: dict[int, int] = {}
         for team, queue in self._queues.items():
-            waits[team] = sum(cls.mgpu * (len(cls.jobs) - cls.at) for cls in queue.classes)
+            waits[team] = sum(
+                cls.shape.total_mgpu * (len(cls.jobs) - cls.at) for cls in queue.classes
+            )
         for earmark in self.pool.earmarks.values():
             waits[earmark.team] = waits.get(earmark.team, 0) + earmark.job.mgpu
         return waits
@@ -371,45 +364,56 @@ class _PoolCycle:
     def explain(self) -> list[Waiting]:
         """Why each job still waits: claimed jobs first, then in the order of service, then
         those that are in no order because they cannot start at all."""
-        claimed = sorted(
-            self.pool.earmarks.values(), key=lambda one: (one.claim.grace_until, one.job.id)
-        )
-        explained = [self._explain_claimed(earmark, i) for i, earmark in enumerate(claimed)]
-        class_of: dict[int, JobClass] = {}
-        lines = []
-        places = {
-            standing: i
-            for i, standing in enumerate(
-                sorted(
-                    {
-                        cls.reason.standing
-                        for queue in self._queues.values()
-                        for cls in queue.classes
-                        if cls.reason is not None
-                    }
-                )
-            )
-        }
+        pool = self.pool
+        explained = [
+            self._explain_claimed(earmark, i)
+            for i, earmark in enumerate(in_turn(pool.earmarks.values()))
+        ]
+        reasons = Reasons(pool)
+        reason_of: dict[int, Reason] = {}
+        shape_at: dict[int, Shape] = {}
+        order = ServiceOrder()
         hopeless: list[int] = []
         for team in sorted(self._queues):
-            line: list[tuple[int, int, int]] = []
             for cls in self._queues[team].classes:
-                if cls.reason is None:
-                    continue
                 jobs = cls.jobs[cls.at :]
-                class_of.update(dict.fromkeys(jobs, cls))
-                if cls.reason.standing is NOWHERE:
+                if not jobs:
+                    continue
+                source = pool.source(team, cls.shape.total_mgpu)
+                reason = reasons.of(team, cls, source)
+                for job in jobs:
+                    reason_of[job] = reason
+                if cls.code is Code.NEVER_FITS or cls.code is Code.CLUSTER_UNAVAILABLE:
                     hopeless.extend(jobs)
                     continue
-                place = places[cls.reason.standing]
-                line.extend([(-cls.order, job, place) for job in jobs])
-            line.sort()
-            lines.append(line)
+                shape_at[jobs[0]] = cls.shape
+                stand = (source, 0 if source == team else -1 - pool.tree.ranks[team])
+                if stand not in order.standings:
+                    order.standings[stand] = self._standing(team, source)
+                order.add(cls.priority.order, jobs, stand)
+            order.end_line()
         ahead = len(explained)
-        for job in service_order(lines):
-            explained.append(self._explain(job, class_of[job], ahead))
+        for job in order.merged():
+            reason = reason_of[job]
+            latest = None
+            if ahead == 0 and reason.code in _WAITS_FOR_DEVICES:
+                latest = free_by_time_limits(pool, shape_at[job])
+            explained.append(
+                Waiting(
+                    self._jobs[job].id,
+                    reason.code,
+                    reason.numbers,
+                    reason.node,
+                    ahead,
+                    None,
+                    latest,
+                    None if latest is None else "time_limits",
+                )
+            )
             ahead += 1
-        explained.extend(self._explain(job, class_of[job], 0) for job in sorted(hopeless))
+        for job in sorted(hopeless):
+            reason = reason_of[job]
+            explained.append(Waiting(self._jobs[job].id, reason.code, reason.numbers, reason.node))
         explained.extend(
             Waiting(job.id, Code.NEVER_FITS, {"need_mgpu": job.mgpu, "could_ever_mgpu": 0})
             for job in self._homeless
@@ -417,29 +421,13 @@ class _PoolCycle:
         return explained
 
     def _explain_claimed(self, earmark: Earmark, ahead: int) -> Waiting:
+        reason = of_claimed(self.pool, earmark)
         return Waiting(
             earmark.job.id,
-            Code.WAITING_FOR_RECLAIM,
-            waiting.reclaiming(self.pool, earmark),
+            reason.code,
+            reason.numbers,
             jobs_ahead=ahead,
             earliest=self.pool.taken_at,
             latest=max(self.pool.taken_at, earmark.claim.grace_until),
             method="reclaim",
-        )
-
-    def _explain(self, job: int, cls: JobClass, ahead: int) -> Waiting:
-        reason = cls.reason
-        assert reason is not None
-        latest = None
-        if ahead == 0 and reason.code in _WAITS_FOR_DEVICES:
-            latest = free_by_time_limits(self.pool, cls.shape)
-        return Waiting(
-            self._jobs[job].id,
-            reason.code,
-            reason.numbers,
-            reason.node,
-            ahead,
-            None,
-            latest,
-            None if latest is None else "time_limits",
         )

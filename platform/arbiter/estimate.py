@@ -35,6 +35,6 @@ def free_by_time_limits(pool: Pool, shape: Shape) -> int | None:
             before = free[slot.node] + extra.get((cluster, slot.node), 0)
             extra[cluster, slot.node] = extra.get((cluster, slot.node), 0) + slot.mgpu
             fitting[cluster] += before < shape.mgpu <= before + slot.mgpu
-        if fitting[cluster] >= shape.count:
+        if fitting[cluster] >= shape.node_count:
             return end
     return None

@@ -7,15 +7,22 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from arbiter.quota_tree import UNLIMITED
+from arbiter.snapshot import QueuedJob
 
 
 class Shape(NamedTuple):
-    """What a job asks of the devices: `count` different nodes with `mgpu` each, on `cluster`
-    if it is pinned to one."""
+    """What a job asks of the devices: `node_count` different nodes with `mgpu` each, on
+    `cluster` if it is pinned to one."""
 
     mgpu: int
-    count: int
+    node_count: int
     cluster: str | None
+    total_mgpu: int
+
+
+def shape_of(job: QueuedJob) -> Shape:
+    """What `job` asks of the devices."""
+    return Shape(job.mgpu_per_node, job.node_count, job.cluster, job.mgpu)
 
 
 class Place(NamedTuple):
@@ -77,7 +84,7 @@ class FreeDevices:
         if shape in self._failed:
             return False
         for cluster in self.clusters(shape.cluster):
-            if self.count(cluster, shape.mgpu) >= shape.count:
+            if self.count(cluster, shape.mgpu) >= shape.node_count:
                 return True
         self._failed.add(shape)
         return False
@@ -96,8 +103,8 @@ class FreeDevices:
         for cluster in self.clusters(shape.cluster):
             nodes = self._by_free[cluster]
             start = bisect_left(nodes, (shape.mgpu, ""))
-            chosen = nodes[start : start + shape.count]
-            if len(chosen) < shape.count:
+            chosen = nodes[start : start + shape.node_count]
+            if len(chosen) < shape.node_count:
                 continue
             key = (sum(mgpu for mgpu, _ in chosen), self._totals[cluster], cluster)
             if best is None or key < best:
@@ -146,7 +153,9 @@ class Layout:
         if known is None:
             wanted = self._sizes if shape.cluster is None else (shape.cluster,)
             sizes = (self._sizes.get(cluster, []) for cluster in wanted)
-            known = any(len(size) - bisect_left(size, shape.mgpu) >= shape.count for size in sizes)
+            known = any(
+                len(size) - bisect_left(size, shape.mgpu) >= shape.node_count for size in sizes
+            )
             self._known[shape] = known
         return known
 

@@ -168,8 +168,8 @@ class Pool:
         claim = Claim(job.id, place.cluster, slots, grace_until)
         earmark = Earmark(job, claim, team, list(victims), {}, 0)
         cover(earmark, self.coming_back)
-        for node, mgpu in earmark.free_mgpu.items():
-            self.free.take(place.cluster, node, mgpu)
+        for device, mgpu in earmark.free_mgpu.items():
+            self.free.take(place.cluster, device, mgpu)
         self.now.charge(team, earmark.uncovered_mgpu)
         self.later.charge(team, job.mgpu)
         self.protect_new(team, job.mgpu)
@@ -192,13 +192,6 @@ class Pool:
         self.now.charge(earmark.team, earmark.uncovered_mgpu)
         if self.later is not None:
             self.later.charge(earmark.team, earmark.job.mgpu)
-
-    def cap_room(self, team: int, priority_class: str) -> int | None:
-        """What the team may still start in this priority class; None without a cap."""
-        cls = self.classes.get(priority_class)
-        if cls is None or cls.team_cap_mgpu is None:
-            return None
-        return cls.team_cap_mgpu - self.class_use.get((team, priority_class), 0)
 
     def _add_class_use(self, team: int, job: QueuedJob) -> None:
         key = (team, job.priority_class)
@@ -235,6 +228,11 @@ class PoolInput:
     running: list[RunningJob] = field(default_factory=list)
     queued: list[QueuedJob] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
+
+
+def in_turn(earmarks: Iterable[Earmark]) -> list[Earmark]:
+    """Claims in the order of their grace's end, then of their jobs' ids."""
+    return sorted(earmarks, key=lambda one: (one.claim.grace_until, one.job.id))
 
 
 def held_by_node(holdings: Iterable[Holding]) -> dict[str, dict[str, int]]:
@@ -410,7 +408,7 @@ def _earmarks(
     )
     promised: dict[tuple[str, str], int] = {}
     earmarks: dict[str, Earmark] = {}
-    for earmark in sorted(candidates.values(), key=lambda one: (one.claim.grace_until, one.job.id)):
+    for earmark in in_turn(candidates.values()):
         cluster, mgpu = earmark.claim.cluster, earmark.job.mgpu_per_node
         nodes = [slot.node for slot in earmark.claim.slots]
         if all(

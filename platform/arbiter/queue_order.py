@@ -38,42 +38,37 @@ class Standing(NamedTuple):
     minus_rank: int
 
 
-#: Standing of jobs that are not in the order of service.
-NOWHERE = Standing(1 << 40, 0, 0)
+@dataclass(frozen=True, slots=True)
+class Priority:
+    """What the arbiter needs of a priority class; `cap_mgpu` of None is no cap."""
+
+    id: str
+    order: int = 0
+    preempts: bool = False
+    cap_mgpu: int | None = None
 
 
-@dataclass(slots=True)
-class Reason:
-    """Why a job class waits; see `Waiting`."""
-
-    code: Code
-    numbers: dict[str, int]
-    node: str | None
-    standing: Standing
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class JobClass:
     """The jobs of one team that differ only in age, first come first: `jobs` are places in the
-    pool's list by age. Once one of them cannot start, none of them can in this cycle."""
+    pool's list by age, `at` is the next of them. Once that one cannot start, none of them can
+    in this cycle: `code` says why, and WAITING_FOR_FREE_GPUS that quota or placement refused
+    it. `could_ever_mgpu` goes with NEVER_FITS."""
 
     shape: Shape
-    mgpu: int
-    priority_class: str
-    order: int
-    preempts: bool
+    priority: Priority
     jobs: list[int] = field(default_factory=list)
     at: int = 0
-    reason: Reason | None = None
-
-    @property
-    def key(self) -> tuple[int, int]:
-        """Place of its next job in the team's order."""
-        return (-self.order, self.jobs[self.at])
+    code: Code | None = None
+    could_ever_mgpu: int = 0
 
 
 class TeamQueue:
-    """One team's waiting jobs in one pool: priority class first, then submit time, then id."""
+    """One team's waiting jobs in one pool: priority class first, then submit time, then id.
+
+    `blocked_mgpu` is what jobs ask for that fit in the team's guarantee and keep their
+    place in it although they cannot start now.
+    """
 
     __slots__ = ("_heap", "blocked_mgpu", "classes", "team")
 
@@ -85,7 +80,9 @@ class TeamQueue:
 
     def open(self) -> None:
         """Put the classes that may still start into order."""
-        self._heap = [(*cls.key, cls) for cls in self.classes if cls.reason is None]
+        self._heap = [
+            (-cls.priority.order, cls.jobs[0], cls) for cls in self.classes if cls.code is None
+        ]
         heapify(self._heap)
 
     def head(self) -> JobClass | None:
@@ -94,14 +91,14 @@ class TeamQueue:
 
     def advance(self) -> None:
         """The next job is settled (started, or its GPUs are being freed): on to the one after."""
-        cls = heappop(self._heap)[2]
+        minus_order, _, cls = heappop(self._heap)
         cls.at += 1
         if cls.at < len(cls.jobs):
-            heappush(self._heap, (*cls.key, cls))
+            heappush(self._heap, (minus_order, cls.jobs[cls.at], cls))
 
-    def fail(self, reason: Reason) -> None:
+    def fail(self, code: Code) -> None:
         """The next job cannot start in this cycle, and so none of its class can."""
-        heappop(self._heap)[2].reason = reason
+        heappop(self._heap)[2].code = code
 
 
 class Agenda:
@@ -148,21 +145,52 @@ class Agenda:
         return None
 
 
-def service_order(lines: Iterable[Iterable[tuple[int, int, int]]]) -> list[int]:
-    """Merge the teams' lines into one order of service; returns places by age.
+class ServiceOrder:
+    """Merges the waiting jobs of all teams into the one order in which they are served.
 
-    A line gives its jobs in team order as (minus priority, place by age, standing).
-    At every step the team whose next job has the smallest (standing, age) goes; since a line is
-    never reordered, that is the order by the largest key up to and including each job.
+    At every step the team whose next job has the smallest (standing, age) goes; since no
+    job passes an earlier one of its team, that is the order by the largest of these up to and
+    including each job. `standings` has the standing for each key given with jobs.
     """
-    keys: list[int] = []
-    jobs: list[int] = []
-    for line in lines:
-        highest = -1
-        for _, job, standing in line:
-            key = (standing << 40) | job
-            if key > highest:
-                highest = key
-            keys.append(highest)
-            jobs.append(job)
-    return [jobs[i] for i in sorted(range(len(jobs)), key=keys.__getitem__)]
+
+    __slots__ = ("_jobs", "_line", "_line_ends", "_stand_of", "standings")
+
+    def __init__(self) -> None:
+        self.standings: dict[tuple[int, int], Standing] = {}
+        self._stand_of: dict[int, tuple[int, int]] = {}
+        self._line: dict[int, list[int]] = {}
+        self._jobs: list[int] = []
+        self._line_ends: list[int] = []
+
+    def add(self, priority: int, jobs: Iterable[int], stand: tuple[int, int]) -> None:
+        """Add jobs (places by age) of one priority and standing to the current team's line."""
+        self._line.setdefault(priority, []).extend(jobs)
+        for job in jobs:
+            self._stand_of[job] = stand
+
+    def end_line(self) -> None:
+        """The current team's line is complete."""
+        for priority in sorted(self._line, reverse=True):
+            jobs = self._line[priority]
+            jobs.sort()
+            self._jobs.extend(jobs)
+        self._line = {}
+        self._line_ends.append(len(self._jobs))
+
+    def merged(self) -> list[int]:
+        """All jobs, by their places by age, in the order of service."""
+        number = {
+            standing: i << 40 for i, standing in enumerate(sorted(set(self.standings.values())))
+        }
+        place = {key: number[standing] for key, standing in self.standings.items()}
+        keys: list[int] = []
+        start = 0
+        for end in self._line_ends:
+            highest = -1
+            for job in self._jobs[start:end]:
+                key = place[self._stand_of[job]] | job
+                if key > highest:
+                    highest = key
+                keys.append(highest)
+            start = end
+        return [self._jobs[i] for i in sorted(range(len(keys)), key=keys.__getitem__)]

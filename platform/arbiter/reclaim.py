@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from arbiter.placement import Place, Shape
 from arbiter.pool import Holding, Pool
+from arbiter.queue_order import Priority
 from arbiter.quota_tree import ROOT
 
 #: Marks a candidate of the job's own team, which no ancestor's guarantee has to justify.
@@ -41,29 +42,34 @@ class Reclaimer:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._borrowed: dict[int, list[tuple[int, Holding]]] | None = None
         self._by_team: dict[int, list[Holding]] = {}
+        self._borrowed = self._sort_borrowed()
 
-    def find(
-        self, team: int, mgpu: int, shape: Shape, order: int, *, preempts: bool
-    ) -> Taking | None:
+    def may_find(self, team: int, *, preempts: bool) -> bool:
+        """Whether there is anything at all that could come back for a job of `team`."""
+        return bool(
+            self._borrowed or self._pool.coming_back or (preempts and team in self._by_team)
+        )
+
+    def find(self, team: int, shape: Shape, priority: Priority) -> Taking | None:
         """The victims with which a job that cannot start now could, or None.
 
         Borrowers are asked first; then, if the job's class preempts within its team, lower
         classes there; then both, when only that makes the job fit in a guarantee.
         """
         pool = self._pool
+        mgpu = shape.total_mgpu
         protected, guaranteed = pool.protected, pool.quota.guaranteed
         path = pool.tree.paths[team]
         entitled = [node for node in path if protected[node] + mgpu <= guaranteed[node]]
         outside = self._outside(entitled)
-        taking = self._choose(team, mgpu, shape, outside)
-        if taking is not None or not preempts:
+        taking = self._choose(team, shape, outside)
+        if taking is not None or not priority.preempts:
             return taking
-        own = self._own(team, order)
+        own = self._own(team, priority.order)
         if not own:
             return None
-        taking = self._choose(team, mgpu, shape, own)
+        taking = self._choose(team, shape, own)
         if taking is not None:
             return taking
         entitled = [
@@ -72,7 +78,7 @@ class Reclaimer:
             if protected[node] + mgpu - sum(self._relief(one.holding, node) for one in own)
             <= guaranteed[node]
         ]
-        return self._choose(team, mgpu, shape, [*own, *self._outside(entitled)])
+        return self._choose(team, shape, [*own, *self._outside(entitled)])
 
     def _relief(self, holding: Holding, node: int) -> int:
         """What of `node`'s protected use ends with `holding`, which runs below it."""
@@ -82,8 +88,6 @@ class Reclaimer:
         """Borrowed attempts that the guarantees of `entitled` give a right to, in victim order."""
         if not entitled:
             return []
-        if self._borrowed is None:
-            self._borrowed = self._sort_borrowed()
         found = []
         for node in entitled:
             for child, holding in self._borrowed.get(self._pool.tree.parents[node], ()):
@@ -94,11 +98,15 @@ class Reclaimer:
         return found
 
     def _sort_borrowed(self) -> dict[int, list[tuple[int, Holding]]]:
-        """By each parent: the attempts that are not protected at a child of it, with that child."""
+        """By each parent: the attempts that are not protected at a child of it, with that child.
+
+        Fills the list of each team's attempts on the way; both are in victim order.
+        """
         pool = self._pool
         depths, parents = pool.tree.depths, pool.tree.parents
         borrowed: dict[int, list[tuple[int, Holding]]] = {}
         for holding in sorted(self._stoppable(), key=lambda one: one.victim_key):
+            self._by_team.setdefault(holding.team, []).append(holding)
             accepts = holding.run.is_preemptible or not (
                 holding.protected >> depths[holding.team] & 1
             )
@@ -120,23 +128,18 @@ class Reclaimer:
 
     def _own(self, team: int, order: int) -> list[Candidate]:
         """The team's attempts of lower priority classes, in victim order."""
-        if not self._by_team:
-            for holding in sorted(self._stoppable(), key=lambda one: one.victim_key):
-                self._by_team.setdefault(holding.team, []).append(holding)
         return [
             Candidate(holding, _OWN)
             for holding in self._by_team.get(team, ())
             if holding.order < order and not holding.is_going
         ]
 
-    def _choose(
-        self, team: int, mgpu: int, shape: Shape, candidates: Sequence[Candidate]
-    ) -> Taking | None:
+    def _choose(self, team: int, shape: Shape, candidates: Sequence[Candidate]) -> Taking | None:
         """The cheapest cluster's victims: by the most valuable victim, then work lost, GPUs."""
         best: tuple[tuple[int, int], int, int, str] | None = None
         found: Taking | None = None
         for cluster in self._pool.free.clusters(shape.cluster):
-            search = _Search(self._pool, team, mgpu, shape, cluster)
+            search = _Search(self._pool, team, shape, cluster)
             chosen = search.run(candidates)
             if chosen is None:
                 continue
@@ -156,13 +159,10 @@ class Reclaimer:
 class _Search:
     """Which victims make room on one cluster, and in quota, for one job."""
 
-    __slots__ = ("_by", "_cluster", "_extra", "_free", "_ledger", "_mgpu", "_pool")
-    __slots__ += ("_ready", "_relieved", "_shape", "_team")
-
-    def __init__(self, pool: Pool, team: int, mgpu: int, shape: Shape, cluster: str) -> None:
+    def __init__(self, pool: Pool, team: int, shape: Shape, cluster: str) -> None:
         self._pool = pool
         self._team = team
-        self._mgpu = mgpu
+        self._mgpu = shape.total_mgpu
         self._shape = shape
         self._cluster = cluster
         self._free = pool.free.free[cluster]
@@ -201,7 +201,7 @@ class _Search:
             for node, free in self._free.items()
             if free + self._extra.get(node, 0) >= self._shape.mgpu
         )
-        return tuple(sorted(node for _, node in fitting[: self._shape.count]))
+        return tuple(sorted(node for _, node in fitting[: self._shape.node_count]))
 
     def _stop(self, candidate: Candidate, sign: int) -> None:
         holding = candidate.holding
@@ -226,7 +226,7 @@ class _Search:
 
     def _is_enough(self) -> bool:
         """Whether gang and quota fit, and every guarantee used against others covers the job."""
-        if self._ready < self._shape.count or not self._ledger.allows(self._team, self._mgpu):
+        if self._ready < self._shape.node_count or not self._ledger.allows(self._team, self._mgpu):
             return False
         if not self._relieved:
             return True
