@@ -1,0 +1,366 @@
+"""The chargeback report: who used what in a period, what it costs, and the jobs behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from billing.models import RateCard, UsageClass
+from billing.periods import Period
+from billing.usage_sql import JOBS, REPORT, rows_of
+from clusters.models import Pool
+from primitives.errors import FieldError, Forbidden, InvalidRequest, NotFound
+from quotas.models import Quota
+from tenants.access import PLATFORM, Actor, require, visible, visible_node
+from tenants.models import Node, NodeKind
+from tenants.roles import Permission
+
+GroupBy = Literal["team", "department"]
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """Usage in milli-GPU-seconds, cost in nano-currency, and how many jobs there were.
+
+    `unpriced_mgpu_s` is the part of the usage for which there was no price, at cost 0. A job
+    may have both classes, so the jobs of the classes may sum to more than `jobs`.
+    """
+
+    guaranteed_mgpu_s: int = 0
+    borrowed_mgpu_s: int = 0
+    guaranteed_cost_nano: int = 0
+    borrowed_cost_nano: int = 0
+    unpriced_mgpu_s: int = 0
+    jobs: int = 0
+    guaranteed_jobs: int = 0
+    borrowed_jobs: int = 0
+
+    def __add__(self, other: Amounts) -> Amounts:
+        """The sum. Jobs add up too, since a job belongs to one team and one pool."""
+        return Amounts(
+            *(getattr(self, item.name) + getattr(other, item.name) for item in fields(self))
+        )
+
+    @property
+    def mgpu_s(self) -> int:
+        """Usage of both classes."""
+        return self.guaranteed_mgpu_s + self.borrowed_mgpu_s
+
+    @property
+    def cost_nano(self) -> int:
+        """Cost of both classes."""
+        return self.guaranteed_cost_nano + self.borrowed_cost_nano
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one node used of one pool; for an organization or department, its whole subtree."""
+
+    node: Node
+    pool: str
+    amounts: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class DayUse:
+    """Usage of one pool on one day, UTC."""
+
+    day: date
+    pool: str
+    guaranteed_mgpu_s: int
+    borrowed_mgpu_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCapacity:
+    """What of a pool was healthy, held by anybody, and idle, in milli-GPU-seconds.
+
+    Idle is the plain difference: negative where jobs went on holding GPUs of nodes that no
+    longer counted as healthy.
+    """
+
+    pool: str
+    capacity_mgpu_s: int
+    in_use_mgpu_s: int
+
+    @property
+    def idle_mgpu_s(self) -> int:
+        """Healthy and held by nobody."""
+        return self.capacity_mgpu_s - self.in_use_mgpu_s
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A chargeback report. `team_rows` sum to `totals`; `rows` are what was asked to be shown.
+
+    `segments_mgpu_s` is summed straight from the segments, apart from rating and grouping, as
+    a check. `currency` is None where no rate card applies.
+    """
+
+    period: Period
+    currency: str | None
+    rows: tuple[Row, ...]
+    team_rows: tuple[Row, ...]
+    totals: Amounts
+    segments_mgpu_s: int
+    days: tuple[DayUse, ...]
+    capacity: tuple[PoolCapacity, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobUse:
+    """What one job used in one usage class, in milli-GPU-seconds and nano-currency."""
+
+    job_id: UUID
+    name: str
+    team: str
+    user: str
+    pool: str
+    usage_class: str
+    mgpu_s: int
+    cost_nano: int
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobKey:
+    """Where a page of jobs ends: the last job's usage, id and class."""
+
+    mgpu_s: int
+    job_id: UUID
+    usage_class: str
+
+
+def chargeback(
+    *,
+    actor: Actor,
+    period: Period,
+    node_path: str | None = None,
+    group_by: GroupBy = "team",
+    pool_name: str | None = None,
+) -> Report:
+    """The report of `period` over what the actor may see of costs, below `node_path` if given.
+
+    Grouped by department it lists organizations, departments and teams, parents first, and
+    each sums its subtree. A node that lies above what the actor may see has no row, since its
+    sum would be a part that looks like the whole. Five queries, whatever the size.
+
+    Raises Forbidden without the right to see costs, NotFound for a foreign or absent node or
+    pool, and InvalidRequest when the costs of several currencies would have to be added.
+    """
+    nodes = _nodes(actor, node_path, Permission.VIEW_COSTS)
+    pools = _pools(pool_name)
+    organizations = {node.organization_id for node in nodes}
+    currency = _currency(organizations)
+    capacity_pools, own_organizations = _capacity_scope(actor, pools)
+    found = rows_of(
+        REPORT,
+        {
+            **_scope(nodes, pools, period),
+            "capacity_pools": capacity_pools,
+            "organizations": own_organizations,
+        },
+    )
+    by_id = {node.pk: node for node in nodes}
+    team_rows = _team_rows(found, by_id, pools)
+    return Report(
+        period=period,
+        currency=currency,
+        rows=_tree_rows(team_rows, nodes) if group_by == "department" else team_rows,
+        team_rows=team_rows,
+        totals=sum((row.amounts for row in team_rows), Amounts()),
+        segments_mgpu_s=sum(int(row[4]) for row in found if row[0] == "check"),
+        days=_days(found, pools),
+        capacity=_capacity(actor, found, pools),
+    )
+
+
+def jobs_behind(
+    *,
+    actor: Actor,
+    period: Period,
+    node_path: str,
+    pool_name: str | None = None,
+    usage_class: UsageClass | None = None,
+    after: JobKey | None = None,
+    limit: int,
+) -> tuple[list[JobUse], bool]:
+    """At most `limit` jobs that make the number of a node, largest first, and whether more follow.
+
+    Over all pages the sums equal the report's row of the same period and `as_of` exactly. A
+    job with usage in both classes is listed once for each. Raises as `chargeback`, and
+    Forbidden also without the right to see the jobs themselves.
+    """
+    nodes = _nodes(actor, node_path, Permission.VIEW_COSTS)
+    require(actor, Permission.VIEW_JOBS, nodes[0])
+    pools = _pools(pool_name)
+    _currency({node.organization_id for node in nodes})
+    found = rows_of(
+        JOBS,
+        {
+            **_scope(nodes, pools, period),
+            "usage_classes": list(UsageClass.values) if usage_class is None else [usage_class],
+            "after_mgpu_s": after and after.mgpu_s,
+            "after_job": after and after.job_id,
+            "after_class": after and after.usage_class,
+            "limit": limit + 1,
+        },
+    )
+    paths = {node.pk: node.display_path for node in nodes}
+    jobs = [_job_use(row, paths, pools) for row in found]
+    return jobs[:limit], len(jobs) > limit
+
+
+def _job_use(row: Sequence[Any], paths: Mapping[UUID, str], pools: Mapping[UUID, str]) -> JobUse:
+    job_id, name, username, team_id, pool_id, usage_class, mgpu_s, cost_nano, attempts = row
+    return JobUse(
+        job_id=job_id,
+        name=name,
+        team=paths[team_id],
+        user=username,
+        pool=pools[pool_id],
+        usage_class=usage_class,
+        mgpu_s=int(mgpu_s),
+        cost_nano=int(cost_nano),
+        attempts=attempts,
+    )
+
+
+def _nodes(actor: Actor, path: str | None, permission: Permission) -> list[Node]:
+    """The nodes that the report may speak of, parents first."""
+    rows = visible(actor, Node.objects.all(), permission, path_field="path")
+    if path is not None:
+        top = visible_node(actor, path, permission)
+        rows = rows.filter(path__startswith=top.path)
+    elif not actor.prefixes(permission):
+        raise Forbidden(
+            f"You need the right {permission.value} on a team, department or organization; ask "
+            "an administrator of it.",
+            permission=permission.value,
+        )
+    return list(rows.order_by("path"))
+
+
+def _pools(name: str | None) -> Mapping[UUID, str]:
+    """Names of the pools asked for, by id. Raises NotFound for an unknown one."""
+    rows = Pool.objects.all() if name is None else Pool.objects.filter(name=name)
+    pools = dict(rows.values_list("pk", "name"))
+    if name is not None and not pools:
+        raise NotFound(f"There is no pool {name!r}.", pool=name)
+    return pools
+
+
+def _currency(organizations: Iterable[UUID]) -> str | None:
+    currencies = sorted(
+        set(
+            RateCard.objects.filter(organization_id__in=set(organizations)).values_list(
+                "currency", flat=True
+            )
+        )
+    )
+    if len(currencies) > 1:
+        raise InvalidRequest(
+            f"These organizations are charged in {', '.join(currencies)}, which do not add up; "
+            "ask for one organization at a time.",
+            errors=[FieldError("/organization", "is needed: the currencies differ")],
+            currencies=currencies,
+        )
+    return currencies[0] if currencies else None
+
+
+def _scope(nodes: Sequence[Node], pools: Mapping[UUID, str], period: Period) -> dict[str, Any]:
+    """The parameters that every statement takes."""
+    return {
+        "teams": [node.pk for node in nodes if node.kind == NodeKind.TEAM],
+        "pools": list(pools),
+        "since_at": period.start,
+        "until_at": period.until,
+        "since_s": int(period.start.timestamp()),
+    }
+
+
+def _team_rows(
+    found: Iterable[Sequence[Any]], nodes: Mapping[UUID, Node], pools: Mapping[UUID, str]
+) -> tuple[Row, ...]:
+    rows = [
+        Row(nodes[row[2]], pools[row[1]], Amounts(*(int(value) for value in row[4:])))
+        for row in found
+        if row[0] == "row"
+    ]
+    return tuple(sorted(rows, key=lambda row: (row.node.path, row.pool)))
+
+
+def _tree_rows(team_rows: Iterable[Row], nodes: Sequence[Node]) -> tuple[Row, ...]:
+    by_path = {node.path: node for node in nodes}
+    sums: dict[tuple[str, str], Amounts] = {}
+    for row in team_rows:
+        for path in _paths_up(row.node.path):
+            if path in by_path:
+                key = (path, row.pool)
+                sums[key] = sums.get(key, Amounts()) + row.amounts
+    return tuple(Row(by_path[path], pool, sums[path, pool]) for path, pool in sorted(sums))
+
+
+def _paths_up(path: str) -> Iterable[str]:
+    """The path itself and those of all nodes above it."""
+    steps = path.rstrip("/").split("/")
+    return ("/".join(steps[:depth]) + "/" for depth in range(len(steps), 0, -1))
+
+
+def _days(found: Iterable[Sequence[Any]], pools: Mapping[UUID, str]) -> tuple[DayUse, ...]:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    days = [
+        DayUse((epoch + timedelta(days=row[3])).date(), pools[row[1]], int(row[4]), int(row[5]))
+        for row in found
+        if row[0] == "day"
+    ]
+    return tuple(sorted(days, key=lambda day: (day.day, day.pool)))
+
+
+def _sees_the_platform(actor: Actor) -> bool:
+    return PLATFORM in actor.prefixes(Permission.VIEW_COSTS)
+
+
+def _capacity_scope(actor: Actor, pools: Mapping[UUID, str]) -> tuple[list[UUID], list[UUID]]:
+    """Pools whose capacity the actor might see, and the organizations that are all theirs.
+
+    Idle time tells what everybody else used. So it is for those who see the platform, and for
+    those who see the costs of the one organization that has a quota in the pool.
+    """
+    if _sees_the_platform(actor):
+        return list(pools), []
+    own = set(
+        visible(
+            actor,
+            Node.objects.filter(kind=NodeKind.ORGANIZATION),
+            Permission.VIEW_COSTS,
+            path_field="path",
+        ).values_list("pk", flat=True)
+    )
+    if not own:
+        return [], []
+    owners: dict[UUID, set[UUID]] = {}
+    for pool_id, organization_id in (
+        Quota.objects.filter(pool_id__in=pools)
+        .order_by()
+        .values_list("pool_id", "node__organization_id")
+        .distinct()
+    ):
+        owners.setdefault(pool_id, set()).add(organization_id)
+    return [pool for pool, users in owners.items() if len(users) == 1 and users <= own], list(own)
+
+
+def _capacity(
+    actor: Actor, found: Iterable[Sequence[Any]], pools: Mapping[UUID, str]
+) -> tuple[PoolCapacity, ...] | None:
+    """Left out where anybody else used the pool after all, with or without a quota."""
+    sees_all = _sees_the_platform(actor)
+    capacity = [
+        PoolCapacity(pools[row[1]], int(row[4]), int(row[5]))
+        for row in found
+        if row[0] == "capacity" and (sees_all or row[6] == 0)
+    ]
+    return tuple(sorted(capacity, key=lambda item: item.pool)) or None

@@ -1,0 +1,79 @@
+"""What other packages ask of the meter."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Q
+
+from billing.models import RateLine, UsageClass
+from billing.rating import cost_nano
+
+
+def usage_of_jobs(job_ids: Collection[UUID], *, now: datetime) -> Mapping[UUID, tuple[int, int]]:
+    """Guaranteed and borrowed milli-GPU-seconds of each job until `now`, over all its attempts.
+
+    A job without usage has (0, 0). One query.
+    """
+    wanted = list(job_ids)
+    usage = dict.fromkeys(wanted, (0, 0))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT job_id, SUM(guaranteed_mgpu * seconds), SUM(borrowed_mgpu * seconds)
+            FROM (
+                SELECT a.job_id, s.guaranteed_mgpu, s.borrowed_mgpu,
+                       EXTRACT(EPOCH FROM LEAST(s."end", %(now)s) - s.start)::bigint AS seconds
+                FROM billing_meteredattempt a
+                JOIN billing_usagesegment s ON s.attempt_id = a.id
+                WHERE a.job_id = ANY(%(jobs)s) AND s.start < %(now)s
+            ) AS held
+            GROUP BY job_id
+            """,
+            {"jobs": wanted, "now": now},
+        )
+        for job_id, guaranteed, borrowed in cursor.fetchall():
+            usage[job_id] = (int(guaranteed), int(borrowed))
+    return usage
+
+
+def cost_per_hour_nano(
+    *,
+    organization_id: UUID,
+    pool_id: UUID,
+    guaranteed_mgpu: int,
+    borrowed_mgpu: int,
+    multiplier_ppm: int,
+    now: datetime,
+) -> tuple[int, str] | None:
+    """What an hour of these GPUs costs at the prices of `now`, and the currency; one query.
+
+    None when a class that is asked for has no price now.
+    """
+    lines = {
+        line.usage_class: line
+        for line in RateLine.objects.filter(
+            Q(end=None) | Q(end__gt=now),
+            card__organization_id=organization_id,
+            pool_id=pool_id,
+            start__lte=now,
+        ).select_related("card")
+    }
+    total_nano, currency = 0, None
+    for usage_class, mgpu in (
+        (UsageClass.GUARANTEED.value, guaranteed_mgpu),
+        (UsageClass.BORROWED.value, borrowed_mgpu),
+    ):
+        if mgpu == 0:
+            continue
+        if usage_class not in lines:
+            return None
+        line = lines[usage_class]
+        currency = line.card.currency
+        total_nano += cost_nano(
+            mgpu * 3_600, price_nano=line.price_nano, multiplier_ppm=multiplier_ppm
+        )
+    return None if currency is None else (total_nano, currency)

@@ -1,0 +1,393 @@
+"""The chargeback report, to the unit."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from uuid_utils.compat import uuid7
+
+from billing.chargeback import Amounts, JobKey, JobUse, Report, chargeback, jobs_behind
+from billing.metering import record_ended
+from billing.models import UsageClass
+from billing.periods import Period, period_of
+from builders.billing_builders import DAY, LATER, a_metered_attempt, a_rate_card, at
+from builders.portal_builders import (
+    a_company,
+    a_pool,
+    a_quota,
+    a_team,
+    an_actor,
+    an_organization,
+)
+from clusters.models import CapacitySegment
+from primitives.errors import Forbidden, InvalidRequest, NotFound
+from tenants.access import Actor
+from tenants.roles import Role
+
+pytestmark = pytest.mark.django_db
+
+HOUR = 3_600
+
+
+def between(start: int, end: int, as_of: datetime = LATER) -> Period:
+    return Period(at(start), at(end), as_of)
+
+
+def amounts(report: Report) -> dict[tuple[str, str], Amounts]:
+    return {(row.node.display_path, row.pool): row.amounts for row in report.rows}
+
+
+def all_jobs(actor: Actor, period: Period, path: str, *, page: int = 2) -> list[JobUse]:
+    found: list[JobUse] = []
+    after = None
+    while True:
+        jobs, more = jobs_behind(
+            actor=actor, period=period, node_path=path, after=after, limit=page
+        )
+        found += jobs
+        if not more:
+            return found
+        after = JobKey(jobs[-1].mgpu_s, jobs[-1].job_id, jobs[-1].usage_class)
+
+
+def test_usage_and_cost_of_a_team() -> None:
+    company = a_company()
+    a_rate_card(company.organization)
+    a_metered_attempt(company.nlp, 0, HOUR, classes=[(HOUR // 2, 2_000)])
+    finance = an_actor(company.organization, Role.FINANCE)
+    report = chargeback(actor=finance, period=between(0, 2 * HOUR))
+    # Half an hour of 8 guaranteed GPUs, then half an hour of 2 guaranteed and 6 borrowed.
+    expected = Amounts(
+        guaranteed_mgpu_s=8_000 * 1_800 + 2_000 * 1_800,
+        borrowed_mgpu_s=6_000 * 1_800,
+        guaranteed_cost_nano=5 * 2_000_000_000,
+        borrowed_cost_nano=3 * 1_000_000_000,
+        unpriced_mgpu_s=0,
+        jobs=1,
+        guaranteed_jobs=1,
+        borrowed_jobs=1,
+    )
+    assert amounts(report) == {("ai-company/research/nlp", "h100"): expected}
+    assert report.totals == expected
+    assert report.segments_mgpu_s == expected.mgpu_s == 8_000 * HOUR
+    assert report.currency == "EUR"
+    assert [(d.day, d.pool, d.guaranteed_mgpu_s, d.borrowed_mgpu_s) for d in report.days] == [
+        (date(2026, 11, 1), "h100", 18_000_000, 10_800_000)
+    ]
+
+
+def test_the_multiplier_of_the_priority_class_counts() -> None:
+    company = a_company()
+    a_rate_card(company.organization)
+    a_metered_attempt(company.nlp, 0, HOUR, mgpu=1_000, multiplier_ppm=1_500_000)
+    finance = an_actor(company.organization, Role.FINANCE)
+    assert chargeback(actor=finance, period=between(0, HOUR)).totals.cost_nano == 3_000_000_000
+
+
+def test_departments_sum_their_subtrees_and_totals_count_teams_once() -> None:
+    company = a_company()
+    a_metered_attempt(company.nlp, 0, 10, mgpu=1_000)
+    a_metered_attempt(company.vision, 0, 10, mgpu=2_000)
+    a_metered_attempt(company.inference, 0, 10, mgpu=4_000)
+    finance = an_actor(company.organization, Role.FINANCE)
+    report = chargeback(actor=finance, period=between(0, 10), group_by="department")
+    assert [
+        (row.node.display_path, str(row.node.kind), row.amounts.mgpu_s, row.amounts.jobs)
+        for row in report.rows
+    ] == [
+        ("ai-company", "organization", 70_000, 3),
+        ("ai-company/production", "department", 40_000, 1),
+        ("ai-company/production/inference", "team", 40_000, 1),
+        ("ai-company/research", "department", 30_000, 2),
+        ("ai-company/research/nlp", "team", 10_000, 1),
+        ("ai-company/research/vision", "team", 20_000, 1),
+    ]
+    assert report.totals.mgpu_s == 70_000
+    assert report.segments_mgpu_s == 70_000
+
+
+def test_a_department_admin_sees_the_department_and_no_partial_sum_above_it() -> None:
+    company = a_company()
+    a_metered_attempt(company.nlp, 0, 10, mgpu=1_000)
+    a_metered_attempt(company.inference, 0, 10, mgpu=4_000)
+    admin = an_actor(company.research, Role.DEPARTMENT_ADMIN)
+    report = chargeback(actor=admin, period=between(0, 10), group_by="department")
+    assert [row.node.display_path for row in report.rows] == [
+        "ai-company/research",
+        "ai-company/research/nlp",
+    ]
+    assert report.totals.mgpu_s == report.segments_mgpu_s == 10_000
+    with pytest.raises(Forbidden):
+        chargeback(actor=admin, period=between(0, 10), node_path="ai-company/production")
+
+
+def test_a_period_cuts_on_both_sides_and_costs_telescope() -> None:
+    company = a_company()
+    # 1 mGPU at a price that never divides: each second costs 1/3 nano.
+    a_rate_card(company.organization, {"guaranteed": 1_200_000, "borrowed": 1_200_000})
+    a_metered_attempt(company.nlp, 0, 100, mgpu=1, classes=[(30, 0), (60, 1)])
+    finance = an_actor(company.organization, Role.FINANCE)
+
+    def costs(start: int, end: int) -> int:
+        return chargeback(actor=finance, period=between(start, end)).totals.cost_nano
+
+    # Guaranteed 70 s: 23.33 -> 23; borrowed 30 s: exactly 10.
+    assert costs(0, 100) == 33
+    assert costs(0, 45) + costs(45, 70) + costs(70, 71) + costs(71, 100) == 33
+    assert costs(0, 1) == 0
+    assert costs(1, 2) == 1  # 0.67 rounds to 1
+    assert costs(30, 31) == 0  # the borrowed count starts anew
+
+
+def test_half_a_nano_is_rounded_to_even() -> None:
+    company = a_company()
+    a_rate_card(company.organization, {"guaranteed": 1_800_000})  # half a nano per mGPU-second
+    a_metered_attempt(company.nlp, 0, 5, mgpu=1)
+    finance = an_actor(company.organization, Role.FINANCE)
+    costs = [
+        chargeback(actor=finance, period=between(0, end)).totals.cost_nano for end in range(1, 6)
+    ]
+    assert costs == [0, 1, 2, 2, 2]
+
+
+def test_a_change_of_price_starts_a_new_count_and_gaps_are_flagged() -> None:
+    company = a_company()
+    a_rate_card(company.organization, {"guaranteed": 1_000_000_000}, start=10, end=20)
+    a_rate_card(company.organization, {"guaranteed": 3_000_000_000}, start=20, end=30)
+    a_metered_attempt(company.nlp, 0, 50, mgpu=3_600_000)
+    finance = an_actor(company.organization, Role.FINANCE)
+    report = chargeback(actor=finance, period=between(0, 50))
+    # 3,600 GPUs: one GPU-hour a second.
+    assert report.totals.guaranteed_cost_nano == 10 * 1_000_000_000 + 10 * 3_000_000_000
+    assert report.totals.guaranteed_mgpu_s == 50 * 3_600_000
+    assert report.totals.unpriced_mgpu_s == 30 * 3_600_000
+    assert report.segments_mgpu_s == report.totals.mgpu_s
+
+
+def test_without_a_rate_card_usage_is_unpriced_and_not_hidden() -> None:
+    company = a_company()
+    a_metered_attempt(company.nlp, 0, 10, mgpu=1_000)
+    finance = an_actor(company.organization, Role.FINANCE)
+    report = chargeback(actor=finance, period=between(0, 10))
+    assert report.currency is None
+    assert report.totals == Amounts(
+        guaranteed_mgpu_s=10_000, unpriced_mgpu_s=10_000, jobs=1, guaranteed_jobs=1
+    )
+
+
+def test_what_still_runs_counts_until_now_or_the_end_of_the_period() -> None:
+    company = a_company()
+    a_metered_attempt(company.nlp, 0, None, mgpu=1_000)
+    finance = an_actor(company.organization, Role.FINANCE)
+    early = chargeback(actor=finance, period=between(0, 100, as_of=at(40)))
+    assert early.totals.mgpu_s == early.segments_mgpu_s == 40_000
+    late = chargeback(actor=finance, period=between(0, 100))
+    assert late.totals.mgpu_s == late.segments_mgpu_s == 100_000
+    before_it_began = chargeback(actor=finance, period=between(0, 100, as_of=DAY))
+    assert before_it_began.totals == Amounts()
+
+
+def test_a_past_hour_stays_the_same_once_its_attempts_have_ended() -> None:
+    company = a_company()
+    a_rate_card(company.organization)
+    attempt = a_metered_attempt(company.nlp, 0, None, classes=[(100, 3_000)])
+    a_metered_attempt(company.vision, 50, 5_000)
+    finance = an_actor(company.organization, Role.FINANCE)
+    running = chargeback(actor=finance, period=between(0, HOUR, as_of=at(2 * HOUR)))
+    record_ended(attempt.pk, at(9_000), LATER)
+    a_metered_attempt(company.nlp, 9_000, 9_500)
+    later = chargeback(actor=finance, period=between(0, HOUR, as_of=at(400 * HOUR)))
+    assert (later.rows, later.totals, later.days) == (running.rows, running.totals, running.days)
+
+
+def test_days_are_utc_and_sum_to_the_total() -> None:
+    company = a_company()
+    a_metered_attempt(company.nlp, 86_000, 3 * 86_400, mgpu=1_000, classes=[(100_000, 0)])
+    finance = an_actor(company.organization, Role.FINANCE)
+    report = chargeback(actor=finance, period=between(0, 2 * 86_400 + 5))
+    assert [(d.day.day, d.guaranteed_mgpu_s, d.borrowed_mgpu_s) for d in report.days] == [
+        (1, 400_000, 0),
+        (2, 13_600_000, 72_800_000),
+        (3, 0, 5_000),
+    ]
+
+
+def test_a_job_of_several_attempts_is_one_job() -> None:
+    company = a_company()
+    job_id = uuid7()
+    a_metered_attempt(company.nlp, 0, 10, job_id=job_id, number=1, mgpu=1_000)
+    a_metered_attempt(company.nlp, 20, 30, job_id=job_id, number=2, mgpu=1_000, guaranteed_mgpu=0)
+    finance = an_actor(company.organization, Role.FINANCE)
+    report = chargeback(actor=finance, period=between(0, 100))
+    assert (report.totals.jobs, report.totals.guaranteed_jobs, report.totals.borrowed_jobs) == (
+        1,
+        1,
+        1,
+    )
+
+
+def test_one_pool_can_be_asked_for() -> None:
+    company = a_company()
+    other = a_pool("a100")
+    a_metered_attempt(company.nlp, 0, 10, mgpu=1_000)
+    a_metered_attempt(company.nlp, 0, 10, mgpu=2_000, pool=other)
+    finance = an_actor(company.organization, Role.FINANCE)
+    report = chargeback(actor=finance, period=between(0, 10), pool_name="a100")
+    assert {key: item.mgpu_s for key, item in amounts(report).items()} == {
+        ("ai-company/research/nlp", "a100"): 20_000
+    }
+    assert report.segments_mgpu_s == 20_000
+    with pytest.raises(NotFound):
+        chargeback(actor=finance, period=between(0, 10), pool_name="b200")
+
+
+def test_the_jobs_behind_a_number_sum_to_it_over_all_pages() -> None:
+    company = a_company()
+    a_rate_card(company.organization, {"guaranteed": 1_200_001, "borrowed": 700_003})
+    for index in range(7):
+        a_metered_attempt(
+            company.nlp, index, 100 + index, mgpu=7, classes=[(40 + index, index % 4)]
+        )
+    a_metered_attempt(company.inference, 0, 100)
+    finance = an_actor(company.organization, Role.FINANCE)
+    period = between(20, 90)
+    row = chargeback(
+        actor=finance, period=period, node_path="ai-company/research", group_by="department"
+    ).rows[0]
+    jobs = all_jobs(finance, period, "ai-company/research")
+    for usage_class in UsageClass:
+        mine = [job for job in jobs if job.usage_class == usage_class]
+        assert sum(job.mgpu_s for job in mine) == getattr(row.amounts, f"{usage_class}_mgpu_s")
+        assert sum(job.cost_nano for job in mine) == getattr(
+            row.amounts, f"{usage_class}_cost_nano"
+        )
+        assert len(mine) == getattr(row.amounts, f"{usage_class}_jobs")
+    assert len({(job.job_id, job.usage_class) for job in jobs}) == len(jobs)
+    assert [job.mgpu_s for job in jobs] == sorted((job.mgpu_s for job in jobs), reverse=True)
+    assert {job.team for job in jobs} == {"ai-company/research/nlp"}
+
+
+def test_a_stranger_sees_nothing() -> None:
+    company = a_company()
+    a_metered_attempt(company.nlp, 0, 10)
+    elsewhere = an_organization("elsewhere")
+    charlie = an_actor(elsewhere, Role.ORGANIZATION_ADMIN, "charlie")
+    report = chargeback(actor=charlie, period=between(0, 10), group_by="department")
+    assert (report.rows, report.totals, report.segments_mgpu_s, report.days, report.capacity) == (
+        (),
+        Amounts(),
+        0,
+        (),
+        None,
+    )
+    for path in ("ai-company", "ai-company/research/nlp"):
+        with pytest.raises(NotFound):
+            chargeback(actor=charlie, period=between(0, 10), node_path=path)
+        with pytest.raises(NotFound):
+            jobs_behind(actor=charlie, period=between(0, 10), node_path=path, limit=10)
+
+
+def test_a_researcher_may_not_see_costs() -> None:
+    company = a_company()
+    bob = an_actor(company.nlp, Role.RESEARCHER)
+    with pytest.raises(Forbidden):
+        chargeback(actor=bob, period=between(0, 10))
+    with pytest.raises(Forbidden):
+        jobs_behind(actor=bob, period=between(0, 10), node_path="ai-company/research/nlp", limit=10)
+
+
+def test_a_path_is_a_prefix_of_whole_steps() -> None:
+    company = a_company()
+    twin = a_team(company.research, "nlp-2")
+    a_metered_attempt(twin, 0, 10)
+    lead = an_actor(company.nlp, Role.TEAM_LEAD)
+    assert chargeback(actor=lead, period=between(0, 10)).rows == ()
+
+
+def capacity_of(actor: Actor) -> list[tuple[str, int, int, int]] | None:
+    capacity = chargeback(actor=actor, period=between(0, 100)).capacity
+    if capacity is None:
+        return None
+    return [(c.pool, c.capacity_mgpu_s, c.in_use_mgpu_s, c.idle_mgpu_s) for c in capacity]
+
+
+def test_idle_is_capacity_less_everybodys_use_and_not_for_everybody() -> None:
+    company = a_company()
+    platform = an_actor(None, Role.PLATFORM_ADMIN)
+    finance = an_actor(company.organization, Role.FINANCE)
+    department = an_actor(company.research, Role.DEPARTMENT_ADMIN)
+    for start, end, mgpu in ((0, 50, 32_000), (50, None, 24_000)):
+        CapacitySegment.objects.create(
+            cluster=company.cluster,
+            pool=company.pool,
+            capacity_mgpu=mgpu,
+            start=at(start),
+            end=None if end is None else at(end),
+        )
+    a_metered_attempt(company.nlp, 10, 60, mgpu=8_000)
+    alone = [("h100", 50 * 32_000 + 50 * 24_000, 400_000, 2_400_000)]
+    assert capacity_of(platform) == alone
+    assert capacity_of(finance) == alone
+    assert capacity_of(department) is None
+
+    other = an_organization("other")
+    squatter = a_team(other, "squatters")
+    a_metered_attempt(squatter, 0, 1, mgpu=1_000)
+    assert capacity_of(platform) == [("h100", 2_800_000, 401_000, 2_399_000)]
+    assert capacity_of(finance) is None  # they use it, even without a quota
+
+    a_quota(other, a_pool("a100"), 4)
+    a_quota(company.organization, a_pool("a100"), 4)
+    assert capacity_of(finance) is None
+    assert capacity_of(an_actor(other, Role.FINANCE)) is None
+
+
+def test_costs_in_two_currencies_are_not_added() -> None:
+    company = a_company()
+    a_rate_card(company.organization)
+    a_rate_card(an_organization("other"), currency="USD")
+    platform = an_actor(None, Role.PLATFORM_ADMIN)
+    with pytest.raises(InvalidRequest, match="EUR, USD"):
+        chargeback(actor=platform, period=between(0, 10))
+    assert chargeback(actor=platform, period=between(0, 10), node_path="other").currency == "USD"
+
+
+def test_the_number_of_statements_does_not_grow() -> None:
+    company = a_company()
+    a_rate_card(company.organization)
+    finance = an_actor(company.organization, Role.FINANCE)
+    counts = []
+    for _ in range(2):
+        a_metered_attempt(company.nlp, 0, 10)
+        a_metered_attempt(a_team(company.research), 0, 10)
+        with CaptureQueriesContext(connection) as statements:
+            chargeback(actor=finance, period=between(0, 10), group_by="department")
+        counts.append(len(statements))
+    assert counts[0] == counts[1] <= 9
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "wrong"),
+    [
+        (at(0), at(0), "before end"),
+        (at(1), at(0), "before end"),
+        (at(0), at(0) + timedelta(days=400, seconds=1), "400 days"),
+        (datetime(1999, 12, 31, tzinfo=DAY.tzinfo), DAY, "2000"),
+        (DAY, datetime(2101, 1, 1, tzinfo=DAY.tzinfo), "2099"),
+    ],
+)
+def test_a_period_must_make_sense(start: datetime, end: datetime, wrong: str) -> None:
+    with pytest.raises(InvalidRequest, match=wrong):
+        period_of(start, end, as_of=None, now=LATER)
+
+
+def test_a_period_is_known_as_of_now_at_the_latest() -> None:
+    assert period_of(at(0), at(1), as_of=None, now=at(5)) == Period(at(0), at(1), at(5))
+    with pytest.raises(InvalidRequest, match="future"):
+        period_of(at(0), at(1), as_of=at(6), now=at(5))
+    assert period_of(at(0), at(0) + timedelta(days=400), as_of=None, now=LATER).end == at(
+        0
+    ) + timedelta(days=400)
