@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from connectors.protocol import ClusterConnector, Observation, RankSlot, Workload, WorkloadPhase
@@ -60,6 +61,20 @@ def eventually(look: Callable[[], Found | None], *, deadline_s: float = DEADLINE
             return found
         time.sleep(POLL_S)
     raise AssertionError(f"not within {deadline_s} s: {look}")
+
+
+def lines(path: Path) -> list[str]:
+    """Lines of a file that a job may not have written yet."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def is_alive(pid: int) -> bool:
+    """Whether process `pid` runs; a zombie does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
 
 
 def observed(connector: ClusterConnector, key: str) -> Observation | None:

@@ -6,10 +6,14 @@ the test and by the jobs under the same name.
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from pathlib import Path
 from typing import Any, Protocol
 
-from builders.connector_builders import until_released
+from builders.connector_builders import eventually, until_released
+from connectors.local.attempt_files import is_locked
 from connectors.protocol import ClusterConnector
 from connectors.registry import open_connector
 
@@ -49,6 +53,28 @@ class LocalRig:
     def open(self) -> ClusterConnector:
         """Another connector to the same cluster, as another process would have."""
         return open_connector(self.kind, self.options)
+
+    def attempt(self, key: str) -> Path:
+        """Directory of the attempt `key`."""
+        return self.root / "attempts" / key
+
+    def record(self, key: str, name: str) -> dict[str, Any]:
+        """A record of the attempt `key`, as soon as it is there."""
+        path = self.attempt(key) / name
+        eventually(path.exists)
+        record: dict[str, Any] = json.loads(path.read_bytes())
+        return record
+
+    def supervisor(self, key: str) -> int:
+        """Process number of the supervisor of `key`."""
+        return int(self.record(key, "state.json")["supervisor"])
+
+    def kill_supervisor(self, key: str) -> None:
+        """kill -9 the supervisor of `key`; nobody looks at the attempt until `observe`."""
+        pid = self.supervisor(key)
+        assert str(self.attempt(key)) in Path(f"/proc/{pid}/cmdline").read_text()
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not is_locked(f"{self.attempt(key)}/supervisor.lock"))
 
     def close(self) -> None:
         """End whatever still runs."""

@@ -119,10 +119,10 @@ def read_json(path: str) -> dict[str, object]:
 def has_ended(files: AttemptFiles) -> bool:
     """Whether the attempt's last word is there, whole. Raises OSError."""
     try:
-        read_json(files.end)
+        end = read_json(files.end)
     except (FileNotFoundError, CorruptRecord):
         return False
-    return True
+    return end.get("phase") == "ended" and type(end.get("released_at")) is int
 
 
 def integer(record: Mapping[str, object], name: str) -> int:

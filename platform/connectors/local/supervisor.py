@@ -134,7 +134,7 @@ class Supervisor:
             self._end_after_reboot()
             return None
         self._read_ranks(now_ms)
-        if not self.is_over and not self.cause:
+        if self.problem or not (self.is_over or self.cause):
             self._decide_to_end(now_ms, is_stop_asked)
         wait_ms = self._cut_logs()
         if self.cause:
