@@ -70,6 +70,14 @@ class Supervisor:
         """Whether the process of the service runs now."""
         return self._watched[name].process.poll() is None
 
+    def have_run_for(self, seconds: float) -> bool:
+        """Whether all services run and none was started within the last `seconds`."""
+        latest = time.monotonic() - seconds
+        return all(
+            watched.start_at is None and watched.started_at <= latest
+            for watched in self._watched.values()
+        )
+
     def look(self) -> None:
         """Start again what has ended and waited long enough; call it a few times a second."""
         now = time.monotonic()

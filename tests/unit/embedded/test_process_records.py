@@ -24,6 +24,9 @@ from embedded.records import (
 )
 from embedded.services import Service
 
+# The launcher forks from a single thread; a worker of the test run has several.
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+
 
 @pytest.fixture
 def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
