@@ -1,4 +1,4 @@
-"""Quotas as the arbiter needs them, and what it says of their use."""
+"""Quotas for the arbiter, the pages and the API, and the use that the arbiter writes back."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import TextField
+from django.db.models import QuerySet, Sum, TextField
 from django.db.models.functions import Cast
 
 from arbiter.decisions import NodeUse as PlannedUse
 from arbiter.snapshot import PriorityClass as ArbiterPriorityClass
 from arbiter.snapshot import Quota as ArbiterQuota
 from arbiter.snapshot import TreeNode
-from quotas.models import OrganizationPolicy, PriorityClass, Quota
+from quotas.administration import editable_fields
+from quotas.models import NodeUse, OrganizationPolicy, PriorityClass, Quota
+from tenants.access import Actor, visible
 from tenants.models import Node
+from tenants.roles import Permission
 
 #: Rank of the first path in an organization's policy; the next has one less. The same for every
 #: organization, so that listing more paths raises nobody above another organization.
@@ -140,3 +143,54 @@ def record_use(uses: Sequence[PlannedUse], *, as_of: datetime) -> int:
             ],
         )
         return int(cursor.rowcount)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRow:
+    """A quota as pages and the API show it.
+
+    `reserve_mgpu` is what of the guarantee no child is guaranteed; `use` is where the last
+    cycle that changed it left the node (None: no cycle has looked yet); `can_edit` is what the
+    asking actor may change (`administration.editable_fields`).
+    """
+
+    quota: Quota
+    reserve_mgpu: int
+    use: NodeUse | None
+    can_edit: tuple[str, ...]
+
+
+def visible_quotas(actor: Actor) -> QuerySet[Quota]:
+    """The quotas that the actor may see, with nodes and pools, in tree order: by path, so
+    that parents come first, then by pool."""
+    return visible(
+        actor,
+        Quota.objects.select_related("node", "pool").order_by("node__path", "pool__name"),
+        Permission.VIEW_TREE,
+        path_field="node__path",
+    )
+
+
+def quota_rows(actor: Actor, quotas: Sequence[Quota]) -> list[QuotaRow]:
+    """`quotas` with their reserve and use. Two queries, however many there are."""
+    nodes = [quota.node_id for quota in quotas]
+    pools = {quota.pool_id for quota in quotas}
+    given = {
+        (parent, pool): mgpu
+        for parent, pool, mgpu in Quota.objects.filter(node__parent__in=nodes, pool__in=pools)
+        .values_list("node__parent", "pool")
+        .annotate(Sum("guaranteed_mgpu"))
+    }
+    uses = {
+        (use.node_id, use.pool_id): use
+        for use in NodeUse.objects.filter(node__in=nodes, pool__in=pools)
+    }
+    return [
+        QuotaRow(
+            quota=quota,
+            reserve_mgpu=quota.guaranteed_mgpu - given.get((quota.node_id, quota.pool_id), 0),
+            use=uses.get((quota.node_id, quota.pool_id)),
+            can_edit=editable_fields(actor, quota.node),
+        )
+        for quota in quotas
+    ]

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce
 
 from arbiter.snapshot import Device
-from clusters.models import Cluster, ClusterNode
+from clusters.models import Cluster, ClusterNode, Pool
 from clusters.observation import GONE
 
 
@@ -24,7 +31,7 @@ def devices(*, now: datetime, stale_after: timedelta) -> tuple[tuple[Device, ...
         ).values_list("pk", flat=True)
     )
     rows = (
-        ClusterNode.objects.exclude(state=GONE, is_schedulable=False)
+        _present()
         .order_by("cluster_id", "name", "pool_id")
         .values_list("cluster_id", "name", "pool_id", "capacity_mgpu", "is_schedulable")
     )
@@ -35,3 +42,76 @@ def devices(*, now: datetime, stale_after: timedelta) -> tuple[tuple[Device, ...
         pool = texts.get(pool_id) or texts.setdefault(pool_id, str(pool_id))
         found.append(Device(cluster, name, pool, capacity_mgpu if is_schedulable else 0))
     return tuple(found), answering
+
+
+class State(StrEnum):
+    """Whether a cluster answers."""
+
+    REACHABLE = "reachable"
+    UNREACHABLE = "unreachable"
+    NEVER_SEEN = "never_seen"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one cluster has of one pool, nodes that are gone left out."""
+
+    pool: str
+    capacity_mgpu: int
+    healthy_mgpu: int
+    nodes: int
+    nodes_healthy: int
+
+
+def state_of(cluster: Cluster, *, now: datetime, stale_after: timedelta) -> State:
+    """Whether the cluster's last complete answer is recent; one failed call changes nothing."""
+    if cluster.seen_at is None:
+        return State.NEVER_SEEN
+    return State.REACHABLE if cluster.seen_at >= now - stale_after else State.UNREACHABLE
+
+
+def shares_of(clusters: Iterable[Cluster]) -> dict[UUID, list[Share]]:
+    """The pools of each cluster, by name, as last seen. One query."""
+    healthy = Q(is_schedulable=True)
+    found: dict[UUID, list[Share]] = {}
+    for cluster_id, pool, capacity_mgpu, healthy_mgpu, nodes, nodes_healthy in (
+        _present()
+        .filter(cluster__in=[cluster.pk for cluster in clusters])
+        .values_list("cluster_id", "pool__name")
+        .annotate(
+            Sum("capacity_mgpu"),
+            Coalesce(Sum("capacity_mgpu", filter=healthy), 0),
+            Count("pk"),
+            Count("pk", filter=healthy),
+        )
+        .order_by("cluster_id", "pool__name")
+    ):
+        found.setdefault(cluster_id, []).append(
+            Share(pool, int(capacity_mgpu), int(healthy_mgpu), nodes, nodes_healthy)
+        )
+    return found
+
+
+def healthy_capacity_mgpu(pools: Iterable[Pool]) -> dict[UUID, int]:
+    """Healthy capacity of each pool on all enabled clusters, as last seen. One query."""
+    found = {pool.pk: 0 for pool in pools}
+    found.update(
+        ClusterNode.objects.filter(
+            pool__in=list(found), is_schedulable=True, cluster__is_enabled=True
+        )
+        .values_list("pool_id")
+        .annotate(Sum("capacity_mgpu"))
+    )
+    return {pool_id: int(capacity_mgpu) for pool_id, capacity_mgpu in found.items()}
+
+
+def last_seen(node: ClusterNode) -> datetime:
+    """When the node, loaded with its cluster, was last in an answer of its cluster."""
+    if node.state == GONE and not node.is_schedulable:
+        return node.seen_at
+    return max(node.seen_at, node.cluster.seen_at or node.seen_at)
+
+
+def _present() -> QuerySet[ClusterNode]:
+    """Nodes that their clusters listed last time."""
+    return ClusterNode.objects.exclude(state=GONE, is_schedulable=False)

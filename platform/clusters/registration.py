@@ -1,0 +1,163 @@
+"""Pools and clusters are added and changed, by an administrator of the installation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from audit.recording import record
+from clusters.models import Cluster, Pool
+from connectors.errors import ClusterUnavailable
+from connectors.registry import OPENERS, open_connector
+from live.publishing import publish
+from live.waking import wake
+from primitives.errors import Conflict, FieldError, InvalidRequest
+from webapi.middleware import current_request_id
+
+
+@dataclass(frozen=True, slots=True)
+class Administrator:
+    """Somebody whose right to administer the installation has been checked; only
+    `quotas.fleet.administrator` makes one of a person."""
+
+    id: UUID
+    login: str
+
+
+@transaction.atomic
+def add_pool(
+    name: str, *, description: str = "", weight: int = 1000, by: Administrator, now: datetime
+) -> Pool:
+    """A new pool; `weight` is its worth against the reference GPU, per mille.
+
+    Raises Conflict when the name is taken.
+    """
+    _refuse_taken(Pool.objects.filter(name=name).exists(), "pool", name)
+    pool = Pool.objects.create(name=name, description=description, weight=weight)
+    _record("pool.created", pool, {"weight": weight}, by=by, now=now)
+    return pool
+
+
+@transaction.atomic
+def change_pool(
+    pool: Pool,
+    *,
+    description: str | None = None,
+    weight: int | None = None,
+    by: Administrator,
+    now: datetime,
+) -> Pool:
+    """Change what is not None. The name stays: clusters and jobs use it."""
+    kept = Pool.objects.select_for_update().get(pk=pool.pk)
+    before = {"description": kept.description, "weight": kept.weight}
+    kept.description = kept.description if description is None else description
+    kept.weight = kept.weight if weight is None else weight
+    after = {"description": kept.description, "weight": kept.weight}
+    if after != before:
+        kept.save(update_fields=["description", "weight"])
+        _record("pool.changed", kept, {"before": before, "after": after}, by=by, now=now)
+    return kept
+
+
+@transaction.atomic
+def add_cluster(
+    name: str,
+    kind: str,
+    options: Mapping[str, Any],
+    *,
+    is_enabled: bool = True,
+    by: Administrator,
+    now: datetime,
+) -> Cluster:
+    """A new cluster; the observer looks at it from its next round on.
+
+    Raises InvalidRequest for an unknown kind or options that its connector refuses, Conflict
+    when the name is taken. A cluster that does not answer yet is accepted.
+    """
+    _refuse_bad_options(kind, options)
+    _refuse_taken(Cluster.objects.filter(name=name).exists(), "cluster", name)
+    cluster = Cluster.objects.create(
+        name=name, kind=kind, options=dict(options), is_enabled=is_enabled
+    )
+    _record("cluster.created", cluster, {"kind": kind, "is_enabled": is_enabled}, by=by, now=now)
+    return cluster
+
+
+@transaction.atomic
+def change_cluster(
+    cluster: Cluster,
+    *,
+    is_enabled: bool | None = None,
+    options: Mapping[str, Any] | None = None,
+    by: Administrator,
+    now: datetime,
+) -> Cluster:
+    """Change what is not None; `options` are replaced whole and never written to the audit log.
+
+    Disabling stops new starts; what runs there goes on. Raises InvalidRequest for options
+    that the cluster's connector refuses.
+    """
+    kept = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    detail: dict[str, Any] = {}
+    if is_enabled is not None and is_enabled != kept.is_enabled:
+        detail["is_enabled"] = is_enabled
+        kept.is_enabled = is_enabled
+    if options is not None and dict(options) != kept.options:
+        _refuse_bad_options(kept.kind, options)
+        detail["options"] = "replaced"
+        kept.options = dict(options)
+    if detail:
+        kept.save(update_fields=["is_enabled", "options"])
+        _record("cluster.changed", kept, detail, by=by, now=now)
+    return kept
+
+
+def _refuse_bad_options(kind: str, options: Mapping[str, Any]) -> None:
+    if kind not in OPENERS:
+        raise InvalidRequest(
+            f"There is no kind of cluster {kind!r}. Kinds: {', '.join(sorted(OPENERS))}.",
+            errors=[FieldError("/kind", "is not a kind of cluster")],
+        )
+    try:
+        open_connector(kind, options)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"A {kind} cluster cannot have these options: {error}.",
+            errors=[FieldError("/options", str(error))],
+        ) from error
+    except ClusterUnavailable:
+        # Not answering today is no fault of the options; its page will say so.
+        return
+
+
+def _refuse_taken(is_taken: bool, kind: str, name: str) -> None:
+    if is_taken:
+        raise Conflict(f"There is a {kind} {name!r} already; change that one.")
+
+
+def _record(
+    action: str,
+    subject: Pool | Cluster,
+    detail: dict[str, Any],
+    *,
+    by: Administrator,
+    now: datetime,
+) -> None:
+    record(
+        action=action,
+        subject_kind=action.partition(".")[0],
+        subject_id=subject.pk,
+        now=now,
+        actor_id=by.id,
+        actor=by.login,
+        detail={"name": subject.name, **detail},
+        request_id=current_request_id(),
+    )
+    publish("clusters", ids=[subject.pk], organization_id=None)
+    wake("observer")
+    wake("arbiter")

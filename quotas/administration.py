@@ -1,0 +1,333 @@
+"""Quotas are given and changed: by whom, by what rule, and with what trace.
+
+Who may change what (the API's `can_edit` says the same):
+
+- `guaranteed` and `weight` need `manage_quota` on the parent, whose GPUs they share out; for an
+  organization that is the whole platform.
+- `borrow_limit` and `lend_limit` need it on the node itself only. But a borrow limit that is set
+  binds those below it: raising or clearing it needs the right on the parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, TypedDict
+from uuid import UUID
+
+from django.db import IntegrityError, connection, transaction
+
+from audit.recording import record
+from clusters.models import Pool
+from live.publishing import publish
+from live.waking import wake
+from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest
+from primitives.units import gpus_text
+from quotas.envelope import EnvelopeBroken, Family
+from quotas.locks import lock_quotas
+from quotas.models import Quota, QuotaChange
+from tenants.access import PLATFORM, Actor, get_visible, visible_node
+from tenants.models import Node
+from tenants.roles import Permission
+from webapi.middleware import current_request_id
+from webapi.preconditions import refuse_stale
+
+REASON_LENGTH_MAX = 500
+_STORED = ("guaranteed_mgpu", "guaranteed_bp", "borrow_limit_mgpu", "lend_limit_mgpu", "weight")
+
+
+class QuotaEdit(TypedDict, total=False):
+    """What to set; what is left out stays. `guaranteed_mgpu` and `guaranteed_bp` (basis points
+    of the parent) exclude each other; limits of None are "no limit of its own"."""
+
+    guaranteed_mgpu: int
+    guaranteed_bp: int
+    borrow_limit_mgpu: int | None
+    lend_limit_mgpu: int | None
+    weight: int
+
+
+def percent_text(basis_points: int | None) -> str | None:
+    """4000 basis points as "40.00"."""
+    if basis_points is None:
+        return None
+    return f"{basis_points // 100}.{basis_points % 100:02d}"
+
+
+def values_of(quota: Quota) -> dict[str, Any]:
+    """The quota's settings as its history keeps them."""
+    return {
+        "guaranteed_mgpu": quota.guaranteed_mgpu,
+        "guaranteed_percent": percent_text(quota.guaranteed_bp),
+        "borrow_limit_mgpu": quota.borrow_limit_mgpu,
+        "lend_limit_mgpu": quota.lend_limit_mgpu,
+        "weight": quota.weight,
+    }
+
+
+def editable_fields(actor: Actor, node: Node) -> tuple[str, ...]:
+    """Which of a quota's settings the actor may change at `node` (see the module's text)."""
+    if actor.holds(Permission.MANAGE_QUOTA, _parent_path(node)):
+        return ("guaranteed", "weight", "borrow_limit", "lend_limit")
+    if actor.holds(Permission.MANAGE_QUOTA, node.path):
+        return ("borrow_limit", "lend_limit")
+    return ()
+
+
+def create_quota(
+    node_path: str,
+    pool_name: str,
+    edit: QuotaEdit,
+    *,
+    actor: Actor,
+    reason: str,
+    now: datetime,
+) -> Quota:
+    """Give a node its quota in a pool.
+
+    Raises NotFound for a node that the actor cannot see, InvalidRequest for an unknown pool or a
+    meaningless guarantee, Forbidden, Conflict when there is one already or the parent has none,
+    and EnvelopeBroken or LendsTooMuch.
+    """
+    node = visible_node(actor, node_path)
+    pool = named_pool(pool_name)
+    _require_parents_right(actor, node, "give it a quota")
+    _refuse_meaningless(node, edit)
+    if "guaranteed_mgpu" not in edit and "guaranteed_bp" not in edit:
+        raise InvalidRequest(
+            "Say what is guaranteed: guaranteed_mgpu or guaranteed_percent.",
+            errors=[FieldError("/guaranteed_mgpu", "is missing", "required")],
+        )
+    with _named_refusals(), transaction.atomic():
+        locked = lock_quotas(node.parent or node, pool.pk)
+        if any(quota.node_id == node.pk for quota in locked):
+            raise _exists_already(node, pool)
+        if node.parent is not None and not any(q.node_id == node.parent_id for q in locked):
+            raise Conflict(
+                f"{node.parent.display_path} has no quota in {pool.name}; give it one first.",
+                node=node.parent.display_path,
+                pool=pool.name,
+            )
+        quota = Quota(node=node, pool=pool, guaranteed_mgpu=0)
+        family = Family([*locked, quota])
+        before = {other.pk: values_of(other) for other in locked}
+        _apply(quota, edit)
+        changed = _settle(family, quota)
+        quota.save(force_insert=True)
+        _store(quota, changed, before, actor=actor, reason=reason, now=now)
+    return quota
+
+
+def change_quota(
+    quota_id: UUID,
+    edit: QuotaEdit,
+    *,
+    actor: Actor,
+    if_version: int,
+    reason: str,
+    now: datetime,
+) -> Quota:
+    """Change a quota, and with it the guarantees below and beside it that are percentages.
+
+    A change to the values that it has already changes nothing. Raises NotFound, Forbidden,
+    PreconditionFailed unless `if_version` is current, InvalidRequest for a meaningless
+    guarantee, and EnvelopeBroken or LendsTooMuch for it or any quota that follows.
+    """
+    seen = get_visible(
+        actor,
+        Quota.objects.select_related("node__parent", "pool"),
+        Permission.VIEW_TREE,
+        path_field="node__path",
+        pk=quota_id,
+    )
+    if not editable_fields(actor, seen.node):
+        raise _lacking(seen.node.display_path, "change its quota")
+    _refuse_meaningless(seen.node, edit)
+    with _named_refusals(), transaction.atomic():
+        family = Family(lock_quotas(seen.node.parent or seen.node, seen.pool_id))
+        quota = family.by_node[seen.node_id]
+        refuse_stale(if_version, quota.version, body=None)
+        before = {other.pk: values_of(other) for other in family.by_node.values()}
+        had = {name: getattr(quota, name) for name in _STORED}
+        _apply(quota, edit)
+        differing = {name for name in _STORED if getattr(quota, name) != had[name]}
+        if differing:
+            _require_rights(actor, quota, differing, had)
+            changed = _settle(family, quota)
+            _store(quota, changed, before, actor=actor, reason=reason, now=now)
+    return quota
+
+
+def named_pool(name: str) -> Pool:
+    """The pool called `name`. Raises InvalidRequest, naming those that exist."""
+    pools = {pool.name: pool for pool in Pool.objects.order_by("name")}
+    if name not in pools:
+        known = ", ".join(list(pools)[:20]) or "none yet"
+        raise InvalidRequest(
+            f"There is no pool {name[:63]!r}. Pools: {known}.",
+            errors=[FieldError("/pool", "is not a pool")],
+        )
+    return pools[name]
+
+
+def _parent_path(node: Node) -> str:
+    """The parent's path, or PLATFORM above an organization."""
+    above, slash, _ = node.path.rstrip("/").rpartition("/")
+    return above + slash or PLATFORM
+
+
+def _lacking(where: str, to_do: str) -> Forbidden:
+    return Forbidden(
+        f"You need the right manage_quota on {where} to {to_do}; ask an administrator of it.",
+        permission=Permission.MANAGE_QUOTA.value,
+        node=where,
+    )
+
+
+def _require_parents_right(actor: Actor, node: Node, to_do: str) -> None:
+    above = _parent_path(node)
+    if not actor.holds(Permission.MANAGE_QUOTA, above):
+        where = above.rstrip("/") or "the platform"
+        raise _lacking(where, f"{to_do} ({node.display_path})")
+
+
+def _require_rights(
+    actor: Actor, quota: Quota, differing: set[str], had: Mapping[str, int | None]
+) -> None:
+    if differing - {"borrow_limit_mgpu", "lend_limit_mgpu"}:
+        _require_parents_right(actor, quota.node, "change a guarantee or weight")
+    if "borrow_limit_mgpu" in differing and had["borrow_limit_mgpu"] is not None:
+        limit_mgpu = quota.borrow_limit_mgpu
+        if limit_mgpu is None or limit_mgpu > had["borrow_limit_mgpu"]:
+            _require_parents_right(
+                actor,
+                quota.node,
+                "raise or clear a borrow limit, now "
+                f"{gpus_text(had['borrow_limit_mgpu'])} GPUs, which you may only lower",
+            )
+
+
+def _refuse_meaningless(node: Node, edit: QuotaEdit) -> None:
+    if "guaranteed_mgpu" in edit and "guaranteed_bp" in edit:
+        raise InvalidRequest(
+            "Give guaranteed_mgpu or guaranteed_percent, not both.",
+            errors=[FieldError("/guaranteed_percent", "excludes guaranteed_mgpu")],
+        )
+    if "guaranteed_bp" in edit and node.parent_id is None:
+        raise InvalidRequest(
+            "An organization has no parent that a percentage could be of; give guaranteed_mgpu.",
+            errors=[FieldError("/guaranteed_percent", "needs a parent")],
+        )
+
+
+def _apply(quota: Quota, edit: QuotaEdit) -> None:
+    for name, value in edit.items():
+        setattr(quota, name, value)
+    if "guaranteed_mgpu" in edit:
+        quota.guaranteed_bp = None
+
+
+def _settle(family: Family, quota: Quota) -> list[Quota]:
+    """Resolve percentages around `quota`, check every rule, and return what else changed."""
+    parent = family.parent(quota)
+    changed: dict[UUID, Quota] = {}
+    for top in (parent, quota):
+        if top is not None:
+            changed |= {other.pk: other for other in family.resolve_below(top)}
+    changed.pop(quota.pk, None)
+    family.check_room_for(quota)
+    for each in (quota, *changed.values()):
+        family.check(each)
+    return list(changed.values())
+
+
+def _store(
+    quota: Quota,
+    followers: list[Quota],
+    before: Mapping[UUID, dict[str, Any]],
+    *,
+    actor: Actor,
+    reason: str,
+    now: datetime,
+) -> None:
+    """Write `quota` and the quotas that followed it, with history, audit and hints."""
+    changed = [quota, *followers]
+    earlier = [each for each in changed if each.pk in before]
+    for each in earlier:
+        each.version += 1
+    Quota.objects.bulk_update(earlier, [*_STORED, "version"], batch_size=1_000)
+    QuotaChange.objects.bulk_create(
+        [
+            QuotaChange(
+                quota=each,
+                at=now,
+                actor=actor.user,
+                before=before.get(each.pk),
+                after=values_of(each),
+                reason=(
+                    reason
+                    if each is quota
+                    else f"Follows {quota.node.display_path}: {reason}"[:REASON_LENGTH_MAX]
+                ),
+            )
+            for each in changed
+        ]
+    )
+    record(
+        action="quota.changed" if quota.pk in before else "quota.created",
+        subject_kind="quota",
+        subject_id=quota.pk,
+        now=now,
+        actor_id=actor.user.pk,
+        actor=actor.user.login,
+        organization_id=quota.node.organization_id,
+        node_path=quota.node.path,
+        detail={
+            "pool": quota.pool.name,
+            "before": before.get(quota.pk),
+            "after": values_of(quota),
+            "reason": reason,
+            "followers": len(followers),
+        },
+        request_id=current_request_id(),
+    )
+    _let_the_database_check()
+    publish("quotas", ids=[each.pk for each in changed], organization_id=quota.node.organization_id)
+    wake("arbiter")
+
+
+def _let_the_database_check() -> None:
+    """Run the deferred envelope trigger here, where its refusal can still be named, and not
+    at some commit further out."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS quota_children_fit_in_their_parent IMMEDIATE")
+        cursor.execute("SET CONSTRAINTS quota_children_fit_in_their_parent DEFERRED")
+
+
+@contextmanager
+def _named_refusals() -> Iterator[None]:
+    """Turn what only the database saw (a writer that did not lock) into our own refusals."""
+    try:
+        yield
+    except IntegrityError as error:
+        name = getattr(getattr(error.__cause__, "diag", None), "constraint_name", None)
+        if name == "quota_children_fit_in_their_parent":
+            raise EnvelopeBroken(
+                "Somebody changed a quota beside or below this one at the same moment, and "
+                "together the children would be guaranteed more than their parent. Look at the "
+                "current values and send your change again."
+            ) from error
+        if name == "quota_once_per_node_and_pool":
+            raise Conflict(
+                "Somebody gave this node a quota in this pool at the same moment; change that one."
+            ) from error
+        raise
+
+
+def _exists_already(node: Node, pool: Pool) -> Conflict:
+    return Conflict(
+        f"{node.display_path} has a quota in {pool.name} already; change that one.",
+        node=node.display_path,
+        pool=pool.name,
+    )

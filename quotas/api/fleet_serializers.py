@@ -1,0 +1,169 @@
+"""Shapes of pools, clusters and their nodes."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from rest_framework import serializers
+
+from clusters.models import Cluster, ClusterNode
+from clusters.queries import Share, State, last_seen, state_of
+from connectors.registry import OPENERS
+from quotas.fleet import PoolRow
+from webapi.serializers import StrictSerializer, TextField, WholeNumberField, YesOrNoField
+
+WEIGHT_MAX = 1_000_000
+_POOL_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
+_CLUSTER_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)
+
+
+class PoolSerializer(serializers.Serializer[Any]):
+    """GPUs of one kind that are interchangeable for quota."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    description = serializers.CharField()
+    weight = serializers.IntegerField(help_text="Worth against the reference GPU, per mille")
+    capacity_mgpu = serializers.IntegerField(help_text="Healthy now, on all enabled clusters")
+    guaranteed_mgpu = serializers.IntegerField(
+        allow_null=True, help_text="To all organizations; null unless you administer the platform"
+    )
+    is_overcommitted = serializers.BooleanField(
+        help_text="Whether more is guaranteed to organizations than is healthy now"
+    )
+
+    def to_representation(self, instance: PoolRow) -> dict[str, Any]:
+        """The row as JSON."""
+        pool = instance.pool
+        return super().to_representation(
+            {
+                "id": pool.pk,
+                "name": pool.name,
+                "description": pool.description,
+                "weight": pool.weight,
+                "capacity_mgpu": instance.capacity_mgpu,
+                "guaranteed_mgpu": instance.guaranteed_mgpu,
+                "is_overcommitted": instance.is_overcommitted,
+            }
+        )
+
+
+class PoolUpdateSerializer(StrictSerializer):
+    """What to change of a pool; what is left out stays."""
+
+    description = TextField(max_length=200, allow_blank=True, required=False)
+    weight = WholeNumberField(min_value=1, max_value=WEIGHT_MAX, required=False)
+
+
+class PoolCreateSerializer(PoolUpdateSerializer):
+    """A new pool. Clusters report their nodes under its name."""
+
+    name = TextField(max_length=63)
+
+    def validate_name(self, name: str) -> str:
+        """Raises ValidationError unless the name is plain."""
+        return _plain(name, _POOL_NAME, "lower-case letters, digits, '-' and '.'")
+
+
+class ClusterPoolSerializer(serializers.Serializer[Any]):
+    """What a cluster has of one pool."""
+
+    pool = serializers.CharField()
+    capacity_mgpu = serializers.IntegerField()
+    healthy_mgpu = serializers.IntegerField(help_text="On schedulable nodes")
+    nodes = serializers.IntegerField()
+    nodes_healthy = serializers.IntegerField()
+
+
+class ClusterSerializer(serializers.Serializer[Any]):
+    """A place where jobs run, as last seen."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    kind = serializers.CharField()
+    is_enabled = serializers.BooleanField(help_text="Disabled: no new starts, what runs goes on")
+    state = serializers.ChoiceField(choices=[state.value for state in State])
+    seen_at = serializers.DateTimeField(allow_null=True, help_text="Last complete answer")
+    stale_after_s = serializers.IntegerField(
+        help_text="Age of the last answer from which the cluster counts as unreachable"
+    )
+    message = serializers.CharField(
+        help_text="Why it does not answer, or what of its answer could not be used"
+    )
+    pools = ClusterPoolSerializer(many=True)
+
+
+def shown_cluster(cluster: Cluster, shares: list[Share], *, now: datetime) -> dict[str, Any]:
+    """A cluster as JSON."""
+    stale_after = timedelta(seconds=settings.STALE_AFTER_S)
+    return dict(
+        ClusterSerializer(
+            {
+                "id": cluster.pk,
+                "name": cluster.name,
+                "kind": cluster.kind,
+                "is_enabled": cluster.is_enabled,
+                "state": state_of(cluster, now=now, stale_after=stale_after).value,
+                "seen_at": cluster.seen_at,
+                "stale_after_s": settings.STALE_AFTER_S,
+                "message": cluster.message,
+                "pools": shares,
+            }
+        ).data
+    )
+
+
+class ClusterUpdateSerializer(StrictSerializer):
+    """What to change of a cluster; `options` are replaced whole."""
+
+    is_enabled = YesOrNoField(required=False)
+    options = serializers.DictField(required=False, help_text="The connector's; never shown again")
+
+
+class ClusterCreateSerializer(StrictSerializer):
+    """A new cluster."""
+
+    name = TextField(max_length=63)
+    kind = serializers.ChoiceField(choices=sorted(OPENERS))
+    options = serializers.DictField(help_text="The connector's; never shown again")
+    is_enabled = YesOrNoField(required=False, default=True)
+
+    def validate_name(self, name: str) -> str:
+        """Raises ValidationError unless the name is plain."""
+        return _plain(name, _CLUSTER_NAME, "lower-case letters, digits and '-'")
+
+
+class ClusterNodeSerializer(serializers.ModelSerializer[ClusterNode]):
+    """A node of a cluster as last seen; in state "gone" once its cluster lists it no more."""
+
+    cluster = serializers.CharField(source="cluster.name")
+    pool = serializers.CharField(source="pool.name")
+    seen_at = serializers.SerializerMethodField()
+
+    class Meta:
+        model = ClusterNode
+        fields = [
+            "id",
+            "cluster",
+            "name",
+            "pool",
+            "capacity_mgpu",
+            "is_schedulable",
+            "state",
+            "seen_at",
+        ]
+
+    def get_seen_at(self, node: ClusterNode) -> datetime:
+        """When the node was last in an answer of its cluster."""
+        return last_seen(node)
+
+
+def _plain(name: str, form: re.Pattern[str], allowed: str) -> str:
+    if form.fullmatch(name) is None:
+        raise serializers.ValidationError(
+            f"must be {allowed}, with a letter or digit first and last"
+        )
+    return name

@@ -1,0 +1,232 @@
+"""Pools, clusters and their nodes: for everybody to see, for platform administrators to change."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from clusters.models import Cluster, ClusterNode, Pool
+from clusters.queries import shares_of
+from clusters.registration import add_cluster, add_pool, change_cluster, change_pool
+from primitives.clock import SystemClock
+from primitives.errors import FieldError, InvalidRequest, NotFound
+from quotas.administration import named_pool
+from quotas.api.fleet_serializers import (
+    ClusterCreateSerializer,
+    ClusterNodeSerializer,
+    ClusterSerializer,
+    ClusterUpdateSerializer,
+    PoolCreateSerializer,
+    PoolSerializer,
+    PoolUpdateSerializer,
+    shown_cluster,
+)
+from quotas.api.paging_by_key import page_by_key
+from quotas.fleet import administrator, pool_rows
+from tenants.access import Actor
+from tenants.api.authentication import actor_from
+from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.paging import Page, page_body, page_by_text, refuse_unknown_parameters
+from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
+
+
+class PoolList(APIView):
+    """All pools."""
+
+    @extend_schema(
+        summary="Pools",
+        parameters=PAGE_PARAMETERS,
+        responses=answers({200: page_of(PoolSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of pools, by name."""
+        refuse_unknown_parameters(request, set())
+        page = page_by_text(request, Pool.objects.all(), "name")
+        rows = Page(pool_rows(actor_from(request), page.items), page.next_cursor)
+        return Response(page_body(request, rows, lambda row: PoolSerializer(row).data))
+
+    @extend_schema(
+        summary="Add a pool",
+        request=PoolCreateSerializer,
+        parameters=[IDEMPOTENCY_KEY],
+        responses=answers({201: PoolSerializer}, 403, 409, 422),
+    )
+    def post(self, request: Request) -> Response:
+        """The new pool. For platform administrators."""
+        actor = actor_from(request)
+        by = administrator(actor)
+        body = PoolCreateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        now = SystemClock().now()
+
+        def act() -> tuple[int, dict[str, Any]]:
+            return 201, _shown_pool(actor, add_pool(**body.validated_data, by=by, now=now))
+
+        status, answer, _ = answer_once(
+            principal_id=actor.user.pk,
+            key=idempotency_key(request),
+            fingerprint=fingerprint_of(request),
+            now=now,
+            act=act,
+        )
+        return Response(answer, status=status)
+
+
+class PoolDetail(APIView):
+    """One pool."""
+
+    @extend_schema(summary="One pool", responses=answers({200: PoolSerializer}, 404))
+    def get(self, request: Request, pool_id: UUID) -> Response:
+        """The pool."""
+        refuse_unknown_parameters(request, set())
+        return Response(_shown_pool(actor_from(request), _pool(pool_id)))
+
+    @extend_schema(
+        summary="Change a pool",
+        request=PoolUpdateSerializer,
+        responses=answers({200: PoolSerializer}, 403, 404),
+    )
+    def patch(self, request: Request, pool_id: UUID) -> Response:
+        """The changed pool. For platform administrators; the name stays."""
+        actor = actor_from(request)
+        by = administrator(actor)
+        body = PoolUpdateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        pool = change_pool(_pool(pool_id), **body.validated_data, by=by, now=SystemClock().now())
+        return Response(_shown_pool(actor, pool))
+
+
+class ClusterList(APIView):
+    """All clusters."""
+
+    @extend_schema(
+        summary="Clusters",
+        parameters=PAGE_PARAMETERS,
+        responses=answers({200: page_of(ClusterSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of clusters, by name."""
+        refuse_unknown_parameters(request, set())
+        now = SystemClock().now()
+        page = page_by_text(request, Cluster.objects.all(), "name")
+        shares = shares_of(page.items)
+        return Response(
+            page_body(
+                request,
+                page,
+                lambda cluster: shown_cluster(cluster, shares.get(cluster.pk, []), now=now),
+            )
+        )
+
+    @extend_schema(
+        summary="Add a cluster",
+        request=ClusterCreateSerializer,
+        parameters=[IDEMPOTENCY_KEY],
+        responses=answers({201: ClusterSerializer}, 403, 409, 422),
+    )
+    def post(self, request: Request) -> Response:
+        """The new cluster, not seen yet. For platform administrators."""
+        actor = actor_from(request)
+        by = administrator(actor)
+        body = ClusterCreateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        now = SystemClock().now()
+
+        def act() -> tuple[int, dict[str, Any]]:
+            cluster = add_cluster(**body.validated_data, by=by, now=now)
+            return 201, shown_cluster(cluster, [], now=now)
+
+        status, answer, _ = answer_once(
+            principal_id=actor.user.pk,
+            key=idempotency_key(request),
+            fingerprint=fingerprint_of(request),
+            now=now,
+            act=act,
+        )
+        return Response(answer, status=status)
+
+
+class ClusterDetail(APIView):
+    """One cluster."""
+
+    @extend_schema(summary="One cluster", responses=answers({200: ClusterSerializer}, 404))
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """The cluster."""
+        refuse_unknown_parameters(request, set())
+        cluster = _cluster(cluster_id)
+        shares = shares_of([cluster]).get(cluster.pk, [])
+        return Response(shown_cluster(cluster, shares, now=SystemClock().now()))
+
+    @extend_schema(
+        summary="Change a cluster",
+        request=ClusterUpdateSerializer,
+        responses=answers({200: ClusterSerializer}, 403, 404),
+    )
+    def patch(self, request: Request, cluster_id: UUID) -> Response:
+        """The changed cluster. For platform administrators; name and kind stay."""
+        by = administrator(actor_from(request))
+        body = ClusterUpdateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        now = SystemClock().now()
+        cluster = change_cluster(_cluster(cluster_id), **body.validated_data, by=by, now=now)
+        shares = shares_of([cluster]).get(cluster.pk, [])
+        return Response(shown_cluster(cluster, shares, now=now))
+
+
+class ClusterNodeList(APIView):
+    """The nodes of the clusters."""
+
+    @extend_schema(
+        summary="Nodes of the clusters",
+        parameters=[
+            OpenApiParameter("cluster", OpenApiTypes.STR, description="Only of this cluster"),
+            OpenApiParameter("pool", OpenApiTypes.STR, description="Only of this pool"),
+            *PAGE_PARAMETERS,
+        ],
+        responses=answers({200: page_of(ClusterNodeSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of nodes, by cluster, name and pool."""
+        refuse_unknown_parameters(request, {"cluster", "pool"})
+        nodes = ClusterNode.objects.select_related("cluster", "pool")
+        if "cluster" in request.query_params:
+            nodes = nodes.filter(cluster=_named_cluster(request.query_params["cluster"]))
+        if "pool" in request.query_params:
+            nodes = nodes.filter(pool=named_pool(request.query_params["pool"]))
+        page = page_by_key(request, nodes, "cluster__name", "name", "pool__name")
+        return Response(page_body(request, page, lambda node: ClusterNodeSerializer(node).data))
+
+
+def _shown_pool(actor: Actor, pool: Pool) -> dict[str, Any]:
+    (row,) = pool_rows(actor, [pool])
+    return dict(PoolSerializer(row).data)
+
+
+def _pool(pool_id: UUID) -> Pool:
+    pool = Pool.objects.filter(pk=pool_id).first()
+    if pool is None:
+        raise NotFound("There is no such pool.")
+    return pool
+
+
+def _cluster(cluster_id: UUID) -> Cluster:
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    if cluster is None:
+        raise NotFound("There is no such cluster.")
+    return cluster
+
+
+def _named_cluster(name: str) -> Cluster:
+    cluster = Cluster.objects.filter(name=name).first()
+    if cluster is None:
+        raise InvalidRequest(
+            f"There is no cluster {name[:63]!r}.",
+            errors=[FieldError("/cluster", "is not a cluster")],
+        )
+    return cluster

@@ -1,0 +1,38 @@
+"""Pages of lists that are ordered by several columns together."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from django.db.models import Model, Q, QuerySet
+from rest_framework.request import Request
+
+from webapi.paging import Page, decode_cursor, encode_cursor, page_limit
+
+Row = TypeVar("Row", bound=Model)
+
+
+def page_by_key(request: Request, rows: QuerySet[Row], *fields: str) -> Page[Row]:
+    """One page of `rows` in the order of text `fields` (with `__` for related rows, which must
+    be loaded along), which together are unique."""
+    cursor = request.query_params.get("cursor")
+    if cursor is not None:
+        key = decode_cursor(cursor, parts=len(fields))
+        after = Q(pk__in=[])
+        equal = Q()
+        for field, value in zip(fields, key, strict=True):
+            after |= equal & Q(**{f"{field}__gt": value})
+            equal &= Q(**{field: value})
+        rows = rows.filter(after)
+    limit = page_limit(request)
+    found = list(rows.order_by(*fields)[: limit + 1])
+    items = found[:limit]
+    if len(found) <= limit:
+        return Page(items, None)
+    return Page(items, encode_cursor([_value(items[-1], field) for field in fields]))
+
+
+def _value(row: Any, field: str) -> str:
+    for step in field.split("__"):
+        row = getattr(row, step)
+    return str(row)

@@ -1,0 +1,207 @@
+"""Shapes of quotas and priority classes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework import serializers
+
+from primitives.units import BASIS_POINTS, MGPU_MAX
+from quotas.administration import REASON_LENGTH_MAX, QuotaEdit, percent_text
+from quotas.models import PriorityClass, QuotaChange
+from quotas.queries import QuotaRow
+from tenants.models import NodeKind
+from webapi.serializers import StrictSerializer, TextField, WholeNumberField
+
+WEIGHT_MAX = 1_000_000
+_PERCENT = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,2}))?", re.ASCII)
+
+
+class PercentField(serializers.Field[int, str, str, int]):
+    """A percentage with at most two decimals, as text ("33.33"); inside, basis points."""
+
+    def to_internal_value(self, data: Any) -> int:
+        """Basis points. Raises ValidationError unless it is text from "0" to "100"."""
+        match = _PERCENT.fullmatch(data) if isinstance(data, str) else None
+        if match is not None:
+            basis_points = int(match[1]) * 100 + int((match[2] or "").ljust(2, "0"))
+            if basis_points <= BASIS_POINTS:
+                return basis_points
+        raise serializers.ValidationError(
+            'must be text from "0" to "100" with at most two decimals, like "33.33"'
+        )
+
+    def to_representation(self, value: int) -> str:
+        """Basis points as text with two decimals."""
+        return percent_text(value) or ""
+
+
+class QuotaUseSerializer(serializers.Serializer[Any]):
+    """Where the arbiter's last cycle left the node; all 0 with `as_of` null before the first."""
+
+    in_use_mgpu = serializers.IntegerField(help_text="Starting, running or being stopped")
+    protected_mgpu = serializers.IntegerField(help_text="Of that, protected at this node")
+    borrowed_mgpu = serializers.IntegerField(help_text="In use above the guarantee")
+    lent_mgpu = serializers.IntegerField(help_text="Of its idle guarantee, in use by others")
+    available_mgpu = serializers.IntegerField(
+        help_text="What could still start here by quota; negative when too much is held"
+    )
+    waiting_mgpu = serializers.IntegerField(help_text="What its queued jobs ask for")
+    as_of = serializers.DateTimeField(
+        allow_null=True, help_text="When one of these numbers last changed"
+    )
+
+
+class QuotaSerializer(serializers.Serializer[Any]):
+    """A node's quota in one pool. Limits of null are no limit of their own."""
+
+    id = serializers.UUIDField()
+    node = serializers.CharField(help_text="Path of the tree node")
+    node_kind = serializers.ChoiceField(choices=NodeKind.choices)
+    node_name = serializers.CharField()
+    # The stubs know `parent` as the enclosing serializer; here it is a member of the answer.
+    parent = serializers.CharField(  # type: ignore[assignment]
+        allow_null=True, help_text="Path of the parent"
+    )
+    pool = serializers.CharField()
+    guaranteed_mgpu = serializers.IntegerField()
+    guaranteed_percent = serializers.CharField(
+        allow_null=True, help_text='Of the parent, like "40.00", when it is written so'
+    )
+    borrow_limit_mgpu = serializers.IntegerField(allow_null=True)
+    lend_limit_mgpu = serializers.IntegerField(allow_null=True)
+    weight = serializers.IntegerField()
+    version = serializers.IntegerField(help_text='The ETag is "v" and this number, quoted')
+    reserve_mgpu = serializers.IntegerField(help_text="Guaranteed, but to no child")
+    use = QuotaUseSerializer()
+    can_edit = serializers.ListField(
+        child=serializers.ChoiceField(
+            choices=["guaranteed", "weight", "borrow_limit", "lend_limit"]
+        ),
+        help_text="What the caller may change. Without `guaranteed`, a borrow limit that is set "
+        "may only be lowered",
+    )
+
+    def to_representation(self, instance: QuotaRow) -> dict[str, Any]:
+        """The row as JSON."""
+        quota, node = instance.quota, instance.quota.node
+        return super().to_representation(
+            {
+                "id": quota.pk,
+                "node": node.display_path,
+                "node_kind": node.kind,
+                "node_name": node.name,
+                "parent": node.display_path.rpartition("/")[0] or None,
+                "pool": quota.pool.name,
+                "guaranteed_mgpu": quota.guaranteed_mgpu,
+                "guaranteed_percent": percent_text(quota.guaranteed_bp),
+                "borrow_limit_mgpu": quota.borrow_limit_mgpu,
+                "lend_limit_mgpu": quota.lend_limit_mgpu,
+                "weight": quota.weight,
+                "version": quota.version,
+                "reserve_mgpu": instance.reserve_mgpu,
+                "use": instance.use or _NO_USE,
+                "can_edit": instance.can_edit,
+            }
+        )
+
+
+_NO_USE: Mapping[str, Any] = {
+    "in_use_mgpu": 0,
+    "protected_mgpu": 0,
+    "borrowed_mgpu": 0,
+    "lent_mgpu": 0,
+    "available_mgpu": 0,
+    "waiting_mgpu": 0,
+    "as_of": None,
+}
+
+
+class _QuotaSettingsSerializer(StrictSerializer):
+    guaranteed_mgpu = WholeNumberField(min_value=0, max_value=MGPU_MAX, required=False)
+    guaranteed_percent = PercentField(required=False)
+    borrow_limit_mgpu = WholeNumberField(
+        min_value=0, max_value=MGPU_MAX, required=False, allow_null=True
+    )
+    lend_limit_mgpu = WholeNumberField(
+        min_value=0, max_value=MGPU_MAX, required=False, allow_null=True
+    )
+    weight = WholeNumberField(min_value=1, max_value=WEIGHT_MAX, required=False)
+
+    def to_edit(self) -> QuotaEdit:
+        """What to set, as the domain takes it."""
+        given = self.validated_data
+        edit = QuotaEdit()
+        if "guaranteed_mgpu" in given:
+            edit["guaranteed_mgpu"] = given["guaranteed_mgpu"]
+        if "guaranteed_percent" in given:
+            edit["guaranteed_bp"] = given["guaranteed_percent"]
+        if "borrow_limit_mgpu" in given:
+            edit["borrow_limit_mgpu"] = given["borrow_limit_mgpu"]
+        if "lend_limit_mgpu" in given:
+            edit["lend_limit_mgpu"] = given["lend_limit_mgpu"]
+        if "weight" in given:
+            edit["weight"] = given["weight"]
+        return edit
+
+
+class QuotaUpdateSerializer(_QuotaSettingsSerializer):
+    """What to change; what is left out stays."""
+
+    reason = TextField(
+        max_length=REASON_LENGTH_MAX, help_text="Why; kept in the history for everybody to read"
+    )
+
+
+class QuotaCreateSerializer(_QuotaSettingsSerializer):
+    """A first quota for a node in a pool; one of the two guarantees is needed."""
+
+    node = TextField(max_length=2_000, help_text="Path of the tree node")
+    pool = TextField(max_length=63)
+    reason = TextField(max_length=REASON_LENGTH_MAX, required=False, default="First quota")
+
+
+class QuotaValuesSerializer(serializers.Serializer[Any]):
+    """A quota's settings at one time."""
+
+    guaranteed_mgpu = serializers.IntegerField()
+    guaranteed_percent = serializers.CharField(allow_null=True)
+    borrow_limit_mgpu = serializers.IntegerField(allow_null=True)
+    lend_limit_mgpu = serializers.IntegerField(allow_null=True)
+    weight = serializers.IntegerField()
+
+
+class QuotaChangeSerializer(serializers.ModelSerializer[QuotaChange]):
+    """One change of a quota; `before` is null for the first."""
+
+    actor = serializers.CharField(
+        source="actor.login", default=None, allow_null=True, help_text="Login; null: the system"
+    )
+    before = QuotaValuesSerializer(allow_null=True)
+    after = QuotaValuesSerializer()
+
+    class Meta:
+        model = QuotaChange
+        fields = ["id", "at", "actor", "before", "after", "reason"]
+
+
+class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
+    """A priority class of an organization; higher `order` is served first."""
+
+    organization = serializers.CharField(source="organization.slug")
+
+    class Meta:
+        model = PriorityClass
+        fields = [
+            "id",
+            "organization",
+            "name",
+            "order",
+            "preempts_within_team",
+            "grace_period_s",
+            "team_cap_mgpu",
+            "price_multiplier_ppm",
+            "description",
+        ]

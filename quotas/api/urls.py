@@ -1,0 +1,26 @@
+"""Routes under /api/v1/ of quotas, priority classes and the fleet."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from quotas.api.fleet_views import (
+    ClusterDetail,
+    ClusterList,
+    ClusterNodeList,
+    PoolDetail,
+    PoolList,
+)
+from quotas.api.views import PriorityClassList, QuotaChanges, QuotaDetail, QuotaList
+
+urlpatterns: list[URLPattern] = [
+    path("quotas", QuotaList.as_view()),
+    path("quotas/<uuid:quota_id>", QuotaDetail.as_view()),
+    path("quotas/<uuid:quota_id>/changes", QuotaChanges.as_view()),
+    path("pools", PoolList.as_view()),
+    path("pools/<uuid:pool_id>", PoolDetail.as_view()),
+    path("clusters", ClusterList.as_view()),
+    path("clusters/<uuid:cluster_id>", ClusterDetail.as_view()),
+    path("nodes", ClusterNodeList.as_view()),
+    path("priority-classes", PriorityClassList.as_view()),
+]

@@ -1,0 +1,211 @@
+"""Quotas, their history, and priority classes."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from primitives.clock import SystemClock
+from primitives.errors import PreconditionFailed
+from quotas.administration import change_quota, create_quota, named_pool
+from quotas.api.paging_by_key import page_by_key
+from quotas.api.serializers import (
+    PriorityClassSerializer,
+    QuotaChangeSerializer,
+    QuotaCreateSerializer,
+    QuotaSerializer,
+    QuotaUpdateSerializer,
+)
+from quotas.models import PriorityClass, Quota
+from quotas.queries import quota_rows, visible_quotas
+from tenants.access import Actor, get_visible, under, visible, visible_node
+from tenants.api.authentication import actor_from
+from tenants.roles import Permission
+from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.paging import Page, page_body, page_by_id, refuse_unknown_parameters
+from webapi.preconditions import etag_of, required_version
+from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
+
+_IF_MATCH = OpenApiParameter(
+    "If-Match",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    required=True,
+    description="The ETag that the change is based on",
+)
+_ETAG = OpenApiParameter(
+    "ETag", OpenApiTypes.STR, OpenApiParameter.HEADER, response=[200, 201], description="Version"
+)
+
+
+class QuotaList(APIView):
+    """The quotas that the caller may see, and new ones."""
+
+    @extend_schema(
+        summary="Quotas in tree order",
+        description="Parents first, siblings by path, then by pool.",
+        parameters=[
+            OpenApiParameter("pool", OpenApiTypes.STR, description="Only this pool"),
+            OpenApiParameter("node", OpenApiTypes.STR, description="Only this node (path)"),
+            OpenApiParameter(
+                "subtree", OpenApiTypes.STR, description="Only this node and what is below it"
+            ),
+            *PAGE_PARAMETERS,
+        ],
+        responses=answers({200: page_of(QuotaSerializer)}, 404),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of quotas."""
+        refuse_unknown_parameters(request, {"pool", "node", "subtree"})
+        actor = actor_from(request)
+        quotas = visible_quotas(actor)
+        if "pool" in request.query_params:
+            quotas = quotas.filter(pool=named_pool(request.query_params["pool"]))
+        if "node" in request.query_params:
+            quotas = quotas.filter(node=visible_node(actor, request.query_params["node"]))
+        if "subtree" in request.query_params:
+            top = visible_node(actor, request.query_params["subtree"])
+            quotas = quotas.filter(under([top.path], "node__path"))
+        found = page_by_key(request, quotas, "node__path", "pool__name")
+        page = Page(quota_rows(actor, found.items), found.next_cursor)
+        return Response(page_body(request, page, lambda row: QuotaSerializer(row).data))
+
+    @extend_schema(
+        summary="Give a node a quota in a pool",
+        request=QuotaCreateSerializer,
+        parameters=[IDEMPOTENCY_KEY],
+        responses=answers({201: QuotaSerializer}, 403, 404, 409, 422),
+    )
+    def post(self, request: Request) -> Response:
+        """The new quota."""
+        actor = actor_from(request)
+        body = QuotaCreateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        now = SystemClock().now()
+
+        def act() -> tuple[int, dict[str, Any]]:
+            quota = create_quota(
+                body.validated_data["node"],
+                body.validated_data["pool"],
+                body.to_edit(),
+                actor=actor,
+                reason=body.validated_data["reason"],
+                now=now,
+            )
+            return 201, _shown(actor, quota.pk)
+
+        status, answer, _ = answer_once(
+            principal_id=actor.user.pk,
+            key=idempotency_key(request),
+            fingerprint=fingerprint_of(request),
+            now=now,
+            act=act,
+        )
+        return Response(answer, status=status, headers={"ETag": etag_of(answer["version"])})
+
+
+class QuotaDetail(APIView):
+    """One quota."""
+
+    @extend_schema(
+        summary="One quota",
+        parameters=[_ETAG],
+        responses=answers({200: QuotaSerializer}, 404),
+    )
+    def get(self, request: Request, quota_id: UUID) -> Response:
+        """The quota and its ETag."""
+        refuse_unknown_parameters(request, set())
+        shown = _shown(actor_from(request), quota_id)
+        return Response(shown, headers={"ETag": etag_of(shown["version"])})
+
+    @extend_schema(
+        summary="Change a quota",
+        description="Takes effect in the arbiter's next cycle. Guarantees below and beside it "
+        "that are percentages follow.",
+        request=QuotaUpdateSerializer,
+        parameters=[_IF_MATCH, _ETAG],
+        responses=answers({200: QuotaSerializer}, 403, 404, 409, 412, 428),
+    )
+    def patch(self, request: Request, quota_id: UUID) -> Response:
+        """The changed quota and its new ETag. A 412 shows the `current` one."""
+        actor = actor_from(request)
+        body = QuotaUpdateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        try:
+            change_quota(
+                quota_id,
+                body.to_edit(),
+                actor=actor,
+                if_version=required_version(request),
+                reason=body.validated_data["reason"],
+                now=SystemClock().now(),
+            )
+        except PreconditionFailed as stale:
+            raise PreconditionFailed(stale.detail, current=_shown(actor, quota_id)) from stale
+        shown = _shown(actor, quota_id)
+        return Response(shown, headers={"ETag": etag_of(shown["version"])})
+
+
+class QuotaChanges(APIView):
+    """The history of one quota."""
+
+    @extend_schema(
+        summary="Changes of a quota, newest first",
+        parameters=PAGE_PARAMETERS,
+        responses=answers({200: page_of(QuotaChangeSerializer)}, 404),
+    )
+    def get(self, request: Request, quota_id: UUID) -> Response:
+        """A page of changes."""
+        refuse_unknown_parameters(request, set())
+        quota = _visible_quota(actor_from(request), quota_id)
+        page = page_by_id(request, quota.changes.select_related("actor"), newest_first=True)
+        return Response(page_body(request, page, lambda change: QuotaChangeSerializer(change).data))
+
+
+class PriorityClassList(APIView):
+    """The priority classes of the organizations that the caller may see."""
+
+    @extend_schema(
+        summary="Priority classes",
+        parameters=[
+            OpenApiParameter("organization", OpenApiTypes.STR, description="Only of this slug"),
+            *PAGE_PARAMETERS,
+        ],
+        responses=answers({200: page_of(PriorityClassSerializer)}, 404),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of priority classes."""
+        refuse_unknown_parameters(request, {"organization"})
+        actor = actor_from(request)
+        classes = visible(
+            actor,
+            PriorityClass.objects.select_related("organization"),
+            Permission.VIEW_TREE,
+            path_field="organization__path",
+        )
+        if "organization" in request.query_params:
+            organization = visible_node(actor, request.query_params["organization"])
+            classes = classes.filter(organization=organization)
+        page = page_by_id(request, classes)
+        return Response(page_body(request, page, lambda found: PriorityClassSerializer(found).data))
+
+
+def _visible_quota(actor: Actor, quota_id: UUID) -> Quota:
+    return get_visible(
+        actor,
+        Quota.objects.select_related("node", "pool"),
+        Permission.VIEW_TREE,
+        path_field="node__path",
+        pk=quota_id,
+    )
+
+
+def _shown(actor: Actor, quota_id: UUID) -> dict[str, Any]:
+    (row,) = quota_rows(actor, [_visible_quota(actor, quota_id)])
+    return dict(QuotaSerializer(row).data)
