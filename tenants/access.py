@@ -10,13 +10,21 @@ from uuid import UUID
 from django.db.models import Model, Q, QuerySet
 
 from primitives.errors import Forbidden, NotFound
-from tenants.models import Node, RoleGrant, User
+from tenants.models import AccessToken, Node, RoleGrant, User
 from tenants.roles import PERMISSIONS, SCOPE_PERMISSIONS, Permission, Role, Scope
 
 Row = TypeVar("Row", bound=Model)
 
+_ROLES = frozenset(role.value for role in Role)
+_SCOPES = frozenset(scope.value for scope in Scope)
+
 #: The path prefix of a grant on the whole platform: every path starts with it.
 PLATFORM = ""
+
+#: Conditions that Django folds away. An empty Q() would not do for everything: in `Q() | other`
+#: it vanishes, and a platform admin would see `other` only.
+NOTHING = Q(pk__in=[])
+EVERYTHING = ~NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +32,14 @@ class Actor:
     """Somebody who acts, with the rights of this moment.
 
     `grants` are (role, path prefix); `scopes` of None is a browser session, which is not
-    narrowed. Made by `actor_of` on every request; never stored.
+    narrowed, `token` the token used, if any. Made by `actor_of` on every request; never stored.
     """
 
     user: User
     grants: tuple[tuple[Role, str], ...]
     scopes: frozenset[Scope] | None = None
     organization_path: str | None = field(default=None)
+    token: AccessToken | None = field(default=None, repr=False)
 
     def permits(self, permission: Permission) -> bool:
         """Whether the token's scopes let `permission` through at all."""
@@ -64,11 +73,16 @@ class Actor:
         return any(role is Role.PLATFORM_ADMIN for role, _ in self.grants)
 
 
-def actor_of(user: User, scopes: Iterable[str] | None = None) -> Actor:
-    """The actor that `user` is now; `scopes` are those of the token used, if any.
+def actor_of(
+    user: User, scopes: Iterable[str] | None = None, *, token: AccessToken | None = None
+) -> Actor:
+    """The actor that `user` is now; `token` is the one used, if any, and brings its scopes.
 
-    One query. A deactivated user has no rights at all.
+    One query, and another when the user's organization is not loaded. A deactivated user has
+    no rights at all, and a role or scope that this version does not know gives none.
     """
+    if token is not None:
+        scopes = token.scopes
     grants = RoleGrant.objects.filter(user=user).select_related("node") if user.is_active else ()
     organization = user.organization
     return Actor(
@@ -77,12 +91,16 @@ def actor_of(user: User, scopes: Iterable[str] | None = None) -> Actor:
             sorted(
                 (Role(grant.role), grant.node.path if grant.node is not None else PLATFORM)
                 for grant in grants
+                if grant.role in _ROLES
             )
         ),
-        scopes=None if scopes is None else frozenset(Scope(scope) for scope in scopes),
+        scopes=None
+        if scopes is None
+        else frozenset(Scope(scope) for scope in scopes if scope in _SCOPES),
         organization_path=organization.path
         if organization is not None and user.is_active
         else None,
+        token=token,
     )
 
 
@@ -92,10 +110,10 @@ def under(prefixes: Iterable[str], path_field: str) -> Q:
     A prefix ends in a slash and paths are compared byte by byte (collation "C"), so the range
     form is exact and uses the index; LIKE would treat `_` as a wildcard.
     """
-    condition = Q(pk__in=[])
+    condition = NOTHING
     for prefix in prefixes:
         if prefix == PLATFORM:
-            return Q()
+            return EVERYTHING
         condition |= Q(
             **{f"{path_field}__gte": prefix, f"{path_field}__lt": prefix[:-1] + chr(ord("/") + 1)}
         )

@@ -8,6 +8,7 @@ from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
+from django.utils.crypto import salted_hmac
 from uuid_utils.compat import uuid7
 
 from tenants.roles import Role
@@ -68,6 +69,21 @@ class Node(models.Model):
         """The path as people write it: "ai-company/research/nlp"."""
         return self.path.rstrip("/")
 
+    @property
+    def display_parent(self) -> str | None:
+        """The parent's path as people write it, None for an organization."""
+        return self.display_path.rpartition("/")[0] or None
+
+    @property
+    def organization_slug(self) -> str:
+        """Slug of the organization that the node belongs to."""
+        return self.path.partition("/")[0]
+
+    @property
+    def depth(self) -> int:
+        """Levels below the organization, which has 0."""
+        return self.path.count("/") - 1
+
 
 class UserKind(models.TextChoices):
     """A person signs in; a service only has tokens."""
@@ -94,6 +110,8 @@ class User(AbstractBaseUser):
     name = models.CharField(max_length=200)
     kind = models.CharField(max_length=7, choices=UserKind.choices, default=UserKind.PERSON.value)
     is_active = models.BooleanField(default=True)
+    #: Counted up to end every session of the user at once, for good.
+    session_generation = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()
 
     USERNAME_FIELD = "login"
@@ -116,6 +134,15 @@ class User(AbstractBaseUser):
 
     def __str__(self) -> str:
         return self.login
+
+    def _get_session_auth_hash(self, secret: str | bytes | None = None) -> str:
+        # Django compares this with the session's on every request; its own has the password.
+        return salted_hmac(
+            "tenants.models.User.session",
+            f"{self.session_generation}/{self.password}",
+            secret=secret,
+            algorithm="sha256",
+        ).hexdigest()
 
 
 class RoleGrant(models.Model):
@@ -158,6 +185,8 @@ class AccessToken(models.Model):
     prefix = models.CharField(max_length=12)
     digest = models.BinaryField(max_length=32, unique=True)
     scopes = ArrayField(models.CharField(max_length=16))
+    #: The token that made this one: revoking it revokes this one too.
+    minted_by = models.ForeignKey("self", models.PROTECT, null=True, related_name="minted")
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True)
@@ -172,3 +201,21 @@ class AccessToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.prefix}… of {self.user}"
+
+
+class SignInAttempts(models.Model):
+    """How often signing in failed of late, for one login or from one address.
+
+    `key` is a SHA-256, because people type passwords into the wrong field. Rows are deleted
+    when their window is over.
+    """
+
+    key = models.BinaryField(primary_key=True, max_length=32)
+    window_started_at = models.DateTimeField()
+    attempts = models.PositiveIntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["window_started_at"], name="sign_in_attempts_by_age")]
+
+    def __str__(self) -> str:
+        return f"{self.attempts} since {self.window_started_at}"

@@ -121,7 +121,7 @@ ROOT_URLCONF = "portal.urls"
 ASGI_APPLICATION = "portal.asgi.application"
 TEMPLATES: list[dict[str, Any]] = []
 AUTH_USER_MODEL = "tenants.User"
-AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = ["tenants.signing_in.SessionBackend"]
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
     "django.contrib.auth.hashers.ScryptPasswordHasher",

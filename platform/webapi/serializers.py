@@ -90,7 +90,8 @@ def answers(
     success: Mapping[int, Any], *refusals: int
 ) -> dict[int | tuple[int, str], Any]:  # what extend_schema(responses=...) takes
     """`success` by status, and a problem for 401, for 400 and for each status in `refusals`."""
-    found: dict[int | tuple[int, str], Any] = {**success}
+    found: dict[int | tuple[int, str], Any] = {}
+    found.update(success.items())
     for status in sorted({400, 401, *refusals}):
         found[(status, CONTENT_TYPE)] = ProblemSerializer
     return found

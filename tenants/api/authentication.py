@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib.auth import get_user
 from django.http import HttpRequest, HttpResponse
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from drf_spectacular.openapi import AutoSchema
 from rest_framework.authentication import BaseAuthentication, CSRFCheck
 from rest_framework.request import Request
 
@@ -31,7 +27,7 @@ class TokenAuthentication(BaseAuthentication):
         if scheme.lower() != "bearer":
             return None
         token = token_of(secret.strip(), now=SystemClock().now())
-        return token.user, actor_of(token.user, token.scopes)
+        return token.user, actor_of(token.user, token=token)
 
     def authenticate_header(self, request: Request) -> str:
         """Makes an anonymous request 401 instead of 403."""
@@ -72,39 +68,3 @@ def actor_from(request: Request) -> Actor:
     if not isinstance(actor, Actor):
         raise Unauthenticated("Send an access token, or sign in.")
     return actor
-
-
-class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """The token in OpenAPI."""
-
-    target_class = TokenAuthentication
-    name = "accessToken"
-    priority = 1
-
-    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
-        """HTTP bearer authentication."""
-        return {
-            "type": "http",
-            "scheme": "bearer",
-            "bearerFormat": "tdg_ and 36 characters",
-            "description": "A personal access token, from POST /api/v1/tokens.",
-        }
-
-
-class BrowserSessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """The browser session in OpenAPI."""
-
-    target_class = BrowserSessionAuthentication
-    name = "browserSession"
-    priority = 1
-
-    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
-        """The session cookie; unsafe methods also need `X-CSRFToken`."""
-        from django.conf import settings
-
-        return {
-            "type": "apiKey",
-            "in": "cookie",
-            "name": settings.SESSION_COOKIE_NAME,
-            "description": "From POST /api/v1/session; changes also need X-CSRFToken.",
-        }

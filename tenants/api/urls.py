@@ -2,6 +2,23 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-urlpatterns: list[URLPattern] = []
+from tenants.api import views
+
+urlpatterns: list[URLPattern] = [
+    path("session", views.SessionView.as_view()),
+    path("organizations", views.OrganizationList.as_view()),
+    path("organizations/<uuid:node_id>", views.OrganizationDetail.as_view()),
+    path("departments", views.DepartmentList.as_view()),
+    path("departments/<uuid:node_id>", views.DepartmentDetail.as_view()),
+    path("teams", views.TeamList.as_view()),
+    path("teams/<uuid:node_id>", views.TeamDetail.as_view()),
+    path("users", views.UserList.as_view()),
+    path("users/<uuid:user_id>", views.UserDetail.as_view()),
+    path("role-grants", views.RoleGrantList.as_view()),
+    path("role-grants/<uuid:grant_id>", views.RoleGrantDetail.as_view()),
+    path("tokens", views.AccessTokenList.as_view()),
+    path("tokens/<uuid:token_id>", views.AccessTokenDetail.as_view()),
+    path("audit-events", views.AuditEventList.as_view()),
+]

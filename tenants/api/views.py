@@ -1,0 +1,627 @@
+"""The tree, its people and their rights over HTTP: parse, call one function, render."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.contrib.auth import login as begin_session
+from django.contrib.auth import logout as end_session
+from django.middleware.csrf import get_token
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from audit.models import AuditEvent
+from audit.reading import matching_events
+from primitives.clock import SystemClock
+from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
+from tenants.access import Actor, actor_of, get_visible, visible
+from tenants.api import serializers as shapes
+from tenants.api.authentication import actor_from, require_csrf_token
+from tenants.granting import grant_role, revoke_role, visible_grants
+from tenants.membership import change_user, create_user, visible_users
+from tenants.models import Node, NodeKind, UserKind
+from tenants.rights_summary import permissions_by_path
+from tenants.roles import Permission, Role, Scope
+from tenants.signing_in import authenticated_user, record_session
+from tenants.structure import create_below, create_organization, rename_node
+from tenants.tokens import create_token, own_tokens, revoke_token
+from webapi.idempotency import respond_once
+from webapi.paging import (
+    page_body,
+    page_by_id,
+    page_by_text,
+    refuse_unknown_parameters,
+    time_or_refuse,
+)
+from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
+
+ORGANIZATION_FILTER = OpenApiParameter(
+    "organization", OpenApiTypes.STR, description="Slug of an organization"
+)
+PARENT_FILTER = OpenApiParameter(
+    "parent", OpenApiTypes.STR, description="Path of the node directly above"
+)
+
+
+def _session_body(request: Request, actor: Actor) -> dict[str, Any]:
+    user = actor.user
+    organization = user.organization
+    body: dict[str, Any] = shapes.SessionSerializer(
+        {
+            "user": {
+                "id": user.pk,
+                "login": user.login,
+                "username": user.username,
+                "name": user.name,
+                "organization": organization,
+                "kind": user.kind,
+            },
+            "grants": [
+                {"role": role.value, "node_path": path.rstrip("/") or None}
+                for role, path in actor.grants
+            ],
+            "permissions": permissions_by_path(actor),
+            "csrf_token": get_token(request._request) if actor.scopes is None else "",
+            "features": {"version": version("tidegate")},
+        }
+    ).data
+    return body
+
+
+class SessionView(APIView):
+    """The browser's session."""
+
+    permission_classes = [AllowAny]
+
+    @extend_schema(
+        operation_id="get_session",
+        summary="Who is signed in",
+        description="Sets the cookie csrftoken, which signing in needs, also with the answer 401.",
+        responses=answers({200: shapes.SessionSerializer}),
+    )
+    def get(self, request: Request) -> Response:
+        """Who is signed in."""
+        get_token(request._request)
+        refuse_unknown_parameters(request, set())
+        return Response(_session_body(request, actor_from(request)))
+
+    @extend_schema(
+        operation_id="sign_in",
+        summary="Sign in",
+        request=shapes.SigningInSerializer,
+        responses=answers({200: shapes.SessionSerializer}, 403, 429),
+        auth=[],
+    )
+    def post(self, request: Request) -> Response:
+        """Begin a session under a new session key."""
+        if request.auth is not None and actor_from(request).scopes is not None:
+            raise Conflict("Send no access token when signing in.")
+        require_csrf_token(request._request)
+        body = shapes.SigningInSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        now = SystemClock().now()
+        user = authenticated_user(
+            login=body.validated_data["login"],
+            password=body.validated_data["password"],
+            address=request.META.get("REMOTE_ADDR", ""),
+            now=now,
+        )
+        begin_session(request._request, user)
+        actor = actor_of(user)
+        record_session(actor=actor, action="signed_in", now=now)
+        return Response(_session_body(request, actor))
+
+    @extend_schema(
+        operation_id="sign_out", summary="Sign out", responses=answers({204: None}, 403, 409)
+    )
+    def delete(self, request: Request) -> Response:
+        """End the session."""
+        actor = actor_from(request)
+        if actor.scopes is not None:
+            raise Conflict("An access token is not a session; revoke it with DELETE /tokens/{id}.")
+        record_session(actor=actor, action="signed_out", now=SystemClock().now())
+        end_session(request._request)
+        return Response(status=204)
+
+
+class _NodeList(APIView):
+    kind: ClassVar[NodeKind]
+
+    def _list(self, request: Request, filters: set[str]) -> Response:
+        refuse_unknown_parameters(request, filters)
+        nodes = visible(
+            actor_from(request),
+            Node.objects.filter(kind=self.kind),
+            Permission.VIEW_TREE,
+            path_field="path",
+        )
+        organization = request.query_params.get("organization")
+        if organization is not None:
+            nodes = nodes.filter(organization__slug=organization)
+        parent = request.query_params.get("parent")
+        if parent is not None:
+            nodes = nodes.filter(parent__path=parent.rstrip("/") + "/")
+        page = page_by_text(request, nodes, "path")
+        return Response(page_body(request, page, _node_body))
+
+    def _create_below(self, request: Request) -> Response:
+        actor, now = actor_from(request), SystemClock().now()
+        body = shapes.NodeCreationSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+
+        def act() -> tuple[int, dict[str, Any]]:
+            node = create_below(
+                actor=actor,
+                kind=self.kind,
+                parent_path=body.validated_data["parent"],
+                slug=body.validated_data["slug"],
+                name=body.validated_data["name"],
+                now=now,
+            )
+            return 201, _node_body(node)
+
+        return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
+
+
+class _NodeDetail(APIView):
+    kind: ClassVar[NodeKind]
+
+    def _get(self, request: Request, node_id: UUID) -> Response:
+        refuse_unknown_parameters(request, set())
+        node = get_visible(
+            actor_from(request),
+            Node.objects.filter(kind=self.kind),
+            Permission.VIEW_TREE,
+            path_field="path",
+            pk=node_id,
+        )
+        return Response(_node_body(node))
+
+    def _patch(self, request: Request, node_id: UUID) -> Response:
+        body = shapes.RenamingSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        node = rename_node(
+            actor=actor_from(request),
+            node_id=node_id,
+            kind=self.kind,
+            name=body.validated_data["name"],
+            now=SystemClock().now(),
+        )
+        return Response(_node_body(node))
+
+
+def _node_body(node: Node) -> dict[str, Any]:
+    body: dict[str, Any] = shapes.TreeNodeSerializer(node).data
+    return body
+
+
+class OrganizationList(_NodeList):
+    """Organizations: one's own, or all for platform admins."""
+
+    kind = NodeKind.ORGANIZATION
+
+    @extend_schema(
+        operation_id="list_organizations",
+        summary="Organizations, by path",
+        parameters=PAGE_PARAMETERS,
+        responses=answers({200: page_of(shapes.TreeNodeSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """Organizations by path."""
+        return self._list(request, set())
+
+    @extend_schema(
+        operation_id="create_organization",
+        summary="Create an organization (platform admins)",
+        parameters=[IDEMPOTENCY_KEY],
+        request=shapes.OrganizationCreationSerializer,
+        responses=answers({201: shapes.TreeNodeSerializer}, 403, 409, 422),
+    )
+    def post(self, request: Request) -> Response:
+        """A new organization."""
+        actor, now = actor_from(request), SystemClock().now()
+        body = shapes.OrganizationCreationSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+
+        def act() -> tuple[int, dict[str, Any]]:
+            node = create_organization(
+                actor=actor,
+                slug=body.validated_data["slug"],
+                name=body.validated_data["name"],
+                now=now,
+            )
+            return 201, _node_body(node)
+
+        return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
+
+
+class OrganizationDetail(_NodeDetail):
+    """One organization."""
+
+    kind = NodeKind.ORGANIZATION
+
+    @extend_schema(
+        operation_id="get_organization",
+        summary="One organization",
+        responses=answers({200: shapes.TreeNodeSerializer}, 404),
+    )
+    def get(self, request: Request, node_id: UUID) -> Response:
+        """One organization."""
+        return self._get(request, node_id)
+
+    @extend_schema(
+        operation_id="rename_organization",
+        summary="Rename an organization (platform admins)",
+        request=shapes.RenamingSerializer,
+        responses=answers({200: shapes.TreeNodeSerializer}, 403, 404),
+    )
+    def patch(self, request: Request, node_id: UUID) -> Response:
+        """Another name."""
+        return self._patch(request, node_id)
+
+
+class DepartmentList(_NodeList):
+    """Departments of one's organization."""
+
+    kind = NodeKind.DEPARTMENT
+
+    @extend_schema(
+        operation_id="list_departments",
+        summary="Departments, by path",
+        parameters=[ORGANIZATION_FILTER, PARENT_FILTER, *PAGE_PARAMETERS],
+        responses=answers({200: page_of(shapes.TreeNodeSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """Departments by path."""
+        return self._list(request, {"organization", "parent"})
+
+    @extend_schema(
+        operation_id="create_department",
+        summary="Create a department",
+        parameters=[IDEMPOTENCY_KEY],
+        request=shapes.NodeCreationSerializer,
+        responses=answers({201: shapes.TreeNodeSerializer}, 403, 404, 409, 422),
+    )
+    def post(self, request: Request) -> Response:
+        """A new department."""
+        return self._create_below(request)
+
+
+class DepartmentDetail(_NodeDetail):
+    """One department."""
+
+    kind = NodeKind.DEPARTMENT
+
+    @extend_schema(
+        operation_id="get_department",
+        summary="One department",
+        responses=answers({200: shapes.TreeNodeSerializer}, 404),
+    )
+    def get(self, request: Request, node_id: UUID) -> Response:
+        """One department."""
+        return self._get(request, node_id)
+
+    @extend_schema(
+        operation_id="rename_department",
+        summary="Rename a department",
+        request=shapes.RenamingSerializer,
+        responses=answers({200: shapes.TreeNodeSerializer}, 403, 404),
+    )
+    def patch(self, request: Request, node_id: UUID) -> Response:
+        """Another name."""
+        return self._patch(request, node_id)
+
+
+class TeamList(_NodeList):
+    """Teams of one's organization."""
+
+    kind = NodeKind.TEAM
+
+    @extend_schema(
+        operation_id="list_teams",
+        summary="Teams, by path",
+        parameters=[ORGANIZATION_FILTER, PARENT_FILTER, *PAGE_PARAMETERS],
+        responses=answers({200: page_of(shapes.TreeNodeSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """Teams by path."""
+        return self._list(request, {"organization", "parent"})
+
+    @extend_schema(
+        operation_id="create_team",
+        summary="Create a team",
+        parameters=[IDEMPOTENCY_KEY],
+        request=shapes.NodeCreationSerializer,
+        responses=answers({201: shapes.TreeNodeSerializer}, 403, 404, 409, 422),
+    )
+    def post(self, request: Request) -> Response:
+        """A new team."""
+        return self._create_below(request)
+
+
+class TeamDetail(_NodeDetail):
+    """One team."""
+
+    kind = NodeKind.TEAM
+
+    @extend_schema(
+        operation_id="get_team",
+        summary="One team",
+        responses=answers({200: shapes.TreeNodeSerializer}, 404),
+    )
+    def get(self, request: Request, node_id: UUID) -> Response:
+        """One team."""
+        return self._get(request, node_id)
+
+    @extend_schema(
+        operation_id="rename_team",
+        summary="Rename a team",
+        request=shapes.RenamingSerializer,
+        responses=answers({200: shapes.TreeNodeSerializer}, 403, 404),
+    )
+    def patch(self, request: Request, node_id: UUID) -> Response:
+        """Another name."""
+        return self._patch(request, node_id)
+
+
+class UserList(APIView):
+    """People and service accounts."""
+
+    @extend_schema(
+        operation_id="list_users",
+        summary="People and service accounts, by login",
+        description="All of the organization for those who manage members or read the audit "
+        "log somewhere in it; oneself for everybody else.",
+        parameters=[ORGANIZATION_FILTER, *PAGE_PARAMETERS],
+        responses=answers({200: page_of(shapes.UserSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """Users by login."""
+        refuse_unknown_parameters(request, {"organization"})
+        users = visible_users(actor_from(request))
+        organization = request.query_params.get("organization")
+        if organization is not None:
+            users = users.filter(organization__slug=organization)
+        page = page_by_text(request, users, "login")
+        return Response(page_body(request, page, lambda user: shapes.UserSerializer(user).data))
+
+    @extend_schema(
+        operation_id="create_user",
+        summary="Create a person or service account",
+        parameters=[IDEMPOTENCY_KEY],
+        request=shapes.UserCreationSerializer,
+        responses=answers({201: shapes.UserSerializer}, 403, 404, 409, 422),
+    )
+    def post(self, request: Request) -> Response:
+        """A new user."""
+        actor, now = actor_from(request), SystemClock().now()
+        body = shapes.UserCreationSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+
+        def act() -> tuple[int, dict[str, Any]]:
+            user = create_user(
+                actor=actor,
+                organization_slug=body.validated_data["organization"],
+                username=body.validated_data["username"],
+                name=body.validated_data["name"],
+                kind=UserKind(body.validated_data["kind"]),
+                password=body.validated_data["password"],
+                now=now,
+            )
+            return 201, shapes.UserSerializer(user).data
+
+        return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
+
+
+class UserDetail(APIView):
+    """One person or service account."""
+
+    @extend_schema(
+        operation_id="get_user",
+        summary="One person or service account",
+        responses=answers({200: shapes.UserSerializer}, 404),
+    )
+    def get(self, request: Request, user_id: UUID) -> Response:
+        """One user."""
+        refuse_unknown_parameters(request, set())
+        user = visible_users(actor_from(request)).filter(pk=user_id).first()
+        if user is None:
+            raise NotFound("It does not exist, or you may not see it.")
+        return Response(shapes.UserSerializer(user).data)
+
+    @extend_schema(
+        operation_id="change_user",
+        summary="Rename, deactivate or reactivate",
+        request=shapes.UserChangeSerializer,
+        responses=answers({200: shapes.UserSerializer}, 403, 404, 409),
+    )
+    def patch(self, request: Request, user_id: UUID) -> Response:
+        """Change a user."""
+        body = shapes.UserChangeSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        if not body.validated_data:
+            raise InvalidRequest("Nothing to change: send name or is_active.")
+        user = change_user(
+            actor=actor_from(request),
+            user_id=user_id,
+            name=body.validated_data.get("name"),
+            is_active=body.validated_data.get("is_active"),
+            now=SystemClock().now(),
+        )
+        return Response(shapes.UserSerializer(user).data)
+
+
+class RoleGrantList(APIView):
+    """Who has which role where."""
+
+    @extend_schema(
+        operation_id="list_role_grants",
+        summary="Role grants, oldest first",
+        parameters=[
+            OpenApiParameter("user", OpenApiTypes.STR, description="Login"),
+            OpenApiParameter("node", OpenApiTypes.STR, description="Path of exactly this node"),
+            OpenApiParameter("role", OpenApiTypes.STR, enum=[role.value for role in Role]),
+            *PAGE_PARAMETERS,
+        ],
+        responses=answers({200: page_of(shapes.RoleGrantSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """Grants in the order of their making."""
+        refuse_unknown_parameters(request, {"user", "node", "role"})
+        grants = visible_grants(actor_from(request))
+        query = request.query_params
+        if "user" in query:
+            grants = grants.filter(user__login=query["user"])
+        if "node" in query:
+            grants = grants.filter(node__path=query["node"].rstrip("/") + "/")
+        if "role" in query:
+            if query["role"] not in set(Role):
+                raise InvalidRequest(
+                    "role must be one of " + ", ".join(Role) + ".",
+                    errors=[FieldError("/role", "is not a role")],
+                )
+            grants = grants.filter(role=query["role"])
+        page = page_by_id(request, grants)
+        return Response(page_body(request, page, lambda row: shapes.RoleGrantSerializer(row).data))
+
+    @extend_schema(
+        operation_id="grant_role",
+        summary="Grant a role",
+        description="Nobody grants what they lack: every permission of the role must be held by "
+        "the caller on the node, by the token used too.",
+        parameters=[IDEMPOTENCY_KEY],
+        request=shapes.RoleGrantCreationSerializer,
+        responses=answers({201: shapes.RoleGrantSerializer}, 403, 404, 409, 422),
+    )
+    def post(self, request: Request) -> Response:
+        """A new grant."""
+        actor, now = actor_from(request), SystemClock().now()
+        body = shapes.RoleGrantCreationSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+
+        def act() -> tuple[int, dict[str, Any]]:
+            grant = grant_role(
+                actor=actor,
+                login=body.validated_data["user"],
+                role=Role(body.validated_data["role"]),
+                node_path=body.validated_data["node"],
+                now=now,
+            )
+            return 201, shapes.RoleGrantSerializer(grant).data
+
+        return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
+
+
+class RoleGrantDetail(APIView):
+    """One grant."""
+
+    @extend_schema(
+        operation_id="revoke_role",
+        summary="Take a role back",
+        responses=answers({204: None}, 403, 404, 409),
+    )
+    def delete(self, request: Request, grant_id: UUID) -> Response:
+        """Take a role back."""
+        revoke_role(actor=actor_from(request), grant_id=grant_id, now=SystemClock().now())
+        return Response(status=204)
+
+
+class AccessTokenList(APIView):
+    """One's own access tokens."""
+
+    @extend_schema(
+        operation_id="list_tokens",
+        summary="One's own access tokens, newest first",
+        parameters=PAGE_PARAMETERS,
+        responses=answers({200: page_of(shapes.AccessTokenSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """Own tokens, newest first."""
+        refuse_unknown_parameters(request, set())
+        page = page_by_id(request, own_tokens(actor_from(request)), newest_first=True)
+        return Response(
+            page_body(request, page, lambda row: shapes.AccessTokenSerializer(row).data)
+        )
+
+    @extend_schema(
+        operation_id="create_token",
+        summary="Create an access token; its secret is shown once",
+        parameters=[IDEMPOTENCY_KEY],
+        request=shapes.AccessTokenCreationSerializer,
+        responses=answers({201: shapes.NewAccessTokenSerializer}, 403, 409, 422),
+    )
+    def post(self, request: Request) -> Response:
+        """A new token."""
+        actor, now = actor_from(request), SystemClock().now()
+        body = shapes.AccessTokenCreationSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        secrets: list[str] = []
+
+        def act() -> tuple[int, dict[str, Any]]:
+            token, secret = create_token(
+                actor=actor,
+                name=body.validated_data["name"],
+                scopes=[Scope(scope) for scope in body.validated_data["scopes"]],
+                expires_in_days=body.validated_data["expires_in_days"],
+                now=now,
+            )
+            secrets.append(secret)
+            return 201, {**shapes.AccessTokenSerializer(token).data, "secret": None}
+
+        response = respond_once(request, principal_id=actor.user.pk, now=now, act=act)
+        if secrets:
+            response.data = {**response.data, "secret": secrets[0]}
+        response["Cache-Control"] = "no-store"
+        return response
+
+
+class AccessTokenDetail(APIView):
+    """One of one's own access tokens."""
+
+    @extend_schema(
+        operation_id="revoke_token",
+        summary="Revoke an access token and all that were made with it",
+        responses=answers({204: None}, 403, 404),
+    )
+    def delete(self, request: Request, token_id: UUID) -> Response:
+        """Revoke a token."""
+        revoke_token(actor=actor_from(request), token_id=token_id, now=SystemClock().now())
+        return Response(status=204)
+
+
+class AuditEventList(APIView):
+    """Who did what to what, when."""
+
+    @extend_schema(
+        operation_id="list_audit_events",
+        summary="Audit events, newest first",
+        description="Of the nodes on which the caller has view_audit; the platform's own events "
+        "are for platform admins.",
+        parameters=[
+            ORGANIZATION_FILTER,
+            OpenApiParameter("action", OpenApiTypes.STR, description="Exactly this action"),
+            OpenApiParameter("since", OpenApiTypes.DATETIME, description="Not before this time"),
+            *PAGE_PARAMETERS,
+        ],
+        responses=answers({200: page_of(shapes.AuditEventSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """Events, newest first."""
+        refuse_unknown_parameters(request, {"organization", "action", "since"})
+        actor, query = actor_from(request), request.query_params
+        events = matching_events(
+            visible(actor, AuditEvent.objects.all(), Permission.VIEW_AUDIT, path_field="node_path"),
+            # Implied for them by what is visible; said because there is an index for it.
+            organization_id=None if actor.is_platform_admin else actor.user.organization_id,
+            organization_slug=query.get("organization"),
+            action=query.get("action"),
+            since=time_or_refuse(query["since"], "since") if "since" in query else None,
+        )
+        page = page_by_id(request, events, newest_first=True)
+        return Response(page_body(request, page, lambda row: shapes.AuditEventSerializer(row).data))

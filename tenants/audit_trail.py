@@ -1,0 +1,66 @@
+"""The audit event of an act: by whom, under which request, below which node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from audit.models import AuditEvent
+from audit.recording import record
+from tenants.access import Actor
+from tenants.models import Node, User
+from webapi.middleware import current_request_id
+
+
+def record_act(
+    *,
+    actor: Actor,
+    action: str,
+    subject_kind: str,
+    subject_id: object,
+    node: Node | None,
+    now: datetime,
+    detail: Mapping[str, Any] | None = None,
+) -> AuditEvent:
+    """Store what `actor` did below `node` (None: to the platform itself).
+
+    Whoever may see the audit log of `node` sees the event. `detail` must be JSON and hold no
+    secret, script or environment.
+    """
+    return record(
+        action=action,
+        subject_kind=subject_kind,
+        subject_id=subject_id,
+        now=now,
+        actor_id=actor.user.pk,
+        actor=actor.user.login,
+        organization_id=node.organization_id if node is not None else None,
+        node_path=node.path if node is not None else "",
+        detail=detail,
+        request_id=current_request_id(),
+    )
+
+
+def record_attempt(
+    *,
+    action: str,
+    user: User | None,
+    now: datetime,
+    detail: Mapping[str, Any],
+    organization_id: UUID | None,
+    node_path: str,
+) -> AuditEvent:
+    """Store what somebody who is not (yet) known did, to `user` if there is such a user."""
+    return record(
+        action=action,
+        subject_kind="user",
+        subject_id=user.pk if user is not None else "",
+        now=now,
+        actor="anonymous",
+        organization_id=organization_id,
+        node_path=node_path,
+        detail=detail,
+        request_id=current_request_id(),
+    )

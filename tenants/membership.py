@@ -1,0 +1,214 @@
+"""People and service accounts: who belongs to an organization, and who no longer does."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
+
+from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
+from tenants.access import PLATFORM, Actor, require, require_platform_admin, under, visible_node
+from tenants.audit_trail import record_act
+from tenants.models import AccessToken, Node, RoleGrant, User, UserKind
+from tenants.names import check_slug, check_username, clean_name
+from tenants.roles import Permission, Role
+
+PASSWORD_LENGTH_MAX = 1024
+
+
+def visible_users(actor: Actor) -> QuerySet[User]:
+    """The users that `actor` may know of, with their organizations.
+
+    Whoever manages members or sees the audit log anywhere in an organization knows all of its
+    people (one adds people to a team from the whole organization); everybody else knows
+    themselves.
+    """
+    prefixes = {
+        *actor.prefixes(Permission.MANAGE_MEMBERS),
+        *actor.prefixes(Permission.VIEW_AUDIT),
+    }
+    organizations = {
+        prefix if prefix == PLATFORM else prefix.partition("/")[0] + "/" for prefix in prefixes
+    }
+    condition = under(sorted(organizations), "organization__path") | Q(pk=actor.user.pk)
+    return User.objects.select_related("organization").filter(condition)
+
+
+def visible_user(actor: Actor, login: str) -> User:
+    """The user with this login. Raises NotFound for absent and foreign alike."""
+    user = visible_users(actor).filter(login=login).first()
+    if user is None:
+        raise NotFound(f"There is no user {login!r} that you can see.")
+    return user
+
+
+def login_of(username: str, organization: Node | None) -> str:
+    """What a user signs in with: unique on the whole platform."""
+    return username if organization is None else f"{username}@{organization.slug}"
+
+
+@transaction.atomic
+def create_user(
+    *,
+    actor: Actor,
+    organization_slug: str | None,
+    username: str,
+    name: str,
+    kind: UserKind,
+    password: str | None,
+    now: datetime,
+) -> User:
+    """A new person or service account without any role.
+
+    Without a password nobody can sign in as them in a browser. No organization makes a user
+    of the platform. Raises NotFound for a foreign organization, Forbidden without
+    manage_members on the whole of it, InvalidRequest, and Conflict for a taken user name.
+    """
+    organization = None
+    if organization_slug is None:
+        require_platform_admin(actor)
+    else:
+        organization = visible_node(
+            actor, check_slug(organization_slug, field="organization"), Permission.MANAGE_MEMBERS
+        )
+    user = User(
+        organization=organization,
+        username=check_username(username),
+        login=login_of(username, organization),
+        name=clean_name(name),
+        kind=kind,
+        created_at=now,
+    )
+    _set_password(user, password)
+    try:
+        with transaction.atomic():
+            user.save(force_insert=True)
+    except IntegrityError as error:
+        raise Conflict(
+            f"There is already a user {user.login}.",
+            errors=[FieldError("/username", "is taken", "taken")],
+        ) from error
+    record_act(
+        actor=actor,
+        action="user_created",
+        subject_kind="user",
+        subject_id=user.pk,
+        node=organization,
+        now=now,
+        detail={"login": user.login, "name": user.name, "kind": kind.value},
+    )
+    return user
+
+
+@transaction.atomic
+def change_user(
+    *,
+    actor: Actor,
+    user_id: UUID,
+    name: str | None = None,
+    is_active: bool | None = None,
+    now: datetime,
+) -> User:
+    """Rename, deactivate or reactivate somebody.
+
+    Deactivation ends every session and revokes every token at once, and reactivation brings
+    none of them back. Raises NotFound for users of others, Forbidden without manage_members
+    on their whole organization, and Conflict for oneself and for the last platform admin.
+    """
+    if not visible_users(actor).filter(pk=user_id).exists():
+        raise NotFound("It does not exist, or you may not see it.")
+    if is_active is False:
+        # Everybody takes these locks in this order: admins' grants, then the user.
+        other_admins = active_platform_admins(besides=user_id)
+    user = (
+        User.objects.select_for_update(of=("self",)).select_related("organization").get(pk=user_id)
+    )
+    if user.organization is None:
+        require_platform_admin(actor)
+    else:
+        require(actor, Permission.MANAGE_MEMBERS, user.organization)
+    detail: dict[str, object] = {"login": user.login}
+    if name is not None and clean_name(name) != user.name:
+        detail["name"] = {"before": user.name, "after": clean_name(name)}
+        user.name = clean_name(name)
+        user.save(update_fields=["name"])
+        _record(actor, "user_renamed", user, now, detail)
+    if is_active is False and user.is_active:
+        if user.pk == actor.user.pk:
+            raise Conflict("You cannot deactivate yourself; ask another administrator.")
+        if (
+            not other_admins
+            and RoleGrant.objects.filter(user=user, role=Role.PLATFORM_ADMIN).exists()
+        ):
+            raise Conflict("This is the last platform administrator; make another one first.")
+        _deactivate(user, now)
+        _record(actor, "user_deactivated", user, now, {"login": user.login})
+    elif is_active is True and not user.is_active:
+        user.is_active = True
+        user.save(update_fields=["is_active"])
+        _record(actor, "user_reactivated", user, now, {"login": user.login})
+    return user
+
+
+def active_platform_admins(*, besides: UUID) -> int:
+    """How many active platform admins there are besides this user.
+
+    Locks their grants, so that two admins cannot remove each other at the same moment; must
+    run in a transaction.
+    """
+    grants = RoleGrant.objects.filter(role=Role.PLATFORM_ADMIN)
+    list(grants.select_for_update().order_by("pk").values_list("pk", flat=True))
+    return (
+        User.objects.filter(grants__role=Role.PLATFORM_ADMIN, is_active=True)
+        .exclude(pk=besides)
+        .count()
+    )
+
+
+def _deactivate(user: User, now: datetime) -> None:
+    user.is_active = False
+    user.session_generation += 1
+    user.save(update_fields=["is_active", "session_generation"])
+    AccessToken.objects.filter(user=user, revoked_at=None).update(revoked_at=now)
+
+
+def _set_password(user: User, password: str | None) -> None:
+    if password is None:
+        user.set_unusable_password()
+        return
+    if user.kind == UserKind.SERVICE:
+        raise InvalidRequest(
+            "A service account has no password; it works with access tokens only.",
+            errors=[FieldError("/password", "must be absent for a service account")],
+        )
+    if len(password) > PASSWORD_LENGTH_MAX:
+        raise InvalidRequest(
+            f"A password has at most {PASSWORD_LENGTH_MAX} characters.",
+            errors=[FieldError("/password", "is too long")],
+        )
+    try:
+        validate_password(password, user)
+    except ValidationError as error:
+        raise InvalidRequest(
+            " ".join(error.messages),
+            errors=[FieldError("/password", message) for message in error.messages],
+        ) from error
+    user.set_password(password)
+
+
+def _record(
+    actor: Actor, action: str, user: User, now: datetime, detail: dict[str, object]
+) -> None:
+    record_act(
+        actor=actor,
+        action=action,
+        subject_kind="user",
+        subject_id=user.pk,
+        node=user.organization,
+        now=now,
+        detail=detail,
+    )

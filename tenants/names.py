@@ -1,0 +1,64 @@
+"""What names, slugs and user names may look like."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from primitives.errors import FieldError, InvalidRequest
+
+NAME_LENGTH_MAX = 200
+SLUG_LENGTH_MAX = 63
+SLUG_PATTERN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+USERNAME_PATTERN = r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?"
+_SLUG = re.compile(SLUG_PATTERN)
+_USERNAME = re.compile(USERNAME_PATTERN)
+#: Control, format (right-to-left overrides, zero width), surrogate, private, unassigned,
+#: line and paragraph separators: what hides or reorders other text.
+_UNPRINTED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def clean_name(text: str, *, field: str = "name", length_max: int = NAME_LENGTH_MAX) -> str:
+    """`text` in Unicode form NFKC without outer spaces, for people to read.
+
+    Raises InvalidRequest for an empty or too long one and for characters that print nothing.
+    """
+    if len(text) > length_max:
+        raise _refusal(field, f"must have at most {length_max} characters")
+    name = unicodedata.normalize("NFKC", text).strip()
+    if not name:
+        raise _refusal(field, "must not be empty")
+    if len(name) > length_max:
+        raise _refusal(field, f"must have at most {length_max} characters in Unicode form NFKC")
+    for character in name:
+        if unicodedata.category(character) in _UNPRINTED:
+            raise _refusal(
+                field, f"must not contain control or invisible characters (U+{ord(character):04X})"
+            )
+    return name
+
+
+def check_slug(text: str, *, field: str = "slug") -> str:
+    """`text` itself. Raises InvalidRequest unless it can be a step of a path."""
+    if len(text) > SLUG_LENGTH_MAX or not _SLUG.fullmatch(text):
+        raise _refusal(
+            field,
+            f"must be 1 to {SLUG_LENGTH_MAX} of a-z, 0-9 and -, with a letter or digit at both "
+            "ends",
+        )
+    return text
+
+
+def check_username(text: str, *, field: str = "username") -> str:
+    """`text` itself. Raises InvalidRequest unless it can be a user name."""
+    if len(text) > SLUG_LENGTH_MAX or not _USERNAME.fullmatch(text):
+        raise _refusal(
+            field,
+            f"must be 1 to {SLUG_LENGTH_MAX} of a-z, 0-9, '.', '_' and -, with a letter or digit "
+            "at both ends",
+        )
+    return text
+
+
+def _refusal(field: str, detail: str) -> InvalidRequest:
+    return InvalidRequest(f"{field} {detail}.", errors=[FieldError(f"/{field}", detail)])
