@@ -145,7 +145,7 @@ def plan_servers() -> ServerPlan:
     os.environ["TIDEGATE_STATE_DIR"] = str(Path(folder) / "state")
     os.environ["TIDEGATE_ENV_FILE"] = os.devnull  # never the passwords of a running Tidegate
     os.environ.pop("TIDEGATE_RUN_AS", None)
-    (Path(folder) / "state").mkdir()
+    (Path(folder) / "state" / "static").mkdir(parents=True)  # WhiteNoise warns without one
     return plan
 
 
