@@ -13,10 +13,13 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	&& { echo $$name; break; }; done)
 
 # What tools need to load the settings when they touch neither database nor Valkey.
-UNCONNECTED := TIDEGATE_ENV_FILE=/dev/null TIDEGATE_RUN_AS=app \
-	TIDEGATE_SECRET_KEY=only-for-tools-that-serve-nobody-at-all \
-	TIDEGATE_DATABASE_URL=postgres://none:none@127.0.0.1:1/none \
-	TIDEGATE_VALKEY_URL=redis://127.0.0.1:1/0
+UNCONNECTED := types imports migrations openapi openapi-check
+$(UNCONNECTED): export TIDEGATE_ENV_FILE := /dev/null
+$(UNCONNECTED): export TIDEGATE_RUN_AS := app
+$(UNCONNECTED): export TIDEGATE_SECRET_KEY := only-for-tools-that-serve-nobody-at-all
+$(UNCONNECTED): export TIDEGATE_DATABASE_URL := postgres://none:none@127.0.0.1:1/none
+$(UNCONNECTED): export TIDEGATE_VALKEY_URL := redis://127.0.0.1:1/0
+
 NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 
 .DEFAULT_GOAL := help
@@ -62,22 +65,22 @@ lint: environment ## ruff: style and likely mistakes
 	$(BIN)/ruff format --check .
 
 types: environment ## mypy, strict
-	$(UNCONNECTED) $(BIN)/mypy
+	$(BIN)/mypy
 
 imports: environment ## Who may import whom
-	$(UNCONNECTED) $(BIN)/lint-imports
+	$(BIN)/lint-imports
 
 migrations: environment ## The migrations say what the models say
-	$(UNCONNECTED) $(BIN)/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
+	$(BIN)/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 
 openapi: environment ## Write frontend/openapi.json and its TypeScript types anew
-	$(UNCONNECTED) $(BIN)/python manage.py export_openapi frontend/openapi.json
+	$(BIN)/python manage.py export_openapi frontend/openapi.json
 	@$(PYTHON) deploy/bootstrap.py frontend
 	$(NPM) run types
 
 openapi-check: environment ## frontend/openapi.json is what the code says
 	@mkdir -p var
-	$(UNCONNECTED) $(BIN)/python manage.py export_openapi var/openapi.json
+	$(BIN)/python manage.py export_openapi var/openapi.json
 	@diff -u frontend/openapi.json var/openapi.json \
 		|| { echo "frontend/openapi.json is not what the code says: run \`make openapi\`." >&2; exit 1; }
 

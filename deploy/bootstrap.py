@@ -49,7 +49,7 @@ def check_machine(*, installs: bool) -> None:
     """Refuse early what would fail late. `installs`: something has to be written to .venv."""
     if sys.version_info < PYTHON_NEEDED:
         raise BootstrapError(
-            f"Tidegate needs Python 3.11 or newer, and this is {sys.version.split()[0]} "
+            f"Python 3.11 or newer is needed, and this is {sys.version.split()[0]} "
             f"({sys.executable}): install one, or name it, as in `make up PYTHON=python3.12`."
         )
     for folder in (REPO, STATE):

@@ -112,7 +112,7 @@ def test_an_unknown_failure_is_not_explained_away(bootstrap: ModuleType) -> None
 
 def test_an_old_python_is_refused(bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap.sys, "version_info", (3, 10, 2))
-    with pytest.raises(bootstrap.BootstrapError, match=r"^Tidegate needs Python 3\.11 or newer"):
+    with pytest.raises(bootstrap.BootstrapError, match=r"^Python 3\.11 or newer is needed"):
         bootstrap.check_machine(installs=False)
 
 
