@@ -142,7 +142,7 @@ def test_the_supervisor_dies_while_it_starts_the_ranks(
     ended = until_released(local_rig.connector, workload.key)
     assert (ended.outcome, ended.exit_codes) == (Outcome.SUCCEEDED, {0: 0, 1: 0, 2: 0})
     assert starts(local_rig) == [1, 1, 1]
-    assert list((local_rig.root / "allocations").iterdir()) == []
+    eventually(lambda: list((local_rig.root / "allocations").iterdir()) == [])
 
 
 @pytest.mark.parametrize("point", ["before-end", "after-end"])
@@ -467,7 +467,7 @@ def test_after_a_reboot_nothing_runs_and_nothing_is_started(local_rig: LocalRig)
         assert ended.ended_at == ended.released_at
         assert "restarted" in ended.message
     assert starts(local_rig) == before
-    assert list((local_rig.root / "allocations").iterdir()) == []
+    eventually(lambda: list((local_rig.root / "allocations").iterdir()) == [])
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 2}', b'{"format": 1}', b"\xff"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
 from connectors.local.allocations import Allocation
@@ -22,8 +23,8 @@ def script_command(script: str) -> list[str]:
         head = file.read(_SHEBANG_BYTES_MAX)
     if not head.startswith(b"#!"):
         return ["/bin/sh", script]
-    words = os.fsdecode(head[2:].partition(b"\n")[0]).strip(" \t").split(None, 1)
-    return [*words, script] if words else ["/bin/sh", script]
+    line = os.fsdecode(head[2:].partition(b"\n")[0]).strip(" \t")
+    return [*re.split(r"[ \t]+", line, maxsplit=1), script] if line else ["/bin/sh", script]
 
 
 def rank_environment(spec: AttemptSpec, allocation: Allocation, rank: int) -> Mapping[str, str]:

@@ -1,0 +1,302 @@
+"""What only the local cluster has: devices, UNIX users, drained nodes, and its own directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import socket
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builders.connector_builders import (
+    a_key,
+    a_workload,
+    eventually,
+    lines,
+    observed,
+    until_released,
+    until_running,
+    whole_log,
+)
+from conformance.rigs import LocalRig
+from connectors.errors import ClusterUnavailable, WorkloadRejected
+from connectors.local import options as local_options
+from connectors.local import publishing
+from connectors.protocol import NodeCapacity, Outcome, RankSlot, WorkloadPhase
+from connectors.registry import open_connector
+
+SHOW_SLOTS = 'echo "$TIDEGATE_GPU_SLOTS|$CUDA_VISIBLE_DEVICES|$NVIDIA_VISIBLE_DEVICES"'
+
+
+def hold(rig: LocalRig, mgpu: int, *, node: str = "node-001", script: str = SHOW_SLOTS) -> str:
+    """Start something that keeps its devices until the file named like its key appears."""
+    key = a_key()
+    wait = f"while ! [ -e {rig.scratch}/{key} ]; do sleep 0.02; done"
+    slots = (RankSlot(node, mgpu),)
+    rig.connector.submit(a_workload(f"{script}; {wait}", key=key, slots=slots))
+    return key
+
+
+def slots_of(rig: LocalRig, key: str) -> str:
+    until_running(rig.connector, key)
+    return eventually(lambda: whole_log(rig.connector, key).strip())
+
+
+# Devices
+
+
+def test_virtual_gpus_are_numbered_and_no_real_one_is_visible(local_rig: LocalRig) -> None:
+    assert slots_of(local_rig, hold(local_rig, 8000)) == "0,1,2,3,4,5,6,7||void"
+
+
+def test_a_device_is_never_handed_out_twice(local_rig: LocalRig) -> None:
+    """Mutant: allocations of others were not read; both jobs got the same devices."""
+    first = slots_of(local_rig, hold(local_rig, 3000))
+    second = slots_of(local_rig, hold(local_rig, 5000))
+    elsewhere = slots_of(local_rig, hold(local_rig, 1000, node="node-002"))
+    assert (first, second, elsewhere) == ("0,1,2||void", "3,4,5,6,7||void", "0||void")
+
+
+def test_shares_fill_one_device_before_the_next(local_rig: LocalRig) -> None:
+    shares = [slots_of(local_rig, hold(local_rig, mgpu)) for mgpu in (600, 500, 400, 500)]
+    assert shares == ["0||void", "1||void", "0||void", "1||void"]
+    assert slots_of(local_rig, hold(local_rig, 6000)) == "2,3,4,5,6,7||void"
+
+
+def test_what_finds_no_free_device_waits_and_starts_when_there_is_one(local_rig: LocalRig) -> None:
+    first = hold(local_rig, 5000)
+    until_running(local_rig.connector, first)
+    second = hold(local_rig, 4000)
+    seen = eventually(
+        lambda: (
+            (now := observed(local_rig.connector, second))
+            and now.native_state == "waiting_for_gpus"
+            and now
+        )
+    )
+    assert (seen.phase, seen.started_at) == (WorkloadPhase.STARTING, None)
+    (local_rig.scratch / first).touch()
+    until_released(local_rig.connector, first)
+    assert slots_of(local_rig, second) == "0,1,2,3||void"
+
+
+def test_what_waits_for_devices_can_be_stopped(local_rig: LocalRig) -> None:
+    until_running(local_rig.connector, hold(local_rig, 8000))
+    waiting = hold(local_rig, 8000, script=f"touch {local_rig.scratch}/proof")
+    local_rig.connector.stop(waiting)
+    ended = until_released(local_rig.connector, waiting)
+    assert (ended.outcome, ended.started_at, ended.exit_codes) == (Outcome.STOPPED, None, {})
+    assert not (local_rig.scratch / "proof").exists()
+
+
+def test_a_workload_without_gpus_runs_beside_full_devices(local_rig: LocalRig) -> None:
+    until_running(local_rig.connector, hold(local_rig, 8000))
+    assert slots_of(local_rig, hold(local_rig, 0)) == "||void"
+
+
+@pytest.fixture
+def fake_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program of that name first in PATH, answering like the real one with four GPUs."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    program = directory / "nvidia-smi"
+    program.write_text("#!/bin/sh\nprintf '0\\n1\\n2\\n3\\n'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    monkeypatch.setattr(local_options, "_real_gpus", None)
+    return program
+
+
+@pytest.mark.usefixtures("fake_nvidia_smi")
+@pytest.mark.parametrize("use_real_gpus", ["auto", True])
+def test_real_gpus_are_one_node_and_visible_by_index(
+    local_rig: LocalRig, use_real_gpus: object
+) -> None:
+    """The answer of nvidia-smi is made up here; on a machine with GPUs see the same indices."""
+    connector = open_connector("local", {**local_rig.options, "use_real_gpus": use_real_gpus})
+    host = socket.gethostname()
+    assert connector.inventory().nodes == (
+        NodeCapacity(host, "h100", 4_000, is_schedulable=True, state="up"),
+    )
+    script = 'echo "$CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES ${NVIDIA_VISIBLE_DEVICES-unset}"'
+    workload = a_workload(script, slots=(RankSlot(host, 1000), RankSlot(host, 2000)))
+    connector.submit(workload)
+    until_released(connector, workload.key)
+    logs = [whole_log(connector, workload.key, rank=rank) for rank in range(2)]
+    assert logs == ["PCI_BUS_ID 0 unset\n", "PCI_BUS_ID 1,2 unset\n"]
+    with pytest.raises(WorkloadRejected, match="no node"):
+        connector.submit(a_workload())
+
+
+def test_real_gpus_that_nvidia_smi_lost_do_not_become_virtual(
+    local_rig: LocalRig, fake_nvidia_smi: Path
+) -> None:
+    fake_nvidia_smi.write_text("#!/bin/sh\necho 'driver mismatch' >&2; exit 18\n")
+    connector = open_connector("local", {**local_rig.options, "use_real_gpus": "auto"})
+    with pytest.raises(ClusterUnavailable, match="driver mismatch"):
+        connector.inventory()
+
+
+@pytest.mark.parametrize("code", [6, 9])
+def test_without_gpus_nvidia_smi_is_ignored(
+    local_rig: LocalRig, fake_nvidia_smi: Path, code: int
+) -> None:
+    fake_nvidia_smi.write_text(f"#!/bin/sh\nexit {code}\n")
+    connector = open_connector("local", {**local_rig.options, "use_real_gpus": "auto"})
+    assert len(connector.inventory().nodes) == 130
+    with pytest.raises(ClusterUnavailable, match="lists no GPU"):
+        open_connector("local", {**local_rig.options, "use_real_gpus": True}).inventory()
+
+
+# Nodes
+
+
+def test_drained_nodes_take_no_new_work(local_rig: LocalRig) -> None:
+    (local_rig.root / "drained.json").write_text(json.dumps(["node-002", "unknown"]))
+    nodes = {node.name: node for node in local_rig.connector.inventory().nodes}
+    assert [name for name, node in nodes.items() if not node.is_schedulable] == ["node-002"]
+    assert nodes["node-002"] == NodeCapacity(
+        "node-002", "h100", 8_000, is_schedulable=False, state="drained"
+    )
+
+
+@pytest.mark.parametrize("content", ["", "{}", '"node-001"', "[1]"])
+def test_a_list_of_drained_nodes_that_cannot_be_read_is_not_guessed(
+    local_rig: LocalRig, content: str
+) -> None:
+    (local_rig.root / "drained.json").write_text(content)
+    with pytest.raises(ClusterUnavailable, match=r"drained\.json"):
+        local_rig.connector.inventory()
+
+
+# UNIX users
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory that any user may pass through."""
+    directory = Path(tempfile.mkdtemp(prefix="tidegate-test-"))
+    directory.chmod(0o711)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_ranks_run_as_the_mapped_user(
+    open_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = pwd.struct_passwd(("gridalice", "x", 23_456, 23_457, "", "/home/gridalice", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: {"gridalice": entry}[name])
+    monkeypatch.setattr(os, "getgrouplist", lambda name, gid: [gid, 23_458])
+    rig = LocalRig(open_directory)
+    connector = open_connector("local", {**rig.options, "run_as": {"alice": "gridalice"}})
+    script = "id -u; id -g; id -G; echo $HOME; touch made; cat ../spec.json || true"
+    workload = a_workload(script)
+    connector.submit(workload)
+    assert until_released(connector, workload.key).exit_codes == {0: 0}
+    assert whole_log(connector, workload.key).splitlines() == [
+        "23456",
+        "23457",
+        "23457 23458",
+        "/home/gridalice",
+    ]
+    made = (rig.attempt(workload.key) / "work" / "made").stat()
+    assert (made.st_uid, stat.S_IMODE(made.st_mode)) == (23_456, 0o644)
+    assert "denied" in whole_log(connector, workload.key, stream="stderr")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="run_as needs root")
+@pytest.mark.parametrize(
+    "mapping", [{}, {"alice": "root"}, {"alice": "daemon"}, {"alice": "nobody"}, {"alice": "no!"}]
+)
+def test_users_that_may_not_run_jobs(local_rig: LocalRig, mapping: dict[str, str]) -> None:
+    connector = open_connector("local", {**local_rig.options, "run_as": mapping})
+    with pytest.raises(WorkloadRejected):
+        connector.submit(a_workload())
+    assert connector.observe().observations == {}
+
+
+# The directory
+
+
+def test_a_stop_before_the_submit_is_listed_at_once(local_rig: LocalRig) -> None:
+    local_rig.connector.stop("never-submitted")
+    seen = local_rig.connector.observe().observations["never-submitted"]
+    assert (seen.phase, seen.outcome, seen.is_released) == (
+        WorkloadPhase.ENDED,
+        Outcome.STOPPED,
+        True,
+    )
+    assert (seen.started_at, seen.exit_codes) == (None, {})
+
+
+def test_what_was_forgotten_does_not_run_again(local_rig: LocalRig) -> None:
+    """Mutant: `forget` left no mark; a late submit ran the job a second time."""
+    workload = a_workload(f"echo started >> {local_rig.scratch}/proof")
+    local_rig.connector.submit(workload)
+    until_released(local_rig.connector, workload.key)
+    local_rig.connector.forget(workload.key)
+    assert local_rig.connector.submit(workload) == workload.key
+    local_rig.connector.stop(workload.key)
+    assert local_rig.connector.observe().observations == {}
+    assert lines(local_rig.scratch / "proof") == ["started"]
+    assert list((local_rig.root / "trash").iterdir()) == []
+
+
+def test_a_submit_that_overlaps_with_forgetting_does_not_run_again(
+    local_rig: LocalRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked for the mark before `forget` made it, and publishes after.
+
+    Mutant: the supervisor did not look for the mark; the job ran a second time.
+    """
+    workload = a_workload(f"echo started >> {local_rig.scratch}/proof")
+    local_rig.connector.submit(workload)
+    until_released(local_rig.connector, workload.key)
+    local_rig.connector.forget(workload.key)
+    monkeypatch.setattr(publishing, "was_forgotten", lambda root, key: False)
+    local_rig.connector.submit(workload)
+    ended = until_released(local_rig.connector, workload.key)
+    assert (ended.outcome, ended.started_at) == (Outcome.STOPPED, None)
+    assert lines(local_rig.scratch / "proof") == ["started"]
+
+
+def test_tidying_removes_only_what_is_old(local_rig: LocalRig) -> None:
+    running = hold(local_rig, 1000)
+    until_running(local_rig.connector, running)
+    for name in ("staging/old", "staging/new", "trash/any"):
+        (local_rig.root / name / "work").mkdir(parents=True)
+    for name in ("forgotten/old", "forgotten/new"):
+        (local_rig.root / name).touch()
+    for name in ("staging/old", "forgotten/old"):
+        os.utime(local_rig.root / name, (0, 0))
+    publishing.tidy(local_rig.root)
+    left = {
+        name: sorted(path.name for path in (local_rig.root / name).iterdir())
+        for name in ("staging", "forgotten", "trash", "attempts")
+    }
+    assert left == {"staging": ["new"], "forgotten": ["new"], "trash": [], "attempts": [running]}
+
+
+def test_a_root_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ClusterUnavailable, match="cannot use"):
+        open_connector("local", {"root": str(tmp_path / "file")})
+
+
+def test_a_root_that_has_gone_is_not_an_empty_listing(local_rig: LocalRig) -> None:
+    """Mutant: a missing directory was read as one without attempts."""
+    shutil.rmtree(local_rig.root)
+    with pytest.raises(ClusterUnavailable):
+        local_rig.connector.observe()
+    with pytest.raises(ClusterUnavailable):
+        local_rig.connector.submit(a_workload())
+    with pytest.raises(ClusterUnavailable):
+        local_rig.connector.stop("unknown")
+    (local_rig.root / "attempts").mkdir(parents=True)

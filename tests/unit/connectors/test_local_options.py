@@ -1,0 +1,57 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors.local.options import Node, parse_options
+
+
+def test_defaults() -> None:
+    options = parse_options({"root": "/somewhere"})
+    assert len(options.virtual_nodes) == 125
+    assert options.virtual_nodes[0] == Node("node-001", "h100", 8, is_real=False)
+    assert options.virtual_nodes[-1].name == "node-125"
+    assert (options.use_real_gpus, options.log_cap_bytes) == ("auto", 16 << 20)
+    assert options.run_as is None
+
+
+def test_groups_of_nodes() -> None:
+    groups = [
+        {"count": 2, "gpus": 8, "pool": "h100", "prefix": "big-"},
+        {"count": 1, "gpus": 1, "pool": "a100-80g", "prefix": "small-"},
+    ]
+    options = parse_options({"root": Path("/somewhere"), "nodes": groups})
+    assert options.virtual_nodes == (
+        Node("big-001", "h100", 8, is_real=False),
+        Node("big-002", "h100", 8, is_real=False),
+        Node("small-001", "a100-80g", 1, is_real=False),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"root": "relative"}, "absolute path"),
+        ({"root": None}, "absolute path"),
+        ({"typo": 1}, "unknown options of a local cluster: typo"),
+        ({"use_real_gpus": "yes"}, "use_real_gpus"),
+        ({"log_cap_bytes": -1}, "log_cap_bytes"),
+        ({"log_cap_bytes": True}, "log_cap_bytes"),
+        ({"log_cap_bytes": 1.5}, "log_cap_bytes"),
+        ({"nodes": []}, "option nodes"),
+        ({"nodes": "node"}, "option nodes"),
+        ({"nodes": [3]}, "a group of nodes"),
+        ({"nodes": {"size": 3}}, "a group of nodes"),
+        ({"nodes": {"count": 0}}, "count"),
+        ({"nodes": {"count": 10_001}}, "count"),
+        ({"nodes": {"gpus": -1}}, "gpus"),
+        ({"nodes": {"prefix": "a b"}}, "letters"),
+        ({"nodes": {"prefix": "x" * 99}}, "letters"),
+        ({"nodes": {"pool": ""}}, "letters"),
+        ({"nodes": [{"count": 1}, {"count": 1}]}, "no name twice"),
+        ({"run_as": "alice"}, "run_as"),
+    ],
+)
+def test_bad_options_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse_options({"root": "/somewhere", **changes})
