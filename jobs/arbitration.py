@@ -21,16 +21,15 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from arbiter.cycle import decide
-from arbiter.decisions import Plan, Start, Victim, Waiting
+from arbiter.decisions import Plan, Start, Waiting
 from arbiter.decisions import Reclaim as PlannedReclaim
 from arbiter.policy import Policy
 from arbiter.snapshot import Claim, Phase, QueuedJob, RunningJob, Slot, Snapshot
 from billing.metering import Grant, record_classed, register_attempts
 from clusters.queries import devices
 from jobs import lifecycle
-from jobs.cancellation import ask_to_stop
 from jobs.leadership import Leadership
-from jobs.models import Attempt, AttemptState, Job, JobState, Reclaim, StopReason
+from jobs.models import Attempt, AttemptState, Job, JobState, Reclaim
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
@@ -40,8 +39,10 @@ from quotas.queries import quota_snapshot, record_use
 
 log = logging.getLogger(__name__)
 
-#: Explanations rewritten in one cycle at most; the rest follow in the next ones.
-EXPLANATIONS_MAX = 2_000
+#: Explanations rewritten in one cycle at most, where the cause is new and where only numbers
+#: moved (a start moves everybody up by one); the rest follow in the next cycles.
+NEW_CAUSES_MAX = 2_000
+NEW_NUMBERS_MAX = 300
 #: Forced stops asked for in one cycle at most.
 DEADLINES_MAX = 1_000
 
@@ -206,22 +207,42 @@ class Cycles:
             if record_use(plan.use, as_of=now):
                 publish("quotas", organization_id=None)
             changed.publish()
-        self._explained.update({waiting.job: waiting for waiting in news})
+        self._remember(news)
         return CycleReport(started, reclaims, victims, len(news))
 
     def _news(self, plan: Plan) -> list[Waiting]:
-        """Explanations that differ from the stored ones: changed causes first, bounded."""
+        """Explanations that differ from the stored ones, bounded: new causes, then new numbers
+        of those that were explained longest ago."""
         waiting = {item.job: item for item in plan.waiting}
-        for job in self._explained.keys() - waiting.keys():
-            del self._explained[job]
-        causes, details = [], []
-        for job, item in waiting.items():
-            known = self._explained.get(job)
-            if known is None or known.code != item.code:
-                causes.append(item)
-            elif known != item:
-                details.append(item)
-        return (causes + details)[:EXPLANATIONS_MAX]
+        for job in _unexplained() | (self._explained.keys() - waiting.keys()):
+            self._explained.pop(job, None)
+        numbers = [
+            waiting[job]
+            for job, known in self._explained.items()
+            if known != waiting[job] and known.code == waiting[job].code
+        ]
+        causes = [
+            item
+            for job, item in waiting.items()
+            if job not in self._explained or self._explained[job].code != item.code
+        ]
+        return causes[:NEW_CAUSES_MAX] + numbers[:NEW_NUMBERS_MAX]
+
+    def _remember(self, news: Sequence[Waiting]) -> None:
+        for item in news:
+            # Taken out first, so that the dictionary stays in the order of the writing.
+            self._explained.pop(item.job, None)
+            self._explained[item.job] = item
+
+
+def _unexplained() -> set[str]:
+    """Queued jobs whose stored explanation was taken away since it was written."""
+    return {
+        job
+        for (job,) in _rows(
+            "SELECT id::text FROM jobs_job WHERE state = 'queued' AND explanation IS NULL"
+        )
+    }
 
 
 class _Changed:
@@ -320,83 +341,132 @@ def _apply_starts(starts: Sequence[Start], epoch: int, now: datetime, changed: _
 def _apply_reclaims(
     reclaims: Sequence[PlannedReclaim], now: datetime, changed: _Changed
 ) -> tuple[int, int]:
-    """Persist each claim with its victims and deadlines, then notify: all of it or none."""
-    applied = victims = 0
-    for planned in reclaims:
-        # A savepoint each: a claim whose victims have changed is left for the next cycle.
-        with transaction.atomic():
-            if _apply_reclaim(planned, now, changed):
-                applied += 1
-                victims += len(planned.victims)
-    return applied, victims
+    """Persist each claim with its victims and deadlines, then notify. Returns how many of both.
 
-
-def _apply_reclaim(planned: PlannedReclaim, now: datetime, changed: _Changed) -> bool:
-    beneficiary = UUID(planned.job)
-    by_job = {UUID(victim.job): victim for victim in planned.victims}
+    A claim whose job or victims have changed since the snapshot is left out whole. A constant
+    number of statements.
+    """
+    if not reclaims:
+        return 0, 0
     jobs = {
         job.id: job
         for job in Job.objects.select_for_update()
-        .filter(pk__in=[*by_job, beneficiary])
-        .defer("script", "environment", "notes")
+        .filter(
+            pk__in={UUID(planned.job) for planned in reclaims}
+            | {UUID(victim.job) for planned in reclaims for victim in planned.victims}
+        )
+        .only("id", "organization_id", "team_id", "state")
         .order_by("pk")
     }
     attempts = {
-        attempt.job_id: attempt
+        attempt.id: attempt
         for attempt in Attempt.objects.select_for_update()
         .filter(
-            pk__in=[UUID(victim.attempt) for victim in planned.victims],
+            pk__in=[UUID(v.attempt) for planned in reclaims for v in planned.victims],
             released_at=None,
             stop_reason=None,
             state__in=[AttemptState.RESERVED, AttemptState.STARTING, AttemptState.RUNNING],
         )
         .order_by("pk")
     }
-    if len(attempts) != len(by_job) or jobs[beneficiary].state != JobState.QUEUED:
-        return False
-    claim = Reclaim.objects.create(
-        job_id=beneficiary,
-        cluster_id=UUID(planned.cluster),
-        slots=_slots_json(planned.slots),
-        created_at=now,
-        grace_until=now + timedelta(seconds=max(v.grace_s for v in planned.victims)),
+    claimed = set(
+        Reclaim.objects.filter(
+            job__in=[UUID(planned.job) for planned in reclaims], closed_at=None
+        ).values_list("job_id", flat=True)
     )
-    happenings = [
-        Happening(
-            beneficiary,
-            now,
-            "reclaim_started",
-            {"victims": len(by_job), "grace_until": _iso(claim.grace_until)},
+    claims: list[Reclaim] = []
+    stops: list[_Stop] = []
+    happenings: list[Happening] = []
+    for planned in reclaims:
+        beneficiary = jobs[UUID(planned.job)]
+        victims = [(attempts.get(UUID(v.attempt)), v) for v in planned.victims]
+        if (
+            beneficiary.state != JobState.QUEUED
+            or beneficiary.id in claimed
+            or any(attempt is None for attempt, _ in victims)
+        ):
+            continue
+        claim = Reclaim(
+            job_id=beneficiary.id,
+            cluster_id=UUID(planned.cluster),
+            slots=_slots_json(planned.slots),
+            created_at=now,
+            grace_until=from_epoch(planned.grace_until),
         )
-    ]
-    for job_id, victim in sorted(by_job.items()):
-        job, attempt = jobs[job_id], attempts[job_id]
-        attempt.reclaim = claim
-        attempt.save(update_fields=["reclaim"])
-        _notify_victim(attempt, job, victim, now)
+        claims.append(claim)
+        changed.add(beneficiary)
         happenings.append(
             Happening(
-                job_id,
+                beneficiary.id,
                 now,
-                "preempting",
-                {
-                    "attempt": attempt.number,
-                    "grace_s": victim.grace_s,
-                    "for_team": str(jobs[beneficiary].team_id),
-                },
+                "reclaim_started",
+                {"victims": len(victims), "grace_until": _iso(claim.grace_until)},
             )
         )
-        changed.add(job)
-    changed.add(jobs[beneficiary])
+        for attempt, victim in victims:
+            assert attempt is not None
+            job = jobs[attempt.job_id]
+            lifecycle.check_move(job.state, JobState.PREEMPTING)
+            stops.append(_Stop(attempt, claim.id, now + timedelta(seconds=victim.grace_s)))
+            changed.add(job)
+            happenings.append(
+                Happening(
+                    job.id,
+                    now,
+                    "preempting",
+                    {
+                        "attempt": attempt.number,
+                        "grace_s": victim.grace_s,
+                        "for_team": str(beneficiary.team_id),
+                    },
+                )
+            )
+    Reclaim.objects.bulk_create(claims)
+    _stop_victims(stops, now)
     record_events(happenings)
-    return True
+    return len(claims), len(stops)
 
 
-def _notify_victim(attempt: Attempt, job: Job, victim: Victim, now: datetime) -> None:
-    lifecycle.check_move(job.state, JobState.PREEMPTING)
-    job.state = JobState.PREEMPTING
-    job.save(update_fields=["state"])
-    ask_to_stop(attempt, StopReason.PREEMPTED, grace=timedelta(seconds=victim.grace_s), now=now)
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """A victim, the claim that it is stopped for, and its deadline."""
+
+    attempt: Attempt
+    claim_id: UUID
+    grace_until: datetime
+
+
+def _stop_victims(stops: Sequence[_Stop], now: datetime) -> None:
+    """Persist notice and deadline of locked attempts, then intend to notify them."""
+    if not stops:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE jobs_attempt a
+            SET state = 'stopping', stop_reason = 'preempted', notice_at = %s,
+                grace_until = v.grace_until, reclaim_id = v.claim
+            FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[]) AS v(id, claim, grace_until)
+            WHERE a.id = v.id
+            """,
+            [
+                now,
+                [stop.attempt.id for stop in stops],
+                [stop.claim_id for stop in stops],
+                [stop.grace_until for stop in stops],
+            ],
+        )
+    Job.objects.filter(pk__in=[stop.attempt.job_id for stop in stops]).update(
+        state=JobState.PREEMPTING
+    )
+    intend(
+        [
+            Intention("notify_attempt", stop.attempt.id, str(stop.attempt.cluster_id))
+            for stop in stops
+        ],
+        now=now,
+    )
+    wake("observer")
 
 
 def _drop_claims(jobs: Sequence[str], now: datetime) -> None:

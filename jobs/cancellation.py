@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -37,9 +38,7 @@ def cancel_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     if job.state in lifecycle.FINAL:
         raise Conflict(f"The job has already ended: {job.state}.", state=job.state)
     job.cancel_requested_at = now
-    attempt = (
-        Attempt.objects.select_for_update().filter(job=job, released_at=None).first()
-    )
+    attempt = Attempt.objects.select_for_update().filter(job=job, released_at=None).first()
     if attempt is None:
         _end_cancelled(job, now)
     elif attempt.state == AttemptState.RESERVED and withdraw_unsent(
@@ -61,9 +60,7 @@ def cancel_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     return job
 
 
-def ask_to_stop(
-    attempt: Attempt, reason: StopReason, *, grace: timedelta, now: datetime
-) -> None:
+def ask_to_stop(attempt: Attempt, reason: StopReason, *, grace: timedelta, now: datetime) -> None:
     """Persist notice and deadline of a locked attempt, then tell its cluster.
 
     An attempt that is already being stopped keeps the earlier of both deadlines. A reclaim's
@@ -107,6 +104,19 @@ def release_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     return _switch(job, JobState.QUEUED, "released", actor, now)
 
 
+def held_explanation(now: datetime) -> dict[str, Any]:
+    """Why a held job waits, in the form of every explanation."""
+    return {
+        "code": "held_by_user",
+        "sentence": "The job is held; release it to let it queue.",
+        "numbers": {},
+        "node": None,
+        "jobs_ahead": 0,
+        "estimated_start": None,
+        "as_of": now.isoformat(timespec="seconds").replace("+00:00", "Z"),
+    }
+
+
 def _job_to_manage(job_id: UUID, actor: Actor) -> Job:
     # The row is locked only after it was found visible, so that nobody can hold up a
     # stranger's job by guessing its id.
@@ -125,8 +135,8 @@ def _job_to_manage(job_id: UUID, actor: Actor) -> Job:
 def _switch(job: Job, state: JobState, event: str, actor: Actor, now: datetime) -> Job:
     lifecycle.check_move(job.state, state)
     job.state = state
-    job.explanation = None
-    job.explained_at = None
+    job.explanation = held_explanation(now) if state == JobState.HELD else None
+    job.explained_at = now if state == JobState.HELD else None
     job.save(update_fields=["state", "explanation", "explained_at"])
     record_events([Happening(job.id, now, event, {"by": actor.user.username})])
     _audit(f"job_{event}", job, actor, now)

@@ -62,7 +62,7 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
     def _audiences(self) -> list[str] | None:
         user_id = getattr(self.scope.get("user"), "pk", None)
         session = self.scope.get("session")
-        if user_id is None or session is None or not session.exists(session.session_key):
+        if user_id is None or session is None or not session.exists(session.session_key or ""):
             return None
         user = get_user_model().objects.filter(pk=user_id, is_active=True).first()
         if user is None:

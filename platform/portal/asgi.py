@@ -21,7 +21,9 @@ def build_application() -> ProtocolTypeRouter:
     from portal.startup import refuse_or_exit
 
     refuse_or_exit()
-    sockets = URLRouter([path("ws/changes", ChangesConsumer.as_asgi())])
+    # `path` is annotated for views; Channels routes consumers with it all the same.
+    changes = path("ws/changes", ChangesConsumer.as_asgi())  # type: ignore[arg-type]
+    sockets = URLRouter([changes])  # type: ignore[list-item]
     return ProtocolTypeRouter(
         {
             "http": http,

@@ -1,0 +1,180 @@
+"""One arbiter cycle with the database: snapshot, decision, committed plan.
+
+    python tests/performance/bench_cycle.py [--smoke]
+
+10,000 queued and 1,000 running jobs of 200 teams on 1,250 nodes with 8 GPUs; target: under
+300 ms. Printed apart: reading the snapshot, deciding, and the whole cycle, for a cycle that
+starts nothing new and for one that starts 100 jobs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from bed import a_database, spread
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def main() -> None:
+    """Fill a database, run cycles, print figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="a tenth of the size, one round")
+    arguments = parser.parse_args()
+    scale = 10 if arguments.smoke else 1
+    rounds = 1 if arguments.smoke else 7
+    with a_database():
+        measure(10_000 // scale, 1_000 // scale, 1_250 // scale, rounds)
+
+
+def measure(queued: int, running: int, nodes: int, rounds: int) -> None:
+    """Print the figures for one size."""
+    from arbiter.cycle import decide
+    from arbiter.policy import Policy
+    from builders.loop_builders import Fenced
+    from jobs.arbitration import Cycles, load_snapshot
+
+    fill(queued, running, nodes)
+    cycles = Cycles(Fenced("arbiter"))  # type: ignore[arg-type]
+    first = clock(lambda: cycles.run(NOW))
+    # The first cycles class what runs and store every explanation, in bounded portions.
+    settled = 0
+    while cycles.run(NOW).explained:
+        settled += 1
+    print(f"{queued} queued, {running} running, {nodes} nodes x 8 GPUs")
+    print(f"first cycle of a new process   {first:.0f} ms; {settled + 1} cycles until settled")
+    snapshot = load_snapshot(NOW)
+    print(
+        f"read snapshot                  {spread([clock(lambda: load_snapshot(NOW)) for _ in range(rounds)])}"
+    )
+    print(
+        f"decide                         {spread([clock(lambda: decide(snapshot, Policy())) for _ in range(rounds)])}"
+    )
+    print(
+        f"cycle, nothing new             {spread([clock(lambda: cycles.run(NOW)) for _ in range(rounds)])}"
+    )
+    times = []
+    started = 0
+    for number in range(rounds):
+        free_some(100 // (10_000 // queued))
+        now = NOW + timedelta(seconds=number + 1)
+        begin = time.perf_counter()
+        report = cycles.run(now)
+        times.append((time.perf_counter() - begin) * 1000)
+        started += report.started
+    print(f"cycle, {started // rounds} starts              {spread(times)}")
+    assert started > 0
+
+
+def clock(act: Callable[[], object]) -> float:
+    """Milliseconds that `act` takes."""
+    begin = time.perf_counter()
+    act()
+    return (time.perf_counter() - begin) * 1000
+
+
+def fill(queued: int, running: int, nodes: int) -> None:
+    """An organization of 10 departments x 20 teams; every GPU in use; many more wanted."""
+    from billing.metering import Grant, record_started, register_attempts
+    from builders.portal_builders import (
+        a_cluster,
+        a_department,
+        a_pool,
+        a_priority_class,
+        a_quota,
+        a_team,
+        a_user,
+        an_organization,
+    )
+    from clusters.models import ClusterNode
+    from jobs.models import Attempt, Job
+
+    organization = an_organization("company")
+    pool, cluster = a_pool(), a_cluster(seen_at=NOW + timedelta(hours=1))
+    gpus = nodes * 8
+    a_quota(organization, pool, gpus)
+    normal = a_priority_class(organization)
+    user = a_user(organization)
+    teams = []
+    for _ in range(10):
+        department = a_department(organization)
+        a_quota(department, pool, gpus // 10)
+        for _ in range(20):
+            team = a_team(department)
+            a_quota(team, pool, gpus // 200)
+            teams.append(team)
+    names = [f"node-{number:05d}" for number in range(nodes)]
+    ClusterNode.objects.bulk_create(
+        ClusterNode(
+            cluster=cluster,
+            pool=pool,
+            name=name,
+            capacity_mgpu=8_000,
+            is_schedulable=True,
+            state="up",
+            seen_at=NOW,
+        )
+        for name in names
+    )
+    per_job = nodes // running if running < nodes else 1
+
+    def job(number: int, node_count: int, state: str) -> Job:
+        return Job(
+            organization=organization, team=teams[number % len(teams)], user=user,
+            name=f"job-{number}", type="training", pool=pool, priority_class=normal,
+            mgpu_per_node=8_000 if node_count > 1 or number % 3 == 0 else 1_000 * (1 + number % 4),
+            node_count=node_count, script="sleep 60", state=state, time_limit_s=3_600,
+            submitted_at=NOW - timedelta(seconds=100_000 - number),
+        )  # fmt: skip
+
+    runs = [job(3 * number, per_job, "running") for number in range(running)]
+    Job.objects.bulk_create(runs)
+    Job.objects.bulk_create(
+        [job(running + number, 1 if number % 10 else 4, "queued") for number in range(queued)],
+        batch_size=2_000,
+    )
+    attempts = [
+        Attempt(
+            job=run, number=1, cluster=cluster, mgpu=8_000 * per_job, guaranteed_mgpu=0,
+            slots=[{"node": names[(number * per_job + k) % nodes], "mgpu": 8_000} for k in range(per_job)],
+            state="running", epoch=1, granted_at=NOW, started_at=NOW, native_id="x",
+        )
+        for number, run in enumerate(runs)
+    ]  # fmt: skip
+    Attempt.objects.bulk_create(attempts)
+    register_attempts(
+        [
+            Grant(
+                attempt_id=attempt.id, job_id=attempt.job_id, job_name=attempt.job.name, number=1,
+                team=attempt.job.team, user_id=user.id, pool_id=pool.id, cluster_id=cluster.id,
+                priority_class="normal", multiplier_ppm=1_000_000, mgpu=attempt.mgpu,
+                guaranteed_mgpu=0, at=NOW,
+            )
+            for attempt in attempts
+        ],
+        now=NOW,
+    )  # fmt: skip
+    for attempt in attempts:
+        record_started(attempt.id, at=NOW, now=NOW)
+
+
+def free_some(count: int) -> None:
+    """Let the `count` oldest running attempts have ended."""
+    from jobs.models import Attempt, Job
+
+    ids = list(
+        Attempt.objects.filter(released_at=None, state="running")
+        .order_by("pk")
+        .values_list("pk", "job_id")[:count]
+    )
+    Attempt.objects.filter(pk__in=[pk for pk, _ in ids]).update(
+        state="ended", ended_at=NOW, released_at=NOW, outcome="succeeded"
+    )
+    Job.objects.filter(pk__in=[job for _, job in ids]).update(state="succeeded", ended_at=NOW)
+
+
+if __name__ == "__main__":
+    main()
