@@ -15,7 +15,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from threading import Event, Thread
 
 import psycopg
@@ -67,11 +67,9 @@ class Leadership:
     @property
     def is_leading(self) -> bool:
         """Whether the last heartbeat is fresh enough to go on."""
-        return (
-            not self._ended.is_set() and time.monotonic() - self._beat_at < 0.6 * self._ttl_s
-        )
+        return not self._ended.is_set() and time.monotonic() - self._beat_at < 0.6 * self._ttl_s
 
-    def fence(self) -> object:
+    def fence(self) -> AbstractContextManager[None]:
         """A transaction fenced by this leader's epoch; see `fence`."""
         return fence(self.role, self.epoch)
 

@@ -16,9 +16,7 @@ MOVES: Mapping[JobState, frozenset[JobState]] = {
     S.STARTING: frozenset(
         {S.RUNNING, S.PREEMPTING, S.QUEUED, S.SUCCEEDED, S.FAILED, S.CANCELLED, S.TIMED_OUT}
     ),
-    S.RUNNING: frozenset(
-        {S.PREEMPTING, S.QUEUED, S.SUCCEEDED, S.FAILED, S.CANCELLED, S.TIMED_OUT}
-    ),
+    S.RUNNING: frozenset({S.PREEMPTING, S.QUEUED, S.SUCCEEDED, S.FAILED, S.CANCELLED, S.TIMED_OUT}),
     S.PREEMPTING: frozenset({S.QUEUED, S.SUCCEEDED, S.FAILED, S.CANCELLED, S.TIMED_OUT}),
     S.SUCCEEDED: frozenset(),
     S.FAILED: frozenset(),

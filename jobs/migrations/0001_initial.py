@@ -7,184 +7,428 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('clusters', '0001_initial'),
-        ('quotas', '0002_envelope_holds'),
-        ('tenants', '0002_tree_keeps_its_shape'),
+        ("clusters", "0001_initial"),
+        ("quotas", "0002_envelope_holds"),
+        ("tenants", "0002_tree_keeps_its_shape"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Leadership',
+            name="Leadership",
             fields=[
-                ('role', models.CharField(max_length=16, primary_key=True, serialize=False)),
-                ('epoch', models.BigIntegerField(default=0)),
-                ('holder', models.CharField(blank=True, max_length=200)),
-                ('backend_pid', models.IntegerField(null=True)),
-                ('heartbeat_at', models.DateTimeField(null=True)),
+                ("role", models.CharField(max_length=16, primary_key=True, serialize=False)),
+                ("epoch", models.BigIntegerField(default=0)),
+                ("holder", models.CharField(blank=True, max_length=200)),
+                ("backend_pid", models.IntegerField(null=True)),
+                ("heartbeat_at", models.DateTimeField(null=True)),
             ],
         ),
         migrations.CreateModel(
-            name='Job',
+            name="Job",
             fields=[
-                ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=200)),
-                ('type', models.CharField(choices=[('training', 'Training'), ('distributed', 'Distributed'), ('interactive', 'Interactive'), ('inference', 'Inference'), ('array', 'Array')], max_length=12)),
-                ('mgpu_per_node', models.BigIntegerField()),
-                ('node_count', models.IntegerField()),
-                ('script', models.TextField()),
-                ('environment', models.JSONField(default=dict)),
-                ('notes', models.JSONField(default=list)),
-                ('time_limit_s', models.BigIntegerField(null=True)),
-                ('notice_signal', models.CharField(default='TERM', max_length=8)),
-                ('checkpoint_path', models.CharField(max_length=1024, null=True)),
-                ('is_preemptible', models.BooleanField(default=False)),
-                ('is_requeueable', models.BooleanField(default=True)),
-                ('state', models.CharField(choices=[('held', 'Held'), ('queued', 'Queued'), ('starting', 'Starting'), ('running', 'Running'), ('preempting', 'Preempting'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('cancelled', 'Cancelled'), ('timed_out', 'Timed Out')], max_length=10)),
-                ('submitted_at', models.DateTimeField()),
-                ('started_at', models.DateTimeField(null=True)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('end_reason', models.CharField(max_length=40, null=True)),
-                ('exit_code', models.IntegerField(null=True)),
-                ('cancel_requested_at', models.DateTimeField(null=True)),
-                ('attempt_number', models.IntegerField(default=0)),
-                ('explanation', models.JSONField(null=True)),
-                ('explained_at', models.DateTimeField(null=True)),
-                ('cluster', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='pinned_jobs', to='clusters.cluster')),
-                ('organization', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.node')),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='jobs', to='clusters.pool')),
-                ('priority_class', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='jobs', to='quotas.priorityclass')),
-                ('team', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='jobs', to='tenants.node')),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='jobs', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid_utils.compat.uuid7,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("name", models.CharField(max_length=200)),
+                (
+                    "type",
+                    models.CharField(
+                        choices=[
+                            ("training", "Training"),
+                            ("distributed", "Distributed"),
+                            ("interactive", "Interactive"),
+                            ("inference", "Inference"),
+                            ("array", "Array"),
+                        ],
+                        max_length=12,
+                    ),
+                ),
+                ("mgpu_per_node", models.BigIntegerField()),
+                ("node_count", models.IntegerField()),
+                ("script", models.TextField()),
+                ("environment", models.JSONField(default=dict)),
+                ("notes", models.JSONField(default=list)),
+                ("time_limit_s", models.BigIntegerField(null=True)),
+                ("notice_signal", models.CharField(default="TERM", max_length=8)),
+                ("checkpoint_path", models.CharField(max_length=1024, null=True)),
+                ("is_preemptible", models.BooleanField(default=False)),
+                ("is_requeueable", models.BooleanField(default=True)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("held", "Held"),
+                            ("queued", "Queued"),
+                            ("starting", "Starting"),
+                            ("running", "Running"),
+                            ("preempting", "Preempting"),
+                            ("succeeded", "Succeeded"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                            ("timed_out", "Timed Out"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("submitted_at", models.DateTimeField()),
+                ("started_at", models.DateTimeField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                ("end_reason", models.CharField(max_length=40, null=True)),
+                ("exit_code", models.IntegerField(null=True)),
+                ("cancel_requested_at", models.DateTimeField(null=True)),
+                ("attempt_number", models.IntegerField(default=0)),
+                ("explanation", models.JSONField(null=True)),
+                ("explained_at", models.DateTimeField(null=True)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="pinned_jobs",
+                        to="clusters.cluster",
+                    ),
+                ),
+                (
+                    "organization",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="tenants.node",
+                    ),
+                ),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="jobs",
+                        to="clusters.pool",
+                    ),
+                ),
+                (
+                    "priority_class",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="jobs",
+                        to="quotas.priorityclass",
+                    ),
+                ),
+                (
+                    "team",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="jobs",
+                        to="tenants.node",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="jobs",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='JobEvent',
+            name="JobEvent",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('at', models.DateTimeField()),
-                ('event', models.CharField(max_length=40)),
-                ('detail', models.JSONField(default=dict)),
-                ('job', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='events', to='jobs.job')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("at", models.DateTimeField()),
+                ("event", models.CharField(max_length=40)),
+                ("detail", models.JSONField(default=dict)),
+                (
+                    "job",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="events",
+                        to="jobs.job",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Reclaim',
+            name="Reclaim",
             fields=[
-                ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('slots', models.JSONField()),
-                ('created_at', models.DateTimeField()),
-                ('grace_until', models.DateTimeField()),
-                ('closed_at', models.DateTimeField(null=True)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='clusters.cluster')),
-                ('job', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='reclaims', to='jobs.job')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid_utils.compat.uuid7,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("slots", models.JSONField()),
+                ("created_at", models.DateTimeField()),
+                ("grace_until", models.DateTimeField()),
+                ("closed_at", models.DateTimeField(null=True)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="clusters.cluster",
+                    ),
+                ),
+                (
+                    "job",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="reclaims",
+                        to="jobs.job",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Attempt',
+            name="Attempt",
             fields=[
-                ('id', models.UUIDField(default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('number', models.IntegerField()),
-                ('slots', models.JSONField()),
-                ('mgpu', models.BigIntegerField()),
-                ('guaranteed_mgpu', models.BigIntegerField()),
-                ('state', models.CharField(choices=[('reserved', 'Reserved'), ('starting', 'Starting'), ('running', 'Running'), ('stopping', 'Stopping'), ('ended', 'Ended')], max_length=8)),
-                ('epoch', models.BigIntegerField()),
-                ('granted_at', models.DateTimeField()),
-                ('native_id', models.CharField(max_length=200, null=True)),
-                ('native_state', models.CharField(blank=True, max_length=100)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('stop_reason', models.CharField(choices=[('cancelled', 'Cancelled'), ('preempted', 'Preempted')], max_length=9, null=True)),
-                ('notice_at', models.DateTimeField(null=True)),
-                ('grace_until', models.DateTimeField(null=True)),
-                ('forced_at', models.DateTimeField(null=True)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('released_at', models.DateTimeField(null=True)),
-                ('outcome', models.CharField(max_length=12, null=True)),
-                ('exit_codes', models.JSONField(default=dict)),
-                ('message', models.TextField(blank=True)),
-                ('missed_listings', models.IntegerField(default=0)),
-                ('missing_since', models.DateTimeField(null=True)),
-                ('forgotten_at', models.DateTimeField(null=True)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='attempts', to='clusters.cluster')),
-                ('job', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='attempts', to='jobs.job')),
-                ('reclaim', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='victims', to='jobs.reclaim')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid_utils.compat.uuid7,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("number", models.IntegerField()),
+                ("slots", models.JSONField()),
+                ("mgpu", models.BigIntegerField()),
+                ("guaranteed_mgpu", models.BigIntegerField()),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("reserved", "Reserved"),
+                            ("starting", "Starting"),
+                            ("running", "Running"),
+                            ("stopping", "Stopping"),
+                            ("ended", "Ended"),
+                        ],
+                        max_length=8,
+                    ),
+                ),
+                ("epoch", models.BigIntegerField()),
+                ("granted_at", models.DateTimeField()),
+                ("native_id", models.CharField(max_length=200, null=True)),
+                ("native_state", models.CharField(blank=True, max_length=100)),
+                ("started_at", models.DateTimeField(null=True)),
+                (
+                    "stop_reason",
+                    models.CharField(
+                        choices=[("cancelled", "Cancelled"), ("preempted", "Preempted")],
+                        max_length=9,
+                        null=True,
+                    ),
+                ),
+                ("notice_at", models.DateTimeField(null=True)),
+                ("grace_until", models.DateTimeField(null=True)),
+                ("forced_at", models.DateTimeField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                ("released_at", models.DateTimeField(null=True)),
+                ("outcome", models.CharField(max_length=12, null=True)),
+                ("exit_codes", models.JSONField(default=dict)),
+                ("message", models.TextField(blank=True)),
+                ("missed_listings", models.IntegerField(default=0)),
+                ("missing_since", models.DateTimeField(null=True)),
+                ("forgotten_at", models.DateTimeField(null=True)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="attempts",
+                        to="clusters.cluster",
+                    ),
+                ),
+                (
+                    "job",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="attempts",
+                        to="jobs.job",
+                    ),
+                ),
+                (
+                    "reclaim",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="victims",
+                        to="jobs.reclaim",
+                    ),
+                ),
             ],
         ),
         migrations.AddIndex(
-            model_name='job',
-            index=models.Index(fields=['team', '-id'], name='job_by_team'),
+            model_name="job",
+            index=models.Index(fields=["team", "-id"], name="job_by_team"),
         ),
         migrations.AddIndex(
-            model_name='job',
-            index=models.Index(fields=['user', '-id'], name='job_by_user'),
+            model_name="job",
+            index=models.Index(fields=["user", "-id"], name="job_by_user"),
         ),
         migrations.AddIndex(
-            model_name='job',
-            index=models.Index(fields=['organization', '-id'], name='job_by_organization'),
+            model_name="job",
+            index=models.Index(fields=["organization", "-id"], name="job_by_organization"),
         ),
         migrations.AddIndex(
-            model_name='job',
-            index=models.Index(condition=models.Q(('state__in', ['held', 'queued', 'starting', 'running', 'preempting'])), fields=['id'], name='job_open'),
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(
+                    ("state__in", ["held", "queued", "starting", "running", "preempting"])
+                ),
+                fields=["id"],
+                name="job_open",
+            ),
         ),
         migrations.AddIndex(
-            model_name='job',
-            index=models.Index(fields=['state', '-id'], name='job_by_state'),
+            model_name="job",
+            index=models.Index(fields=["state", "-id"], name="job_by_state"),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['held', 'queued', 'starting', 'running', 'preempting', 'succeeded', 'failed', 'cancelled', 'timed_out'])), name='job_state_is_known'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    (
+                        "state__in",
+                        [
+                            "held",
+                            "queued",
+                            "starting",
+                            "running",
+                            "preempting",
+                            "succeeded",
+                            "failed",
+                            "cancelled",
+                            "timed_out",
+                        ],
+                    )
+                ),
+                name="job_state_is_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(('mgpu_per_node__gte', 1), ('mgpu_per_node__lte', 10000000000)), name='job_asks_for_gpus'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("mgpu_per_node__gte", 1), ("mgpu_per_node__lte", 10000000000)),
+                name="job_asks_for_gpus",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(('node_count__gte', 1), ('node_count__lte', 100000)), name='job_asks_for_nodes'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("node_count__gte", 1), ("node_count__lte", 100000)),
+                name="job_asks_for_nodes",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(('time_limit_s', None), ('time_limit_s__gte', 1), _connector='OR'), name='job_time_limit_is_positive'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("time_limit_s", None), ("time_limit_s__gte", 1), _connector="OR"
+                ),
+                name="job_time_limit_is_positive",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', False), ('state__in', ['succeeded', 'failed', 'cancelled', 'timed_out'])), models.Q(models.Q(('state__in', ['succeeded', 'failed', 'cancelled', 'timed_out']), _negated=True), ('ended_at', None)), _connector='OR'), name='job_has_an_end_when_it_ended'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("ended_at__isnull", False),
+                        ("state__in", ["succeeded", "failed", "cancelled", "timed_out"]),
+                    ),
+                    models.Q(
+                        models.Q(
+                            ("state__in", ["succeeded", "failed", "cancelled", "timed_out"]),
+                            _negated=True,
+                        ),
+                        ("ended_at", None),
+                    ),
+                    _connector="OR",
+                ),
+                name="job_has_an_end_when_it_ended",
+            ),
         ),
         migrations.AddIndex(
-            model_name='jobevent',
-            index=models.Index(fields=['job', 'id'], name='job_event_by_job'),
+            model_name="jobevent",
+            index=models.Index(fields=["job", "id"], name="job_event_by_job"),
         ),
         migrations.AddConstraint(
-            model_name='reclaim',
-            constraint=models.UniqueConstraint(condition=models.Q(('closed_at', None)), fields=('job',), name='job_has_one_open_reclaim'),
+            model_name="reclaim",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("closed_at", None)),
+                fields=("job",),
+                name="job_has_one_open_reclaim",
+            ),
         ),
         migrations.AddIndex(
-            model_name='attempt',
-            index=models.Index(condition=models.Q(('released_at', None)), fields=['cluster'], name='attempt_holding_gpus'),
+            model_name="attempt",
+            index=models.Index(
+                condition=models.Q(("released_at", None)),
+                fields=["cluster"],
+                name="attempt_holding_gpus",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='attempt',
-            constraint=models.UniqueConstraint(fields=('job', 'number'), name='attempt_number_once_per_job'),
+            model_name="attempt",
+            constraint=models.UniqueConstraint(
+                fields=("job", "number"), name="attempt_number_once_per_job"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='attempt',
-            constraint=models.UniqueConstraint(condition=models.Q(('released_at', None)), fields=('job',), name='job_has_one_attempt_that_holds_gpus'),
+            model_name="attempt",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("released_at", None)),
+                fields=("job",),
+                name="job_has_one_attempt_that_holds_gpus",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='attempt',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', False), ('state', 'ended')), models.Q(models.Q(('state', 'ended'), _negated=True), ('ended_at', None), ('released_at', None)), _connector='OR'), name='attempt_ends_before_it_releases'),
+            model_name="attempt",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("ended_at__isnull", False), ("state", "ended")),
+                    models.Q(
+                        models.Q(("state", "ended"), _negated=True),
+                        ("ended_at", None),
+                        ("released_at", None),
+                    ),
+                    _connector="OR",
+                ),
+                name="attempt_ends_before_it_releases",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='attempt',
-            constraint=models.CheckConstraint(condition=models.Q(('guaranteed_mgpu__gte', 0), ('guaranteed_mgpu__lte', models.F('mgpu'))), name='attempt_guarantee_is_part_of_it'),
+            model_name="attempt",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("guaranteed_mgpu__gte", 0), ("guaranteed_mgpu__lte", models.F("mgpu"))
+                ),
+                name="attempt_guarantee_is_part_of_it",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='attempt',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'stopping'), _negated=True), ('grace_until__isnull', False), _connector='OR'), name='attempt_is_stopped_with_a_deadline'),
+            model_name="attempt",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state", "stopping"), _negated=True),
+                    ("grace_until__isnull", False),
+                    _connector="OR",
+                ),
+                name="attempt_is_stopped_with_a_deadline",
+            ),
         ),
     ]

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from threading import Barrier, Thread
 
 import pytest
-from builders.connector_builders import eventually
 from django.db import connection, transaction
 
+from builders.connector_builders import eventually
 from jobs.leadership import Leadership, NotLeading, fence
 from jobs.models import Leadership as Row
 
