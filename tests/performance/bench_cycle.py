@@ -47,15 +47,12 @@ def measure(queued: int, running: int, nodes: int, rounds: int) -> None:
     print(f"{queued} queued, {running} running, {nodes} nodes x 8 GPUs")
     print(f"first cycle of a new process   {first:.0f} ms; {settled + 1} cycles until settled")
     snapshot = load_snapshot(NOW)
-    print(
-        f"read snapshot                  {spread([clock(lambda: load_snapshot(NOW)) for _ in range(rounds)])}"
-    )
-    print(
-        f"decide                         {spread([clock(lambda: decide(snapshot, Policy())) for _ in range(rounds)])}"
-    )
-    print(
-        f"cycle, nothing new             {spread([clock(lambda: cycles.run(NOW)) for _ in range(rounds)])}"
-    )
+    for label, act in (
+        ("read snapshot", lambda: load_snapshot(NOW)),
+        ("decide", lambda: decide(snapshot, Policy())),
+        ("cycle, nothing new", lambda: cycles.run(NOW)),
+    ):
+        print(f"{label:<30} {spread([clock(act) for _ in range(rounds)])}")
     times = []
     started = 0
     for number in range(rounds):
@@ -65,7 +62,8 @@ def measure(queued: int, running: int, nodes: int, rounds: int) -> None:
         report = cycles.run(now)
         times.append((time.perf_counter() - begin) * 1000)
         started += report.started
-    print(f"cycle, {started // rounds} starts              {spread(times)}")
+    label = f"cycle, {started // rounds} starts"
+    print(f"{label:<30} {spread(times)}")
     assert started > 0
 
 
@@ -139,7 +137,10 @@ def fill(queued: int, running: int, nodes: int) -> None:
     attempts = [
         Attempt(
             job=run, number=1, cluster=cluster, mgpu=8_000 * per_job, guaranteed_mgpu=0,
-            slots=[{"node": names[(number * per_job + k) % nodes], "mgpu": 8_000} for k in range(per_job)],
+            slots=[
+                {"node": names[(number * per_job + k) % nodes], "mgpu": 8_000}
+                for k in range(per_job)
+            ],
             state="running", epoch=1, granted_at=NOW, started_at=NOW, native_id="x",
         )
         for number, run in enumerate(runs)
