@@ -33,6 +33,12 @@ PYTHON_NEEDED = (3, 11)
 DISK_NEEDED_BYTES = 2 * 1000**3
 TOOL_TIMEOUT_S = 1800
 _SHOWN_LINES = 12
+#: npm's own pauses between tries, 10 to 60 s, would hide a missing network for a minute.
+_NPM_RETRIES = (
+    "--fetch-retries=3",
+    "--fetch-retry-mintimeout=1000",
+    "--fetch-retry-maxtimeout=5000",
+)
 _STARTED_AT = float(os.environ.get("TIDEGATE_STARTED_AT") or time.time())
 
 
@@ -308,7 +314,7 @@ def make_frontend() -> None:
     if not is_stamped(install_stamp, install_value):
         say("Frontend: installing the packages of frontend/package-lock.json")
         run_tool(
-            [npm, "ci", "--no-audit", "--no-fund", "--prefer-offline"],
+            [npm, "ci", "--no-audit", "--no-fund", "--prefer-offline", *_NPM_RETRIES],
             cwd=FRONTEND,
             env=env,
             on_failure="The frontend's packages could not be installed.",
