@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from uuid import UUID
 
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, DecimalField, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
 from arbiter.snapshot import Device
@@ -42,6 +43,9 @@ def devices(*, now: datetime, stale_after: timedelta) -> tuple[tuple[Device, ...
         pool = texts.get(pool_id) or texts.setdefault(pool_id, str(pool_id))
         found.append(Device(cluster, name, pool, capacity_mgpu if is_schedulable else 0))
     return tuple(found), answering
+
+
+_SUM: DecimalField[Decimal, Decimal] = DecimalField()
 
 
 class State(StrEnum):
@@ -79,10 +83,10 @@ def shares_of(clusters: Iterable[Cluster]) -> dict[UUID, list[Share]]:
         .filter(cluster__in=[cluster.pk for cluster in clusters])
         .values_list("cluster_id", "pool__name")
         .annotate(
-            Sum("capacity_mgpu"),
-            Coalesce(Sum("capacity_mgpu", filter=healthy), 0),
-            Count("pk"),
-            Count("pk", filter=healthy),
+            all_mgpu=Sum("capacity_mgpu"),
+            healthy_mgpu=Coalesce(Sum("capacity_mgpu", filter=healthy), 0, output_field=_SUM),
+            nodes=Count("pk"),
+            nodes_healthy=Count("pk", filter=healthy),
         )
         .order_by("cluster_id", "pool__name")
     ):

@@ -181,6 +181,13 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_REQUEST": True,
+    # Bodies of PATCH say themselves what may be left out.
+    "COMPONENT_SPLIT_PATCH": False,
+    "ENUM_NAME_OVERRIDES": {
+        "TreeNodeKind": "tenants.models.NodeKind.values",
+        "UserKind": "tenants.models.UserKind.values",
+        "ClusterState": "clusters.queries.State",
+    },
 }
 
 CHANNEL_LAYERS = {

@@ -40,6 +40,7 @@ class PoolList(APIView):
     """All pools."""
 
     @extend_schema(
+        operation_id="list_pools",
         summary="Pools",
         parameters=PAGE_PARAMETERS,
         responses=answers({200: page_of(PoolSerializer)}),
@@ -52,6 +53,7 @@ class PoolList(APIView):
         return Response(page_body(request, rows, lambda row: PoolSerializer(row).data))
 
     @extend_schema(
+        operation_id="create_pool",
         summary="Add a pool",
         request=PoolCreateSerializer,
         parameters=[IDEMPOTENCY_KEY],
@@ -81,13 +83,16 @@ class PoolList(APIView):
 class PoolDetail(APIView):
     """One pool."""
 
-    @extend_schema(summary="One pool", responses=answers({200: PoolSerializer}, 404))
+    @extend_schema(
+        operation_id="get_pool", summary="One pool", responses=answers({200: PoolSerializer}, 404)
+    )
     def get(self, request: Request, pool_id: UUID) -> Response:
         """The pool."""
         refuse_unknown_parameters(request, set())
         return Response(_shown_pool(actor_from(request), _pool(pool_id)))
 
     @extend_schema(
+        operation_id="change_pool",
         summary="Change a pool",
         request=PoolUpdateSerializer,
         responses=answers({200: PoolSerializer}, 403, 404),
@@ -106,6 +111,7 @@ class ClusterList(APIView):
     """All clusters."""
 
     @extend_schema(
+        operation_id="list_clusters",
         summary="Clusters",
         parameters=PAGE_PARAMETERS,
         responses=answers({200: page_of(ClusterSerializer)}),
@@ -125,6 +131,7 @@ class ClusterList(APIView):
         )
 
     @extend_schema(
+        operation_id="create_cluster",
         summary="Add a cluster",
         request=ClusterCreateSerializer,
         parameters=[IDEMPOTENCY_KEY],
@@ -155,7 +162,11 @@ class ClusterList(APIView):
 class ClusterDetail(APIView):
     """One cluster."""
 
-    @extend_schema(summary="One cluster", responses=answers({200: ClusterSerializer}, 404))
+    @extend_schema(
+        operation_id="get_cluster",
+        summary="One cluster",
+        responses=answers({200: ClusterSerializer}, 404),
+    )
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """The cluster."""
         refuse_unknown_parameters(request, set())
@@ -164,6 +175,7 @@ class ClusterDetail(APIView):
         return Response(shown_cluster(cluster, shares, now=SystemClock().now()))
 
     @extend_schema(
+        operation_id="change_cluster",
         summary="Change a cluster",
         request=ClusterUpdateSerializer,
         responses=answers({200: ClusterSerializer}, 403, 404),
@@ -183,6 +195,7 @@ class ClusterNodeList(APIView):
     """The nodes of the clusters."""
 
     @extend_schema(
+        operation_id="list_cluster_nodes",
         summary="Nodes of the clusters",
         parameters=[
             OpenApiParameter("cluster", OpenApiTypes.STR, description="Only of this cluster"),

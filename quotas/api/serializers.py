@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from primitives.units import BASIS_POINTS, MGPU_MAX
@@ -19,6 +20,7 @@ WEIGHT_MAX = 1_000_000
 _PERCENT = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,2}))?", re.ASCII)
 
 
+@extend_schema_field({"type": "string", "pattern": r"^[0-9]{1,3}(\.[0-9]{1,2})?$"})
 class PercentField(serializers.Field[int, str, str, int]):
     """A percentage with at most two decimals, as text ("33.33"); inside, basis points."""
 
@@ -59,7 +61,7 @@ class QuotaSerializer(serializers.Serializer[Any]):
 
     id = serializers.UUIDField()
     node = serializers.CharField(help_text="Path of the tree node")
-    node_kind = serializers.ChoiceField(choices=NodeKind.choices)
+    node_kind = serializers.ChoiceField(choices=NodeKind.values)
     node_name = serializers.CharField()
     # The stubs know `parent` as the enclosing serializer; here it is a member of the answer.
     parent = serializers.CharField(  # type: ignore[assignment]
@@ -177,7 +179,7 @@ class QuotaChangeSerializer(serializers.ModelSerializer[QuotaChange]):
     """One change of a quota; `before` is null for the first."""
 
     actor = serializers.CharField(
-        source="actor.login", default=None, allow_null=True, help_text="Login; null: the system"
+        source="actor.login", allow_null=True, help_text="Login; null: the system"
     )
     before = QuotaValuesSerializer(allow_null=True)
     after = QuotaValuesSerializer()

@@ -48,6 +48,7 @@ class QuotaList(APIView):
     """The quotas that the caller may see, and new ones."""
 
     @extend_schema(
+        operation_id="list_quotas",
         summary="Quotas in tree order",
         description="Parents first, siblings by path, then by pool.",
         parameters=[
@@ -77,6 +78,7 @@ class QuotaList(APIView):
         return Response(page_body(request, page, lambda row: QuotaSerializer(row).data))
 
     @extend_schema(
+        operation_id="create_quota",
         summary="Give a node a quota in a pool",
         request=QuotaCreateSerializer,
         parameters=[IDEMPOTENCY_KEY],
@@ -114,6 +116,7 @@ class QuotaDetail(APIView):
     """One quota."""
 
     @extend_schema(
+        operation_id="get_quota",
         summary="One quota",
         parameters=[_ETAG],
         responses=answers({200: QuotaSerializer}, 404),
@@ -125,6 +128,7 @@ class QuotaDetail(APIView):
         return Response(shown, headers={"ETag": etag_of(shown["version"])})
 
     @extend_schema(
+        operation_id="change_quota",
         summary="Change a quota",
         description="Takes effect in the arbiter's next cycle. Guarantees below and beside it "
         "that are percentages follow.",
@@ -156,6 +160,7 @@ class QuotaChanges(APIView):
     """The history of one quota."""
 
     @extend_schema(
+        operation_id="list_quota_changes",
         summary="Changes of a quota, newest first",
         parameters=PAGE_PARAMETERS,
         responses=answers({200: page_of(QuotaChangeSerializer)}, 404),
@@ -172,6 +177,7 @@ class PriorityClassList(APIView):
     """The priority classes of the organizations that the caller may see."""
 
     @extend_schema(
+        operation_id="list_priority_classes",
         summary="Priority classes",
         parameters=[
             OpenApiParameter("organization", OpenApiTypes.STR, description="Only of this slug"),
