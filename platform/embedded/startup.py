@@ -29,7 +29,6 @@ _SERVER_WITHIN_S = 60
 _STEP_WITHIN_S = 600
 _OTHER_UP_WITHIN_S = 600
 _OTHER_GONE_AFTER_S = 5
-_STEADY_AFTER_S = 4  # long enough for a service to load its code and fail
 _POLL_S = 0.25
 _BOUND_LOGS_EVERY_S = 60
 
@@ -320,7 +319,7 @@ def _wait_until_web_is_ready(supervisor: Supervisor, port: int) -> None:
         supervisor.look()
         supervisor.check_before_ready()
         answer = ask_readyz(port)
-        if answer == "ready" and supervisor.have_run_for(_STEADY_AFTER_S):
+        if answer == "ready" and supervisor.have_settled():
             return
         if time.monotonic() >= deadline:
             supervisor.quote_log("web")

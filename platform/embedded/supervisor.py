@@ -13,6 +13,7 @@ from embedded.records import read_record
 from embedded.services import Service
 
 _STEADY_AFTER_S = 60
+_SETTLED_AFTER_S = 4
 _LONGEST_PAUSE_S = 30
 _ENDINGS_BEFORE_READY = 3
 _REFUSED = 78  # EX_CONFIG of sysexits.h: the service said why it must not start
@@ -41,6 +42,7 @@ class _Watched:
     backoff: Backoff = field(default_factory=Backoff)
     start_at: float | None = None  # when it has ended: when to start it again
     code: int | None = None  # how it ended the last time
+    ran_s: float = 0  # and how long it had run by then
 
 
 def how_it_ended(code: int) -> str:
@@ -70,11 +72,12 @@ class Supervisor:
         """Whether the process of the service runs now."""
         return self._watched[name].process.poll() is None
 
-    def have_run_for(self, seconds: float) -> bool:
-        """Whether all services run and none was started within the last `seconds`."""
-        latest = time.monotonic() - seconds
+    def have_settled(self) -> bool:
+        """Whether all services run, each for longer than it takes to load its code and fail."""
+        now = time.monotonic()
         return all(
-            watched.start_at is None and watched.started_at <= latest
+            watched.start_at is None
+            and now - watched.started_at >= max(_SETTLED_AFTER_S, 2 * watched.ran_s)
             for watched in self._watched.values()
         )
 
@@ -91,8 +94,9 @@ class Supervisor:
 
     def _note_end(self, watched: _Watched, code: int, now: float) -> None:
         name = watched.service.name
-        pause_s = watched.backoff.pause_s(ran_s=now - watched.started_at)
-        watched.start_at, watched.code = now + pause_s, code
+        watched.code, watched.ran_s = code, now - watched.started_at
+        pause_s = watched.backoff.pause_s(ran_s=watched.ran_s)
+        watched.start_at = now + pause_s
         log = self._layout.log_of(name)
         say(
             f"{name} ended ({how_it_ended(code)}); starting it again in {pause_s} s; its log: {log}"
