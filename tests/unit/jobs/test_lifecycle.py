@@ -37,7 +37,12 @@ def test_exactly_four_states_are_final() -> None:
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(S.QUEUED, S.RUNNING), (S.SUCCEEDED, S.QUEUED), (S.HELD, S.STARTING), (S.PREEMPTING, S.RUNNING)],
+    [
+        (S.QUEUED, S.RUNNING),
+        (S.SUCCEEDED, S.QUEUED),
+        (S.HELD, S.STARTING),
+        (S.PREEMPTING, S.RUNNING),
+    ],
 )
 def test_a_move_that_does_not_exist_is_refused(before: S, after: S) -> None:
     with pytest.raises(IllegalMove, match=f"from {before} to {after.value}"):

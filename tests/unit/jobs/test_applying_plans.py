@@ -1,0 +1,294 @@
+"""What a cycle writes, and what it leaves alone when the world moved on meanwhile."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from arbiter.decisions import Plan, Start, Victim
+from arbiter.decisions import Reclaim as PlannedReclaim
+from arbiter.snapshot import Slot
+from billing.metering import Grant, register_attempt
+from builders.loop_builders import Fenced, a_job
+from builders.portal_builders import NOW, Company, a_company, a_user, an_actor
+from jobs import arbitration
+from jobs.arbitration import Cycles, load_snapshot
+from jobs.cancellation import cancel_job, hold_job, release_job
+from jobs.leadership import NotLeading
+from jobs.models import Attempt, Job, JobEvent, JobState, Leadership, Reclaim
+from outbox.models import Message
+from primitives.errors import Conflict, Forbidden, NotFound
+from tenants.access import actor_of
+from tenants.models import User
+from tenants.roles import Role
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def company() -> Company:
+    return a_company()
+
+
+@pytest.fixture
+def bob(company: Company) -> User:
+    return a_user(company.organization, "bob")
+
+
+@pytest.fixture
+def cycles() -> Cycles:
+    return Cycles(Fenced("arbiter"))  # type: ignore[arg-type]
+
+
+def a_start(job: Job, company: Company) -> Start:
+    slots = tuple(
+        Slot(f"ai-company-{index:03d}", job.mgpu_per_node) for index in range(job.node_count)
+    )
+    return Start(str(job.id), str(company.cluster.id), slots, job.mgpu)
+
+
+def a_running_attempt(job: Job, company: Company, *, started: bool = True) -> Attempt:
+    job.state = JobState.RUNNING if started else JobState.STARTING
+    job.attempt_number = 1
+    job.save()
+    attempt = Attempt.objects.create(
+        job=job,
+        number=1,
+        cluster=company.cluster,
+        slots=[
+            {"node": f"ai-company-{index:03d}", "mgpu": job.mgpu_per_node}
+            for index in range(job.node_count)
+        ],
+        mgpu=job.mgpu,
+        guaranteed_mgpu=0,
+        state="running" if started else "reserved",
+        epoch=1,
+        granted_at=NOW,
+        started_at=NOW if started else None,
+        native_id="1" if started else None,
+    )
+    register_attempt(
+        Grant(
+            attempt_id=attempt.id,
+            job_id=job.id,
+            job_name=job.name,
+            number=1,
+            team=job.team,
+            user_id=job.user_id,
+            pool_id=job.pool_id,
+            cluster_id=company.cluster.id,
+            priority_class="normal",
+            multiplier_ppm=1_000_000,
+            mgpu=job.mgpu,
+            guaranteed_mgpu=0,
+            at=NOW,
+        ),
+        now=NOW,
+    )
+    return attempt
+
+
+def use_plan(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
+    """Let the arbiter decide `plan`, whatever it is asked."""
+    monkeypatch.setattr(arbitration, "decide", lambda snapshot, policy: plan)
+
+
+def test_a_start_becomes_an_attempt_an_account_and_an_intention(
+    cycles: Cycles, company: Company, bob: User
+) -> None:
+    job = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+    report = cycles.run(NOW)
+    assert report.started == 1
+    job.refresh_from_db()
+    assert (job.state, job.attempt_number) == ("starting", 1)
+    attempt = job.attempts.get()
+    assert (attempt.state, attempt.mgpu, attempt.guaranteed_mgpu) == ("reserved", 8000, 8000)
+    message = Message.objects.get()
+    assert (message.kind, message.subject) == ("start_attempt", attempt.id)
+    assert [event.event for event in job.events.order_by("id")] == ["granted"]
+
+
+def test_a_job_cancelled_since_the_snapshot_is_not_started(
+    cycles: Cycles, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: without `state=QUEUED` in `_apply_starts` a cancelled job starts; dies here."""
+    job = a_job(company.nlp, bob, company.pool, now=NOW)
+    use_plan(monkeypatch, Plan(0, starts=(a_start(job, company),)))
+    cancel_job(job.id, actor=actor_of(bob), now=NOW)
+    assert cycles.run(NOW).started == 0
+    assert not Attempt.objects.exists()
+    assert not Message.objects.exists()
+
+
+def test_a_leader_of_an_old_epoch_writes_nothing(
+    cycles: Cycles, company: Company, bob: User
+) -> None:
+    a_job(company.nlp, bob, company.pool, now=NOW)
+    Leadership.objects.filter(role="arbiter").update(epoch=2)
+    with pytest.raises(NotLeading):
+        cycles.run(NOW)
+    assert not Attempt.objects.exists()
+
+
+def test_a_reclaim_is_stored_with_its_victims_and_deadlines_before_anybody_is_told(
+    cycles: Cycles, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lender = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+    borrower = a_job(company.inference, bob, company.pool, gpus=8, now=NOW)
+    attempt = a_running_attempt(borrower, company)
+    victim = Victim(str(attempt.id), str(borrower.id), str(company.inference.id), 8000, 120)
+    until = int(NOW.timestamp()) + 120
+    slots = (Slot("ai-company-000", 8000),)
+    use_plan(
+        monkeypatch,
+        Plan(
+            0,
+            reclaims=(
+                PlannedReclaim(str(lender.id), str(company.cluster.id), slots, (victim,), until),
+            ),
+        ),
+    )
+    report = cycles.run(NOW)
+    assert (report.reclaims, report.victims) == (1, 1)
+    attempt.refresh_from_db()
+    claim = Reclaim.objects.get()
+    assert (attempt.state, attempt.stop_reason, attempt.reclaim_id) == (
+        "stopping",
+        "preempted",
+        claim.id,
+    )
+    assert attempt.notice_at == NOW
+    assert attempt.grace_until == claim.grace_until == NOW + timedelta(seconds=120)
+    assert Message.objects.get().kind == "notify_attempt"
+    borrower.refresh_from_db()
+    assert borrower.state == "preempting"
+    # The same plan again, as after a crash before the answer: no second claim, no second notice.
+    assert cycles.run(NOW).reclaims == 0
+    assert (Reclaim.objects.count(), Message.objects.count()) == (1, 1)
+
+
+def test_a_reclaim_whose_victim_has_ended_meanwhile_is_left_for_the_next_cycle(
+    cycles: Cycles, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lender = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+    borrower = a_job(company.inference, bob, company.pool, gpus=8, now=NOW)
+    attempt = a_running_attempt(borrower, company)
+    Attempt.objects.filter(pk=attempt.pk).update(
+        state="ended", ended_at=NOW, released_at=NOW, outcome="succeeded"
+    )
+    victim = Victim(str(attempt.id), str(borrower.id), str(company.inference.id), 8000, 120)
+    planned = PlannedReclaim(
+        str(lender.id), str(company.cluster.id), (Slot("ai-company-000", 8000),), (victim,), 1
+    )
+    use_plan(monkeypatch, Plan(0, reclaims=(planned,)))
+    assert cycles.run(NOW).reclaims == 0
+    assert not Reclaim.objects.exists()
+
+
+def test_the_forced_stop_comes_at_the_deadline_and_once(
+    cycles: Cycles, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = a_job(company.inference, bob, company.pool, gpus=8, now=NOW)
+    attempt = a_running_attempt(job, company)
+    deadline = NOW + timedelta(seconds=60)
+    Attempt.objects.filter(pk=attempt.pk).update(
+        state="stopping", stop_reason="preempted", notice_at=NOW, grace_until=deadline
+    )
+    use_plan(monkeypatch, Plan(0))
+    cycles.run(deadline - timedelta(seconds=1))
+    assert not Message.objects.exists()
+    cycles.run(deadline)
+    cycles.run(deadline + timedelta(seconds=1))
+    assert [message.kind for message in Message.objects.all()] == ["stop_attempt"]
+
+
+def test_the_snapshot_holds_what_is_not_released(company: Company, bob: User) -> None:
+    job = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+    attempt = a_running_attempt(job, company)
+    Attempt.objects.filter(pk=attempt.pk).update(state="ended", ended_at=NOW, outcome="failed")
+    (running,) = load_snapshot(NOW).running
+    assert (running.attempt, running.phase, running.mgpu) == (str(attempt.id), "stopping", 8000)
+    Attempt.objects.filter(pk=attempt.pk).update(released_at=NOW)
+    assert load_snapshot(NOW).running == ()
+
+
+def test_an_explanation_is_written_when_it_changes_only(
+    cycles: Cycles, company: Company, bob: User
+) -> None:
+    everything = a_job(company.inference, bob, company.pool, gpus=8, nodes=4, now=NOW)
+    a_running_attempt(everything, company)
+    waiting = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+    cycles.run(NOW)
+    waiting.refresh_from_db()
+    assert waiting.explanation["code"] == "waiting_for_reclaim"
+    assert waiting.explanation["sentence"]
+    assert waiting.explained_at == NOW
+    # The claim is stored now; what the job is told does not change with the clock alone.
+    later = NOW + timedelta(seconds=2)
+    cycles.run(later)
+    assert cycles.run(later).explained == 0
+
+
+# What people do to jobs.
+
+
+def test_a_held_job_does_not_start_until_it_is_released(
+    cycles: Cycles, company: Company, bob: User
+) -> None:
+    job = a_job(company.nlp, bob, company.pool, now=NOW)
+    held = hold_job(job.id, actor=actor_of(bob), now=NOW)
+    assert held.explanation["code"] == "held_by_user"
+    assert cycles.run(NOW).started == 0
+    release_job(job.id, actor=actor_of(bob), now=NOW)
+    assert cycles.run(NOW).started == 1
+
+
+def test_a_job_that_was_never_sent_is_cancelled_at_once(
+    cycles: Cycles, company: Company, bob: User
+) -> None:
+    job = a_job(company.nlp, bob, company.pool, now=NOW)
+    cycles.run(NOW)
+    cancelled = cancel_job(job.id, actor=actor_of(bob), now=NOW)
+    assert (cancelled.state, cancelled.end_reason) == ("cancelled", "cancelled_by_user")
+    attempt = job.attempts.get()
+    assert (attempt.state, attempt.released_at) == ("ended", NOW)
+    assert Message.objects.get().done_at == NOW
+
+
+def test_a_job_that_may_have_been_sent_is_stopped_with_notice(
+    cycles: Cycles, company: Company, bob: User
+) -> None:
+    job = a_job(company.nlp, bob, company.pool, now=NOW)
+    cycles.run(NOW)
+    Message.objects.update(sends=1)
+    cancelled = cancel_job(job.id, actor=actor_of(bob), now=NOW)
+    assert (cancelled.state, cancelled.cancel_requested_at) == ("starting", NOW)
+    attempt = job.attempts.get()
+    assert (attempt.state, attempt.grace_until) == ("stopping", NOW + timedelta(seconds=30))
+    assert cancel_job(job.id, actor=actor_of(bob), now=NOW).cancel_requested_at == NOW
+
+
+def test_a_stranger_sees_nothing_and_a_colleague_may_not_cancel(
+    company: Company, bob: User
+) -> None:
+    job = a_job(company.nlp, bob, company.pool, now=NOW)
+    charlie = an_actor(a_company("other").nlp, Role.ORGANIZATION_ADMIN, "charlie")
+    finance = an_actor(company.organization, Role.FINANCE, "fin")
+    for act in (cancel_job, hold_job, release_job):
+        with pytest.raises(NotFound):
+            act(job.id, actor=charlie, now=NOW)
+        with pytest.raises(Forbidden):
+            act(job.id, actor=finance, now=NOW)
+    job.refresh_from_db()
+    assert job.state == "queued"
+    assert not JobEvent.objects.exists()
+
+
+def test_what_has_ended_cannot_be_cancelled(company: Company, bob: User) -> None:
+    job = a_job(company.nlp, bob, company.pool, now=NOW)
+    Job.objects.filter(pk=job.pk).update(state="succeeded", ended_at=NOW)
+    with pytest.raises(Conflict, match="already ended: succeeded"):
+        cancel_job(job.id, actor=actor_of(bob), now=NOW)
+    with pytest.raises(Conflict, match="Only a queued job can be held"):
+        hold_job(job.id, actor=actor_of(bob), now=NOW)
