@@ -1,12 +1,38 @@
-"""What of the jobs an actor may see."""
+"""What of the jobs an actor may see, for lists, pages and the API.
+
+A page of jobs costs a constant number of queries, whatever its size, and never loads scripts or
+environments; nothing is counted.
+"""
 
 from __future__ import annotations
 
-from django.db.models import Q, QuerySet
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+from uuid import UUID
 
-from jobs.models import Job
-from tenants.access import Actor, visible
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+
+from audit.models import AuditEvent
+from audit.recording import record
+from billing.queries import usage_of_jobs
+from jobs.lifecycle import WAITING
+from jobs.models import Attempt, Job, JobEvent
+from primitives.errors import FieldError, InvalidRequest, NotFound
+from tenants.access import Actor, under, visible, visible_node
 from tenants.roles import Permission
+from webapi.middleware import current_request_id
+
+#: Victims named in one explanation at most.
+VICTIMS_MAX = 100
+#: Lines of one job's timeline at most, the latest.
+HISTORY_MAX = 1_000
+#: An administrator who keeps reading the same job is recorded once in this time.
+READING_RECORDED_EVERY = timedelta(minutes=15)
+#: How many of the organization's latest audit events are searched for that.
+_EVENTS_SEARCHED = 200
 
 
 def visible_jobs(actor: Actor) -> QuerySet[Job]:
@@ -18,3 +44,314 @@ def visible_jobs(actor: Actor) -> QuerySet[Job]:
         path_field="team__path",
         own=Q(user=actor.user),
     )
+
+
+def may_see(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
+    """Whether a job of this user and team is among `visible_jobs`."""
+    own = user_id == actor.user.pk and actor.user.is_active and actor.permits(Permission.VIEW_JOBS)
+    return own or actor.holds(Permission.VIEW_JOBS, team_path)
+
+
+def may_read_content(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
+    """Whether the actor may read script, environment and logs of such a job."""
+    own = (
+        user_id == actor.user.pk
+        and actor.user.is_active
+        and actor.permits(Permission.VIEW_JOB_CONTENT)
+    )
+    return own or actor.holds(Permission.VIEW_JOB_CONTENT, team_path)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """What a list shows of a job. Field names are query paths."""
+
+    id: UUID
+    name: str
+    type: str
+    state: str
+    organization_id: UUID
+    organization__slug: str
+    team__path: str
+    user_id: UUID
+    user__username: str
+    pool__name: str
+    priority_class__name: str
+    cluster__name: str | None
+    mgpu_per_node: int
+    node_count: int
+    time_limit_s: int | None
+    is_preemptible: bool
+    is_requeueable: bool
+    checkpoint_path: str | None
+    submitted_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    end_reason: str | None
+    exit_code: int | None
+    cancel_requested_at: datetime | None
+    attempt_number: int
+    explanation: Mapping[str, Any] | None
+    explained_at: datetime | None
+
+    @property
+    def mgpu(self) -> int:
+        """What the job asks for in all, in milli-GPU."""
+        return self.mgpu_per_node * self.node_count
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """What is shown of an attempt. `reclaim__*` say for whom it was or is being stopped."""
+
+    id: UUID
+    job_id: UUID
+    number: int
+    cluster__name: str
+    state: str
+    native_id: str | None
+    native_state: str
+    slots: Sequence[Mapping[str, Any]]
+    mgpu: int
+    guaranteed_mgpu: int
+    granted_at: datetime
+    started_at: datetime | None
+    notice_at: datetime | None
+    grace_until: datetime | None
+    ended_at: datetime | None
+    released_at: datetime | None
+    outcome: str | None
+    exit_codes: Mapping[str, int]
+    message: str
+    reclaim__job_id: UUID | None
+    reclaim__job__user_id: UUID | None
+    reclaim__job__team__path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VictimRow:
+    """A job that gives its GPUs back for the job `reclaim__job_id`."""
+
+    reclaim__job_id: UUID
+    job_id: UUID
+    job__name: str
+    job__user_id: UUID
+    job__team__path: str
+    mgpu: int
+    notice_at: datetime | None
+    grace_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job with everything around it that is shown. Usage in milli-GPU-seconds so far."""
+
+    job: JobRow
+    attempt: AttemptRow | None
+    victims: Sequence[VictimRow]
+    guaranteed_mgpu_s: int
+    borrowed_mgpu_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobContent:
+    """What only some may read; None in every field but `notes` for the others."""
+
+    script: str | None
+    environment: Mapping[str, str] | None
+    notes: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs a list shows; None is no condition. `team` is a path and means its subtree,
+    `name` a part of the name in any case, times are half-open `[from, before)`."""
+
+    states: Collection[str] | None = None
+    team: str | None = None
+    username: str | None = None
+    pool: str | None = None
+    name: str | None = None
+    submitted_from: datetime | None = None
+    submitted_before: datetime | None = None
+    usage_class: str | None = None
+
+
+@cache
+def _columns(row: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(row))
+
+
+def list_jobs(
+    actor: Actor,
+    wanted: JobFilter,
+    *,
+    after: UUID | None,
+    limit: int,
+    newest_first: bool,
+    now: datetime,
+) -> list[JobView]:
+    """At most `limit` visible jobs behind `after`, in the order of submission or its reverse.
+
+    Raises InvalidRequest for a team that the actor cannot see.
+    """
+    jobs = _filtered(visible_jobs(actor), actor, wanted)
+    if after is not None:
+        jobs = jobs.filter(pk__lt=after) if newest_first else jobs.filter(pk__gt=after)
+    rows = [
+        JobRow(*values)
+        for values in jobs.order_by("-pk" if newest_first else "pk").values_list(*_columns(JobRow))[
+            :limit
+        ]
+    ]
+    return _views(rows, now=now)
+
+
+def get_job(job_id: UUID, *, actor: Actor, now: datetime) -> JobView:
+    """One visible job. Raises NotFound for absent and foreign alike."""
+    return _views([_row(job_id, actor)], now=now)[0]
+
+
+def get_content(view: JobView, *, actor: Actor, now: datetime) -> JobContent:
+    """Script and environment of a visible job, if the actor may read them.
+
+    A platform administrator who reads what is another's leaves an audit event.
+    """
+    script, environment, notes = Job.objects.values_list("script", "environment", "notes").get(
+        pk=view.job.id
+    )
+    if not may_read_content(actor, user_id=view.job.user_id, team_path=view.job.team__path):
+        return JobContent(None, None, notes)
+    record_reading(view.job, "script", actor=actor, now=now)
+    return JobContent(script, environment, notes)
+
+
+def record_reading(job: JobRow, what: str, *, actor: Actor, now: datetime) -> None:
+    """Leave an audit event when a platform administrator reads another's `what`.
+
+    Reading on leaves no second one within a quarter of an hour (unless much happened since).
+    """
+    if job.user_id == actor.user.pk or not actor.is_platform_admin:
+        return
+    latest = AuditEvent.objects.filter(organization_id=job.organization_id).order_by("-pk")
+    for event in latest[:_EVENTS_SEARCHED]:
+        if (
+            event.action == "content_read"
+            and event.actor_id == actor.user.pk
+            and event.subject_id == str(job.id)
+            and event.detail == {"what": what}
+            and event.at > now - READING_RECORDED_EVERY
+        ):
+            return
+    record(
+        action="content_read",
+        subject_kind="job",
+        subject_id=job.id,
+        now=now,
+        actor_id=actor.user.pk,
+        actor=actor.user.login,
+        organization_id=job.organization_id,
+        node_path=job.team__path,
+        detail={"what": what},
+        request_id=current_request_id(),
+    )
+
+
+def get_attempts(job_id: UUID, *, actor: Actor) -> list[AttemptRow]:
+    """The latest 500 attempts of a visible job, first to last. Raises NotFound."""
+    _row(job_id, actor)
+    latest = Attempt.objects.filter(job_id=job_id).order_by("-number")
+    return [AttemptRow(*values) for values in latest.values_list(*_columns(AttemptRow))[:500]][::-1]
+
+
+def get_history(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, str, Mapping[str, Any]]]:
+    """(time, event, detail) of a visible job, first to last. Raises NotFound."""
+    _row(job_id, actor)
+    latest = JobEvent.objects.filter(job_id=job_id).order_by("-pk")
+    return list(latest.values_list("at", "event", "detail")[:HISTORY_MAX])[::-1]
+
+
+def row_of(job: Job) -> JobRow:
+    """The row of a job whose related rows are loaded."""
+
+    def value(path: str) -> Any:
+        found: Any = job
+        for step in path.split("__"):
+            found = None if found is None else getattr(found, step)
+        return found
+
+    return JobRow(*(value(path) for path in _columns(JobRow)))
+
+
+def _row(job_id: UUID, actor: Actor) -> JobRow:
+    values = visible_jobs(actor).filter(pk=job_id).values_list(*_columns(JobRow)).first()
+    if values is None:
+        raise NotFound("There is no such job that you can see.")
+    return JobRow(*values)
+
+
+def _filtered(jobs: QuerySet[Job], actor: Actor, wanted: JobFilter) -> QuerySet[Job]:
+    if wanted.states is not None:
+        jobs = jobs.filter(state__in=wanted.states)
+    if wanted.team is not None:
+        try:
+            top = visible_node(actor, wanted.team)
+        except NotFound as problem:
+            raise InvalidRequest(
+                problem.detail, errors=[FieldError("/team", problem.detail)]
+            ) from None
+        jobs = jobs.filter(under([top.path], "team__path"))
+    if wanted.username is not None:
+        jobs = jobs.filter(user__username=wanted.username)
+    if wanted.pool is not None:
+        jobs = jobs.filter(pool__name=wanted.pool)
+    if wanted.name is not None:
+        jobs = jobs.filter(name__icontains=wanted.name)
+    if wanted.submitted_from is not None:
+        jobs = jobs.filter(submitted_at__gte=wanted.submitted_from)
+    if wanted.submitted_before is not None:
+        jobs = jobs.filter(submitted_at__lt=wanted.submitted_before)
+    if wanted.usage_class is not None:
+        holding = Attempt.objects.filter(job=OuterRef("pk"), released_at=None)
+        jobs = jobs.filter(
+            Exists(
+                holding.filter(guaranteed_mgpu__lt=F("mgpu"))
+                if wanted.usage_class == "borrowed"
+                else holding.filter(guaranteed_mgpu=F("mgpu"))
+            )
+        )
+    return jobs
+
+
+def _views(rows: Sequence[JobRow], *, now: datetime) -> list[JobView]:
+    started = [row.id for row in rows if row.attempt_number > 0]
+    attempts = {
+        values[1]: AttemptRow(*values)
+        for values in Attempt.objects.filter(
+            job_id__in=[row.id for row in rows if row.attempt_number and row.state not in WAITING],
+            number=F("job__attempt_number"),
+        ).values_list(*_columns(AttemptRow))
+    }
+    usage = usage_of_jobs(started, now=now)
+    victims = _victims([row.id for row in rows if row.state == "queued"])
+    return [
+        JobView(row, attempts.get(row.id), victims.get(row.id, ()), *usage.get(row.id, (0, 0)))
+        for row in rows
+    ]
+
+
+def _victims(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[VictimRow]]:
+    """Attempts that still hold GPUs which open claims of these jobs wait for."""
+    found: dict[UUID, list[VictimRow]] = {}
+    for values in (
+        Attempt.objects.filter(
+            reclaim__job_id__in=job_ids, reclaim__closed_at=None, released_at=None
+        )
+        .order_by("grace_until", "pk")
+        .values_list(*_columns(VictimRow))
+    ):
+        row = VictimRow(*values)
+        of_job = found.setdefault(row.reclaim__job_id, [])
+        if len(of_job) < VICTIMS_MAX:
+            of_job.append(row)
+    return found

@@ -1,0 +1,133 @@
+"""The JSON of jobs and attempts: what the caller may see, as the contract names it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from jobs.explaining import iso, waiting_explanation
+from jobs.lifecycle import FINAL
+from jobs.models import JobState
+from jobs.queries import AttemptRow, JobContent, JobRow, JobView, may_read_content, may_see
+from tenants.access import Actor
+from tenants.roles import Permission
+
+
+def job_body(view: JobView, *, actor: Actor, now: datetime) -> dict[str, Any]:
+    """A job as lists show it."""
+    job = view.job
+    return {
+        "id": str(job.id),
+        "name": job.name,
+        "type": job.type,
+        "team": job.team__path.rstrip("/"),
+        "user": job.user__username,
+        "organization": job.organization__slug,
+        "pool": job.pool__name,
+        "state": job.state,
+        "priority_class": job.priority_class__name,
+        "mgpu_per_node": job.mgpu_per_node,
+        "node_count": job.node_count,
+        "mgpu": job.mgpu,
+        "time_limit_s": job.time_limit_s,
+        "is_preemptible": job.is_preemptible,
+        "is_requeueable": job.is_requeueable,
+        "checkpoint_path": job.checkpoint_path,
+        "cluster": job.cluster__name,
+        "submitted_at": iso(job.submitted_at),
+        "started_at": _iso(job.started_at),
+        "ended_at": _iso(job.ended_at),
+        "end_reason": job.end_reason,
+        "exit_code": job.exit_code,
+        "attempt": job.attempt_number,
+        "current_attempt": None
+        if view.attempt is None
+        else attempt_body(view.attempt, actor=actor),
+        "explanation": waiting_explanation(view, actor=actor, now=now),
+        "usage": {
+            "guaranteed_mgpu_s": view.guaranteed_mgpu_s,
+            "borrowed_mgpu_s": view.borrowed_mgpu_s,
+        },
+        "can": allowed_actions(job, actor),
+    }
+
+
+def detail_body(
+    view: JobView, content: JobContent, *, actor: Actor, now: datetime
+) -> dict[str, Any]:
+    """A job with what was submitted, as far as the caller may read it."""
+    return {
+        **job_body(view, actor=actor, now=now),
+        "script": content.script,
+        "environment": content.environment,
+        "notes": content.notes,
+    }
+
+
+def attempt_body(attempt: AttemptRow, *, actor: Actor) -> dict[str, Any]:
+    """An attempt; the job it makes room for only to those who may see that one."""
+    beneficiary = None
+    if (
+        attempt.reclaim__job__user_id is not None
+        and attempt.reclaim__job__team__path is not None
+        and may_see(
+            actor,
+            user_id=attempt.reclaim__job__user_id,
+            team_path=attempt.reclaim__job__team__path,
+        )
+    ):
+        beneficiary = str(attempt.reclaim__job_id)
+    return {
+        "id": str(attempt.id),
+        "number": attempt.number,
+        "cluster": attempt.cluster__name,
+        "state": attempt.state,
+        "native_id": attempt.native_id,
+        "native_state": attempt.native_state,
+        "slots": attempt.slots,
+        "granted_at": iso(attempt.granted_at),
+        "started_at": _iso(attempt.started_at),
+        "notice_at": _iso(attempt.notice_at),
+        "grace_until": _iso(attempt.grace_until),
+        "ended_at": _iso(attempt.ended_at),
+        "released_at": _iso(attempt.released_at),
+        "outcome": attempt.outcome,
+        "exit_codes": attempt.exit_codes,
+        "mgpu": attempt.mgpu,
+        "guaranteed_mgpu": attempt.guaranteed_mgpu,
+        "borrowed_mgpu": attempt.mgpu - attempt.guaranteed_mgpu,
+        "message": attempt.message,
+        "beneficiary": beneficiary,
+    }
+
+
+def history_body(
+    events: Sequence[tuple[datetime, str, Mapping[str, Any]]],
+) -> dict[str, Any]:
+    """A timeline."""
+    return {
+        "items": [{"at": iso(at), "event": event, "detail": detail} for at, event, detail in events]
+    }
+
+
+def allowed_actions(job: JobRow, actor: Actor) -> list[str]:
+    """What the caller may do to the job in its present state."""
+    own = job.user_id == actor.user.pk and actor.permits(Permission.SUBMIT_JOBS)
+    actions = []
+    if own or actor.holds(Permission.MANAGE_JOBS, job.team__path):
+        if job.state not in FINAL and job.cancel_requested_at is None:
+            actions.append("cancel")
+        if job.state == JobState.QUEUED:
+            actions.append("hold")
+        if job.state == JobState.HELD:
+            actions.append("release")
+    if job.attempt_number > 0 and may_read_content(
+        actor, user_id=job.user_id, team_path=job.team__path
+    ):
+        actions.append("logs")
+    return actions
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else iso(moment)

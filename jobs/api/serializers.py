@@ -1,0 +1,252 @@
+"""Shapes of jobs. Bodies are rendered by `jobs.api.rendering`; requests are read by
+`jobs.requests`, which reports every error at once. These describe both to OpenAPI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from arbiter.decisions import Code
+from jobs import explaining
+from jobs.models import AttemptState, JobState, JobType
+from jobs.requests import TIME_LIMIT_S_MAX
+from jobs.sbatch import NOTICE_SIGNALS, Verdict
+
+EXPLANATION_CODES = [
+    *(code.value for code in Code),
+    explaining.HELD_BY_USER,
+    explaining.DISPATCHING,
+    explaining.NOT_YET_DECIDED,
+    explaining.NOT_WAITING,
+    explaining.WOULD_START,
+]
+ACTIONS = ["cancel", "hold", "release", "logs"]
+
+
+class SlotSerializer(serializers.Serializer[Any]):
+    """GPUs on one node."""
+
+    node = serializers.CharField()
+    mgpu = serializers.IntegerField()
+
+
+class AttemptSerializer(serializers.Serializer[Any]):
+    """One execution of a job on one cluster."""
+
+    id = serializers.UUIDField()
+    number = serializers.IntegerField(help_text="From 1")
+    cluster = serializers.CharField()
+    state = serializers.ChoiceField(choices=AttemptState.values)
+    native_id = serializers.CharField(allow_null=True, help_text="The cluster's own id")
+    native_state = serializers.CharField(help_text="The cluster's own word")
+    slots = SlotSerializer(many=True)
+    granted_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    notice_at = serializers.DateTimeField(allow_null=True)
+    grace_until = serializers.DateTimeField(allow_null=True, help_text="Stopped by force then")
+    ended_at = serializers.DateTimeField(allow_null=True)
+    released_at = serializers.DateTimeField(allow_null=True, help_text="Its GPUs are free since")
+    outcome = serializers.CharField(allow_null=True)
+    exit_codes = serializers.DictField(
+        child=serializers.IntegerField(), help_text="By rank; negative: killed by that signal"
+    )
+    mgpu = serializers.IntegerField()
+    guaranteed_mgpu = serializers.IntegerField()
+    borrowed_mgpu = serializers.IntegerField()
+    message = serializers.CharField()
+    beneficiary = serializers.UUIDField(
+        allow_null=True, help_text="The job it makes room for, if the caller may see that one"
+    )
+
+
+class VictimSerializer(serializers.Serializer[Any]):
+    """A job that gives GPUs back. What the caller may not see of it is null."""
+
+    job = serializers.UUIDField(allow_null=True)
+    name = serializers.CharField(allow_null=True)
+    team = serializers.CharField(allow_null=True)
+    mgpu = serializers.IntegerField()
+    notice_at = serializers.DateTimeField(allow_null=True)
+    grace_until = serializers.DateTimeField(allow_null=True)
+
+
+class EstimatedStartSerializer(serializers.Serializer[Any]):
+    """A range and how it came about, never a promise."""
+
+    earliest = serializers.DateTimeField(allow_null=True)
+    latest = serializers.DateTimeField(allow_null=True)
+    method = serializers.CharField()
+
+
+class ExplanationSerializer(serializers.Serializer[Any]):
+    """Why a job waits."""
+
+    code = serializers.ChoiceField(choices=EXPLANATION_CODES)
+    sentence = serializers.CharField()
+    numbers = serializers.DictField(child=serializers.IntegerField())
+    node = serializers.CharField(allow_null=True, help_text="Path of the node whose limit binds")
+    jobs_ahead = serializers.IntegerField()
+    victims = VictimSerializer(many=True)
+    estimated_start = EstimatedStartSerializer(allow_null=True)
+    as_of = serializers.DateTimeField()
+
+
+class JobUsageSerializer(serializers.Serializer[Any]):
+    """What the job has used so far, over all its attempts."""
+
+    guaranteed_mgpu_s = serializers.IntegerField()
+    borrowed_mgpu_s = serializers.IntegerField()
+
+
+class JobSerializer(serializers.Serializer[Any]):
+    """A job."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    type = serializers.ChoiceField(choices=JobType.values)
+    team = serializers.CharField(help_text="Path")
+    user = serializers.CharField(help_text="Username")
+    organization = serializers.CharField(help_text="Slug")
+    pool = serializers.CharField()
+    state = serializers.ChoiceField(choices=JobState.values)
+    priority_class = serializers.CharField()
+    mgpu_per_node = serializers.IntegerField()
+    node_count = serializers.IntegerField()
+    mgpu = serializers.IntegerField(help_text="In all")
+    time_limit_s = serializers.IntegerField(allow_null=True)
+    is_preemptible = serializers.BooleanField()
+    is_requeueable = serializers.BooleanField()
+    checkpoint_path = serializers.CharField(allow_null=True)
+    cluster = serializers.CharField(allow_null=True, help_text="The one it is pinned to")
+    submitted_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True, help_text="Of the current attempt")
+    ended_at = serializers.DateTimeField(allow_null=True)
+    end_reason = serializers.CharField(allow_null=True)
+    exit_code = serializers.IntegerField(allow_null=True)
+    attempt = serializers.IntegerField(help_text="Number of the latest attempt, 0 before the first")
+    current_attempt = AttemptSerializer(allow_null=True)
+    explanation = ExplanationSerializer(allow_null=True)
+    usage = JobUsageSerializer()
+    can = serializers.ListField(child=serializers.ChoiceField(choices=ACTIONS))
+
+
+class NoteSerializer(serializers.Serializer[Any]):
+    """What became of one line of an sbatch text; line 0 is the whole text."""
+
+    line = serializers.IntegerField()
+    text = serializers.CharField()
+    verdict = serializers.ChoiceField(choices=[verdict.value for verdict in Verdict])
+    detail = serializers.CharField()
+
+
+class JobDetailSerializer(JobSerializer):
+    """A job with what was submitted."""
+
+    script = serializers.CharField(allow_null=True, help_text="null: the caller may not read it")
+    environment = serializers.DictField(
+        child=serializers.CharField(), allow_null=True, help_text="null as the script"
+    )
+    notes = NoteSerializer(many=True)
+
+
+class SubmittedJobSerializer(JobSerializer):
+    """The new job and what became of the lines of its sbatch text."""
+
+    notes = NoteSerializer(many=True)
+
+
+class JobRequestSerializer(serializers.Serializer[Any]):
+    """What to run. Either `gpus` in all (laid out on nodes when `nodes` is absent) or
+    `gpus_per_node` and `nodes`; either `script` or `sbatch`, whose directives are read, and over
+    which the other members win."""
+
+    team = serializers.CharField(help_text="Path: `ai-company/research/nlp`")
+    name = serializers.CharField(required=False, max_length=200)
+    pool = serializers.CharField(required=False, help_text="May be left out when there is one")
+    gpus = serializers.FloatField(required=False, help_text="At most three decimals")
+    gpus_per_node = serializers.FloatField(required=False)
+    nodes = serializers.IntegerField(required=False, min_value=1)
+    script = serializers.CharField(required=False, help_text="At most 1 MiB of UTF-8")
+    sbatch = serializers.CharField(required=False, help_text="At most 1 MiB of UTF-8")
+    time_limit_s = serializers.IntegerField(required=False, min_value=1, max_value=TIME_LIMIT_S_MAX)
+    priority_class = serializers.CharField(required=False, default="normal")
+    type = serializers.ChoiceField(choices=JobType.values, required=False)
+    environment = serializers.DictField(child=serializers.CharField(), required=False)
+    is_preemptible = serializers.BooleanField(required=False, default=False)
+    is_requeueable = serializers.BooleanField(required=False, default=True)
+    checkpoint_path = serializers.CharField(required=False, help_text="Absolute")
+    cluster = serializers.CharField(required=False, help_text="Pin it to this cluster")
+    notice_signal = serializers.ChoiceField(
+        choices=list(NOTICE_SIGNALS), required=False, default="TERM"
+    )
+    held = serializers.BooleanField(required=False, default=False)
+
+
+class ResolvedJobSerializer(serializers.Serializer[Any]):
+    """A request with every choice made."""
+
+    name = serializers.CharField()
+    type = serializers.ChoiceField(choices=JobType.values)
+    team = serializers.CharField()
+    pool = serializers.CharField()
+    priority_class = serializers.CharField()
+    mgpu_per_node = serializers.IntegerField()
+    node_count = serializers.IntegerField()
+    mgpu = serializers.IntegerField()
+    time_limit_s = serializers.IntegerField(allow_null=True)
+    is_preemptible = serializers.BooleanField()
+    is_requeueable = serializers.BooleanField()
+    checkpoint_path = serializers.CharField(allow_null=True)
+    cluster = serializers.CharField(allow_null=True)
+    notice_signal = serializers.ChoiceField(choices=list(NOTICE_SIGNALS))
+    held = serializers.BooleanField()
+
+
+class JobPlanSerializer(serializers.Serializer[Any]):
+    """What would become of a request if it were sent now. Feasibility, not a reservation."""
+
+    job = ResolvedJobSerializer()
+    notes = NoteSerializer(many=True)
+    fits = serializers.BooleanField(help_text="false: it could never run, or would be refused")
+    explanation = ExplanationSerializer()
+    would_start_now = serializers.BooleanField()
+    guaranteed_mgpu = serializers.IntegerField()
+    borrowed_mgpu = serializers.IntegerField()
+    cluster = serializers.CharField(allow_null=True, help_text="Where it would start now")
+    cost_per_hour_nano = serializers.IntegerField(allow_null=True)
+    currency = serializers.CharField(allow_null=True)
+
+
+class JobEventSerializer(serializers.Serializer[Any]):
+    """One line of a job's timeline."""
+
+    at = serializers.DateTimeField()
+    event = serializers.CharField()
+    detail = serializers.DictField()
+
+
+class JobHistorySerializer(serializers.Serializer[Any]):
+    """A job's timeline, first to last; the latest 1,000 lines."""
+
+    items = JobEventSerializer(many=True)
+
+
+class JobAttemptsSerializer(serializers.Serializer[Any]):
+    """A job's attempts, first to last; the latest 500."""
+
+    items = AttemptSerializer(many=True)
+
+
+class JobLogSerializer(serializers.Serializer[Any]):
+    """A piece of a log. Read on at `next_offset`; offsets are bytes."""
+
+    attempt = serializers.IntegerField()
+    rank = serializers.IntegerField()
+    stream = serializers.CharField()
+    offset = serializers.IntegerField()
+    next_offset = serializers.IntegerField()
+    text = serializers.CharField()
+    is_final = serializers.BooleanField(help_text="The stream has ended and this is its end")
+    is_truncated = serializers.BooleanField(help_text="The size cap cut it")
+    ranks = serializers.IntegerField()

@@ -1,0 +1,19 @@
+"""Routes under /api/v1/ of jobs."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from jobs.api import views
+
+urlpatterns: list[URLPattern] = [
+    path("jobs", views.JobList.as_view()),
+    path("jobs/<uuid:job_id>", views.JobDetail.as_view()),
+    path("jobs/<uuid:job_id>/explanation", views.JobExplanation.as_view()),
+    path("jobs/<uuid:job_id>/attempts", views.JobAttempts.as_view()),
+    path("jobs/<uuid:job_id>/history", views.JobHistory.as_view()),
+    path("jobs/<uuid:job_id>/logs", views.JobLogs.as_view()),
+    path("jobs/<uuid:job_id>/cancel", views.JobCancel.as_view()),
+    path("jobs/<uuid:job_id>/hold", views.JobHold.as_view()),
+    path("jobs/<uuid:job_id>/release", views.JobRelease.as_view()),
+]

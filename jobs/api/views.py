@@ -1,0 +1,416 @@
+"""Jobs over HTTP: parse, call one function, render."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from billing.models import UsageClass
+from jobs import logs
+from jobs.api import serializers as shapes
+from jobs.api.rendering import attempt_body, detail_body, history_body, job_body
+from jobs.cancellation import cancel_job, hold_job, release_job
+from jobs.explaining import explanation_of
+from jobs.models import Job, JobState
+from jobs.preview import Preview, preview_job
+from jobs.queries import (
+    JobFilter,
+    JobView,
+    get_attempts,
+    get_content,
+    get_history,
+    get_job,
+    list_jobs,
+    may_read_content,
+    record_reading,
+    row_of,
+)
+from jobs.requests import read_job_request
+from jobs.submission import submit_job
+from primitives.clock import SystemClock
+from primitives.errors import FieldError, Forbidden, InvalidRequest
+from tenants.api.authentication import actor_from
+from webapi.idempotency import respond_once
+from webapi.paging import (
+    Page,
+    decode_cursor,
+    encode_cursor,
+    page_body,
+    page_limit,
+    refuse_unknown_parameters,
+    time_or_refuse,
+    uuid_or_refuse,
+)
+from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
+
+_WHOLE = re.compile(r"-?[0-9]{1,16}")
+_SORTS = ("-submitted_at", "submitted_at")
+_TEXT_MAX = 1_000
+_USAGE_CLASSES: list[str] = [item.value for item in UsageClass]
+_STATES: list[str] = [item.value for item in JobState]
+
+
+class JobList(APIView):
+    """The jobs that the caller may see, and new ones."""
+
+    @extend_schema(
+        summary="Jobs",
+        description="The caller's own, and those of the teams whose jobs they may see. "
+        "Newest first, unless sorted otherwise.",
+        parameters=[
+            OpenApiParameter(
+                "state",
+                {"type": "array", "items": {"type": "string", "enum": _STATES}},
+                style="form",
+                explode=False,
+                description="One or several, with commas between them",
+            ),
+            OpenApiParameter("team", OpenApiTypes.STR, description="A path and all below it"),
+            OpenApiParameter("user", OpenApiTypes.STR, description="A username"),
+            OpenApiParameter("pool", OpenApiTypes.STR),
+            OpenApiParameter("q", OpenApiTypes.STR, description="A part of the name"),
+            OpenApiParameter("submitted_at__gte", OpenApiTypes.DATETIME),
+            OpenApiParameter("submitted_at__lt", OpenApiTypes.DATETIME),
+            OpenApiParameter(
+                "usage_class",
+                OpenApiTypes.STR,
+                enum=_USAGE_CLASSES,
+                description="Only jobs that hold GPUs now: all guaranteed, or in part borrowed",
+            ),
+            OpenApiParameter("sort", OpenApiTypes.STR, enum=_SORTS),
+            *PAGE_PARAMETERS,
+        ],
+        responses=answers({200: page_of(shapes.JobSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of jobs."""
+        refuse_unknown_parameters(
+            request,
+            {
+                "state",
+                "team",
+                "user",
+                "pool",
+                "q",
+                "submitted_at__gte",
+                "submitted_at__lt",
+                "usage_class",
+                "sort",
+            },
+        )
+        actor, now = actor_from(request), SystemClock().now()
+        limit = page_limit(request)
+        cursor = request.query_params.get("cursor")
+        found = list_jobs(
+            actor,
+            _filter(request),
+            after=None
+            if cursor is None
+            else uuid_or_refuse(decode_cursor(cursor, parts=1)[0], "cursor"),
+            limit=limit + 1,
+            newest_first=(_choice(request, "sort", _SORTS) or _SORTS[0]) == _SORTS[0],
+            now=now,
+        )
+        shown = found[:limit]
+        following = encode_cursor([str(shown[-1].job.id)]) if len(found) > limit else None
+        return Response(
+            page_body(
+                request, Page(shown, following), lambda view: job_body(view, actor=actor, now=now)
+            )
+        )
+
+    @extend_schema(
+        summary="Submit a job, or see what would become of it",
+        description="With `dry_run=true` nothing is changed and the answer is a plan (200).",
+        request=shapes.JobRequestSerializer,
+        parameters=[
+            OpenApiParameter("dry_run", OpenApiTypes.BOOL, description="Only plan"),
+            IDEMPOTENCY_KEY,
+        ],
+        responses=answers(
+            {201: shapes.SubmittedJobSerializer, 200: shapes.JobPlanSerializer}, 403, 404, 422, 429
+        ),
+    )
+    def post(self, request: Request) -> Response:
+        """The new job, or the plan."""
+        refuse_unknown_parameters(request, {"dry_run"})
+        is_dry_run = _choice(request, "dry_run", ("true", "false")) == "true"
+        actor, now = actor_from(request), SystemClock().now()
+        wanted = read_job_request(request.data)
+        if is_dry_run:
+            return Response(_plan_body(preview_job(wanted, actor=actor, now=now)))
+
+        def act() -> tuple[int, dict[str, Any]]:
+            job = submit_job(wanted, actor=actor, now=now)
+            view = JobView(row_of(job), None, (), 0, 0)
+            return 201, {**job_body(view, actor=actor, now=now), "notes": job.notes}
+
+        return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
+
+
+class JobDetail(APIView):
+    """One job."""
+
+    @extend_schema(
+        summary="One job",
+        description="Script and environment are null for those who may see the job only.",
+        responses=answers({200: shapes.JobDetailSerializer}, 404),
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """The job with what was submitted."""
+        refuse_unknown_parameters(request, set())
+        actor, now = actor_from(request), SystemClock().now()
+        view = get_job(job_id, actor=actor, now=now)
+        content = get_content(view, actor=actor, now=now)
+        return Response(detail_body(view, content, actor=actor, now=now))
+
+
+class JobExplanation(APIView):
+    """Why a job waits."""
+
+    @extend_schema(
+        summary="Why a job waits",
+        description="Of a job that does not wait the code is `not_waiting`.",
+        responses=answers({200: shapes.ExplanationSerializer}, 404),
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """The explanation."""
+        refuse_unknown_parameters(request, set())
+        actor, now = actor_from(request), SystemClock().now()
+        return Response(explanation_of(get_job(job_id, actor=actor, now=now), actor=actor, now=now))
+
+
+class JobAttempts(APIView):
+    """The executions of a job."""
+
+    @extend_schema(
+        summary="A job's attempts", responses=answers({200: shapes.JobAttemptsSerializer}, 404)
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """All of them, first to last."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        found = get_attempts(job_id, actor=actor)
+        return Response({"items": [attempt_body(item, actor=actor) for item in found]})
+
+
+class JobHistory(APIView):
+    """The timeline of a job."""
+
+    @extend_schema(
+        summary="A job's timeline", responses=answers({200: shapes.JobHistorySerializer}, 404)
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """All of it, first to last."""
+        refuse_unknown_parameters(request, set())
+        return Response(history_body(get_history(job_id, actor=actor_from(request))))
+
+
+class JobLogs(APIView):
+    """The log of a job."""
+
+    @extend_schema(
+        summary="A piece of a job's log",
+        description="Control characters are left out. Read on at `next_offset`.",
+        parameters=[
+            OpenApiParameter("attempt", OpenApiTypes.INT, description="The latest if absent"),
+            OpenApiParameter("rank", OpenApiTypes.INT, default=0),
+            OpenApiParameter("stream", OpenApiTypes.STR, enum=logs.STREAMS, default="stdout"),
+            OpenApiParameter(
+                "offset",
+                OpenApiTypes.INT,
+                default=0,
+                description="In bytes; negative: from the end",
+            ),
+            OpenApiParameter(
+                "limit",
+                OpenApiTypes.INT,
+                default=logs.LIMIT_DEFAULT,
+                description=f"Bytes at most, {logs.LIMIT_MIN} to {logs.LIMIT_MAX}",
+            ),
+        ],
+        responses=answers({200: shapes.JobLogSerializer}, 403, 404, 503),
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """Text of one rank's stream."""
+        refuse_unknown_parameters(request, {"attempt", "rank", "stream", "offset", "limit"})
+        actor, now = actor_from(request), SystemClock().now()
+        view = get_job(job_id, actor=actor, now=now)
+        if not may_read_content(actor, user_id=view.job.user_id, team_path=view.job.team__path):
+            raise Forbidden("You can see this job but not read its log; its owner can.")
+        attempt = _whole(request, "attempt", None, low=1, high=2**31 - 1)
+        rank = _whole(request, "rank", 0, low=0, high=2**31 - 1)
+        offset = _whole(request, "offset", 0, low=-logs.OFFSET_MAX, high=logs.OFFSET_MAX)
+        limit = _whole(
+            request, "limit", logs.LIMIT_DEFAULT, low=logs.LIMIT_MIN, high=logs.LIMIT_MAX
+        )
+        found = logs.read_log(
+            job_id,
+            attempt=attempt,
+            rank=rank or 0,
+            stream=_choice(request, "stream", logs.STREAMS) or "stdout",
+            offset=offset or 0,
+            limit=limit or logs.LIMIT_DEFAULT,
+        )
+        record_reading(view.job, "log", actor=actor, now=now)
+        return Response(
+            {
+                "attempt": found.attempt,
+                "rank": found.rank,
+                "stream": found.stream,
+                "offset": found.offset,
+                "next_offset": found.next_offset,
+                "text": found.text,
+                "is_final": found.is_final,
+                "is_truncated": found.is_truncated,
+                "ranks": found.ranks,
+            }
+        )
+
+
+class JobCancel(APIView):
+    """Ending a job."""
+
+    @extend_schema(
+        summary="Cancel a job",
+        description="A running job gets its notice signal, and is stopped by force 30 s later.",
+        request=None,
+        responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, job_id: UUID) -> Response:
+        """The job after it."""
+        return _changed(request, job_id, cancel_job)
+
+
+class JobHold(APIView):
+    """Keeping a job back."""
+
+    @extend_schema(
+        summary="Hold a queued job",
+        request=None,
+        responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, job_id: UUID) -> Response:
+        """The job after it."""
+        return _changed(request, job_id, hold_job)
+
+
+class JobRelease(APIView):
+    """Letting a held job queue again."""
+
+    @extend_schema(
+        summary="Release a held job",
+        request=None,
+        responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, job_id: UUID) -> Response:
+        """The job after it."""
+        return _changed(request, job_id, release_job)
+
+
+def _changed(request: Request, job_id: UUID, change: Callable[..., Job]) -> Response:
+    refuse_unknown_parameters(request, set())
+    actor, now = actor_from(request), SystemClock().now()
+    if request.data:
+        raise InvalidRequest("This takes no body; send none, or an empty object.")
+    change(job_id, actor=actor, now=now)
+    view = get_job(job_id, actor=actor, now=now)
+    content = get_content(view, actor=actor, now=now)
+    return Response(detail_body(view, content, actor=actor, now=now))
+
+
+def _plan_body(preview: Preview) -> dict[str, Any]:
+    resolved, wanted = preview.resolved, preview.resolved.request
+    return {
+        "job": {
+            "name": wanted.name,
+            "type": resolved.type.value,
+            "team": resolved.team.display_path,
+            "pool": resolved.pool.name,
+            "priority_class": resolved.priority_class.name,
+            "mgpu_per_node": resolved.mgpu_per_node,
+            "node_count": resolved.node_count,
+            "mgpu": resolved.mgpu,
+            "time_limit_s": wanted.time_limit_s,
+            "is_preemptible": wanted.is_preemptible,
+            "is_requeueable": wanted.is_requeueable,
+            "checkpoint_path": wanted.checkpoint_path,
+            "cluster": None if resolved.cluster is None else resolved.cluster.name,
+            "notice_signal": wanted.notice_signal,
+            "held": wanted.is_held,
+        },
+        "notes": [note.as_json() for note in resolved.notes],
+        "fits": preview.fits,
+        "explanation": preview.explanation,
+        "would_start_now": preview.would_start_now,
+        "guaranteed_mgpu": preview.guaranteed_mgpu,
+        "borrowed_mgpu": resolved.mgpu - preview.guaranteed_mgpu,
+        "cluster": preview.cluster,
+        "cost_per_hour_nano": None if preview.cost is None else preview.cost[0],
+        "currency": None if preview.cost is None else preview.cost[1],
+    }
+
+
+def _filter(request: Request) -> JobFilter:
+    states = request.query_params.get("state")
+    if states is not None and not set(states.split(",")) <= set(_STATES):
+        raise InvalidRequest(
+            f"state must be one or more of {', '.join(_STATES)}, with commas between them.",
+            errors=[FieldError("/state", "is not a state")],
+        )
+    return JobFilter(
+        states=None if states is None else set(states.split(",")),
+        team=_short(request, "team"),
+        username=_short(request, "user"),
+        pool=_short(request, "pool"),
+        name=_short(request, "q"),
+        submitted_from=_time(request, "submitted_at__gte"),
+        submitted_before=_time(request, "submitted_at__lt"),
+        usage_class=_choice(request, "usage_class", _USAGE_CLASSES),
+    )
+
+
+def _short(request: Request, name: str) -> str | None:
+    text = request.query_params.get(name)
+    if text is not None and not 1 <= len(text) <= _TEXT_MAX:
+        raise InvalidRequest(
+            f"{name} must have 1 to {_TEXT_MAX} characters.",
+            errors=[FieldError(f"/{name}", "is empty or too long")],
+        )
+    return text
+
+
+def _time(request: Request, name: str) -> datetime | None:
+    text = request.query_params.get(name)
+    return None if text is None else time_or_refuse(text, name)
+
+
+def _choice(request: Request, name: str, values: list[str] | tuple[str, ...]) -> str | None:
+    text = request.query_params.get(name)
+    if text is not None and text not in values:
+        raise InvalidRequest(
+            f"{name} must be one of {', '.join(values)}.",
+            errors=[FieldError(f"/{name}", "is none of them")],
+        )
+    return text
+
+
+def _whole(request: Request, name: str, default: int | None, *, low: int, high: int) -> int | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
+        raise InvalidRequest(
+            f"{name} must be a whole number from {low} to {high}.",
+            errors=[FieldError(f"/{name}", f"must be from {low} to {high}")],
+        )
+    return int(text)

@@ -1,0 +1,80 @@
+"""Why a job waits, as one object that pages, the API, the command and refusals all show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from jobs.models import JobState
+from jobs.queries import JobView, VictimRow, may_see
+from tenants.access import Actor
+from tenants.roles import Permission
+
+#: Codes beyond the arbiter's own.
+HELD_BY_USER = "held_by_user"
+DISPATCHING = "dispatching"
+NOT_YET_DECIDED = "not_yet_decided"
+NOT_WAITING = "not_waiting"
+WOULD_START = "would_start"
+
+
+def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, Any]:
+    """Why the job waits now, or that it does not, or that nobody knows yet."""
+    job = view.job
+    if job.state == JobState.HELD:
+        return plain_explanation(HELD_BY_USER, "It is held until somebody releases it.", now)
+    if job.state == JobState.STARTING:
+        where = "" if view.attempt is None else f" on {view.attempt.cluster__name}"
+        return plain_explanation(
+            DISPATCHING, f"Its GPUs are reserved and it is being started{where}.", now
+        )
+    if job.state != JobState.QUEUED:
+        return plain_explanation(NOT_WAITING, f"It does not wait: it is {job.state}.", now)
+    if job.explanation is None:
+        return plain_explanation(NOT_YET_DECIDED, "The arbiter has not looked at it yet.", now)
+    return {
+        **job.explanation,
+        "victims": [_shown_victim(victim, actor) for victim in view.victims],
+    }
+
+
+def waiting_explanation(view: JobView, *, actor: Actor, now: datetime) -> dict[str, Any] | None:
+    """The explanation of a job that waits, None for one that does not or is not decided yet."""
+    explanation = explanation_of(view, actor=actor, now=now)
+    return None if explanation["code"] in {NOT_WAITING, NOT_YET_DECIDED} else explanation
+
+
+def plain_explanation(
+    code: str, sentence: str, now: datetime, numbers: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """An explanation that names neither nodes nor other jobs."""
+    return {
+        "code": code,
+        "sentence": sentence,
+        "numbers": dict(numbers or {}),
+        "node": None,
+        "jobs_ahead": 0,
+        "victims": [],
+        "estimated_start": None,
+        "as_of": iso(now),
+    }
+
+
+def _shown_victim(victim: VictimRow, actor: Actor) -> dict[str, Any]:
+    """What the actor may know of a job that makes room for theirs."""
+    path = victim.job__team__path
+    is_seen = may_see(actor, user_id=victim.job__user_id, team_path=path)
+    return {
+        "job": str(victim.job_id) if is_seen else None,
+        "name": victim.job__name if is_seen else None,
+        "team": path.rstrip("/") if actor.holds(Permission.VIEW_TREE, path) else None,
+        "mgpu": victim.mgpu,
+        "notice_at": None if victim.notice_at is None else iso(victim.notice_at),
+        "grace_until": None if victim.grace_until is None else iso(victim.grace_until),
+    }
+
+
+def iso(moment: datetime) -> str:
+    """ISO 8601 in UTC with whole seconds and Z."""
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

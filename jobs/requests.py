@@ -1,0 +1,436 @@
+"""What a person asks for when they submit a job: read from JSON, strictly, all errors at once."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from connectors.workload_checks import RANKS_MAX, RESERVED_ENVIRONMENT, SCRIPT_BYTES_MAX
+from jobs.models import JobType
+from jobs.sbatch import (
+    NOTICE_SIGNALS,
+    Note,
+    SbatchReading,
+    Verdict,
+    parse_sbatch,
+    unread_directives,
+)
+from primitives.errors import FieldError, InvalidRequest
+from primitives.units import MGPU_MAX, MGPU_PER_GPU, mgpu_of
+
+NAME_MAX = 200
+TIME_LIMIT_S_MAX = 31_536_000
+ENVIRONMENT_ENTRIES_MAX = 256
+ENVIRONMENT_VALUE_BYTES_MAX = 32 << 10
+ENVIRONMENT_BYTES_MAX = 128 << 10
+CHECKPOINT_PATH_MAX = 1024
+_NAME_OF_THING_MAX = 1_000
+
+_ENVIRONMENT_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
+_DENIED_KEYS = frozenset({"BASH_ENV", "ENV", "PROMPT_COMMAND"})
+_DENIED_PREFIXES = ("SLURM_", "SBATCH_", "LD_", "TIDEGATE_")
+_WORD = re.compile(r"[A-Za-z0-9._+-]{1,60}")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+#: Every member of the body of POST /jobs.
+FIELDS = frozenset(
+    {
+        "team",
+        "name",
+        "pool",
+        "gpus",
+        "gpus_per_node",
+        "nodes",
+        "script",
+        "sbatch",
+        "time_limit_s",
+        "priority_class",
+        "type",
+        "environment",
+        "is_preemptible",
+        "is_requeueable",
+        "checkpoint_path",
+        "cluster",
+        "notice_signal",
+        "held",
+    }
+)
+_SHAPE = ("gpus", "gpus_per_node", "nodes")
+#: Names in an sbatch text that stand for a member of another name.
+_MEANING = {"partition": "pool", "gpu_type": "pool", "qos": "priority_class"}
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A name in an sbatch text that counts only if there is something of that name; `note` is
+    that of its line, still without a detail."""
+
+    name: str
+    note: Note
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """A request that is well-formed; whether it means something is for `jobs.submission`.
+
+    Exactly one of `mgpu` (in all, over `node_count` equal parts, or laid out by us when that is
+    None) and `mgpu_per_node` (on each of `node_count`, 1 when None) is set. `pool` and
+    `priority_class` of None leave the choice to us; hints then come first, in order.
+    """
+
+    team: str
+    name: str
+    script: str
+    mgpu: int | None = None
+    mgpu_per_node: int | None = None
+    node_count: int | None = None
+    pool: str | None = None
+    priority_class: str | None = None
+    cluster: str | None = None
+    type: JobType | None = None
+    time_limit_s: int | None = None
+    environment: Mapping[str, str] | None = None
+    is_preemptible: bool = False
+    is_requeueable: bool = True
+    checkpoint_path: str | None = None
+    notice_signal: str = "TERM"
+    is_held: bool = False
+    notes: tuple[Note, ...] = ()
+    pool_hints: tuple[Hint, ...] = ()
+    class_hint: Hint | None = None
+
+    @property
+    def refused(self) -> tuple[Note, ...]:
+        """Lines of the sbatch text that cannot be taken; a job with one is not accepted."""
+        return tuple(note for note in self.notes if note.verdict is Verdict.REFUSED)
+
+
+def read_job_request(body: Mapping[str, Any]) -> JobRequest:
+    """The request in a JSON `body`, members of None counting as absent.
+
+    A member of the body wins over the same thing in the sbatch text, with a note. Raises
+    InvalidRequest with one error per thing that is wrong, each with its JSON pointer.
+    """
+    reader = _Reader({name: value for name, value in body.items() if value is not None})
+    reader.refuse_unknown(FIELDS)
+    script, reading, notes = _script(reader)
+    if reading is not None:
+        notes = reader.merge(reading, notes)
+    shape = _shape(reader)
+    request_type = reader.choice("type", [item.value for item in JobType])
+    request = JobRequest(
+        team=reader.name_of("team", required=True) or "",
+        name=_name(reader, script),
+        script=script,
+        mgpu=shape[0],
+        mgpu_per_node=shape[1],
+        node_count=shape[2],
+        pool=reader.name_of("pool"),
+        priority_class=reader.name_of("priority_class"),
+        cluster=reader.name_of("cluster"),
+        type=None if request_type is None else JobType(request_type),
+        time_limit_s=reader.integer("time_limit_s", low=1, high=TIME_LIMIT_S_MAX),
+        environment=_environment(reader),
+        is_preemptible=reader.boolean("is_preemptible", default=False),
+        is_requeueable=reader.boolean("is_requeueable", default=True),
+        checkpoint_path=_checkpoint_path(reader),
+        notice_signal=reader.choice("notice_signal", NOTICE_SIGNALS) or "TERM",
+        is_held=reader.boolean("held", default=False),
+        notes=notes,
+        pool_hints=()
+        if reading is None or "pool" in reader.body
+        else tuple(_hints(reading, "gpu_type", "partition")),
+        class_hint=None
+        if reading is None or "priority_class" in reader.body
+        else next(_hints(reading, "qos"), None),
+    )
+    reader.raise_errors()
+    return request
+
+
+def settled(notes: Iterable[Note], note: Note, verdict: Verdict, detail: str) -> tuple[Note, ...]:
+    """`notes` with `note` replaced by what became of it."""
+    return tuple(
+        Note(other.line, other.text, verdict, detail) if other == note else other for other in notes
+    )
+
+
+def _hints(reading: SbatchReading, *names: str) -> Iterator[Hint]:
+    return (
+        Hint(str(reading.fields[name]), reading.sources[name])
+        for name in names
+        if name in reading.fields
+    )
+
+
+class _Reader:
+    """The members of one body, and everything that is wrong with them."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        self.body = body
+        self.errors: list[FieldError] = []
+        self._lines: dict[str, int] = {}
+
+    def fail(self, name: str, detail: str, code: str = "invalid", *steps: str) -> None:
+        """One more error, at the member or at the line of the sbatch text that it came from."""
+        if name in self._lines:
+            detail = f"line {self._lines[name]}: {name} {detail}"
+            name = "sbatch"
+        pointer = "".join(
+            "/" + step[:80].replace("~", "~0").replace("/", "~1") for step in (name, *steps)
+        )
+        self.errors.append(FieldError(pointer, detail, code))
+
+    def raise_errors(self) -> None:
+        if self.errors:
+            raise InvalidRequest(
+                "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in self.errors[:5]),
+                errors=self.errors[:100],
+            )
+
+    def refuse_unknown(self, known: frozenset[str]) -> None:
+        for name in self.body.keys() - known:
+            self.fail(name, "is not a member of this request", "unknown_field")
+
+    def merge(self, reading: SbatchReading, notes: tuple[Note, ...]) -> tuple[Note, ...]:
+        """Take what the text says where the body says nothing."""
+        is_shaped = any(name in self.body for name in _SHAPE[:2])
+        for name, value in reading.fields.items():
+            source = reading.sources[name]
+            if _MEANING.get(name, name) in self.body or (is_shaped and name in _SHAPE):
+                notes = settled(
+                    notes, source, Verdict.IGNORED, "The request itself says otherwise."
+                )
+            elif name in FIELDS and value is not None:
+                self._lines[name] = source.line
+        for name in self._lines:
+            self.body[name] = reading.fields[name]
+        return notes
+
+    def text(self, name: str, *, required: bool = False) -> str | None:
+        value = self.body.get(name)
+        if value is None:
+            if required:
+                self.fail(name, "is required", "required")
+            return None
+        if not isinstance(value, str):
+            self.fail(name, "must be a text", "wrong_type")
+            return None
+        return value
+
+    def name_of(self, name: str, *, required: bool = False) -> str | None:
+        """The name of something that must exist: bounded and without control characters."""
+        value = self.text(name, required=required)
+        if value is not None and not (
+            1 <= len(value) <= _NAME_OF_THING_MAX and value.isprintable()
+        ):
+            self.fail(name, f"must be 1 to {_NAME_OF_THING_MAX} printable characters")
+            return None
+        return value
+
+    def choice(self, name: str, values: Iterable[str]) -> str | None:
+        value = self.text(name)
+        allowed = list(values)
+        if value is not None and value not in allowed:
+            self.fail(name, f"must be one of {', '.join(allowed)}")
+            return None
+        return value
+
+    def integer(self, name: str, *, low: int, high: int) -> int | None:
+        value = self.body.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool):
+            self.fail(name, "must be a whole number", "wrong_type")
+        elif not low <= value <= high:
+            self.fail(name, f"must be from {low:,} to {high:,}", "out_of_range")
+        else:
+            return value
+        return None
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        value = self.body.get(name, default)
+        if not isinstance(value, bool):
+            self.fail(name, "must be true or false", "wrong_type")
+            return default
+        return value
+
+    def mgpu(self, name: str) -> int | None:
+        value = self.body.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            self.fail(name, "must be a number", "wrong_type")
+            return None
+        if not math.isfinite(value) or not 0 < value <= MGPU_MAX // MGPU_PER_GPU:
+            self.fail(
+                name, f"must be above 0 and at most {MGPU_MAX // MGPU_PER_GPU:,}", "out_of_range"
+            )
+            return None
+        try:
+            mgpu = mgpu_of(Decimal(str(value)))
+        except ValueError:
+            self.fail(name, "has more than three decimals")
+            return None
+        if mgpu > MGPU_PER_GPU and mgpu % MGPU_PER_GPU:
+            self.fail(name, "must be a whole number, or less than 1 for a part of one GPU")
+            return None
+        return mgpu
+
+
+def _script(reader: _Reader) -> tuple[str, SbatchReading | None, tuple[Note, ...]]:
+    names = [name for name in ("script", "sbatch") if name in reader.body]
+    if len(names) != 1:
+        if names:
+            reader.fail("script", "give script or sbatch, not both")
+        else:
+            reader.fail("script", "is required (or sbatch)", "required")
+        return "", None, ()
+    text = reader.text(names[0])
+    if text is None:
+        return "", None, ()
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        reader.fail(names[0], "is not valid Unicode")
+        return "", None, ()
+    if size > SCRIPT_BYTES_MAX:
+        reader.fail(
+            names[0],
+            f"has {size:,} bytes; at most {SCRIPT_BYTES_MAX:,} are allowed. Put what is large "
+            "into files",
+            "too_large",
+        )
+        return "", None, ()
+    if "\x00" in text:
+        reader.fail(names[0], "contains a NUL character")
+        return "", None, ()
+    if not text.strip():
+        reader.fail(names[0], "is empty", "required")
+        return "", None, ()
+    notes: tuple[Note, ...] = ()
+    if "\r\n" in text:
+        text = text.replace("\r\n", "\n")
+        notes = (Note(0, "", Verdict.UNDERSTOOD, "DOS line ends were replaced by UNIX line ends."),)
+    if names[0] == "script":
+        return text, None, (*notes, *unread_directives(text))
+    reading = parse_sbatch(text)
+    return text, reading, (*notes, *reading.notes)
+
+
+def _shape(reader: _Reader) -> tuple[int | None, int | None, int | None]:
+    nodes = reader.integer("nodes", low=1, high=RANKS_MAX)
+    if "gpus" in reader.body and "gpus_per_node" in reader.body:
+        reader.fail("gpus", "give gpus, or gpus_per_node and nodes, not both")
+        return None, None, nodes
+    if "gpus" not in reader.body and "gpus_per_node" not in reader.body:
+        reader.fail("gpus", "is required (or gpus_per_node and nodes)", "required")
+        return None, None, nodes
+    total, per_node = reader.mgpu("gpus"), reader.mgpu("gpus_per_node")
+    if per_node is not None and (nodes or 1) > 1 and per_node % MGPU_PER_GPU:
+        reader.fail("gpus_per_node", "must be whole GPUs on more than one node")
+    if total is not None and nodes is not None and total % (nodes * MGPU_PER_GPU) and nodes > 1:
+        reader.fail("gpus", f"cannot be split into {nodes:,} equal parts of whole GPUs")
+    return total, per_node, nodes
+
+
+def _name(reader: _Reader, script: str) -> str:
+    given = reader.text("name")
+    if given is None:
+        return _first_word(script)
+    name = unicodedata.normalize("NFKC", given[: 4 * NAME_MAX]).strip()
+    if not 1 <= len(name) <= NAME_MAX or not name.isprintable():
+        reader.fail("name", f"must be 1 to {NAME_MAX} printable characters")
+    return name
+
+
+def _first_word(script: str) -> str:
+    """What the script runs first, as a name for a job that has none."""
+    for line in script.splitlines()[:1_000]:
+        words = line.split("#", 1)[0].split()
+        while words and (_ASSIGNMENT.match(words[0]) or words[0] in {"exec", "srun", "set"}):
+            words = [] if words[0] == "set" else words[1:]
+        if words:
+            word = words[0].rsplit("/", 1)[-1]
+            if _WORD.fullmatch(word):
+                return word
+    return "job"
+
+
+def _environment(reader: _Reader) -> dict[str, str]:
+    value = reader.body.get("environment", {})
+    if not isinstance(value, dict):
+        reader.fail("environment", "must be an object of texts", "wrong_type")
+        return {}
+    if len(value) > ENVIRONMENT_ENTRIES_MAX:
+        reader.fail(
+            "environment", f"has {len(value):,} variables; at most {ENVIRONMENT_ENTRIES_MAX}"
+        )
+        return {}
+    total = 0
+    for key, text in value.items():
+        problem = _key_problem(key) or _value_problem(text)
+        if problem is not None:
+            reader.fail("environment", problem, "invalid", key)
+        else:
+            total += len(key) + len(text.encode()) + 2
+    if total > ENVIRONMENT_BYTES_MAX:
+        reader.fail(
+            "environment",
+            f"has {total:,} bytes in all; at most {ENVIRONMENT_BYTES_MAX:,}",
+            "too_large",
+        )
+    return value
+
+
+def _key_problem(key: str) -> str | None:
+    if not _ENVIRONMENT_KEY.fullmatch(key):
+        return "is no name of a variable: letters, digits and _, not starting with a digit"
+    if key in RESERVED_ENVIRONMENT:
+        return "is set by Tidegate for every job"
+    if key in _DENIED_KEYS or key.startswith(_DENIED_PREFIXES):
+        return "may not be set for a job; set it inside the script"
+    return None
+
+
+def _value_problem(text: Any) -> str | None:
+    if not isinstance(text, str):
+        return "must be a text"
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return "is not valid Unicode"
+    if size > ENVIRONMENT_VALUE_BYTES_MAX:
+        return f"has {size:,} bytes; at most {ENVIRONMENT_VALUE_BYTES_MAX:,}"
+    if any(_is_control(character) and character != "\t" for character in text):
+        return "contains a control character or line break"
+    return None
+
+
+def _checkpoint_path(reader: _Reader) -> str | None:
+    path = reader.text("checkpoint_path")
+    if path is None:
+        return None
+    if (
+        not path.startswith("/")
+        or len(path) > CHECKPOINT_PATH_MAX
+        or any(_is_control(character) for character in path)
+        or ".." in path.split("/")
+        or any("\ud800" <= character <= "\udfff" for character in path)
+    ):
+        reader.fail(
+            "checkpoint_path",
+            f"must be an absolute path of at most {CHECKPOINT_PATH_MAX:,} characters, without "
+            "control characters and without ..",
+        )
+        return None
+    return path
+
+
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character) in {"Cc", "Zl", "Zp"}

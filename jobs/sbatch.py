@@ -1,0 +1,520 @@
+"""What a batch script for Slurm asks for, read into our own request, line by line.
+
+Only what stands in the tables below is ever read. Every `#SBATCH` line gets a note that says
+what became of it, so nothing is dropped in silence, and nothing is passed on to a cluster.
+Where directives end, and how they are quoted, follows `_opt_batch_script` and
+`_get_argument` in Slurm's src/sbatch/opt.c.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+#: Directive lines of one text at most.
+DIRECTIVES_MAX = 200
+NOTE_TEXT_MAX = 200
+NOTICE_SIGNALS = ("TERM", "USR1", "USR2", "INT", "HUP")
+
+_MAGIC = "#SBATCH"
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_TYPED_COUNT = re.compile(r"(?:([A-Za-z0-9_.-]{1,64}):)?([0-9]{1,9})")
+_GRES_GPU = re.compile(r"gpu(?:[:=]([A-Za-z0-9_.-]{1,64}))??(?:[:=]([0-9]{1,9}))?")
+_SIGNAL = re.compile(r"(?:([BR]{1,2}):)?(?:SIG)?([A-Z0-9]{1,10})(?:@([0-9]{1,5}))?")
+
+
+class Verdict(StrEnum):
+    """What became of a line."""
+
+    UNDERSTOOD = "understood"
+    IGNORED = "ignored"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What became of one line (from 1; 0: of the whole text), and why."""
+
+    line: int
+    text: str
+    verdict: Verdict
+    detail: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The stored and shown form."""
+        return {
+            "line": self.line,
+            "text": self.text,
+            "verdict": self.verdict.value,
+            "detail": self.detail,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SbatchReading:
+    """`fields` are named as in the body of POST /jobs; `sources` has the note of each one's line.
+
+    `partition`, `gpu_type` and `qos` are names that mean a pool or a priority class only if
+    there is one of that name, which is for the caller to find out. `notes` are in the order of
+    the lines.
+    """
+
+    fields: Mapping[str, Any]
+    sources: Mapping[str, Note]
+    notes: tuple[Note, ...]
+
+
+class NotUnderstood(ValueError):
+    """A directive that cannot be taken; the text says why and what to do."""
+
+
+def parse_sbatch(text: str) -> SbatchReading:
+    """Read the directives of `text`. Never raises: what cannot be taken is a refused note."""
+    reading = _Reading()
+    lines, too_many = _directives(text)
+    for number, line, is_late in lines:
+        if is_late:
+            reading.note(
+                number,
+                line,
+                Verdict.IGNORED,
+                "It stands after the first command, where sbatch does not read it either.",
+            )
+            continue
+        _read_line(reading, number, line)
+    if too_many:
+        reading.note(0, "", Verdict.REFUSED, f"There are more than {DIRECTIVES_MAX} #SBATCH lines.")
+    _settle_tasks(reading)
+    return SbatchReading(
+        {name: given.value for name, given in reading.given.items()},
+        {name: reading.notes[given.note] for name, given in reading.given.items()},
+        tuple(sorted(reading.notes, key=lambda note: note.line)),
+    )
+
+
+def unread_directives(text: str) -> tuple[Note, ...]:
+    """Notes for a plain script: its `#SBATCH` lines have no effect."""
+    lines, _ = _directives(text)
+    return tuple(
+        Note(
+            number,
+            line[:NOTE_TEXT_MAX],
+            Verdict.IGNORED,
+            "This was sent as a plain script; send it as `sbatch` to have its directives read.",
+        )
+        for number, line, _ in lines
+    )
+
+
+def seconds_of(text: str) -> int | None:
+    """Seconds in a time limit as Slurm writes it; None for no limit.
+
+    "minutes", "minutes:seconds", "hours:minutes:seconds", "days-hours", "days-hours:minutes",
+    "days-hours:minutes:seconds"; "0", "-1", "UNLIMITED" and "INFINITE" are no limit. Unlike
+    Slurm, seconds are not rounded up to minutes. Raises NotUnderstood.
+    """
+    if text.upper() in {"UNLIMITED", "INFINITE", "-1"}:
+        return None
+    days_text, dash, clock = text.partition("-")
+    if not dash:
+        days_text, clock = "0", text
+    parts = clock.split(":")
+    if not all(_NUMBER.fullmatch(part) for part in [days_text, *parts]) or len(parts) > 3:
+        raise NotUnderstood(
+            f"{text[:40]!r} is no time; write minutes, hours:minutes:seconds or "
+            "days-hours:minutes:seconds."
+        )
+    days, numbers = int(days_text), [int(part) for part in parts]
+    if dash:
+        hours, minutes, seconds = [*numbers, 0, 0][:3]
+    elif len(numbers) == 3:
+        hours, minutes, seconds = numbers
+    else:
+        hours = 0
+        minutes, seconds = [*numbers, 0][:2]
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds or None
+
+
+@dataclass(slots=True)
+class _Given:
+    value: Any
+    note: int
+
+
+@dataclass(slots=True)
+class _Reading:
+    given: dict[str, _Given] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+
+    def note(self, line: int, text: str, verdict: Verdict, detail: str) -> None:
+        self.notes.append(Note(line, text[:NOTE_TEXT_MAX], verdict, detail))
+
+    def take(self, line: int, text: str, values: Mapping[str, Any], detail: str) -> None:
+        """Keep `values`; a later line wins over an earlier one, which is then told so."""
+        for overruled in {self.given[name].note for name in values if name in self.given}:
+            note = self.notes[overruled]
+            self.notes[overruled] = Note(
+                note.line, note.text, Verdict.IGNORED, f"Line {line} says otherwise."
+            )
+            for name in [name for name, given in self.given.items() if given.note == overruled]:
+                del self.given[name]
+        for name, value in values.items():
+            self.given[name] = _Given(value, len(self.notes))
+        self.note(line, text, Verdict.UNDERSTOOD, detail)
+
+
+def _directives(text: str) -> tuple[list[tuple[int, str, bool]], bool]:
+    """(line number, line, whether it stands after the first command), and whether there are
+    more than are read."""
+    found: list[tuple[int, str, bool]] = []
+    is_late = False
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.startswith(_MAGIC):
+            if len(found) == DIRECTIVES_MAX:
+                return found, True
+            found.append((number, line, is_late))
+        elif not is_late:
+            bare = line.strip()
+            is_late = bool(bare) and not bare.startswith("#")
+    return found, False
+
+
+def _read_line(reading: _Reading, number: int, line: str) -> None:
+    rest = line[len(_MAGIC) :]
+    if rest and not rest[0].isspace():
+        reading.note(number, line, Verdict.REFUSED, "A space must follow #SBATCH.")
+        return
+    try:
+        words = _words(rest)
+        if not words:
+            reading.note(number, line, Verdict.IGNORED, "The line is empty.")
+        while words:
+            option, value, words = _next_option(words)
+            _read_option(reading, number, line, option, value)
+    except NotUnderstood as problem:
+        reading.note(number, line, Verdict.REFUSED, str(problem))
+
+
+def _words(text: str) -> list[str]:
+    """Split a line as sbatch does: quotes, backslashes, and `#` at the start of a word."""
+    words: list[str] = []
+    word: list[str] | None = None
+    quote = ""
+    is_escaped = False
+    for character in text:
+        if is_escaped:
+            word = [*(word or []), character]
+            is_escaped = False
+        elif character == "\\":
+            is_escaped = True
+            word = word or []
+        elif quote:
+            if character == quote:
+                quote = ""
+            elif word is not None:
+                word.append(character)
+        elif character in "\"'":
+            quote = character
+            word = word if word is not None else []
+        elif character.isspace():
+            if word is not None:
+                words.append("".join(word))
+            word = None
+        elif character == "#" and word is None:
+            break
+        else:
+            word = word if word is not None else []
+            word.append(character)
+    if quote or is_escaped:
+        raise NotUnderstood("A quote or backslash at the end of the line is left open.")
+    if word is not None:
+        words.append("".join(word))
+    return words
+
+
+_SHORT = {
+    "J": "job-name",
+    "G": "gpus",
+    "N": "nodes",
+    "n": "ntasks",
+    "t": "time",
+    "p": "partition",
+    "A": "account",
+    "q": "qos",
+    "o": "output",
+    "e": "error",
+    "i": "input",
+    "a": "array",
+    "d": "dependency",
+    "b": "begin",
+    "H": "hold",
+    "c": "cpus-per-task",
+    "C": "constraint",
+    "D": "chdir",
+    "w": "nodelist",
+    "x": "exclude",
+    "L": "licenses",
+    "M": "clusters",
+    "k": "no-kill",
+    "s": "oversubscribe",
+    "Q": "quiet",
+    "v": "verbose",
+    "W": "wait",
+    "m": "distribution",
+    "O": "overcommit",
+}
+_WITHOUT_VALUE = frozenset(
+    {
+        "hold",
+        "requeue",
+        "no-requeue",
+        "quiet",
+        "verbose",
+        "wait",
+        "no-kill",
+        "oversubscribe",
+        "overcommit",
+        "parsable",
+        "exclusive",
+        "contiguous",
+        "spread-job",
+        "use-min-nodes",
+        "ignore-pbs",
+        "test-only",
+        "help",
+        "usage",
+        "version",
+        "get-user-env",
+    }
+)
+
+
+def _next_option(words: list[str]) -> tuple[str, str | None, list[str]]:
+    """Long name and value of the first option in `words`, and the words after it."""
+    head, rest = words[0], words[1:]
+    if head.startswith("--") and len(head) > 2:
+        option, equals, value = head[2:].partition("=")
+        if equals:
+            return option, value, rest
+        if option in _WITHOUT_VALUE:
+            return option, None, rest
+    elif head.startswith("-") and len(head) > 1:
+        option = _SHORT.get(head[1], head[:2])
+        if option in _WITHOUT_VALUE:
+            return option, None, ["-" + head[2:], *rest] if len(head) > 2 else rest
+        if len(head) > 2:
+            return option, head[2:], rest
+    else:
+        raise NotUnderstood(f"{head[:60]!r} is not an option.")
+    if rest and not rest[0].startswith("-"):
+        return option, rest[0], rest[1:]
+    return option, None, rest
+
+
+_NOT_OFFERED = {
+    "array": "Job arrays are not yet offered; submit the jobs one by one.",
+    "dependency": "Dependencies are not yet offered; submit the next job when this one has ended.",
+    "begin": "A later begin is not yet offered; submit with --hold and release it then.",
+    "deadline": "Deadlines are not yet offered; remove the line.",
+    "chdir": "The working directory cannot be chosen; use `cd` in the script.",
+    "constraint": "Features of nodes cannot be asked for; choose a pool.",
+    "nodelist": "Nodes cannot be chosen; choose a pool or a cluster.",
+    "exclude": "Nodes cannot be left out; choose a pool or a cluster.",
+    "clusters": "Name the cluster in the field `cluster`.",
+    "reservation": "Reservations of a cluster cannot be used.",
+    "licenses": "Licences cannot be asked for.",
+    "input": "Redirect standard input in the script.",
+    "export-file": "Give the variables in the field `environment`.",
+    "gpus-per-task": "Say --gpus, or --gpus-per-node and --nodes.",
+    "gpus-per-socket": "Say --gpus, or --gpus-per-node and --nodes.",
+    "wrap": "Write the command into the script.",
+    "uid": "Jobs run as the person who submits them.",
+    "gid": "Jobs run as the person who submits them.",
+    "container": "Start the container in the script.",
+    "bb": "Burst buffers are not offered.",
+    "bbf": "Burst buffers are not offered.",
+    "test-only": "Use the dry run instead.",
+}
+_NODE_SHARE = "CPUs and memory come with the GPUs of a node."
+_NO_EFFECT = {
+    "output": "Logs are kept by Tidegate: see the job's page or `tidegate logs`.",
+    "error": "Logs are kept by Tidegate: see the job's page or `tidegate logs`.",
+    "open-mode": "Logs are kept by Tidegate: see the job's page or `tidegate logs`.",
+    "account": "The team decides whose quota and budget are used.",
+    "wckey": "The team decides whose quota and budget are used.",
+    "comment": "Comments are not kept.",
+    "mail-type": "Mail is not sent.",
+    "mail-user": "Mail is not sent.",
+    "nice": "The priority class decides the order.",
+    "priority": "The priority class decides the order.",
+    "time-min": "The time limit is not shortened to start earlier.",
+    "quiet": "It concerns the sbatch command only.",
+    "verbose": "It concerns the sbatch command only.",
+    "parsable": "It concerns the sbatch command only.",
+    "wait": "It concerns the sbatch command only; see `tidegate wait`.",
+    "ignore-pbs": "It concerns the sbatch command only.",
+    "get-user-env": "Nothing of your shell's environment is passed on.",
+    "exclusive": "A node is shared when the job does not ask for all of its GPUs.",
+    "oversubscribe": "GPUs are never shared between jobs.",
+    "overcommit": "One process is started per node.",
+    "distribution": "One process is started per node.",
+    "no-kill": "A job that loses a node ends and is queued again.",
+    "contiguous": "Placement is chosen by Tidegate.",
+    "spread-job": "Placement is chosen by Tidegate.",
+    "use-min-nodes": "Placement is chosen by Tidegate.",
+    "switches": "Placement is chosen by Tidegate.",
+    "gpu-bind": "Bind GPUs in the script.",
+    "cpus-per-task": _NODE_SHARE,
+    "cpus-per-gpu": _NODE_SHARE,
+    "mem": _NODE_SHARE,
+    "mem-per-cpu": _NODE_SHARE,
+    "mem-per-gpu": _NODE_SHARE,
+    "mincpus": _NODE_SHARE,
+    "tmp": _NODE_SHARE,
+    "hint": _NODE_SHARE,
+    "threads-per-core": _NODE_SHARE,
+    "cores-per-socket": _NODE_SHARE,
+    "sockets-per-node": _NODE_SHARE,
+    "ntasks-per-core": _NODE_SHARE,
+    "ntasks-per-socket": _NODE_SHARE,
+    "ntasks-per-gpu": "One process is started per node; start more in the script.",
+}
+
+
+def _read_option(reading: _Reading, number: int, line: str, option: str, value: str | None) -> None:
+    if option in _NOT_OFFERED:
+        raise NotUnderstood(_NOT_OFFERED[option])
+    if option in _NO_EFFECT:
+        reading.note(number, line, Verdict.IGNORED, _NO_EFFECT[option])
+        return
+    if option == "export":
+        reading.note(number, line, Verdict.IGNORED, _export(value))
+        return
+    reader = _READERS.get(option)
+    if reader is None:
+        raise NotUnderstood(f"{option[:40]!r} is not an option that Tidegate reads; remove it.")
+    if value is None and option not in _WITHOUT_VALUE:
+        raise NotUnderstood(f"--{option} needs a value.")
+    values, detail = reader(value or "")
+    reading.take(number, line, values, detail)
+
+
+def _export(value: str | None) -> str:
+    if (value or "").upper() in {"NONE", "ALL", "NIL"}:
+        return (
+            "Nothing of your shell's environment is passed on; give variables in the field "
+            "`environment`."
+        )
+    raise NotUnderstood("Give the variables in the field `environment`.")
+
+
+_Read = tuple[Mapping[str, Any], str]
+
+
+def _count(value: str, what: str) -> int:
+    if not _NUMBER.fullmatch(value):
+        raise NotUnderstood(f"{value[:40]!r} is no number of {what}; write one whole number.")
+    return int(value)
+
+
+def _typed(value: str) -> tuple[str | None, int]:
+    match = _TYPED_COUNT.fullmatch(value)
+    if match is None:
+        raise NotUnderstood(f"{value[:40]!r} is no number of GPUs; write 4 or h100:4.")
+    return match[1], int(match[2])
+
+
+def _gpus(field_name: str) -> Callable[[str], _Read]:
+    def read(value: str) -> _Read:
+        gpu_type, number = _typed(value)
+        return _with_type({field_name: number}, gpu_type, f"{field_name} = {number}")
+
+    return read
+
+
+def _gres(value: str) -> _Read:
+    match = _GRES_GPU.fullmatch(value)
+    if match is None:
+        raise NotUnderstood(f"Of --gres only gpu:NUMBER or gpu:TYPE:NUMBER, not {value[:40]!r}.")
+    gpu_type, number = match[1], int(match[2] or 1)
+    return _with_type({"gpus_per_node": number}, gpu_type, f"gpus_per_node = {number}")
+
+
+def _with_type(values: dict[str, Any], gpu_type: str | None, detail: str) -> _Read:
+    if gpu_type is None:
+        return values, detail
+    return {**values, "gpu_type": gpu_type}, f"{detail}, of type {gpu_type}"
+
+
+def _time(value: str) -> _Read:
+    limit_s = seconds_of(value)
+    return {"time_limit_s": limit_s}, (
+        "no time limit" if limit_s is None else f"time_limit_s = {limit_s}"
+    )
+
+
+def _signal(value: str) -> _Read:
+    match = _SIGNAL.fullmatch(value.upper())
+    name = match[2] if match is not None else ""
+    name = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}.get(name, name)
+    if match is None or name not in NOTICE_SIGNALS:
+        raise NotUnderstood(f"The notice signal must be one of {', '.join(NOTICE_SIGNALS)}.")
+    return {"notice_signal": name}, (
+        f"notice_signal = {name}; how long before the stop it comes is the priority class's grace"
+    )
+
+
+def _nodes(value: str) -> _Read:
+    return {"nodes": (number := _count(value, "nodes"))}, f"nodes = {number}"
+
+
+def _name(value: str) -> _Read:
+    return {"name": value}, f"name = {value[:60]}"
+
+
+_READERS: Mapping[str, Callable[[str], _Read]] = {
+    "job-name": _name,
+    "gpus": _gpus("gpus"),
+    "gpus-per-node": _gpus("gpus_per_node"),
+    "gres": _gres,
+    "nodes": _nodes,
+    "ntasks": lambda value: ({"ntasks": _count(value, "tasks")}, ""),
+    "ntasks-per-node": lambda value: ({"ntasks_per_node": _count(value, "tasks")}, ""),
+    "time": _time,
+    "partition": lambda value: ({"partition": value}, ""),
+    "qos": lambda value: ({"qos": value}, ""),
+    "signal": _signal,
+    "requeue": lambda _: ({"is_requeueable": True}, "is_requeueable = true"),
+    "no-requeue": lambda _: ({"is_requeueable": False}, "is_requeueable = false"),
+    "hold": lambda _: ({"held": True}, "held = true"),
+}
+
+
+def _settle_tasks(reading: _Reading) -> None:
+    """One process runs per node: --ntasks agrees with that, or is reported."""
+    per_node = reading.given.pop("ntasks_per_node", None)
+    tasks = reading.given.pop("ntasks", None)
+    nodes = reading.given.get("nodes")
+    is_one_each = per_node is not None and per_node.value == 1
+    if tasks is not None and is_one_each and nodes is None:
+        nodes = reading.given["nodes"] = tasks
+    for given, agrees in (
+        (per_node, is_one_each),
+        (tasks, tasks is not None and tasks.value == (1 if nodes is None else nodes.value)),
+    ):
+        if given is None:
+            continue
+        note = reading.notes[given.note]
+        if note.verdict is not Verdict.UNDERSTOOD:
+            continue
+        reading.notes[given.note] = Note(
+            note.line,
+            note.text,
+            Verdict.UNDERSTOOD if agrees else Verdict.IGNORED,
+            "One process runs on each node."
+            if agrees
+            else "The script runs once on each node; start more processes in it.",
+        )

@@ -1,0 +1,342 @@
+"""Take a request in: check that it means something, then queue it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Count, Q
+from uuid_utils.compat import uuid7
+
+from arbiter.decisions import Waiting
+from audit.recording import record
+from clusters.models import Cluster, Pool
+from jobs.errors import NeverFits, TooManyOpenJobs
+from jobs.fitting import Fleet, fleet_of, lay_out, why_never
+from jobs.lifecycle import OPEN
+from jobs.models import Job, JobState, JobType
+from jobs.requests import JobRequest, settled
+from jobs.sbatch import Note, Verdict
+from jobs.timeline import Happening, record_events
+from live.publishing import publish
+from live.waking import wake
+from primitives.errors import FieldError, InvalidRequest, NotFound
+from primitives.units import gpus_text
+from quotas.models import PriorityClass
+from tenants.access import Actor, visible_node
+from tenants.models import Node, NodeKind
+from tenants.roles import Permission
+from webapi.middleware import current_request_id
+
+#: Jobs that have not ended. Parallel submissions may pass a limit by as many as they are.
+OPEN_JOBS_PER_USER_MAX = 10_000
+OPEN_JOBS_PER_ORGANIZATION_MAX = 100_000
+
+DEFAULT_PRIORITY_CLASS = "normal"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRequest:
+    """A request whose every name is a thing that the actor may use.
+
+    `never` is the arbiter's word that it could not even run on an idle fleet.
+    """
+
+    request: JobRequest
+    team: Node
+    pool: Pool
+    priority_class: PriorityClass
+    cluster: Cluster | None
+    type: JobType
+    mgpu_per_node: int
+    node_count: int
+    notes: tuple[Note, ...]
+    fleet: Fleet
+    never: Waiting | None
+
+    @property
+    def mgpu(self) -> int:
+        """What it asks for in all, in milli-GPU."""
+        return self.mgpu_per_node * self.node_count
+
+
+@transaction.atomic
+def submit_job(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
+    """Queue `request` (or hold it, if it says so) and return its job.
+
+    Queueing takes no quota; only the arbiter grants. Raises NotFound for a team that the actor
+    cannot see, Forbidden without the right to submit there, InvalidRequest for names that mean
+    nothing here and for refused lines of an sbatch text, NeverFits, and TooManyOpenJobs.
+    """
+    if request.refused:
+        raise InvalidRequest(
+            "; ".join(f"line {note.line}: {note.detail}" for note in request.refused[:5]),
+            errors=[
+                FieldError("/sbatch", f"line {note.line}: {note.text}: {note.detail}", "refused")
+                for note in request.refused
+            ],
+            notes=[note.as_json() for note in request.notes],
+        )
+    resolved = resolve(request, actor=actor)
+    if resolved.never is not None:
+        raise _never_fits(resolved, resolved.never)
+    _refuse_too_many(resolved.team, actor)
+    job = Job(
+        id=uuid7(),
+        organization=resolved.team.organization,
+        team=resolved.team,
+        user=actor.user,
+        name=request.name,
+        type=resolved.type.value,
+        pool=resolved.pool,
+        priority_class=resolved.priority_class,
+        cluster=resolved.cluster,
+        mgpu_per_node=resolved.mgpu_per_node,
+        node_count=resolved.node_count,
+        script=request.script,
+        environment=dict(request.environment or {}),
+        notes=[note.as_json() for note in resolved.notes],
+        time_limit_s=request.time_limit_s,
+        notice_signal=request.notice_signal,
+        checkpoint_path=request.checkpoint_path,
+        is_preemptible=request.is_preemptible,
+        is_requeueable=request.is_requeueable,
+        state=JobState.HELD.value if request.is_held else JobState.QUEUED.value,
+        submitted_at=now,
+    )
+    job.save(force_insert=True)
+    record_events([Happening(job.id, now, "submitted", {"by": actor.user.username})])
+    record(
+        action="job_submitted",
+        subject_kind="job",
+        subject_id=job.id,
+        now=now,
+        actor_id=actor.user.pk,
+        actor=actor.user.login,
+        organization_id=job.organization_id,
+        node_path=job.team.path,
+        detail={"name": job.name, "pool": job.pool.name, "mgpu": job.mgpu},
+        request_id=current_request_id(),
+    )
+    publish("jobs", ids=[job.id], organization_id=job.organization_id)
+    wake("arbiter")
+    return job
+
+
+def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
+    """Look up everything that `request` names, as far as the actor may use it.
+
+    Raises as `submit_job`, except for NeverFits, which is an answer here.
+    """
+    team = _team(request, actor)
+    errors: list[FieldError] = []
+    notes = request.notes
+    pool, notes = _pool(request, team, notes, errors)
+    priority_class, notes = _priority_class(request, team, notes, errors)
+    cluster = None
+    if pool is not None and request.cluster is not None:
+        cluster = _cluster(request.cluster, pool, errors)
+    if errors or pool is None or priority_class is None:
+        raise InvalidRequest(
+            "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in errors), errors=errors
+        )
+    fleet = fleet_of(pool.pk)
+    mgpu_per_node, node_count = _shape(request, fleet, cluster)
+    return ResolvedRequest(
+        request=request,
+        team=team,
+        pool=pool,
+        priority_class=priority_class,
+        cluster=cluster,
+        type=request.type or (JobType.DISTRIBUTED if node_count > 1 else JobType.TRAINING),
+        mgpu_per_node=mgpu_per_node,
+        node_count=node_count,
+        notes=notes,
+        fleet=fleet,
+        never=why_never(
+            team=team,
+            pool_id=pool.pk,
+            priority_class=priority_class,
+            mgpu_per_node=mgpu_per_node,
+            node_count=node_count,
+            cluster=None if cluster is None else str(cluster.pk),
+            fleet=fleet,
+        ),
+    )
+
+
+def _team(request: JobRequest, actor: Actor) -> Node:
+    try:
+        team = visible_node(actor, request.team, Permission.SUBMIT_JOBS)
+    except NotFound:
+        detail = f"There is no team {request.team[:200]!r} that you can see."
+        raise NotFound(detail, errors=[FieldError("/team", detail, "not_found")]) from None
+    if team.kind != NodeKind.TEAM:
+        detail = f"{team.display_path} is a {team.kind}; name one of its teams."
+        raise InvalidRequest(detail, errors=[FieldError("/team", detail)])
+    return team
+
+
+def _pool(
+    request: JobRequest, team: Node, notes: tuple[Note, ...], errors: list[FieldError]
+) -> tuple[Pool | None, tuple[Note, ...]]:
+    """The pool asked for, or hinted at, or the only one that the organization has."""
+    offered = {
+        pool.name: pool
+        for pool in Pool.objects.filter(quotas__node=team.organization_id).order_by("name")
+    }
+    named = request.pool
+    for hint in request.pool_hints:
+        if named is None and hint.name in offered:
+            named = hint.name
+            notes = settled(notes, hint.note, Verdict.UNDERSTOOD, f"pool = {named}")
+        else:
+            notes = settled(
+                notes,
+                hint.note,
+                Verdict.IGNORED,
+                "The pool is chosen already."
+                if named is not None
+                else f"There is no pool of that name; you have {_listed(offered)}.",
+            )
+    if named is None and len(offered) == 1:
+        named = next(iter(offered))
+    if named is not None and named in offered:
+        return offered[named], notes
+    if not offered:
+        detail = f"{team.path.split('/')[0]} has no quota in any pool"
+    elif named is None:
+        detail = f"is required, because there are several: {_listed(offered)}"
+    else:
+        detail = f"there is no pool {named[:60]!r} for you; you have {_listed(offered)}"
+    errors.append(FieldError("/pool", detail, "unknown" if named else "required"))
+    return None, notes
+
+
+def _priority_class(
+    request: JobRequest, team: Node, notes: tuple[Note, ...], errors: list[FieldError]
+) -> tuple[PriorityClass | None, tuple[Note, ...]]:
+    known = {
+        item.name: item
+        for item in PriorityClass.objects.filter(organization=team.organization_id).order_by(
+            "-order", "name"
+        )
+    }
+    named = request.priority_class
+    hint = request.class_hint
+    if hint is not None:
+        if hint.name in known:
+            named = hint.name
+            notes = settled(notes, hint.note, Verdict.UNDERSTOOD, f"priority_class = {named}")
+        else:
+            notes = settled(
+                notes,
+                hint.note,
+                Verdict.IGNORED,
+                f"There is no priority class of that name; there are {_listed(known)}.",
+            )
+    found = known.get(named or DEFAULT_PRIORITY_CLASS)
+    if found is None:
+        errors.append(
+            FieldError(
+                "/priority_class",
+                f"there is no priority class {(named or DEFAULT_PRIORITY_CLASS)[:60]!r}; "
+                f"there are {_listed(known)}",
+                "unknown",
+            )
+        )
+    return found, notes
+
+
+def _cluster(name: str, pool: Pool, errors: list[FieldError]) -> Cluster | None:
+    cluster = Cluster.objects.filter(name=name, nodes__pool=pool).distinct().first()
+    if cluster is None:
+        errors.append(
+            FieldError("/cluster", f"there is no cluster {name[:60]!r} with {pool.name}", "unknown")
+        )
+    return cluster
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = list(names)
+    return ", ".join(found[:20]) + (" and more" if len(found) > 20 else "") if found else "none"
+
+
+def _shape(request: JobRequest, fleet: Fleet, cluster: Cluster | None) -> tuple[int, int]:
+    """(milli-GPU per node, nodes)."""
+    if request.mgpu_per_node is not None:
+        return request.mgpu_per_node, request.node_count or 1
+    assert request.mgpu is not None
+    if request.node_count is not None:
+        return request.mgpu // request.node_count, request.node_count
+    largest_mgpu = fleet.largest_node_mgpu(None if cluster is None else str(cluster.pk))
+    # What cannot be laid out is left whole, which no node can hold: so the refusal says.
+    return lay_out(request.mgpu, largest_mgpu) or (request.mgpu, 1)
+
+
+def _never_fits(resolved: ResolvedRequest, never: Waiting) -> NeverFits:
+    """The refusal, with what would fit."""
+    detail, numbers = never_sentence(resolved, never)
+    pointer = "/gpus" if resolved.request.mgpu is not None else "/gpus_per_node"
+    return NeverFits(detail, errors=[FieldError(pointer, detail, "never_fits")], numbers=numbers)
+
+
+def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict[str, int]]:
+    """Why a request can never run and what would, and the numbers behind it."""
+    pinned = None if resolved.cluster is None else str(resolved.cluster.pk)
+    pool, fleet = resolved.pool.name, resolved.fleet
+    fitting = fleet.nodes_with(resolved.mgpu_per_node, pinned)
+    cap_mgpu = resolved.priority_class.team_cap_mgpu
+    numbers = {
+        "need_mgpu": resolved.mgpu,
+        "mgpu_per_node": resolved.mgpu_per_node,
+        "nodes_needed": resolved.node_count,
+        "nodes_fitting": fitting,
+        "largest_node_mgpu": fleet.largest_node_mgpu(pinned) or 0,
+        "could_ever_mgpu": never.numbers.get("could_ever_mgpu", 0),
+    }
+    asked = f"{gpus_text(resolved.mgpu)} GPUs of {pool} can never run"
+    if fitting < resolved.node_count:
+        where = "no cluster has" if pinned is None else f"{resolved.cluster} does not have"
+        return (
+            f"{asked}: {where} {_nodes(resolved.node_count)} with "
+            f"{gpus_text(resolved.mgpu_per_node)} GPUs each. The largest node has "
+            f"{gpus_text(numbers['largest_node_mgpu'])} GPUs, and at most "
+            f"{_nodes(fitting)} of one cluster can give {gpus_text(resolved.mgpu_per_node)}.",
+            numbers,
+        )
+    if cap_mgpu is not None and resolved.mgpu > cap_mgpu:
+        return (
+            f"{asked} in the class {resolved.priority_class.name}: it lets a team have at most "
+            f"{gpus_text(cap_mgpu)} GPUs at once.",
+            numbers,
+        )
+    return (
+        f"{asked} for {resolved.team.display_path}: its quota, with all that it may borrow, is at "
+        f"most {gpus_text(numbers['could_ever_mgpu'])} GPUs even when everything is idle. Ask for "
+        "at most that, or have the quota raised.",
+        numbers,
+    )
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count:,} nodes"
+
+
+def _refuse_too_many(team: Node, actor: Actor) -> None:
+    counts = Job.objects.filter(
+        organization=team.organization_id, state__in=[state.value for state in OPEN]
+    ).aggregate(everybody=Count("pk"), own=Count("pk", filter=Q(user=actor.user)))
+    for who, count, most in (
+        ("You have", counts["own"], OPEN_JOBS_PER_USER_MAX),
+        ("Your organization has", counts["everybody"], OPEN_JOBS_PER_ORGANIZATION_MAX),
+    ):
+        if count >= most:
+            raise TooManyOpenJobs(
+                f"{who} {count:,} jobs that have not ended; {most:,} are allowed. Wait for some "
+                "to end, or cancel some.",
+                open_jobs=count,
+                open_jobs_max=most,
+            )
