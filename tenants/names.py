@@ -25,12 +25,13 @@ def clean_name(text: str, *, field: str = "name", length_max: int = NAME_LENGTH_
     """
     if len(text) > length_max:
         raise _refusal(field, f"must have at most {length_max} characters")
-    name = unicodedata.normalize("NFKC", text).strip()
+    normal = unicodedata.normalize("NFKC", text)
+    name = normal.strip()
     if not name:
         raise _refusal(field, "must not be empty")
     if len(name) > length_max:
         raise _refusal(field, f"must have at most {length_max} characters in Unicode form NFKC")
-    for character in name:
+    for character in normal:
         if unicodedata.category(character) in _UNPRINTED:
             raise _refusal(
                 field, f"must not contain control or invisible characters (U+{ord(character):04X})"

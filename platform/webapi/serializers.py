@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
@@ -35,7 +36,11 @@ class StrictSerializer(serializers.Serializer[Any]):
 
 
 class TextField(serializers.CharField):
-    """A JSON string: numbers are refused instead of being written out as text."""
+    """A JSON string, as it came: numbers are refused instead of being written out as text, and
+    outer white space is not taken away unasked."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"trim_whitespace": False, **options})
 
     def to_internal_value(self, data: Any) -> str:
         """The string. Raises ValidationError for any other JSON value."""
@@ -97,8 +102,9 @@ def answers(
     return found
 
 
+@cache
 def page_of(item: type[serializers.BaseSerializer[Any]]) -> serializers.Serializer[Any]:
-    """The shape of one page of `item`s."""
+    """The shape of one page of `item`s, the same object each time: OpenAPI has it once."""
     name = item.__name__.removesuffix("Serializer")
     page: serializers.Serializer[Any] = inline_serializer(
         name=f"{name}Page",

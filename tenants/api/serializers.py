@@ -40,7 +40,6 @@ class _NamedSerializer(StrictSerializer):
     slug = TextField(
         max_length=SLUG_LENGTH_MAX,
         help_text=f"`{SLUG_PATTERN}`; it never changes",
-        trim_whitespace=False,
     )
     name = TextField(max_length=NAME_LENGTH_MAX)
 
@@ -93,7 +92,6 @@ class UserCreationSerializer(StrictSerializer):
         required=False,
         allow_null=True,
         default=None,
-        trim_whitespace=False,
         write_only=True,
         help_text="At least 12 characters; absent: no signing in by browser",
     )
@@ -205,7 +203,7 @@ class SigningInSerializer(StrictSerializer):
     """Login and password."""
 
     login = TextField(max_length=LOGIN_LENGTH_MAX)
-    password = TextField(max_length=1024, trim_whitespace=False, write_only=True)
+    password = TextField(max_length=1024, write_only=True)
 
 
 class SessionOrganizationSerializer(serializers.Serializer[Any]):
