@@ -37,7 +37,7 @@ down: ## Stop everything; jobs of the local cluster keep running
 	else echo "Nothing was ever started here."; fi
 
 status: ## Say what is running
-	@if [ -x $(BIN)/python ]; then $(BIN)/python -m embedded status; \
+	@if [ -x $(BIN)/python ]; then $(BIN)/python -m embedded status || true; \
 	else echo "Nothing was ever started here."; fi
 
 reset: ## Stop everything and delete all data (asks; YES=1 does not)

@@ -4,17 +4,21 @@ import os
 import sys
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 
+_SECONDS_SHOWN = 600
 _STARTED_AT = float(os.environ.get("TIDEGATE_STARTED_AT") or time.time())
 
 
 def say(text: str) -> None:
-    """One line of progress, after the seconds since `make` began.
+    """One line of progress, after the seconds since `make` began; later, after the time in UTC.
 
     A terminal that has gone away must not stop what it was watching.
     """
+    passed_s = max(0.0, time.time() - _STARTED_AT)
+    clock = f"{passed_s:6.1f} s" if passed_s < _SECONDS_SHOWN else f"{datetime.now(UTC):%H:%M:%S}"
     with suppress(OSError):
-        print(f"{max(0.0, time.time() - _STARTED_AT):6.1f} s  {text}", flush=True)
+        print(f"{clock}  {text}", flush=True)
 
 
 def show(text: str = "") -> None:
