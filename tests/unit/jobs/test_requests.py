@@ -1,0 +1,242 @@
+"""Bodies of POST /jobs: what is read of good ones, and what is said of bad ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from builders.job_builders import a_body
+from jobs.requests import read_job_request
+from primitives.errors import InvalidRequest
+
+
+def errors_of(**changes: Any) -> list[str]:
+    with pytest.raises(InvalidRequest) as refusal:
+        read_job_request(a_body(**changes))
+    return sorted(error.pointer for error in refusal.value.errors)
+
+
+def test_defaults() -> None:
+    request = read_job_request(a_body())
+    assert (request.team, request.name, request.mgpu) == ("ai-company/research/nlp", "python", 1000)
+    assert (request.mgpu_per_node, request.node_count) == (None, None)
+    assert (request.pool, request.priority_class, request.cluster) == (None, None, None)
+    assert (request.is_preemptible, request.is_requeueable, request.is_held) == (False, True, False)
+    assert (request.notice_signal, request.time_limit_s, request.type) == ("TERM", None, None)
+    assert (dict(request.environment or {}), request.notes) == ({}, ())
+
+
+def test_null_is_absent() -> None:
+    everything = {
+        name: None
+        for name in (
+            "name",
+            "pool",
+            "gpus_per_node",
+            "nodes",
+            "sbatch",
+            "time_limit_s",
+            "priority_class",
+            "type",
+            "environment",
+            "is_preemptible",
+            "is_requeueable",
+            "checkpoint_path",
+            "cluster",
+            "notice_signal",
+            "held",
+        )
+    }
+    assert read_job_request(a_body(**everything)) == read_job_request(a_body())
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"gpus": 0.5}, (500, None, None)),
+        ({"gpus": 0.001}, (1, None, None)),
+        ({"gpus": 8}, (8_000, None, None)),
+        ({"gpus": 8.0}, (8_000, None, None)),
+        ({"gpus": 16, "nodes": 2}, (16_000, None, 2)),
+        ({"gpus": 0.5, "nodes": 1}, (500, None, 1)),
+        ({"gpus": ..., "gpus_per_node": 4, "nodes": 2}, (None, 4_000, 2)),
+        ({"gpus": ..., "gpus_per_node": 0.25}, (None, 250, None)),
+    ],
+)
+def test_shapes(changes: dict[str, Any], expected: tuple[int | None, ...]) -> None:
+    request = read_job_request(a_body(**changes))
+    assert (request.mgpu, request.mgpu_per_node, request.node_count) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointers"),
+    [
+        ({"team": ...}, ["/team"]),
+        ({"team": 7}, ["/team"]),
+        ({"team": ""}, ["/team"]),
+        ({"team": "a\nb"}, ["/team"]),
+        ({"gpus": ...}, ["/gpus"]),
+        ({"gpus": 0}, ["/gpus"]),
+        ({"gpus": -1}, ["/gpus"]),
+        ({"gpus": True}, ["/gpus"]),
+        ({"gpus": "1"}, ["/gpus"]),
+        ({"gpus": [1]}, ["/gpus"]),
+        ({"gpus": 1.5}, ["/gpus"]),
+        ({"gpus": 0.0005}, ["/gpus"]),
+        ({"gpus": 1e400}, ["/gpus"]),
+        ({"gpus": float("nan")}, ["/gpus"]),
+        ({"gpus": 10**29}, ["/gpus"]),
+        ({"gpus": 1, "gpus_per_node": 1}, ["/gpus"]),
+        ({"gpus": 3, "nodes": 2}, ["/gpus"]),
+        ({"gpus": ..., "gpus_per_node": 0.5, "nodes": 2}, ["/gpus_per_node"]),
+        ({"nodes": 0}, ["/nodes"]),
+        ({"nodes": True}, ["/nodes"]),
+        ({"nodes": 1.0}, ["/nodes"]),
+        ({"nodes": 4_097}, ["/nodes"]),
+        ({"nodes": 2**63}, ["/nodes"]),
+        ({"script": ...}, ["/script"]),
+        ({"script": ""}, ["/script"]),
+        ({"script": " \n"}, ["/script"]),
+        ({"script": 1}, ["/script"]),
+        ({"script": "x", "sbatch": "y"}, ["/script"]),
+        ({"script": "a\x00b"}, ["/script"]),
+        ({"script": "\ud800"}, ["/script"]),
+        ({"script": "x" * ((1 << 20) + 1)}, ["/script"]),
+        ({"script": "ä" * ((1 << 19) + 1)}, ["/script"]),
+        ({"name": ""}, ["/name"]),
+        ({"name": "a\n#SBATCH --account=other"}, ["/name"]),
+        ({"name": "a\x00"}, ["/name"]),
+        ({"name": "a\u202eb"}, ["/name"]),
+        ({"name": "x" * 201}, ["/name"]),
+        ({"name": 3}, ["/name"]),
+        ({"time_limit_s": 0}, ["/time_limit_s"]),
+        ({"time_limit_s": 31_536_001}, ["/time_limit_s"]),
+        ({"time_limit_s": "60"}, ["/time_limit_s"]),
+        ({"time_limit_s": True}, ["/time_limit_s"]),
+        ({"type": "magic"}, ["/type"]),
+        ({"notice_signal": "KILL"}, ["/notice_signal"]),
+        ({"notice_signal": ["TERM"]}, ["/notice_signal"]),
+        ({"is_preemptible": "yes"}, ["/is_preemptible"]),
+        ({"is_requeueable": 1}, ["/is_requeueable"]),
+        ({"held": "true"}, ["/held"]),
+        ({"checkpoint_path": "relative"}, ["/checkpoint_path"]),
+        ({"checkpoint_path": "/a/../b"}, ["/checkpoint_path"]),
+        ({"checkpoint_path": "/a\nb"}, ["/checkpoint_path"]),
+        ({"checkpoint_path": "/" + "a" * 1024}, ["/checkpoint_path"]),
+        ({"environment": []}, ["/environment"]),
+        ({"environment": "A=B"}, ["/environment"]),
+        ({"environment": {"A": 1}}, ["/environment/A"]),
+        ({"environment": {"1A": "x"}}, ["/environment/1A"]),
+        ({"environment": {"A-B": "x"}}, ["/environment/A-B"]),
+        ({"environment": {"A=B": "x"}}, ["/environment/A=B"]),
+        ({"environment": {"A\n": "x"}}, ["/environment/A\n"]),
+        ({"environment": {"A/B~": "x"}}, ["/environment/A~1B~0"]),
+        ({"environment": {"Ａ": "x"}}, ["/environment/Ａ"]),
+        ({"environment": {"": "x"}}, ["/environment/"]),
+        ({"environment": {"LD_PRELOAD": "x"}}, ["/environment/LD_PRELOAD"]),
+        ({"environment": {"SLURM_JOB_ID": "x"}}, ["/environment/SLURM_JOB_ID"]),
+        ({"environment": {"SBATCH_ACCOUNT": "x"}}, ["/environment/SBATCH_ACCOUNT"]),
+        ({"environment": {"TIDEGATE_X": "x"}}, ["/environment/TIDEGATE_X"]),
+        ({"environment": {"BASH_ENV": "x"}}, ["/environment/BASH_ENV"]),
+        ({"environment": {"ENV": "x"}}, ["/environment/ENV"]),
+        ({"environment": {"PROMPT_COMMAND": "x"}}, ["/environment/PROMPT_COMMAND"]),
+        ({"environment": {"CUDA_VISIBLE_DEVICES": "0"}}, ["/environment/CUDA_VISIBLE_DEVICES"]),
+        ({"environment": {"A": "x\ny"}}, ["/environment/A"]),
+        ({"environment": {"A": "x\x00"}}, ["/environment/A"]),
+        ({"environment": {"A": "\x1b[0m"}}, ["/environment/A"]),
+        ({"environment": {"A": "\ud800"}}, ["/environment/A"]),
+        ({"environment": {"A": "x" * 32_769}}, ["/environment/A"]),
+        ({"environment": {f"A{i}": "x" * 32_000 for i in range(5)}}, ["/environment"]),
+        ({"environment": {f"A{i}": "" for i in range(257)}}, ["/environment"]),
+        ({"grup": 1}, ["/grup"]),
+        ({"team": ..., "gpus": 0, "held": 2, "x": 1}, ["/gpus", "/held", "/team", "/x"]),
+    ],
+)
+def test_every_error_is_told_at_once_with_its_pointer(
+    changes: dict[str, Any], pointers: list[str]
+) -> None:
+    assert errors_of(**changes) == pointers
+
+
+def test_path_is_an_allowed_variable() -> None:
+    request = read_job_request(a_body(environment={"PATH": "/opt/bin:/usr/bin", "TAB": "a\tb"}))
+    assert request.environment == {"PATH": "/opt/bin:/usr/bin", "TAB": "a\tb"}
+
+
+@pytest.mark.parametrize("name", ["=1+1", "a|b", "$(id)", "`id`", "../../etc", "-rf", "--uid=0"])
+def test_odd_names_are_only_names(name: str) -> None:
+    assert read_job_request(a_body(name=name)).name == name
+
+
+def test_names_are_normalised() -> None:
+    assert read_job_request(a_body(name="  ﬁne ")).name == "fine"
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [
+        ("#!/bin/bash\n# hello\npython train.py\n", "python"),
+        ("/opt/tools/run.sh --fast\n", "run.sh"),
+        ("set -e\nA=1 exec torchrun x.py\n", "torchrun"),
+        ("#!/bin/bash\n# nothing\n", "job"),
+        ("$(echo hi)\n", "job"),
+    ],
+)
+def test_a_job_without_a_name_is_named_by_what_it_runs(script: str, name: str) -> None:
+    assert read_job_request(a_body(script=script)).name == name
+
+
+def test_dos_line_ends_are_replaced_with_a_note() -> None:
+    request = read_job_request(a_body(script=..., sbatch="#!/bin/sh\r\n#SBATCH -J x\r\ntrue\r\n"))
+    assert request.script == "#!/bin/sh\n#SBATCH -J x\ntrue\n"
+    assert request.name == "x"
+    assert [(note.line, note.verdict.value) for note in request.notes] == [
+        (0, "understood"),
+        (2, "understood"),
+    ]
+
+
+def test_the_body_wins_over_the_text_with_a_note() -> None:
+    text = "#SBATCH -J text -t 10\n#SBATCH --gpus-per-node=8\n#SBATCH -N 4\n#SBATCH -p fast\nx\n"
+    request = read_job_request(a_body(script=..., sbatch=text, name="body", gpus=2, pool="h100"))
+    assert (request.name, request.time_limit_s) == ("body", 600)
+    assert (request.mgpu, request.mgpu_per_node, request.node_count) == (2_000, None, None)
+    assert request.pool_hints == ()
+    assert [(note.line, note.verdict.value, note.detail) for note in request.notes] == [
+        (1, "ignored", "The request itself says otherwise."),
+        (1, "understood", "time_limit_s = 600"),
+        (2, "ignored", "The request itself says otherwise."),
+        (3, "ignored", "The request itself says otherwise."),
+        (4, "ignored", "The request itself says otherwise."),
+    ]
+
+
+def test_only_the_nodes_of_the_text_can_be_overruled() -> None:
+    text = "#SBATCH --gpus-per-node=8\n#SBATCH -N 4\nx\n"
+    request = read_job_request(a_body(script=..., gpus=..., sbatch=text, nodes=2))
+    assert (request.mgpu_per_node, request.node_count) == (8_000, 2)
+
+
+def test_an_error_in_the_text_names_its_line() -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        read_job_request(a_body(script=..., gpus=..., sbatch="#SBATCH -N 5000\n#SBATCH -G 1\nx\n"))
+    assert [(error.pointer, error.detail) for error in refusal.value.errors] == [
+        ("/sbatch", "line 1: nodes must be from 1 to 4,096")
+    ]
+
+
+def test_hints_are_kept_in_order() -> None:
+    text = "#SBATCH -p batch\n#SBATCH --gres=gpu:h100:2\n#SBATCH --qos=high\nx\n"
+    request = read_job_request(a_body(script=..., gpus=..., sbatch=text))
+    assert [(hint.name, hint.note.line) for hint in request.pool_hints] == [
+        ("h100", 2),
+        ("batch", 1),
+    ]
+    assert request.class_hint is not None
+    assert (request.class_hint.name, request.class_hint.note.line) == ("high", 3)
+
+
+def test_refused_lines_are_kept_for_whoever_submits() -> None:
+    request = read_job_request(a_body(script=..., sbatch="#SBATCH --array=1-3\nx\n"))
+    assert [note.line for note in request.refused] == [1]

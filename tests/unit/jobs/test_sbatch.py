@@ -1,0 +1,203 @@
+"""What is read of an sbatch text, line by line."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.sbatch import DIRECTIVES_MAX, NotUnderstood, parse_sbatch, seconds_of, unread_directives
+
+
+def fields(*lines: str) -> dict[str, object]:
+    return dict(parse_sbatch("#!/bin/bash\n" + "\n".join(lines) + "\nsrun train\n").fields)
+
+
+def verdicts(*lines: str) -> list[tuple[int, str]]:
+    reading = parse_sbatch("#!/bin/bash\n" + "\n".join(lines) + "\nsrun train\n")
+    return [(note.line, note.verdict.value) for note in reading.notes]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("#SBATCH --job-name=bert", {"name": "bert"}),
+        ("#SBATCH --job-name bert", {"name": "bert"}),
+        ("#SBATCH -J bert", {"name": "bert"}),
+        ("#SBATCH -Jbert", {"name": "bert"}),
+        ('#SBATCH --job-name="two words"', {"name": "two words"}),
+        ("#SBATCH --job-name='a # b'", {"name": "a # b"}),
+        ("#SBATCH --job-name=two\\ words", {"name": "two words"}),
+        ("#SBATCH -J a'b'c", {"name": "abc"}),
+        ("#SBATCH -J bert # the name", {"name": "bert"}),
+        ("#SBATCH -J bert#1", {"name": "bert#1"}),
+        ("#SBATCH\t-N\t2", {"nodes": 2}),
+        ("#SBATCH --gpus=16", {"gpus": 16}),
+        ("#SBATCH -G 16", {"gpus": 16}),
+        ("#SBATCH -G h100:16", {"gpus": 16, "gpu_type": "h100"}),
+        ("#SBATCH --gpus-per-node=8", {"gpus_per_node": 8}),
+        ("#SBATCH --gres=gpu:4", {"gpus_per_node": 4}),
+        ("#SBATCH --gres=gpu", {"gpus_per_node": 1}),
+        ("#SBATCH --gres=gpu:a100:4", {"gpus_per_node": 4, "gpu_type": "a100"}),
+        ("#SBATCH --gres=gpu:a100", {"gpus_per_node": 1, "gpu_type": "a100"}),
+        ("#SBATCH -N 4", {"nodes": 4}),
+        ("#SBATCH -t 90", {"time_limit_s": 5_400}),
+        ("#SBATCH --time=UNLIMITED", {"time_limit_s": None}),
+        ("#SBATCH -p h100", {"partition": "h100"}),
+        ("#SBATCH -q high", {"qos": "high"}),
+        ("#SBATCH --signal=B:USR1@60", {"notice_signal": "USR1"}),
+        ("#SBATCH --signal=SIGUSR2", {"notice_signal": "USR2"}),
+        ("#SBATCH --signal=10@300", {"notice_signal": "USR1"}),
+        ("#SBATCH --requeue", {"is_requeueable": True}),
+        ("#SBATCH --no-requeue", {"is_requeueable": False}),
+        ("#SBATCH -H", {"held": True}),
+        ("#SBATCH --hold -N 2", {"held": True, "nodes": 2}),
+        ("#SBATCH -HN2", {"held": True, "nodes": 2}),
+    ],
+)
+def test_understood(line: str, expected: dict[str, object]) -> None:
+    assert fields(line) == expected
+    assert {verdict for _, verdict in verdicts(line)} == {"understood"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#SBATCH -A physics",
+        "#SBATCH --output=log-%j.txt",
+        "#SBATCH -e err.txt",
+        "#SBATCH --comment='for the paper'",
+        "#SBATCH --mail-type=ALL",
+        "#SBATCH --mail-user=a@example.org",
+        "#SBATCH --export=NONE",
+        "#SBATCH --export=ALL",
+        "#SBATCH --mem=64G",
+        "#SBATCH -c 8",
+        "#SBATCH --exclusive",
+        "#SBATCH",
+        "#SBATCH # nothing",
+    ],
+)
+def test_ignored_with_a_note(line: str) -> None:
+    assert fields(line) == {}
+    assert verdicts(line) == [(2, "ignored")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#SBATCH --array=1-10",
+        "#SBATCH -a 1-10",
+        "#SBATCH --dependency=afterok:1",
+        "#SBATCH --begin=now+1hour",
+        "#SBATCH --export=PATH,LD_PRELOAD=/tmp/x.so",
+        "#SBATCH --uid=0",
+        "#SBATCH --wrap=id",
+        "#SBATCH -w node1",
+        "#SBATCH --no-such-option=1",
+        "#SBATCH -Z",
+        "#SBATCH train.sh",
+        "#SBATCH --nodes=2-4",
+        "#SBATCH --nodes=",
+        "#SBATCH -N",
+        "#SBATCH --nodes=٤",
+        "#SBATCH --gres=gpu:2,lscratch:10",
+        "#SBATCH --gres=shard:1",
+        "#SBATCH --gpus=two",
+        "#SBATCH --time=1:2:3:4",
+        "#SBATCH --time=soon",
+        "#SBATCH --signal=KILL",
+        '#SBATCH --job-name="open',
+        "#SBATCH -J open\\",
+        "#SBATCH-N 2",
+        "#SBATCHX",
+        "#SBATCH:-N 2",
+    ],
+)
+def test_refused_with_a_note(line: str) -> None:
+    assert fields(line) == {}
+    assert verdicts(line) == [(2, "refused")]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("5", 300),
+        ("5:30", 330),
+        ("2:00:00", 7_200),
+        ("1-12", 129_600),
+        ("1-12:30", 131_400),
+        ("1-12:30:15", 131_415),
+        ("0", None),
+        ("0:00", None),
+        ("-1", None),
+        ("infinite", None),
+        ("UNLIMITED", None),
+    ],
+)
+def test_time_forms_of_slurm(text: str, seconds: int | None) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "1-", "-5", "1-2-3", "1:2:3:4", "1h", "٥", "5 ", "9" * 10])
+def test_no_time(text: str) -> None:
+    with pytest.raises(NotUnderstood):
+        seconds_of(text)
+
+
+def test_directives_end_at_the_first_command() -> None:
+    text = "#!/bin/bash\n\n# a comment\n  # another\n#SBATCH -N 2\necho\n#SBATCH --nodes=9\n"
+    reading = parse_sbatch(text)
+    assert dict(reading.fields) == {"nodes": 2}
+    assert [(n.line, n.verdict.value) for n in reading.notes] == [(5, "understood"), (7, "ignored")]
+
+
+def test_only_lines_that_begin_with_the_word_are_directives() -> None:
+    assert parse_sbatch(" #SBATCH -N 2\n# SBATCH -N 2\n##SBATCH -N 2\n#sbatch -N 2\n").notes == ()
+
+
+def test_a_later_line_wins_and_the_earlier_one_is_told() -> None:
+    reading = parse_sbatch("#SBATCH --gres=gpu:h100:4\n#SBATCH --gpus-per-node=8\n")
+    assert dict(reading.fields) == {"gpus_per_node": 8}
+    assert [(n.line, n.verdict.value, n.detail) for n in reading.notes] == [
+        (1, "ignored", "Line 2 says otherwise."),
+        (2, "understood", "gpus_per_node = 8"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected", "told"),
+    [
+        (["--ntasks-per-node=1", "--nodes=4"], {"nodes": 4}, ["understood", "understood"]),
+        (["--ntasks=4", "--nodes=4"], {"nodes": 4}, ["understood", "understood"]),
+        (["--ntasks=4", "--ntasks-per-node=1"], {"nodes": 4}, ["understood", "understood"]),
+        (["--ntasks=1"], {}, ["understood"]),
+        (["--ntasks=8"], {}, ["ignored"]),
+        (["-N 2", "--ntasks-per-node=8"], {"nodes": 2}, ["understood", "ignored"]),
+    ],
+)
+def test_tasks_are_understood_when_there_is_one_a_node(
+    lines: list[str], expected: dict[str, object], told: list[str]
+) -> None:
+    written = [f"#SBATCH {line}" for line in lines]
+    assert fields(*written) == expected
+    assert [verdict for _, verdict in verdicts(*written)] == told
+
+
+def test_every_directive_has_a_note_with_its_line_and_text() -> None:
+    text = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --array=1\n#SBATCH -o x\nhostname\n"
+    assert [(n.line, n.text, n.verdict.value) for n in parse_sbatch(text).notes] == [
+        (2, "#SBATCH -N 2", "understood"),
+        (3, "#SBATCH --array=1", "refused"),
+        (4, "#SBATCH -o x", "ignored"),
+    ]
+
+
+def test_too_many_directives_are_refused() -> None:
+    reading = parse_sbatch("#SBATCH -N 2\n" * (DIRECTIVES_MAX + 1))
+    assert (reading.notes[0].line, reading.notes[0].verdict.value) == (0, "refused")
+    assert len(reading.notes) == DIRECTIVES_MAX + 1
+
+
+def test_a_plain_script_says_that_its_directives_are_not_read() -> None:
+    assert [
+        (n.line, n.verdict.value) for n in unread_directives("#!/bin/sh\n#SBATCH -N 2\nx\n")
+    ] == [(2, "ignored")]
