@@ -1,0 +1,125 @@
+"""kill -9 of every process, one after the other, while 50 jobs run: nothing is lost, nothing
+runs twice, and the meters agree with what the jobs themselves wrote down."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from builders.installation import Caller, Tidegate, settle
+
+pytestmark = [pytest.mark.story, pytest.mark.timeout(900)]
+
+JOBS = 50
+SERVICES = ("web", "worker", "beat", "arbiter", "observer", "postgres", "valkey")
+#: Each job notes its start and its end in a file of its own and runs until it may go.
+SCRIPT = """
+echo "start $TIDEGATE_ATTEMPT $$" >> "{folder}/$TIDEGATE_JOB_ID"
+while [ ! -e "{folder}/go" ]; do sleep 0.2; done
+echo "end $TIDEGATE_ATTEMPT" >> "{folder}/$TIDEGATE_JOB_ID"
+"""
+
+
+@pytest.fixture(scope="module")
+def researcher(tidegate: Tidegate) -> Caller:
+    return tidegate.caller_in("organization admin")
+
+
+def recorded_pid(tidegate: Tidegate, service: str) -> int:
+    record = json.loads((tidegate.state / "run" / f"{service}.json").read_text())
+    return int(record["pid"])
+
+
+def kill_and_wait(tidegate: Tidegate, service: str) -> None:
+    """kill -9, then wait until the supervisor has put another process in its place."""
+    pid = recorded_pid(tidegate, service)
+    psutil.Process(pid).send_signal(signal.SIGKILL)
+
+    def is_back() -> bool:
+        try:
+            new = recorded_pid(tidegate, service)
+        except (FileNotFoundError, ValueError):
+            return False
+        return new != pid and psutil.pid_exists(new)
+
+    settle(is_back)
+    settle(lambda: is_ready(tidegate))
+
+
+def is_ready(tidegate: Tidegate) -> bool:
+    try:
+        return httpx.get(f"{tidegate.address}/readyz", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def attempt_supervisors(folder: Path) -> list[psutil.Process]:
+    """The small processes that watch over attempts of this installation."""
+    return [
+        process
+        for process in psutil.process_iter()
+        if any("supervisor.py" in word for word in command_of(process))
+        and any(str(folder) in word for word in command_of(process))
+    ]
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def test_nothing_is_lost_and_nothing_runs_twice(
+    tidegate: Tidegate, researcher: Caller, tmp_path: Path
+) -> None:
+    os.chmod(tmp_path, 0o777)
+    began = datetime.now(UTC) - timedelta(seconds=5)
+    script = SCRIPT.format(folder=tmp_path)
+    ids = [
+        researcher.submit(
+            "ai-company/production/inference", nodes=1, gpus=4, script=script, name=f"job-{n}"
+        )["id"]
+        for n in range(JOBS)
+    ]
+    for service in SERVICES:
+        kill_and_wait(tidegate, service)
+    for job_id in ids:
+        researcher.until(job_id, "running")
+    supervisors = attempt_supervisors(tidegate.state)
+    assert len(supervisors) == JOBS
+    for process in supervisors[:10]:
+        process.send_signal(signal.SIGKILL)
+    for service in SERVICES:
+        kill_and_wait(tidegate, service)
+    (tmp_path / "go").touch()
+    for job_id in ids:
+        job = researcher.until(job_id, "succeeded", "failed", "cancelled", "timed_out")
+        assert (job["state"], job["attempt"]) == ("succeeded", 1)
+        lines = (tmp_path / job_id).read_text().splitlines()
+        assert [line.split()[0] for line in lines] == ["start", "end"]
+    held = 0
+    for job_id in ids:
+        (attempt,) = researcher.get(f"/jobs/{job_id}/attempts")["items"]
+        seconds = datetime.fromisoformat(attempt["released_at"]) - datetime.fromisoformat(
+            attempt["started_at"]
+        )
+        held += 4_000 * int(seconds.total_seconds())
+    report = researcher.get(
+        "/reports/chargeback",
+        start=began.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        end=(datetime.now(UTC) + timedelta(seconds=1)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )
+    assert report["check"] == {
+        "segments_mgpu_s": held,
+        "rows_mgpu_s": held,
+        "is_equal": True,
+    }
+    assert researcher.use("ai-company")["in_use_mgpu"] == 0

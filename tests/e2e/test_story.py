@@ -1,0 +1,155 @@
+"""The company's story with 1,000 virtual GPUs and real processes, through REST.
+
+Production borrows what research leaves idle; research's lead submits what fits in nlp's
+guarantee and has it back within the grace; everything is metered to the second.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from builders.installation import Caller, Tidegate, settle
+
+pytestmark = [pytest.mark.story, pytest.mark.timeout(900)]
+
+GRACE_S = 12
+POLITE = "trap 'exit 0' TERM\necho attempt $TIDEGATE_ATTEMPT\nwhile :; do sleep 0.2; done"
+STUBBORN = "trap '' TERM\necho attempt $TIDEGATE_ATTEMPT\nwhile :; do sleep 0.2; done"
+INFERENCE = "ai-company/production/inference"
+
+
+@pytest.fixture(scope="module")
+def admin(tidegate: Tidegate) -> Caller:
+    """The organization's administrator, with the grace shortened for the test."""
+    tidegate.manage(
+        "shell",
+        "-c",
+        "from quotas.models import PriorityClass, OrganizationPolicy\n"
+        f"PriorityClass.objects.update(grace_period_s={GRACE_S})\n"
+        f"OrganizationPolicy.objects.update(grace_period_s={GRACE_S})",
+    )
+    return tidegate.caller_in("organization admin")
+
+
+def gpus(mgpu: int) -> float:
+    return mgpu / 1000
+
+
+def test_the_company_runs(tidegate: Tidegate, admin: Caller) -> None:
+    began = datetime.now(UTC)
+    # Exploration runs on its 200, vision on 100 of its 120, the rest of research is idle.
+    jobs = [
+        admin.submit("ai-company/exploration/sandbox", nodes=25, gpus=8, script=POLITE),
+        admin.submit("ai-company/research/vision", nodes=12, gpus=8, script=POLITE),
+        admin.submit("ai-company/research/vision", nodes=1, gpus=4, script=POLITE),
+    ]
+    for job in jobs:
+        admin.until(job["id"], "running")
+    # Inference submits gangs until production holds 700 and all 1,000 are busy.
+    gangs = [
+        admin.submit(
+            INFERENCE, nodes=10, gpus=8, script=POLITE if n % 2 else STUBBORN, name=f"serve-{n}"
+        )
+        for n in range(8)
+    ]
+    gangs.append(admin.submit(INFERENCE, nodes=7, gpus=8, script=POLITE, name="serve-8"))
+    gangs.append(admin.submit(INFERENCE, nodes=1, gpus=4, script=POLITE, name="serve-9"))
+    for gang in gangs:
+        admin.until(gang["id"], "running")
+    production = settle(
+        lambda: (
+            use if (use := admin.use("ai-company/production"))["in_use_mgpu"] == 700_000 else None
+        )
+    )
+    assert gpus(production["borrowed_mgpu"]) == 300
+    assert gpus(admin.use(INFERENCE)["borrowed_mgpu"]) == 420
+    assert gpus(admin.use("ai-company")["in_use_mgpu"]) == 1000
+    assert gpus(admin.use("ai-company/research")["lent_mgpu"]) == 300
+
+    # One more borrower has to wait, and is told why.
+    extra = admin.submit(INFERENCE, nodes=1, gpus=8, script=POLITE, name="one-more")
+    why = settle(lambda: admin.job(extra["id"])["explanation"])
+    assert why["code"] == "waiting_for_free_gpus"
+
+    # Research's nlp lead submits a gang of 200 GPUs, which fits in nlp's guarantee.
+    lead = tidegate.caller_in("team lead")
+    wanted = lead.submit(
+        "ai-company/research/nlp", nodes=25, gpus=8, name="pretrain", script="sleep 8"
+    )
+    asked = datetime.now(UTC)
+    why = settle(
+        lambda: (
+            explanation
+            if (explanation := lead.get(f"/jobs/{wanted['id']}/explanation"))
+            and explanation["code"] == "waiting_for_reclaim"
+            else None
+        )
+    )
+    assert why["numbers"]["need_mgpu"] == 200_000
+    victims = {victim["job"] for victim in why["victims"]}
+    assert sum(victim["mgpu"] for victim in why["victims"]) >= 200_000
+    assert victims <= {gang["id"] for gang in gangs}
+    latest = datetime.fromisoformat(why["estimated_start"]["latest"])
+    assert latest <= asked + timedelta(seconds=GRACE_S + 5)
+
+    states = []
+    running = settle(
+        lambda: (
+            job
+            if (job := lead.job(wanted["id"]))
+            and (states.append(job["state"]) or True)
+            and job["state"] == "running"
+            else None
+        )
+    )
+    started = datetime.fromisoformat(running["started_at"])
+    assert (started - asked).total_seconds() <= GRACE_S + 10
+    assert set(states) <= {"queued", "starting", "running"}
+    slots = running["current_attempt"]["slots"]
+    assert [slot["mgpu"] for slot in slots] == [8000] * 25
+    assert running["current_attempt"]["borrowed_mgpu"] == 0
+
+    # Who exits on notice frees at once; who ignores it is stopped at the end of the grace.
+    for victim in victims:
+        (first, *_) = admin.get(f"/jobs/{victim}/attempts")["items"]
+        notice = datetime.fromisoformat(first["notice_at"])
+        took_s = (datetime.fromisoformat(first["released_at"]) - notice).total_seconds()
+        if admin.job(victim)["script"] == POLITE:
+            assert took_s <= 6
+        else:
+            assert GRACE_S <= took_s <= GRACE_S + 8
+
+    # Nobody fell below the guarantee, and the preempted run again as attempt 2.
+    assert admin.use("ai-company/production")["in_use_mgpu"] >= 400_000
+    lead.until(wanted["id"], "succeeded")
+    for victim in victims:
+        job = admin.until(victim, "running")
+        assert job["attempt"] == 2
+
+    # Everything ends; finance's report adds up to the second.
+    for job in [*jobs, *gangs, extra]:
+        admin.post(f"/jobs/{job['id']}/cancel")
+    for job in [*jobs, *gangs, extra]:
+        admin.until(job["id"], "cancelled")
+    finance = tidegate.caller_in("finance")
+    ended = datetime.now(UTC)
+    period = {
+        "start": (began - timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "end": (ended + timedelta(seconds=1)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    report = finance.get("/reports/chargeback", **period)
+    assert report["check"]["is_equal"]
+    teams = {row["node"]: row for row in report["rows"] if row["node_kind"] == "team"}
+    assert teams[INFERENCE]["borrowed_mgpu_s"] > 0
+    assert teams["ai-company/research/nlp"]["borrowed_mgpu_s"] == 0
+    nlp_s = (
+        datetime.fromisoformat(lead.job(wanted["id"])["current_attempt"]["released_at"]) - started
+    ).total_seconds()
+    assert teams["ai-company/research/nlp"]["guaranteed_mgpu_s"] == 200_000 * nlp_s
+    used = sum(row["guaranteed_mgpu_s"] + row["borrowed_mgpu_s"] for row in teams.values())
+    assert used == report["check"]["segments_mgpu_s"]
+    (pool,) = report["capacity"]
+    assert pool["in_use_mgpu_s"] == used
+    assert pool["capacity_mgpu_s"] - pool["in_use_mgpu_s"] == pool["idle_mgpu_s"] >= 0
