@@ -61,14 +61,17 @@ class ServerPlan:
         known = records.read_record(self._records, name)
         return known is not None and records.is_alive(known)
 
-    def start_postgres(self) -> None:
-        """Start PostgreSQL and create the roles, unless another process of the run has."""
+    def start_postgres(self, *, durable: bool = False) -> None:
+        """Start PostgreSQL and create the roles, unless another process of the run has.
+
+        With `durable` every commit reaches the disk, as benchmarks need it to say something.
+        """
         with self._lock():
             if self._already_runs("postgres"):
                 return
             home = postgres.locate_home(Path(self.folder) / "postgres")
-            postgres.initialise(home, superuser_password=self.password, durable=False)
-            command = postgres.server_command(home, port=self.postgres_port, durable=False)
+            postgres.initialise(home, superuser_password=self.password, durable=durable)
+            command = postgres.server_command(home, port=self.postgres_port, durable=durable)
             record = self._start("postgres", command, run_as=home.run_as)
             postgres.wait_until_ready(
                 self.url(postgres.SUPERUSER, "postgres"),

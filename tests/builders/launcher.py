@@ -49,12 +49,6 @@ class Launcher:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def start_all(self, *, port: int) -> str:
-        """The whole of Tidegate with its example company, at `port`; what was printed."""
-        done = self.run("up", "--detach", f"--port={port}")
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
     def record(self, name: str) -> ProcessRecord:
         """The record of one service, which must be there."""
         found = read_record(self.layout.run, name)
