@@ -85,7 +85,7 @@ def with_secret(secret: str) -> Caller:
 def by_session(user: User) -> Caller:
     """Calls as `user` from a browser that sends its CSRF token."""
     caller = Caller({})
-    caller.client.force_login(user)
+    caller.client.force_login(User.objects.get(pk=user.pk))
     csrf = caller.get("session").json()["csrf_token"]
     return Caller({"X-CSRFToken": csrf}, caller.client)
 

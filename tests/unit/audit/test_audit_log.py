@@ -1,0 +1,159 @@
+"""The audit log: only ever longer, and read by those who may."""
+
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from audit.models import AuditEvent
+from audit.recording import record
+from builders.api_callers import by_token
+from builders.cast import Cast, a_cast
+from builders.portal_builders import NOW
+from tenants.models import Node
+
+pytestmark = pytest.mark.django_db
+
+
+def an_event(node: Node | None, action: str = "tested", *, after_s: int = 0) -> AuditEvent:
+    return record(
+        action=action,
+        subject_kind="thing",
+        subject_id="42",
+        now=NOW + timedelta(seconds=after_s),
+        actor="alice@ai-company",
+        organization_id=node.organization_id if node is not None else None,
+        node_path=node.path if node is not None else "",
+        detail={"n": 1},
+        request_id="r-1",
+    )
+
+
+def seen(user: Any, query: str = "", scopes: Any = ("admin",)) -> list[str]:
+    answer = by_token(user, scopes).get("audit-events" + query)
+    assert answer.status_code == 200
+    return [item["action"] for item in answer.json()["items"]]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE audit_auditevent SET actor = 'somebody else'",
+        "DELETE FROM audit_auditevent",
+    ],
+)
+def test_an_event_is_never_changed_or_deleted(statement: str) -> None:
+    an_event(None)
+    with (
+        pytest.raises(IntegrityError) as refusal,
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(statement)
+    assert refusal.value.__cause__.diag.constraint_name == (  # type: ignore[union-attr]
+        "audit_auditevent_is_append_only"
+    )
+    assert AuditEvent.objects.get().actor == "alice@ai-company"
+
+
+def test_not_even_the_owner_empties_the_log(owner_connection: "psycopg.Connection[Any]") -> None:
+    an_event(None)
+    with pytest.raises(psycopg.errors.IntegrityError, match="append-only: TRUNCATE refused"):
+        owner_connection.execute("TRUNCATE audit_auditevent")
+    owner_connection.rollback()
+    assert AuditEvent.objects.count() == 1
+
+
+def test_an_event_is_rendered() -> None:
+    cast = a_cast()
+    event = an_event(cast.nlp)
+    answer = by_token(cast.alice).get("audit-events")
+    assert answer.json() == {
+        "items": [
+            {
+                "id": str(event.pk),
+                "at": "2026-11-21T12:00:00Z",
+                "actor": "alice@ai-company",
+                "action": "tested",
+                "subject": {"kind": "thing", "id": "42"},
+                "organization": "ai-company",
+                "node": "ai-company/research/nlp",
+                "detail": {"n": 1},
+                "request_id": "r-1",
+            }
+        ],
+        "next": None,
+    }
+
+
+def everywhere(cast: Cast) -> None:
+    for number, node in enumerate(
+        (None, cast.organization, cast.research, cast.nlp, cast.production, cast.rival_team)
+    ):
+        an_event(node, node.slug if node is not None else "platform", after_s=number)
+
+
+def test_who_reads_what() -> None:
+    cast = a_cast()
+    everywhere(cast)
+    assert seen(cast.root) == ["team", "production", "nlp", "research", "ai-company", "platform"]
+    for user in (cast.alice, cast.auditor):
+        assert seen(user) == ["production", "nlp", "research", "ai-company"]
+    assert seen(cast.research_admin) == ["nlp", "research"]
+    assert seen(cast.production_admin) == ["production"]
+    assert seen(cast.charlie) == ["team"]
+    for user in (cast.nlp_lead, cast.bob, cast.finance, cast.service, cast.dave):
+        assert seen(user) == []
+    for scopes in ([], ["read"], ["jobs"], ["quotas"], ["reports"]):
+        assert seen(cast.alice, scopes=scopes) == []
+
+
+def test_filters_narrow_and_never_widen() -> None:
+    cast = a_cast()
+    everywhere(cast)
+    assert seen(cast.root, "?organization=rival-lab") == ["team"]
+    assert seen(cast.alice, "?organization=rival-lab") == []
+    assert seen(cast.alice, "?organization=ai") == []
+    assert seen(cast.alice, "?organization=") == []
+    assert seen(cast.alice, "?action=nlp") == ["nlp"]
+    assert seen(cast.alice, "?action=team") == []
+    assert seen(cast.alice, "?since=2026-11-21T12:00:03Z") == ["production", "nlp"]
+    assert seen(cast.alice, "?since=2026-11-21T13:00:04%2B01:00") == ["production"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "since=yesterday",
+        "since=2026-11-21",
+        "since=2026-11-21T12:00:00",
+        "since=",
+        "user=bob",
+        "since=0001-01-01T00:00:00%2B14:00",
+        "since=9999-12-31T23:59:59-14:00",
+        "action=a&action=b",
+        "since=２０２６-11-21T12:00:00Z",
+        "action=%00",
+        "limit=0",
+        "limit=501",
+        "cursor=x",
+    ],
+)
+def test_bad_parameters_are_refused(query: str) -> None:
+    cast = a_cast()
+    assert by_token(cast.alice).get("audit-events?" + query).status_code == 400
+
+
+def test_the_log_of_an_organization_is_paged_newest_first() -> None:
+    cast = a_cast()
+    for number in range(5):
+        an_event(cast.nlp, f"act-{number}")
+    answer = by_token(cast.alice).get("audit-events?limit=3").json()
+    assert [item["action"] for item in answer["items"]] == ["act-4", "act-3", "act-2"]
+    assert seen(cast.alice, answer["next"].removeprefix("/api/v1/audit-events")) == [
+        "act-1",
+        "act-0",
+    ]
+    assert seen(cast.charlie, answer["next"].removeprefix("/api/v1/audit-events")) == []
