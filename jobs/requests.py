@@ -160,6 +160,15 @@ def settled(notes: Iterable[Note], note: Note, verdict: Verdict, detail: str) ->
     )
 
 
+def hint_settled(
+    notes: Iterable[Note], hint: Hint, verdict: Verdict, detail: str
+) -> tuple[Note, ...]:
+    """`notes` with what became of `hint`; a line that says something else too stays understood."""
+    if not hint.note.detail:
+        return settled(notes, hint.note, verdict, detail)
+    return settled(notes, hint.note, Verdict.UNDERSTOOD, f"{hint.note.detail}; {detail}")
+
+
 def _hints(reading: SbatchReading, *names: str) -> Iterator[Hint]:
     return (
         Hint(str(reading.fields[name]), reading.sources[name])

@@ -17,7 +17,7 @@ from jobs.errors import NeverFits, TooManyOpenJobs
 from jobs.fitting import Fleet, fleet_of, lay_out, why_never
 from jobs.lifecycle import OPEN
 from jobs.models import Job, JobState, JobType
-from jobs.requests import JobRequest, settled
+from jobs.requests import JobRequest, hint_settled
 from jobs.sbatch import Note, Verdict
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
@@ -191,15 +191,15 @@ def _pool(
     for hint in request.pool_hints:
         if named is None and hint.name in offered:
             named = hint.name
-            notes = settled(notes, hint.note, Verdict.UNDERSTOOD, f"pool = {named}")
+            notes = hint_settled(notes, hint, Verdict.UNDERSTOOD, f"pool = {named}")
         else:
-            notes = settled(
+            notes = hint_settled(
                 notes,
-                hint.note,
+                hint,
                 Verdict.IGNORED,
-                "The pool is chosen already."
+                "the pool is chosen already"
                 if named is not None
-                else f"There is no pool of that name; you have {_listed(offered)}.",
+                else f"there is no pool of that name; you have {_listed(offered)}",
             )
     if named is None and len(offered) == 1:
         named = next(iter(offered))
@@ -229,13 +229,13 @@ def _priority_class(
     if hint is not None:
         if hint.name in known:
             named = hint.name
-            notes = settled(notes, hint.note, Verdict.UNDERSTOOD, f"priority_class = {named}")
+            notes = hint_settled(notes, hint, Verdict.UNDERSTOOD, f"priority_class = {named}")
         else:
-            notes = settled(
+            notes = hint_settled(
                 notes,
-                hint.note,
+                hint,
                 Verdict.IGNORED,
-                f"There is no priority class of that name; there are {_listed(known)}.",
+                f"there is no priority class of that name; there are {_listed(known)}",
             )
     found = known.get(named or DEFAULT_PRIORITY_CLASS)
     if found is None:

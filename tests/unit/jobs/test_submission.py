@@ -1,0 +1,325 @@
+"""What submission checks, chooses and stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from audit.models import AuditEvent
+from builders.job_builders import a_body, a_job
+from builders.portal_builders import (
+    NOW,
+    Company,
+    a_cluster,
+    a_cluster_node,
+    a_company,
+    a_grant,
+    a_pool,
+    a_priority_class,
+    a_quota,
+    a_team,
+    a_user,
+    an_actor,
+)
+from jobs import submission
+from jobs.errors import NeverFits, TooManyOpenJobs
+from jobs.models import Job, JobEvent
+from jobs.requests import read_job_request
+from jobs.submission import submit_job
+from primitives.errors import Forbidden, InvalidRequest, NotFound
+from quotas.models import Quota
+from tenants.access import Actor, actor_of
+from tenants.roles import Role
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def company() -> Company:
+    return a_company()
+
+
+@pytest.fixture
+def bob(company: Company) -> Actor:
+    return an_actor(company.nlp, Role.RESEARCHER, "bob")
+
+
+def submit(actor: Actor, **changes: Any) -> Job:
+    return submit_job(read_job_request(a_body(**changes)), actor=actor, now=NOW)
+
+
+def test_a_job_is_queued_with_event_and_audit(company: Company, bob: Actor) -> None:
+    job = submit(bob, name="bert", environment={"A": "1"}, time_limit_s=60)
+    job.refresh_from_db()
+    assert (job.state, job.submitted_at, job.attempt_number) == ("queued", NOW, 0)
+    assert (job.organization_id, job.team_id) == (company.organization.pk, company.nlp.pk)
+    assert (job.user_id, job.pool_id) == (bob.user.pk, company.pool.pk)
+    assert (job.mgpu_per_node, job.node_count, job.time_limit_s) == (1_000, 1, 60)
+    assert (job.name, job.environment, job.notes) == ("bert", {"A": "1"}, [])
+    assert (job.priority_class.name, job.type, job.cluster) == ("normal", "training", None)
+    assert list(JobEvent.objects.filter(job=job).values_list("at", "event", "detail")) == [
+        (NOW, "submitted", {"by": "bob"})
+    ]
+    event = AuditEvent.objects.get(subject_id=str(job.pk))
+    assert (event.action, event.actor, event.node_path) == (
+        "job_submitted",
+        "bob@ai-company",
+        "ai-company/research/nlp/",
+    )
+    assert event.detail == {"name": "bert", "pool": "h100", "mgpu": 1_000}
+
+
+def test_a_held_job(bob: Actor) -> None:
+    assert submit(bob, held=True).state == "held"
+
+
+@pytest.mark.parametrize("team", ["ai-company/research/none", "rival/lab", "rival/nothing", "x"])
+def test_foreign_and_absent_teams_look_the_same(bob: Actor, team: str) -> None:
+    rival = a_company("rival")
+    a_team(rival.organization, "lab")
+    with pytest.raises(NotFound) as refusal:
+        submit(bob, team=team)
+    assert refusal.value.detail == f"There is no team {team!r} that you can see."
+    assert [error.pointer for error in refusal.value.errors] == ["/team"]
+    assert not Job.objects.exists()
+
+
+def test_a_department_is_no_team(company: Company) -> None:
+    alice = an_actor(company.organization, Role.ORGANIZATION_ADMIN)
+    with pytest.raises(InvalidRequest, match="is a department; name one of its teams"):
+        submit(alice, team="ai-company/research")
+
+
+def test_a_team_without_the_right_to_submit(bob: Actor) -> None:
+    with pytest.raises(Forbidden):
+        submit(bob, team="ai-company/research/vision")
+
+
+def test_a_token_without_the_scope_cannot_submit(bob: Actor) -> None:
+    with pytest.raises(Forbidden):
+        submit(actor_of(bob.user, ["read"]))
+    assert submit(actor_of(bob.user, ["jobs"])).state == "queued"
+
+
+def test_unknown_pool_class_and_cluster(company: Company, bob: Actor) -> None:
+    a_priority_class(company.organization, "high", order=100)
+    a_pool("secret")
+    a_cluster("other")
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, pool="secret", priority_class="urgent")
+    assert [(error.pointer, error.detail) for error in refusal.value.errors] == [
+        ("/pool", "there is no pool 'secret' for you; you have h100"),
+        ("/priority_class", "there is no priority class 'urgent'; there are high, normal"),
+    ]
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, cluster="other")
+    assert [error.detail for error in refusal.value.errors] == [
+        "there is no cluster 'other' with h100"
+    ]
+
+
+def test_a_class_of_another_organization_is_unknown(bob: Actor) -> None:
+    a_priority_class(a_company("rival").organization, "theirs")
+    with pytest.raises(InvalidRequest, match="there is no priority class 'theirs'"):
+        submit(bob, priority_class="theirs")
+
+
+def test_the_pool_must_be_named_when_there_are_several(company: Company, bob: Actor) -> None:
+    a100 = a_pool("a100")
+    a_quota(company.organization, a100, 8)
+    a_cluster_node(company.cluster, a100)
+    with pytest.raises(InvalidRequest, match="is required, because there are several: a100, h100"):
+        submit(bob)
+    assert submit(bob, pool="a100").pool == a100
+
+
+def test_an_organization_without_quota_has_no_pool(company: Company) -> None:
+    bob = an_actor(company.nlp, Role.RESEARCHER)
+    Quota.objects.all().delete()
+    with pytest.raises(InvalidRequest, match="ai-company has no quota in any pool"):
+        submit(bob)
+
+
+def test_hints_of_the_text_count_when_they_name_something(company: Company, bob: Actor) -> None:
+    a_priority_class(company.organization, "high", order=100)
+    text = "#SBATCH -p h100\n#SBATCH -q high\n#SBATCH -G 1\ntrue\n"
+    job = submit(bob, gpus=..., script=..., sbatch=text)
+    assert (job.pool, job.priority_class.name, job.script) == (company.pool, "high", text)
+    assert [(note["line"], note["verdict"], note["detail"]) for note in job.notes] == [
+        (1, "understood", "pool = h100"),
+        (2, "understood", "priority_class = high"),
+        (3, "understood", "gpus = 1"),
+    ]
+
+
+def test_hints_that_name_nothing_are_ignored_with_a_note(bob: Actor) -> None:
+    text = "#SBATCH -p batch\n#SBATCH -q express\n#SBATCH -G a100:1\ntrue\n"
+    job = submit(bob, gpus=..., script=..., sbatch=text)
+    assert job.priority_class.name == "normal"
+    assert [(note["line"], note["verdict"], note["detail"]) for note in job.notes] == [
+        (1, "ignored", "there is no pool of that name; you have h100"),
+        (2, "ignored", "there is no priority class of that name; there are normal"),
+        (
+            3,
+            "understood",
+            "gpus = 1, of type a100; there is no pool of that name; you have h100",
+        ),
+    ]
+
+
+def test_a_refused_line_refuses_the_job(bob: Actor) -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, script=..., sbatch="#SBATCH -J x\n#SBATCH --array=1-3\ntrue\n")
+    assert [error.pointer for error in refusal.value.errors] == ["/sbatch"]
+    assert [note["verdict"] for note in refusal.value.data["notes"]] == ["understood", "refused"]
+    assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "shape"),
+    [
+        ({"gpus": 0.5}, (500, 1)),
+        ({"gpus": 8}, (8_000, 1)),
+        ({"gpus": 16}, (8_000, 2)),
+        ({"gpus": 12}, (6_000, 2)),
+        ({"gpus": 9}, (3_000, 3)),
+        ({"gpus": 32}, (8_000, 4)),
+        ({"gpus": 8, "nodes": 4}, (2_000, 4)),
+        ({"gpus": ..., "gpus_per_node": 4, "nodes": 3}, (4_000, 3)),
+        ({"gpus": ..., "gpus_per_node": 2}, (2_000, 1)),
+    ],
+)
+def test_gpus_are_laid_out_on_equal_nodes(
+    bob: Actor, changes: dict[str, Any], shape: tuple[int, int]
+) -> None:
+    job = submit(bob, **changes)
+    assert (job.mgpu_per_node, job.node_count) == shape
+    assert job.type == ("distributed" if shape[1] > 1 else "training")
+
+
+@pytest.mark.parametrize(
+    ("changes", "numbers"),
+    [
+        # The fleet is four nodes with eight GPUs; everything of it may be borrowed.
+        (
+            {"gpus": 40},
+            {"need_mgpu": 40_000, "mgpu_per_node": 8_000, "nodes_needed": 5, "nodes_fitting": 4},
+        ),
+        (
+            {"gpus": 13},
+            {"need_mgpu": 13_000, "mgpu_per_node": 1_000, "nodes_needed": 13, "nodes_fitting": 4},
+        ),
+        (
+            {"gpus": ..., "gpus_per_node": 9},
+            {"need_mgpu": 9_000, "mgpu_per_node": 9_000, "nodes_needed": 1, "nodes_fitting": 0},
+        ),
+        (
+            {"gpus": 9_999_999},
+            {"need_mgpu": 9_999_999_000, "nodes_needed": 1, "nodes_fitting": 0},
+        ),
+    ],
+)
+def test_more_than_the_fleet_has_never_fits(
+    bob: Actor, changes: dict[str, Any], numbers: dict[str, int]
+) -> None:
+    with pytest.raises(NeverFits) as refusal:
+        submit(bob, **changes)
+    told = refusal.value.data["numbers"]
+    assert {name: told[name] for name in numbers} == numbers
+    assert told["largest_node_mgpu"] == 8_000
+    assert [error.code for error in refusal.value.errors] == ["never_fits"]
+    assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("limits", "most_gpus"),
+    [
+        ({}, 32),
+        ({"ai-company/research/nlp/": {"borrow_limit_mgpu": 0}}, 8),
+        ({"ai-company/research/nlp/": {"borrow_limit_mgpu": 4_000}}, 12),
+        ({"ai-company/research/": {"borrow_limit_mgpu": 0}}, 16),
+        ({"ai-company/production/": {"lend_limit_mgpu": 6_000}}, 22),
+        ({"ai-company/production/inference/": {"lend_limit_mgpu": 0}}, 16),
+        ({"ai-company/research/vision/": {"lend_limit_mgpu": 2_000}}, 26),
+    ],
+)
+def test_more_than_quota_could_ever_give_never_fits(
+    company: Company, bob: Actor, limits: dict[str, dict[str, int]], most_gpus: int
+) -> None:
+    company.cluster.nodes.all().delete()
+    a_cluster_node(company.cluster, company.pool, capacity_mgpu=32_000)
+    for path, values in limits.items():
+        Quota.objects.filter(node__path=path).update(**values)
+    assert submit(bob, gpus=most_gpus).mgpu == most_gpus * 1_000
+    with pytest.raises(NeverFits) as refusal:
+        submit(bob, gpus=..., gpus_per_node=most_gpus + 1)
+    assert refusal.value.data["numbers"]["could_ever_mgpu"] == most_gpus * 1_000
+
+
+def test_the_refusal_says_what_quota_would_allow(company: Company, bob: Actor) -> None:
+    Quota.objects.filter(node=company.nlp).update(borrow_limit_mgpu=4_000)
+    with pytest.raises(NeverFits) as refusal:
+        submit(bob, gpus=16)
+    assert refusal.value.detail == (
+        "16 GPUs of h100 can never run for ai-company/research/nlp: its quota, with all that it "
+        "may borrow, is at most 12 GPUs even when everything is idle. Ask for at most that, or "
+        "have the quota raised."
+    )
+    assert refusal.value.data["numbers"]["could_ever_mgpu"] == 12_000
+
+
+def test_the_refusal_says_what_the_fleet_would_allow(bob: Actor) -> None:
+    with pytest.raises(NeverFits) as refusal:
+        submit(bob, gpus=40)
+    assert refusal.value.detail == (
+        "40 GPUs of h100 can never run: no cluster has 5 nodes with 8 GPUs each. The largest "
+        "node has 8 GPUs, and at most 4 nodes of one cluster can give 8."
+    )
+
+
+def test_more_than_the_cap_of_the_class_never_fits(company: Company, bob: Actor) -> None:
+    low = a_priority_class(company.organization, "low", order=1)
+    low.team_cap_mgpu = 2_000
+    low.save()
+    assert submit(bob, gpus=2, priority_class="low").mgpu == 2_000
+    with pytest.raises(NeverFits, match="it lets a team have at most 2 GPUs at once"):
+        submit(bob, gpus=3, priority_class="low")
+
+
+def test_a_pinned_cluster_must_hold_it_alone(company: Company, bob: Actor) -> None:
+    small = a_cluster("small")
+    a_cluster_node(small, company.pool, capacity_mgpu=4_000)
+    job = submit(bob, gpus=4, cluster="small")
+    assert (job.cluster, job.mgpu_per_node, job.node_count) == (small, 4_000, 1)
+    with pytest.raises(NeverFits, match="small does not have 2 nodes with 4 GPUs each"):
+        submit(bob, gpus=8, cluster="small")
+
+
+def test_drained_nodes_may_come_back(company: Company, bob: Actor) -> None:
+    company.cluster.nodes.update(is_schedulable=False, state="drained")
+    assert submit(bob, gpus=..., gpus_per_node=8, nodes=4).node_count == 4
+
+
+def test_a_pool_without_any_node_yet_takes_jobs(company: Company, bob: Actor) -> None:
+    company.cluster.nodes.all().delete()
+    job = submit(bob, gpus=16)
+    assert (job.mgpu_per_node, job.node_count) == (16_000, 1)
+
+
+def test_too_many_open_jobs(company: Company, bob: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submission, "OPEN_JOBS_PER_USER_MAX", 2)
+    monkeypatch.setattr(submission, "OPEN_JOBS_PER_ORGANIZATION_MAX", 3)
+    a_job(company, bob.user, state="succeeded")
+    submit(bob)
+    submit(bob)
+    with pytest.raises(TooManyOpenJobs, match="You have 2 jobs that have not ended; 2 are allowed"):
+        submit(bob)
+    dana = a_user(company.organization, "dana")
+    a_grant(dana, Role.RESEARCHER, company.nlp)
+    submit(actor_of(dana))
+    with pytest.raises(TooManyOpenJobs, match="Your organization has 3 jobs"):
+        submit(actor_of(dana))
+    a_company("rival")
+    eve = an_actor(a_team(a_company("third").organization, "lab"), Role.RESEARCHER)
+    assert submit(eve, team="third/lab").state == "queued"
