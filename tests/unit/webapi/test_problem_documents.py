@@ -1,0 +1,167 @@
+"""Every refusal is one document, whatever raised it."""
+
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError, ProgrammingError
+from django.http import Http404
+from django.test import RequestFactory
+from rest_framework import exceptions
+
+from primitives.errors import (
+    Conflict,
+    FieldError,
+    Forbidden,
+    IdempotencyKeyReused,
+    InvalidRequest,
+    NotFound,
+    PreconditionFailed,
+    PreconditionRequired,
+    TooManyRequests,
+    Unauthenticated,
+)
+from webapi.middleware import RequestIdMiddleware, current_request_id
+from webapi.problems import not_found, render_problem, server_error
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (InvalidRequest("x"), 400, "invalid_request"),
+        (Unauthenticated("x"), 401, "unauthenticated"),
+        (Forbidden("x"), 403, "forbidden"),
+        (NotFound("x"), 404, "not_found"),
+        (Conflict("x"), 409, "conflict"),
+        (PreconditionFailed("x"), 412, "stale_version"),
+        (IdempotencyKeyReused("x"), 422, "idempotency_key_reused"),
+        (PreconditionRequired("x"), 428, "precondition_required"),
+        (TooManyRequests("x", retry_after_s=7), 429, "too_many_requests"),
+        (Http404("x"), 404, "not_found"),
+        (PermissionDenied("x"), 403, "forbidden"),
+        (exceptions.ParseError("x"), 400, "invalid_request"),
+        (exceptions.NotAuthenticated(), 401, "unauthenticated"),
+        (exceptions.AuthenticationFailed(), 401, "unauthenticated"),
+        (exceptions.MethodNotAllowed("PUT"), 405, "method_not_allowed"),
+        (exceptions.NotAcceptable(), 406, "not_acceptable"),
+        (exceptions.UnsupportedMediaType("text/plain"), 415, "unsupported_media_type"),
+        (exceptions.Throttled(3), 429, "throttled"),
+        (RequestDataTooBig(), 413, "too_large"),
+        (DataError("x"), 400, "invalid_request"),
+        (IntegrityError("x"), 409, "conflict"),
+        (OperationalError("x"), 503, "unavailable"),
+        (InterfaceError("x"), 503, "unavailable"),
+    ],
+)
+def test_status_and_code(error: Exception, status: int, code: str) -> None:
+    response = render_problem(error, {})
+    assert response is not None
+    assert response.status_code == status
+    assert response.content_type == "application/problem+json"
+    body = response.data
+    assert body["status"] == status
+    assert body["code"] == code
+    assert body["type"] == f"urn:tidegate:problem:{code}"
+    assert set(body) >= {"type", "title", "status", "detail", "code", "request_id"}
+    assert body["title"]
+    assert body["detail"]
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), ProgrammingError("x"), KeyError("x")])
+def test_what_nobody_expected_is_no_problem_document(error: Exception) -> None:
+    assert render_problem(error, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "header", "value"),
+    [
+        (Unauthenticated("x"), "WWW-Authenticate", "Bearer"),
+        (exceptions.NotAuthenticated(), "WWW-Authenticate", "Bearer"),
+        (TooManyRequests("x", retry_after_s=7), "Retry-After", "7"),
+        (exceptions.Throttled(3), "Retry-After", "4"),
+        (OperationalError("x"), "Retry-After", "2"),
+    ],
+)
+def test_headers(error: Exception, header: str, value: str) -> None:
+    response = render_problem(error, {})
+    assert response is not None
+    assert response.headers[header] == value
+
+
+def test_data_is_added_and_replaces_nothing() -> None:
+    response = render_problem(Conflict("no", status=1, code="x", title="y", current=3), {})
+    assert response is not None
+    assert response.data["status"] == 409
+    assert response.data["code"] == "conflict"
+    assert response.data["current"] == 3
+
+
+def test_field_errors_are_pointers() -> None:
+    error = exceptions.ValidationError(
+        {
+            "name": ["is long", "is bad"],
+            "a/b~c": ["odd"],
+            "scopes": {0: ["is none"]},
+            "list": [{}, {"deep": ["is deep"]}],
+            "non_field_errors": ["does not fit together"],
+        }
+    )
+    response = render_problem(error, {})
+    assert response is not None
+    assert [(item["pointer"], item["detail"]) for item in response.data["errors"]] == [
+        ("/name", "is long"),
+        ("/name", "is bad"),
+        ("/a~1b~0c", "odd"),
+        ("/scopes/0", "is none"),
+        ("/list/1/deep", "is deep"),
+        ("", "does not fit together"),
+    ]
+    assert response.data["detail"].startswith("name: is long; name: is bad; a~1b~0c: odd")
+
+
+def test_errors_of_ours_keep_their_pointers() -> None:
+    response = render_problem(InvalidRequest("no", errors=[FieldError("/a", "b", "c")]), {})
+    assert response is not None
+    assert response.data["errors"] == [{"pointer": "/a", "detail": "b", "code": "c"}]
+
+
+def test_the_name_of_a_broken_constraint_is_given() -> None:
+    error = IntegrityError("x")
+    error.__cause__ = psycopg.errors.UniqueViolation("x")
+    response = render_problem(error, {})
+    assert response is not None
+    assert response.data["constraint"] is None
+
+
+def test_pages_outside_of_the_api_framework() -> None:
+    request = RequestFactory().get("/")
+    for response, status in ((server_error(request), 500), (not_found(request), 404)):
+        assert response.status_code == status
+        assert response["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    ("given", "is_kept"),
+    [
+        ("abc-1.2_3", True),
+        ("x" * 64, True),
+        ("x" * 65, False),
+        ("", False),
+        ("a b", False),
+        ("a\n", False),
+        ("é", False),
+    ],
+)
+def test_the_request_id_is_shared_and_plain(given: str, is_kept: bool) -> None:
+    seen: list[str] = []
+
+    def answer(request: Any) -> Any:
+        seen.append(current_request_id())
+        return not_found(request)
+
+    request = RequestFactory().get("/", headers={"X-Request-ID": given})
+    response = RequestIdMiddleware(answer)(request)
+    assert response["X-Request-ID"] == seen[0]
+    assert (seen[0] == given) is is_kept
+    assert current_request_id() == ""
