@@ -122,7 +122,6 @@ class _PoolCycle:
             cls.id: Priority(cls.id, cls.order, cls.preempts_within_team, cls.team_cap_mgpu)
             for cls in pool.classes.values()
         }
-        self._reclaimer = Reclaimer(pool)
         self._queues: dict[int, TeamQueue] = {}
         self._homeless: list[QueuedJob] = []
         self._agenda = Agenda()
@@ -131,6 +130,7 @@ class _PoolCycle:
     def run(self) -> None:
         """Start what is claimed, then serve the queues in order."""
         self._use_claims()
+        self._reclaimer = Reclaimer(self.pool)
         self._line_up()
         for team in sorted(self._queues):
             self._enlist(self._queues[team])
@@ -322,9 +322,21 @@ class _PoolCycle:
         self._reclaims_left -= 1
         queue.advance()
         self._refresh(team)
+        self._put_back({one.claim_of for one in taking.victims if one.claim_of is not None})
         for victim in taking.victims:
             self._refresh(victim.team)
         return True
+
+    def _put_back(self, jobs: set[str]) -> None:
+        """Jobs whose claim was given up for another one wait without it."""
+        if not jobs:
+            return
+        for i, job in enumerate(self._jobs):
+            if job.id in jobs:
+                team = self.pool.tree.index[job.team]
+                cls = self._new_class(team, job, shape_of(job))
+                cls.jobs.append(i)
+                cls.code = Code.WAITING_FOR_FREE_GPUS
 
     def _refresh(self, team: int) -> None:
         """The protected use on the team's path changed: renew the standing of its groups."""

@@ -10,7 +10,7 @@ from arbiter.placement import FreeDevices, Layout, Place
 from arbiter.policy import Policy
 from arbiter.protection import protect
 from arbiter.queue_order import exact_ratio
-from arbiter.quota_tree import ROOT, Ledger, PoolQuota, Tree, pool_quota
+from arbiter.quota_tree import ROOT, UNLIMITED, Ledger, PoolQuota, Tree, pool_quota
 from arbiter.snapshot import (
     Claim,
     Device,
@@ -29,7 +29,8 @@ class Holding:
 
     `is_going`: it is being stopped. `is_coming_back`: its GPUs can be counted on within its
     grace. `protected` has a bit per depth, see `Protection.levels`. `victim_key` orders who is
-    reclaimed first.
+    reclaimed first: lower rank, lower priority, least work lost, youngest, id.
+    `claim_of` is set on the stand-in for a claim: a job that does not run yet.
     """
 
     run: RunningJob
@@ -40,19 +41,22 @@ class Holding:
     is_coming_back: bool
     victim_key: tuple[int, int, int, int, str]
     protected: int = 0
+    claim_of: str | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Earmark:
     """A claim in force. `free_mgpu` is the part of each slot, by node, that no victim holds any
-    more and nobody else may take; `uncovered_mgpu` is what counts as use of the team."""
+    more and nobody else may take; `uncovered_mgpu` is what counts as use of the team. `stand_in`
+    takes the job's place where running jobs are classed and victims are sought."""
 
     job: QueuedJob
     claim: Claim
     team: int
     victims: list[Holding]
-    free_mgpu: dict[str, int]
-    uncovered_mgpu: int
+    stand_in: Holding
+    free_mgpu: dict[str, int] = field(default_factory=dict)
+    uncovered_mgpu: int = 0
 
     @property
     def coming_back_mgpu(self) -> int:
@@ -145,18 +149,22 @@ class Pool:
     def reclaim(
         self, job: QueuedJob, team: int, place: Place, victims: Sequence[Holding]
     ) -> Reclaim:
-        """Stop `victims` and earmark `place` for `job`."""
+        """Stop `victims` and earmark `place` for `job`; a claim among them is given up."""
         if self.later is None:
             self.later = self.now.copy()
         grace_until = self._last_return(place)
         notices = []
         for holding in victims:
-            holding.is_going = holding.is_coming_back = True
-            self.later.charge(holding.team, -holding.mgpu)
+            holding.is_going = True
             for node in self.tree.paths[holding.team]:
                 if holding.protected >> self.tree.depths[node] & 1:
                     self.protected[node] -= holding.mgpu
             holding.protected = 0
+            if holding.claim_of is not None:
+                self._give_up(self.earmarks.pop(holding.claim_of))
+                continue
+            holding.is_coming_back = True
+            self.later.charge(holding.team, -holding.mgpu)
             grace_s = self._grace_s(holding)
             grace_until = max(grace_until, self.taken_at + grace_s)
             run = holding.run
@@ -165,8 +173,9 @@ class Pool:
             for slot in run.slots:
                 given_back[slot.node] = given_back.get(slot.node, 0) + slot.mgpu
         slots = tuple(Slot(node, job.mgpu_per_node) for node in place.nodes)
-        claim = Claim(job.id, place.cluster, slots, grace_until)
-        earmark = Earmark(job, claim, team, list(victims), {}, 0)
+        claim = Claim(job.id, place.cluster, slots, grace_until, self.taken_at)
+        stopped = [holding for holding in victims if holding.claim_of is None]
+        earmark = Earmark(job, claim, team, stopped, _stand_in(job, claim, team, 0))
         cover(earmark, self.coming_back)
         for device, mgpu in earmark.free_mgpu.items():
             self.free.take(place.cluster, device, mgpu)
@@ -176,6 +185,15 @@ class Pool:
         self._add_class_use(team, job)
         self.earmarks[job.id] = earmark
         return Reclaim(job.id, place.cluster, slots, tuple(notices), grace_until)
+
+    def _give_up(self, earmark: Earmark) -> None:
+        """Drop a claim for one that goes first; what was coming back for it is free to claim."""
+        self.settle(earmark)
+        self.dropped.append(earmark.job.id)
+        self.class_use[earmark.team, earmark.job.priority_class] -= earmark.job.mgpu
+        unclaimed = self.coming_back.setdefault(earmark.claim.cluster, {})
+        for node, mgpu in earmark.free_mgpu.items():
+            unclaimed[node] = unclaimed.get(node, 0) + earmark.job.mgpu_per_node - mgpu
 
     def settle(self, earmark: Earmark) -> None:
         """Take an earmark back: its job starts now or the claim is given up."""
@@ -267,7 +285,7 @@ def open_pool(
         nodes[device.node] = nodes.get(device.node, 0) + device.capacity_mgpu
     offered = {cluster: nodes for cluster, nodes in capacities.items() if cluster in clusters}
     holdings = _holdings(given.running, tree, policy, taken_at, classes)
-    earmarks, dropped = _earmarks(given, tree, quota, policy, taken_at, offered, holdings)
+    earmarks, dropped = _earmarks(given, tree, quota, policy, taken_at, offered, holdings, classes)
 
     used = held_by_node(holdings)
     staying = [holding for holding in holdings if not holding.is_coming_back]
@@ -311,7 +329,7 @@ def open_pool(
         layout=Layout(capacities),
         accepting=clusters,
         holdings=holdings,
-        protected=_protect(tree, quota, classes, holdings, earmarks.values()),
+        protected=_protect(tree, quota, holdings, earmarks.values()),
         earmarks=earmarks,
         dropped=dropped,
         coming_back=coming_back,
@@ -367,6 +385,7 @@ def _earmarks(
     taken_at: int,
     offered: Mapping[str, Mapping[str, int]],
     holdings: Sequence[Holding],
+    classes: Mapping[str, PriorityClass],
 ) -> tuple[dict[str, Earmark], list[str]]:
     """The claims that are in force, by job, and the jobs whose claim no longer holds.
 
@@ -400,7 +419,9 @@ def _earmarks(
             or (victims.get(job.id) and claim.grace_until + policy.claim_overdue_s < taken_at)
         ):
             continue
-        candidates[job.id] = Earmark(job, claim, team, victims.get(job.id, []), {}, 0)
+        cls = classes.get(job.priority_class)
+        stand_in = _stand_in(job, claim, team, 0 if cls is None else cls.order)
+        candidates[job.id] = Earmark(job, claim, team, victims.get(job.id, []), stand_in)
     staying = held_by_node(
         holding
         for holding in holdings
@@ -464,31 +485,46 @@ def _capacity(
     return capacity
 
 
+def _stand_in(job: QueuedJob, claim: Claim, team: int, order: int) -> Holding:
+    """The claim of `job` as if it held its slots; the first to be given up where one must be."""
+    return Holding(
+        run=RunningJob(
+            job=job.id,
+            attempt="",
+            team=job.team,
+            user=job.user,
+            pool=job.pool,
+            cluster=claim.cluster,
+            slots=claim.slots,
+            priority_class=job.priority_class,
+            submitted_at=job.submitted_at,
+            started_at=UNLIMITED if claim.claimed_at is None else claim.claimed_at,
+            phase=Phase.STARTING,
+            is_preemptible=True,
+        ),
+        team=team,
+        mgpu=job.mgpu,
+        order=order,
+        is_going=False,
+        is_coming_back=False,
+        victim_key=(-UNLIMITED, order, 0, -claim.grace_until, job.id),
+        claim_of=job.id,
+    )
+
+
 def _protect(
-    tree: Tree,
-    quota: PoolQuota,
-    classes: Mapping[str, PriorityClass],
-    holdings: Sequence[Holding],
-    earmarks: Iterable[Earmark],
+    tree: Tree, quota: PoolQuota, holdings: Sequence[Holding], earmarks: Iterable[Earmark]
 ) -> list[int]:
     """Class what runs and what claims are promised; returns the protected use of every node.
 
     An attempt that is being stopped runs no longer: it is in use but protected nowhere, so that
-    its place in the guarantee can be given away while it goes. A claim counts
-    as a job of its priority that starts last.
+    its place in the guarantee can be given away while it goes. A claim counts as a job that
+    started when it was made.
     """
-    running: list[tuple[tuple[int, int], Holding | None, int, int]] = [
-        ((-holding.order, 0), holding, holding.team, holding.mgpu)
-        for holding in holdings
-        if not holding.is_going and holding.team != ROOT
-    ]
-    for earmark in earmarks:
-        cls = classes.get(earmark.job.priority_class)
-        order = 0 if cls is None else cls.order
-        running.append(((-order, 1), None, earmark.team, earmark.job.mgpu))
-    running.sort(key=lambda entry: entry[0])
-    protection = protect(tree, quota.guaranteed, [(team, mgpu) for _, _, team, mgpu in running])
-    for (_, holding, _, _), levels in zip(running, protection.levels, strict=True):
-        if holding is not None:
-            holding.protected = levels
+    jobs = [earmark.stand_in for earmark in earmarks]
+    jobs += [holding for holding in holdings if not holding.is_going and holding.team != ROOT]
+    jobs.sort(key=lambda one: (-one.order, one.run.started_at, one.run.job, one.run.attempt))
+    protection = protect(tree, quota.guaranteed, [(one.team, one.mgpu) for one in jobs])
+    for holding, levels in zip(jobs, protection.levels, strict=True):
+        holding.protected = levels
     return protection.used_mgpu

@@ -2,12 +2,16 @@
 
 Job j may take from a running job v of another team when, with x and y the children of the
 lowest common ancestor on j's and v's side, j fits in what is left of x's guarantee and v is
-not protected at y. A class that preempts within its team may stop lower classes there.
+not protected at y. "What is left" counts the victims below x as gone: otherwise a job that fits
+in its team's guarantee could stay blocked by what a sister team borrows inside x. A
+claim that is not protected at y is given up like a job, so that a promise made further up in
+the tree does not delay one made further down. A class that preempts within its team may stop
+lower classes there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from arbiter.placement import Place, Shape
@@ -57,45 +61,38 @@ class Reclaimer:
         Borrowers are asked first; then, if the job's class preempts within its team, lower
         classes there; then both, when only that makes the job fit in a guarantee.
         """
-        pool = self._pool
-        mgpu = shape.total_mgpu
-        protected, guaranteed = pool.protected, pool.quota.guaranteed
-        path = pool.tree.paths[team]
-        entitled = [node for node in path if protected[node] + mgpu <= guaranteed[node]]
-        outside = self._outside(entitled)
-        taking = self._choose(team, shape, outside)
+        taking = self._choose(team, shape, self._outside(team, shape.total_mgpu, []))
         if taking is not None or not priority.preempts:
             return taking
         own = self._own(team, priority.order)
         if not own:
             return None
-        taking = self._choose(team, shape, own)
-        if taking is not None:
-            return taking
-        entitled = [
-            node
-            for node in path
-            if protected[node] + mgpu - sum(self._relief(one.holding, node) for one in own)
-            <= guaranteed[node]
-        ]
-        return self._choose(team, shape, [*own, *self._outside(entitled)])
+        return self._choose(team, shape, own) or self._choose(
+            team, shape, own + self._outside(team, shape.total_mgpu, own)
+        )
 
-    def _relief(self, holding: Holding, node: int) -> int:
-        """What of `node`'s protected use ends with `holding`, which runs below it."""
-        return holding.mgpu if holding.protected >> self._pool.tree.depths[node] & 1 else 0
+    def _outside(self, team: int, mgpu: int, own: Sequence[Candidate]) -> list[Candidate]:
+        """Attempts of other teams that the guarantees above `team` give a right to.
 
-    def _outside(self, entitled: Sequence[int]) -> list[Candidate]:
-        """Borrowed attempts that the guarantees of `entitled` give a right to, in victim order."""
-        if not entitled:
-            return []
-        found = []
-        for node in entitled:
-            for child, holding in self._borrowed.get(self._pool.tree.parents[node], ()):
+        From the team up: an ancestor gives it if the job fits in its guarantee, at the latest
+        once what is stopped below it (by the rights found so far, or in `own`) is gone.
+        In victim order.
+        """
+        pool = self._pool
+        found: list[Candidate] = []
+        for node in pool.tree.paths[team]:
+            relief = sum(self._relief(one.holding, node) for one in (*own, *found))
+            if pool.protected[node] + mgpu - relief > pool.quota.guaranteed[node]:
+                continue
+            for child, holding in self._borrowed.get(pool.tree.parents[node], ()):
                 if child != node and not holding.is_going:
                     found.append(Candidate(holding, node))
-        if len(entitled) > 1:
-            found.sort(key=lambda one: one.holding.victim_key)
+        found.sort(key=lambda one: one.holding.victim_key)
         return found
+
+    def _relief(self, holding: Holding, node: int) -> int:
+        """What of the protected use of `node`, an ancestor of `holding`, ends with it."""
+        return holding.mgpu if holding.protected >> self._pool.tree.depths[node] & 1 else 0
 
     def _sort_borrowed(self) -> dict[int, list[tuple[int, Holding]]]:
         """By each parent: the attempts that are not protected at a child of it, with that child.
@@ -117,10 +114,11 @@ class Reclaimer:
                     borrowed.setdefault(parents[node], []).append((node, holding))
         return borrowed
 
-    def _stoppable(self) -> Iterable[Holding]:
-        """Attempts that run on a cluster that answers."""
+    def _stoppable(self) -> Iterator[Holding]:
+        """Attempts that run on a cluster that answers, and claims."""
         free = self._pool.free.free
-        return (
+        yield from (earmark.stand_in for earmark in self._pool.earmarks.values())
+        yield from (
             holding
             for holding in self._pool.holdings
             if not holding.is_going and holding.team != ROOT and holding.run.cluster in free
@@ -162,7 +160,6 @@ class _Search:
     def __init__(self, pool: Pool, team: int, shape: Shape, cluster: str) -> None:
         self._pool = pool
         self._team = team
-        self._mgpu = shape.total_mgpu
         self._shape = shape
         self._cluster = cluster
         self._free = pool.free.free[cluster]
@@ -170,7 +167,11 @@ class _Search:
         self._ready = pool.free.count(cluster, shape.mgpu)
         self._ledger = (pool.now if pool.later is None else pool.later).copy()
         self._by: dict[int, int] = {}
-        self._relieved: list[Holding] = []
+        self._over = {
+            node: pool.protected[node] + shape.total_mgpu - pool.quota.guaranteed[node]
+            for node in pool.tree.paths[team]
+        }
+        self._is_conditional = any(over > 0 for over in self._over.values())
         for node, coming in pool.coming_back.get(cluster, {}).items():
             if node in self._free:
                 self._give(node, coming)
@@ -186,12 +187,16 @@ class _Search:
                     break
             else:
                 return None
-        for candidate in reversed(chosen[:-1]):
-            self._stop(candidate, -1)
-            if self._is_enough():
-                chosen.remove(candidate)
-            else:
-                self._stop(candidate, 1)
+        dropped = True
+        while dropped:
+            dropped = False
+            for candidate in chosen[::-1]:
+                self._stop(candidate, -1)
+                if self._is_enough():
+                    chosen.remove(candidate)
+                    dropped = self._is_conditional
+                else:
+                    self._stop(candidate, 1)
         return [candidate.holding for candidate in chosen]
 
     def nodes(self) -> tuple[str, ...]:
@@ -204,14 +209,13 @@ class _Search:
         return tuple(sorted(node for _, node in fitting[: self._shape.node_count]))
 
     def _stop(self, candidate: Candidate, sign: int) -> None:
-        holding = candidate.holding
+        """Take a victim; or, with a sign of -1, let it run on."""
+        holding, tree = candidate.holding, self._pool.tree
         self._ledger.charge(holding.team, -sign * holding.mgpu)
         self._by[candidate.by] = self._by.get(candidate.by, 0) + sign
-        if candidate.by == _OWN:
-            if sign > 0:
-                self._relieved.append(holding)
-            else:
-                self._relieved.remove(holding)
+        for node in tree.paths[holding.team]:
+            if node in self._over and holding.protected >> tree.depths[node] & 1:
+                self._over[node] -= sign * holding.mgpu
         if holding.run.cluster == self._cluster:
             for slot in holding.run.slots:
                 if slot.node in self._free:
@@ -226,18 +230,8 @@ class _Search:
 
     def _is_enough(self) -> bool:
         """Whether gang and quota fit, and every guarantee used against others covers the job."""
-        if self._ready < self._shape.node_count or not self._ledger.allows(self._team, self._mgpu):
-            return False
-        if not self._relieved:
-            return True
-        pool = self._pool
-        for node, count in self._by.items():
-            if node != _OWN and count:
-                relief = sum(
-                    holding.mgpu
-                    for holding in self._relieved
-                    if holding.protected >> pool.tree.depths[node] & 1
-                )
-                if pool.protected[node] + self._mgpu - relief > pool.quota.guaranteed[node]:
-                    return False
-        return True
+        return (
+            self._ready >= self._shape.node_count
+            and self._ledger.allows(self._team, self._shape.total_mgpu)
+            and not any(self._by.get(node) and over > 0 for node, over in self._over.items())
+        )

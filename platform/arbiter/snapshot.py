@@ -74,7 +74,8 @@ class RunningJob:
 
     `started_at` is the cluster's start, or the grant while it is still starting.
     `guaranteed_mgpu` is how much of it the last cycle classed as guaranteed (None: not yet).
-    `beneficiary` is the job for which it is being stopped, if any.
+    `beneficiary` is the job for which it is being stopped, if any. `grace_until` is by when
+    a stopping attempt should be gone; without one its GPUs are not counted on.
     """
 
     job: str
@@ -127,13 +128,16 @@ class Claim:
     """GPUs being freed for one queued job: its victims' and what was free, on these slots.
 
     Stored until the job starts or the claim is dropped; at most one per job. Victims are
-    the running attempts whose `beneficiary` is `job`.
+    the running attempts whose `beneficiary` is `job`. `claimed_at` is the `taken_at` of the plan
+    that made it: what the team starts later comes after it in the guarantee. None counts
+    it after all that runs.
     """
 
     job: str
     cluster: str
     slots: tuple[Slot, ...]
     grace_until: int
+    claimed_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

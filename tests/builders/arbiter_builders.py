@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from arbiter.cycle import decide
+from arbiter.decisions import NodeUse, Plan, Waiting
+from arbiter.policy import Policy
 from arbiter.snapshot import (
     Claim,
     Device,
@@ -196,3 +200,108 @@ COMPANY = {
     "ai/exploration/sandbox": 200,
 }
 COMPANY_RANKS = {"ai/production": 3, "ai/research": 2, "ai/exploration": 1}
+
+
+class World:
+    """A cluster in virtual time that does what plans say: for tests over many cycles.
+
+    Victims hold their GPUs until `step` reaches the end of their grace or the test lets them
+    go with `leave`; then they are queued again with their original submit time.
+    """
+
+    def __init__(self, snapshot: Snapshot, policy: Policy | None = None) -> None:
+        self.policy = policy or Policy()
+        self.base = snapshot
+        self.now = snapshot.taken_at
+        self.running = {run.job: run for run in snapshot.running}
+        self.queued = {job.id: job for job in snapshot.queued}
+        self.claims = {claim.job: claim for claim in snapshot.claims}
+        self.shapes: dict[str, QueuedJob] = dict(self.queued)
+        self.attempts: dict[str, int] = {}
+        self.plan = Plan(self.now)
+
+    def snapshot(self) -> Snapshot:
+        """What the arbiter would see now."""
+        return replace(
+            self.base,
+            taken_at=self.now,
+            running=tuple(self.running.values()),
+            queued=tuple(self.queued.values()),
+            claims=tuple(self.claims.values()),
+        )
+
+    def submit(self, job: QueuedJob) -> None:
+        """Queue a job; it must not have been seen before."""
+        assert job.id not in self.shapes
+        self.shapes[job.id] = job
+        self.queued[job.id] = job
+
+    def step(self, now: int | None = None) -> Plan:
+        """Stop what is past its grace, decide at `now`, and do what the plan says."""
+        if now is not None:
+            assert now >= self.now
+            self.now = now
+        for run in list(self.running.values()):
+            if run.grace_until is not None and run.grace_until <= self.now:
+                self.leave(run.job)
+        self.plan = decide(self.snapshot(), self.policy)
+        self.apply(self.plan)
+        return self.plan
+
+    def apply(self, plan: Plan) -> None:
+        """Carry out a plan."""
+        for job in plan.dropped_claims:
+            del self.claims[job]
+        for start in plan.starts:
+            ask = self.queued.pop(start.job)
+            self.claims.pop(start.job, None)
+            self.attempts[start.job] = self.attempts.get(start.job, 0) + 1
+            self.running[start.job] = RunningJob(
+                job=ask.id,
+                attempt=f"{ask.id}.{self.attempts[start.job]}",
+                team=ask.team,
+                user=ask.user,
+                pool=ask.pool,
+                cluster=start.cluster,
+                slots=start.slots,
+                priority_class=ask.priority_class,
+                submitted_at=ask.submitted_at,
+                started_at=self.now,
+                time_limit_s=ask.time_limit_s,
+                guaranteed_mgpu=start.guaranteed_mgpu,
+            )
+        for reclaim in plan.reclaims:
+            assert reclaim.job not in self.claims
+            self.claims[reclaim.job] = Claim(
+                reclaim.job, reclaim.cluster, reclaim.slots, reclaim.grace_until, self.now
+            )
+            for victim in reclaim.victims:
+                run = self.running[victim.job]
+                assert run.attempt == victim.attempt
+                assert run.beneficiary is None
+                self.running[victim.job] = replace(
+                    run,
+                    phase=Phase.STOPPING,
+                    beneficiary=reclaim.job,
+                    grace_until=self.now + victim.grace_s,
+                )
+        by_attempt = {run.attempt: run for run in self.running.values()}
+        for classed in plan.classed:
+            run = by_attempt[classed.attempt]
+            self.running[run.job] = replace(
+                self.running[run.job], guaranteed_mgpu=classed.guaranteed_mgpu
+            )
+
+    def leave(self, job: str) -> None:
+        """An attempt is gone; one that was being stopped for another is queued again."""
+        run = self.running.pop(job)
+        if run.beneficiary is not None and job in self.shapes:
+            self.queued[job] = self.shapes[job]
+
+    def waiting(self, job: str) -> Waiting:
+        """Why `job` waits, by the last plan."""
+        return next(one for one in self.plan.waiting if one.job == job)
+
+    def use(self, node: str, pool: str = "h100") -> NodeUse:
+        """How a node stands, by the last plan."""
+        return next(one for one in self.plan.use if (one.node, one.pool) == (node, pool))

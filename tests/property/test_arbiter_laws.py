@@ -1,0 +1,410 @@
+"""Laws of the whole cycle, checked over many cycles of small worlds in which limits bind."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections import Counter
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from arbiter.cycle import decide
+from arbiter.decisions import NUMBERS, Code, Plan
+from arbiter.policy import Policy
+from arbiter.snapshot import (
+    Device,
+    Phase,
+    PriorityClass,
+    QueuedJob,
+    Quota,
+    RunningJob,
+    Snapshot,
+    TreeNode,
+)
+from builders.arbiter_builders import GPU, NOW, World
+
+GRACE_S, CYCLE_S = 60, 10
+POLICY = Policy(grace_period_s_default=GRACE_S)
+CLASSES = (PriorityClass("hi", 9, preempts_within_team=True), PriorityClass("lo", 1))
+
+
+class Tree:
+    """Parents, quotas and the contract's classes, written out the slow way, for assertions."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.parents = {node.id: node.parent for node in snapshot.nodes}
+        self.quotas = {quota.node: quota for quota in snapshot.quotas}
+        self.orders = {cls.id: cls.order for cls in snapshot.priority_classes}
+
+    def path(self, node: str | None) -> list[str]:
+        return [] if node is None else [node, *self.path(self.parents[node])]
+
+    def guaranteed(self, node: str) -> int:
+        quota = self.quotas.get(node)
+        return 0 if quota is None else quota.guaranteed_mgpu
+
+    def children(self, node: str | None) -> list[str]:
+        return sorted(child for child, parent in self.parents.items() if parent == node)
+
+    def held(self, node: str | None, use: dict[str, int]) -> int:
+        below = sum(self.held(child, use) for child in self.children(node))
+        if node is None:
+            return below
+        quota = self.quotas.get(node)
+        lend = None if quota is None else quota.lend_limit_mgpu
+        kept = 0 if lend is None else self.guaranteed(node) - lend
+        return max(use.get(node, 0) + below, kept)
+
+    def protected(self, node: str) -> list[RunningJob]:
+        """Running jobs protected at `node`, claims not counted."""
+        below = [
+            run
+            for run in self.snapshot.running
+            if run.phase is not Phase.STOPPING and node in self.path(run.team)
+        ]
+        lower = [run.job for child in self.children(node) for run in self.protected(child)]
+        below.sort(
+            key=lambda run: (
+                run.job not in lower,
+                -self.orders[run.priority_class],
+                run.started_at,
+                run.job,
+            )
+        )
+        left, chosen = self.guaranteed(node), []
+        for run in below:
+            if run.mgpu <= left:
+                left -= run.mgpu
+                chosen.append(run)
+        return chosen
+
+
+@st.composite
+def empty_worlds(
+    draw: st.DrawFn, *, nodes_max: int = 4, node_gpus_max: int = 4, clusters_max: int = 2
+) -> Snapshot:
+    """Organizations, departments and teams with guarantees inside the envelope and capacity."""
+    clusters = draw(st.integers(1, clusters_max))
+    devices = tuple(
+        Device(f"c{i % clusters}", f"n{i}", "p", draw(st.integers(1, node_gpus_max)) * GPU)
+        for i in range(draw(st.integers(1, nodes_max)))
+    )
+    capacity = sum(device.capacity_mgpu for device in devices) // GPU
+    nodes: list[TreeNode] = []
+    quotas: list[Quota] = []
+
+    def grow(name: str, parent: str | None, most: int, depth: int) -> int:
+        guaranteed = draw(st.integers(0, most))
+        limits = st.none() | st.integers(0, 3)
+        lend, borrow = draw(limits), draw(limits)
+        nodes.append(TreeNode(name, parent, draw(st.integers(0, 2))))
+        quotas.append(
+            Quota(
+                name,
+                "p",
+                guaranteed * GPU,
+                None if lend is None else lend * GPU,
+                None if borrow is None else borrow * GPU,
+            )
+        )
+        if depth:
+            left = guaranteed
+            for i in range(draw(st.integers(1, 3))):
+                left -= grow(f"{name}/{i}", name, left, depth - 1)
+        return guaranteed
+
+    left = capacity
+    for i in range(draw(st.integers(1, 2))):
+        left -= grow(f"o{i}", None, left, draw(st.integers(1, 2)))
+    return Snapshot(
+        taken_at=NOW,
+        nodes=tuple(nodes),
+        quotas=tuple(quotas),
+        priority_classes=CLASSES,
+        devices=devices,
+        clusters=frozenset(device.cluster for device in devices),
+        running=(),
+        queued=(),
+    )
+
+
+def teams(snapshot: Snapshot) -> list[str]:
+    parents = {node.parent for node in snapshot.nodes}
+    return sorted(node.id for node in snapshot.nodes if node.id not in parents)
+
+
+def a_job(draw: st.DrawFn, number: int, world: World, *, gpus: int, count: int) -> QueuedJob:
+    return QueuedJob(
+        id=f"j{number:03d}",
+        team=draw(st.sampled_from(teams(world.base))),
+        user="u",
+        pool="p",
+        mgpu_per_node=draw(st.integers(1, gpus)) * GPU,
+        node_count=draw(st.integers(1, count)),
+        priority_class=draw(st.sampled_from(["lo", "lo", "hi"])) if gpus > 1 else "lo",
+        submitted_at=world.now,
+        cluster=draw(st.sampled_from([None, None, "c0"])) if count > 1 else None,
+    )
+
+
+def move(draw: st.DrawFn, world: World, number: int, *, gpus: int, count: int) -> None:
+    """Something happens between two cycles."""
+    for i in range(draw(st.integers(0, 4))):
+        world.submit(a_job(draw, number * 10 + i, world, gpus=gpus, count=count))
+    for job in sorted(world.running):
+        if draw(st.integers(0, 4)) == 0:
+            world.leave(job)
+    world.now += CYCLE_S
+    for run in list(world.running.values()):
+        if run.grace_until is not None and run.grace_until <= world.now:
+            world.leave(run.job)
+
+
+def team_use(snapshot: Snapshot, plan: Plan | None = None) -> dict[str, int]:
+    use: Counter[str] = Counter()
+    for run in snapshot.running:
+        use[run.team] += run.mgpu
+    if plan is not None:
+        jobs = {job.id: job for job in snapshot.queued}
+        for start in plan.starts:
+            use[jobs[start.job].team] += jobs[start.job].mgpu
+    return dict(use)
+
+
+def check_devices(snapshot: Snapshot, plan: Plan) -> None:
+    jobs = {job.id: job for job in snapshot.queued}
+    held: Counter[tuple[str, str]] = Counter()
+    for run in snapshot.running:
+        for slot in run.slots:
+            held[run.cluster, slot.node] += slot.mgpu
+    for start in plan.starts:
+        job = jobs[start.job]
+        assert [slot.mgpu for slot in start.slots] == [job.mgpu_per_node] * job.node_count
+        assert len({slot.node for slot in start.slots}) == job.node_count
+        assert start.cluster in snapshot.clusters
+        assert job.cluster in (None, start.cluster)
+        for slot in start.slots:
+            held[start.cluster, slot.node] += slot.mgpu
+    capacity = {(device.cluster, device.node): device.capacity_mgpu for device in snapshot.devices}
+    started_on = {(start.cluster, slot.node) for start in plan.starts for slot in start.slots}
+    assert all(held[key] <= capacity[key] for key in started_on)
+
+
+def check_quota(snapshot: Snapshot, plan: Plan) -> None:
+    tree = Tree(snapshot)
+    before, after = team_use(snapshot), team_use(snapshot, plan)
+    for quota in snapshot.quotas:
+        if quota.borrow_limit_mgpu is None:
+            continue
+        held = tree.held(quota.node, after)
+        limit = quota.guaranteed_mgpu + quota.borrow_limit_mgpu
+        assert held <= limit or held == tree.held(quota.node, before)
+    capacity = sum(device.capacity_mgpu for device in snapshot.devices)
+    held = tree.held(None, after)
+    assert held <= capacity or held == tree.held(None, before)
+
+
+def check_reclaims(snapshot: Snapshot, plan: Plan) -> None:
+    tree = Tree(snapshot)
+    jobs = {job.id: job for job in snapshot.queued}
+    running = {run.attempt: run for run in snapshot.running}
+    taken: set[str] = set()
+    gone: set[str] = set()
+    kept = {claim.job for claim in snapshot.claims} - set(plan.dropped_claims)
+    for reclaim in plan.reclaims:
+        job = jobs[reclaim.job]
+        assert reclaim.job not in kept
+        assert [slot.mgpu for slot in reclaim.slots] == [job.mgpu_per_node] * job.node_count
+        mine = tree.path(job.team)
+        gone |= {victim.attempt for victim in reclaim.victims}
+        for victim in reclaim.victims:
+            run = running[victim.attempt]
+            assert victim.attempt not in taken
+            assert run.phase is not Phase.STOPPING
+            taken.add(victim.attempt)
+            if run.team == job.team:
+                assert tree.orders[run.priority_class] < tree.orders[job.priority_class]
+                continue
+            common = next((a for a in mine if a in tree.path(run.team)), None)
+            x = next(a for a in mine if tree.parents[a] == common)
+            y = next(a for a in tree.path(run.team) if tree.parents[a] == common)
+            assert run.job not in {one.job for one in tree.protected(y)}
+            left = [one for one in tree.protected(x) if one.attempt not in gone]
+            assert sum(one.mgpu for one in left) + job.mgpu <= tree.guaranteed(x)
+
+
+def check_claims(snapshot: Snapshot, plan: Plan) -> None:
+    """After the plan, what is claimed and what stays fits every device."""
+    settled = {start.job for start in plan.starts} | set(plan.dropped_claims)
+    held: Counter[tuple[str, str]] = Counter()
+    for claim in snapshot.claims:
+        if claim.job not in settled:
+            for slot in claim.slots:
+                held[claim.cluster, slot.node] += slot.mgpu
+    going = {victim.attempt for reclaim in plan.reclaims for victim in reclaim.victims}
+    for reclaim in plan.reclaims:
+        for slot in reclaim.slots:
+            held[reclaim.cluster, slot.node] += slot.mgpu
+    for start in plan.starts:
+        for slot in start.slots:
+            held[start.cluster, slot.node] += slot.mgpu
+    for run in snapshot.running:
+        if run.phase is not Phase.STOPPING and run.attempt not in going:
+            for slot in run.slots:
+                held[run.cluster, slot.node] += slot.mgpu
+    capacity = {(device.cluster, device.node): device.capacity_mgpu for device in snapshot.devices}
+    assert all(held[key] <= capacity[key] for key in held)
+
+
+def check_account(snapshot: Snapshot, plan: Plan) -> None:
+    tree = Tree(snapshot)
+    started = {start.job for start in plan.starts}
+    waiting = Counter(one.job for one in plan.waiting)
+    assert waiting == Counter(job.id for job in snapshot.queued if job.id not in started)
+    claimed = {claim.job for claim in snapshot.claims} - set(plan.dropped_claims) - started
+    claimed |= {reclaim.job for reclaim in plan.reclaims}
+    assert claimed == {one.job for one in plan.waiting if one.code is Code.WAITING_FOR_RECLAIM}
+    for one in plan.waiting:
+        assert one.numbers.keys() <= NUMBERS.keys()
+        assert all(type(value) is int for value in one.numbers.values())
+    parts = {run.attempt: run.guaranteed_mgpu for run in snapshot.running}
+    parts.update({one.attempt: one.guaranteed_mgpu for one in plan.classed})
+    jobs = {job.id: job for job in snapshot.queued}
+    guaranteed: Counter[str] = Counter()
+    for run in snapshot.running:
+        part = parts[run.attempt]
+        assert part is not None
+        assert 0 <= part <= run.mgpu
+        guaranteed[run.team] += part
+    for start in plan.starts:
+        assert 0 <= start.guaranteed_mgpu <= jobs[start.job].mgpu
+        guaranteed[jobs[start.job].team] += start.guaranteed_mgpu
+    use = team_use(snapshot, plan)
+    for team in teams(snapshot):
+        assert guaranteed[team] == min(use.get(team, 0), tree.guaranteed(team))
+    for one in plan.use:
+        in_use = sum(mgpu for team, mgpu in use.items() if one.node in tree.path(team))
+        assert one.in_use_mgpu == in_use
+        assert one.protected_mgpu <= min(in_use, tree.guaranteed(one.node))
+        idle = max(0, tree.guaranteed(one.node) - in_use)
+        assert 0 <= one.lent_mgpu <= idle
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_no_cycle_breaks_a_limit_or_a_promise(data: st.DataObject) -> None:
+    """Capacity, borrow and lend limits, all or nothing, protected never reclaimed, one claim
+    per victim and job, accounts that add up: after each of a dozen cycles with random arrivals,
+    exits and early or late departures of victims.
+    """
+    world = World(data.draw(empty_worlds()), POLICY)
+    for number in range(data.draw(st.integers(1, 12))):
+        move(data.draw, world, number, gpus=3, count=2)
+        snapshot = world.snapshot()
+        plan = world.step()
+        check_devices(snapshot, plan)
+        check_quota(snapshot, plan)
+        check_reclaims(snapshot, plan)
+        check_claims(snapshot, plan)
+        check_account(snapshot, plan)
+
+
+@given(st.data(), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_the_order_of_the_input_changes_nothing(data: st.DataObject, dice: random.Random) -> None:
+    world = World(data.draw(empty_worlds()), POLICY)
+    for number in range(data.draw(st.integers(1, 6))):
+        move(data.draw, world, number, gpus=3, count=2)
+        snapshot = world.snapshot()
+        shuffled = dataclasses.replace(
+            snapshot,
+            **{
+                name: tuple(dice.sample(value, len(value)))
+                for name in (
+                    "nodes",
+                    "quotas",
+                    "priority_classes",
+                    "devices",
+                    "running",
+                    "queued",
+                    "claims",
+                )
+                for value in (getattr(snapshot, name),)
+            },
+        )
+        assert decide(shuffled, POLICY) == decide(snapshot, POLICY) == world.step()
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+def test_no_gpu_idles_that_a_permitted_one_gpu_job_could_use(data: st.DataObject) -> None:
+    """Work conservation: with jobs of one GPU, whatever still waits is refused by quota or
+    every GPU that is neither used nor claimed is gone.
+    """
+    world = World(data.draw(empty_worlds()), POLICY)
+    for number in range(data.draw(st.integers(1, 8))):
+        move(data.draw, world, number, gpus=1, count=1)
+        snapshot = world.snapshot()
+        plan = world.step()
+        after = world.snapshot()
+        capacity = sum(device.capacity_mgpu for device in snapshot.devices)
+        claims = after.claims
+        use = team_use(after)
+        if claims:
+            continue
+        free = capacity - sum(use.values())
+        tree = Tree(snapshot)
+        for job in after.queued:
+            then = dict(use)
+            then[job.team] = then.get(job.team, 0) + GPU
+            permitted = tree.held(None, then) <= capacity or tree.held(None, then) == tree.held(
+                None, use
+            )
+            for node in tree.path(job.team):
+                quota = tree.quotas[node]
+                if quota.borrow_limit_mgpu is not None:
+                    held = tree.held(node, then)
+                    limit = quota.guaranteed_mgpu + quota.borrow_limit_mgpu
+                    permitted &= held <= limit or held == tree.held(node, use)
+            assert not (permitted and free >= GPU), plan
+
+
+def check_promise(data: st.DataObject, world: World, *, gpus: int) -> None:
+    """Every job that is its team's next and fits in what of the team's guarantee is not in use
+    starts within the grace and two cycles."""
+    since: dict[str, int] = {}
+    for number in range(data.draw(st.integers(4, 20))):
+        move(data.draw, world, number, gpus=gpus, count=1)
+        for job in world.queued:
+            world.queued[job] = dataclasses.replace(world.queued[job], priority_class="lo")
+        tree = Tree(world.snapshot())
+        use = team_use(world.snapshot())
+        heads: dict[str, QueuedJob] = {}
+        for job in sorted(world.queued.values(), key=lambda one: (one.submitted_at, one.id)):
+            heads.setdefault(job.team, job)
+        largest = max(device.capacity_mgpu for device in world.base.devices)
+        entitled = {
+            job.id
+            for team, job in heads.items()
+            if use.get(team, 0) + job.mgpu <= tree.guaranteed(team) and job.mgpu <= largest
+        }
+        since = {job: since.get(job, world.now) for job in entitled}
+        assert all(world.now - start <= GRACE_S + 2 * CYCLE_S for start in since.values())
+        world.step()
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_guaranteed_job_of_one_gpu_starts_within_the_grace(data: st.DataObject) -> None:
+    world = World(data.draw(empty_worlds()), POLICY)
+    check_promise(data, world, gpus=1)
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_guaranteed_job_on_one_node_starts_within_the_grace(data: st.DataObject) -> None:
+    world = World(data.draw(empty_worlds(nodes_max=1, node_gpus_max=8, clusters_max=1)), POLICY)
+    assume(world.base.devices[0].capacity_mgpu >= 2 * GPU)
+    check_promise(data, world, gpus=3)
