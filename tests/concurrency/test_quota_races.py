@@ -225,8 +225,8 @@ def test_of_two_first_quotas_for_one_node_one_is_made() -> None:
 
 def test_changes_at_all_levels_at_once_never_deadlock() -> None:
     """Root, department and team are changed by three people 12 times each, all the family
-    following by percentage; every change lands, whole. Planted: `lock_quotas` by "-pk" instead
-    of root to leaf, and PostgreSQL reports deadlocks (dies here)."""
+    following by percentage; every change lands, whole. Planted: `lock_quotas` in random order, and
+    PostgreSQL reports deadlocks (3 of 3 runs die here)."""
     company = a_company()
     admin = an_actor(None, Role.PLATFORM_ADMIN)
     for node in (company.research, company.production, company.nlp, company.vision):
