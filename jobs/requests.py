@@ -197,9 +197,10 @@ class _Reader:
 
     def raise_errors(self) -> None:
         if self.errors:
+            errors = sorted(self.errors, key=lambda error: error.pointer)
             raise InvalidRequest(
-                "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in self.errors[:5]),
-                errors=self.errors[:100],
+                "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in errors[:5]),
+                errors=errors[:100],
             )
 
     def refuse_unknown(self, known: frozenset[str]) -> None:
