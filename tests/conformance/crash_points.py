@@ -8,11 +8,14 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 from builders.connector_builders import a_workload
 from connectors.local import allocations, connector, keeper, publishing, supervising, supervisor
+from connectors.local.attempt_files import AttemptFiles
+from connectors.local.options import PATH
 from connectors.registry import open_connector
 
 
@@ -79,5 +82,20 @@ def supervise(point: str, attempt: str) -> None:
     supervisor.main(attempt)
 
 
+def keepers(attempt: str, proof: str, count: str) -> None:
+    write_json = keeper.write_json
+
+    def write_slowly(*arguments: Any) -> None:
+        time.sleep(0.2)
+        write_json(*arguments)
+
+    keeper.write_json = write_slowly  # type: ignore[assignment]
+    files = AttemptFiles(attempt)
+    command = ["/bin/sh", "-c", f"echo started >> {proof}"]
+    pids = [keeper.fork_keeper(files, 0, command, {"PATH": PATH}, None) for _ in range(int(count))]
+    for pid in pids:
+        os.waitpid(pid, 0)
+
+
 if __name__ == "__main__":
-    {"submit": submit, "supervise": supervise}[sys.argv[1]](*sys.argv[2:])
+    {"submit": submit, "supervise": supervise, "keepers": keepers}[sys.argv[1]](*sys.argv[2:])

@@ -267,6 +267,22 @@ def test_a_submit_that_overlaps_with_forgetting_does_not_run_again(
     assert lines(local_rig.scratch / "proof") == ["started"]
 
 
+def test_an_attempt_that_took_the_place_of_another_is_read_anew(local_rig: LocalRig) -> None:
+    """Mutant: finished attempts were remembered by the inode of their directory alone, which
+    the file system gives to the next directory."""
+    workload = a_workload("exit 3")
+    local_rig.connector.submit(workload)
+    before = until_released(local_rig.connector, workload.key)
+    end = local_rig.attempt(workload.key) / "end.json"
+    record = json.loads(end.read_bytes())
+    record["exit_codes"] = {"0": 4}
+    end.write_text(json.dumps(record))
+    os.utime(end, (before.ended_at or 0, 0))
+    seen = observed(local_rig.connector, workload.key)
+    assert seen is not None
+    assert seen.exit_codes == {0: 4}
+
+
 def test_tidying_removes_only_what_is_old(local_rig: LocalRig) -> None:
     running = hold(local_rig, 1000)
     until_running(local_rig.connector, running)

@@ -26,8 +26,8 @@ _Stamp = tuple[int, int, int]
 class AttemptReader:
     """Lists attempts; remembers what it has parsed, which changes the cost and nothing else.
 
-    A finished attempt never changes, so it costs no system call but its directory entry. The
-    rest cost a stat and a look at their lock, and a read if their state has changed.
+    A finished attempt never changes and costs one stat. The others cost a stat and a look at
+    their lock, and a read if their state has changed.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class AttemptReader:
                 if not is_key(entry.name):
                     continue
                 known = self._parsed.get(entry.name)
-                if known and known[1].is_released and known[0][0] == entry.inode():
+                if known and known[1].is_released and _is_as_it_was(entry, known[0]):
                     parsed[entry.name] = known
                     continue
                 files = AttemptFiles(entry.path)
@@ -59,6 +59,15 @@ class AttemptReader:
                     orphans.append(files)
         self._parsed = parsed
         return {key: observation for key, (_, observation) in parsed.items()}, orphans
+
+
+def _is_as_it_was(entry: os.DirEntry[str], stamp: _Stamp) -> bool:
+    """Inodes are used again at once, so the directory's own says nothing; the time decides."""
+    try:
+        status = os.stat(f"{entry.path}/end.json")
+    except OSError:
+        return False
+    return stamp == (entry.inode(), status.st_ino, status.st_mtime_ns)
 
 
 def _read(

@@ -52,6 +52,8 @@ _BUSY_TICK_MS = 100
 _SOON_MS = 20
 #: A keeper that dies before it has started its rank is replaced this often.
 _KEEPERS_PER_RANK_MAX = 3
+#: Lines in supervisor.log by one supervisor, which may meet the same error every second.
+_COMPLAINTS_MAX = 100
 
 
 def main(attempt: str) -> None:
@@ -90,6 +92,7 @@ class Supervisor:
         self.is_noticed = False
         self.is_rest_termed = False
         self.keepers_due_ms = 0
+        self.complaints = 0
         self.sweep_due_ms: int | None = None
         self.written: dict[str, object] = {}
         self._take_over()
@@ -116,13 +119,19 @@ class Supervisor:
             try:
                 wait_ms = self.step(time.monotonic_ns() // 1_000_000)
             except (OSError, CorruptRecord) as error:  # a full disk, for example: it may pass
-                print(f"{int(time.time())} {error!r}", file=sys.stderr, flush=True)
+                self._complain(error)
                 wait_ms = _TICK_MS
             if wait_ms is None:
                 return
             poll.poll(wait_ms)
             with contextlib.suppress(BlockingIOError):
                 os.read(control, 4096)
+
+    def _complain(self, error: Exception) -> None:
+        self.complaints += 1
+        if self.complaints <= _COMPLAINTS_MAX:
+            with contextlib.suppress(OSError):
+                print(f"{int(time.time())} {error!r}", file=sys.stderr, flush=True)
 
     def step(self, now_ms: int) -> int | None:
         """Look, decide, act. Returns when to step again, in ms; None when all is over."""
@@ -257,7 +266,7 @@ class Supervisor:
         for rank in self._signal_groups(self.spec.notice_signal, lambda rank: rank.is_noticed):
             rank.is_noticed = True
         self.is_noticed = all(rank.is_noticed or rank.is_over for rank in self.ranks)
-        return _TICK_MS if self.is_noticed else _SOON_MS
+        return _TICK_MS if self.is_noticed else _BUSY_TICK_MS
 
     def _end_what_runs(self, now_ms: int, is_stop_asked: bool) -> int:
         """TERM, and after the grace KILL, to what is left; KILL at once after a stop or a limit."""

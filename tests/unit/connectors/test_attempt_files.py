@@ -34,30 +34,30 @@ def test_a_lock_is_exclusive_until_its_last_descriptor_is_closed(tmp_path: Path)
 
 
 def test_looking_at_a_lock_never_takes_it(tmp_path: Path) -> None:
-    """A look that locked for a moment would make a supervisor that starts just then give up."""
-    path, stop = tmp_path / "lock", tmp_path / "stop"
+    """A look that locked for a moment would make a supervisor that starts just then give up.
+
+    Mutant killed: the look locked and unlocked."""
+    path = tmp_path / "lock"
     path.touch()
     looker = subprocess.Popen(
         [
             sys.executable,
             "-c",
-            "import os, sys; from connectors.local.attempt_files import is_locked\n"
+            "import sys; from connectors.local.attempt_files import is_locked\n"
             "print('looking', flush=True)\n"
-            "while not os.path.exists(sys.argv[2]): is_locked(sys.argv[1])\n",
+            "for _ in range(20_000): is_locked(sys.argv[1])\n",
             str(path),
-            str(stop),
         ],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "platform")},
         stdout=subprocess.PIPE,
     )
     assert looker.stdout is not None
     looker.stdout.readline()
-    for _ in range(1_000):
+    while looker.poll() is None:
         held = try_lock(str(path))
         assert held is not None
         os.close(held)
-    stop.touch()
-    assert looker.wait(60) == 0
+    assert looker.returncode == 0
     looker.stdout.close()
 
 
