@@ -14,9 +14,13 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "platform"), str(Path(__file__).parents[1])]
 
-from builders.connector_builders import a_workload, until_released, until_running
-from connectors.protocol import ClusterConnector, RankSlot
-from connectors.registry import open_connector
+from builders.connector_builders import (  # noqa: E402 - needs the path above
+    a_workload,
+    until_released,
+    until_running,
+)
+from connectors.protocol import ClusterConnector, RankSlot  # noqa: E402 - needs the path above
+from connectors.registry import open_connector  # noqa: E402 - needs the path above
 
 
 def milliseconds(connector: ClusterConnector, *, times: int = 20) -> str:
