@@ -233,7 +233,8 @@ def _start_all(layout: Layout, supervisor: Supervisor, *, port: int, servers_onl
         return
     run_step(layout, "Database: migrating", "migrate", "--no-input", as_owner=True)
     run_step(layout, "Pages: collecting", "collectstatic", "--no-input", "--verbosity", "0")
-    run_step(layout, "Example company: loading", "load_demo")
+    address = f"http://{HOST}:{port}"
+    run_step(layout, "Example company: loading", "load_demo", "--base-url", address)
     say("Tidegate: starting web, arbiter, observer, worker and beat")
     for service in portal_services(layout, port=port):
         supervisor.start(service)
