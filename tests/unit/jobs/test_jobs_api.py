@@ -11,14 +11,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from audit.models import AuditEvent
-from builders.api_callers import Caller, as_nobody, by_session, by_token
+from builders.api_callers import as_nobody, by_session, by_token
 from builders.job_builders import SCRIPT, a_body, a_job, an_attempt
 from builders.portal_builders import (
     NOW,
     Company,
     a_company,
     a_grant,
-    a_priority_class,
     a_user,
 )
 from jobs.models import Job, Reclaim
@@ -593,46 +592,3 @@ def test_hold_release_cancel(world: World) -> None:
     assert caller.post(f"jobs/{job.pk}/cancel", {"force": True}).status_code == 400
     assert caller.post(f"jobs/{job.pk}/cancel?now=1", None).status_code == 400
     assert by_token(world.bob, ["read"]).post(f"jobs/{job.pk}/hold", None).status_code == 403
-
-
-# -- dry run ----------------------------------------------------------------------------------
-
-
-def test_a_dry_run_that_would_start_now(world: World) -> None:
-    answer = by_token(world.bob).post("jobs?dry_run=true", a_body(gpus=12, name="try"))
-    assert answer.status_code == 200
-    body = answer.json()
-    explanation = body.pop("explanation")
-    assert (explanation["code"], explanation["sentence"]) == (
-        "would_start",
-        "It would start now on local.",
-    )
-    assert body == {
-        "job": {
-            "name": "try",
-            "type": "distributed",
-            "team": "ai-company/research/nlp",
-            "pool": "h100",
-            "priority_class": "normal",
-            "mgpu_per_node": 6_000,
-            "node_count": 2,
-            "mgpu": 12_000,
-            "time_limit_s": None,
-            "is_preemptible": False,
-            "is_requeueable": True,
-            "checkpoint_path": None,
-            "cluster": None,
-            "notice_signal": "TERM",
-            "held": False,
-        },
-        "notes": [],
-        "fits": True,
-        "would_start_now": True,
-        "guaranteed_mgpu": 8_000,
-        "borrowed_mgpu": 4_000,
-        "cluster": "local",
-        "cost_per_hour_nano": None,
-        "currency": None,
-    }
-    assert not Job.objects.exists()
-    assert not AuditEvent.objects.exists()

@@ -1,0 +1,226 @@
+"""Logs: whole characters, clean text, and honest sentences when there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from builders.api_callers import by_token
+from builders.job_builders import a_job, an_attempt
+from builders.portal_builders import NOW, Company, a_company, a_grant, a_user
+from connectors.errors import ClusterUnavailable, LogUnavailable
+from connectors.protocol import LogChunk
+from jobs import logs
+from jobs.logs import clean, decoded
+from jobs.models import Job
+from tenants.models import User
+from tenants.roles import Role
+
+
+def chunk(data: bytes, *, offset: int = 0, is_final: bool = False) -> LogChunk:
+    return LogChunk(data, offset, offset + len(data), is_final, False)
+
+
+class FakeCluster:
+    """A cluster with one stream; records what it was asked."""
+
+    def __init__(self, data: bytes = b"", *, is_over: bool = True, error: Exception | None = None):
+        self.data = data
+        self.is_over = is_over
+        self.error = error
+        self.asked: list[tuple[Any, ...]] = []
+
+    def read_log(self, key: str, *, rank: int, stream: str, offset: int, limit: int) -> LogChunk:
+        self.asked.append((key, rank, stream, offset, limit))
+        if self.error is not None:
+            raise self.error
+        size = len(self.data)
+        start = max(0, size + offset) if offset < 0 else min(offset, size)
+        data = self.data[start : start + limit]
+        end = start + len(data)
+        return LogChunk(data, start, end, self.is_over and end == size, False)
+
+
+@pytest.mark.parametrize(
+    ("data", "is_final", "text", "end"),
+    [
+        (b"abc", False, "abc", 3),
+        ("aä€😀".encode(), False, "aä€😀", 10),
+        ("a😀".encode()[:-1], False, "a", 1),
+        ("a😀".encode()[:-3], False, "a", 1),
+        ("a😀".encode()[:-1], True, "a\ufffd", 4),
+        (b"a\xff\xfeb", False, "a\ufffd\ufffdb", 4),
+        (b"a\xc3(b", False, "a\ufffd(b", 4),
+        (b"line\r\nnext", False, "line\nnext", 10),
+        (b"10%\r20%\r", False, "10%\n20%", 7),
+        (b"10%\r20%\r", True, "10%\n20%\n", 8),
+        (b"", False, "", 0),
+        (b"", True, "", 0),
+    ],
+)
+def test_cut_at_whole_characters(data: bytes, is_final: bool, text: str, end: int) -> None:
+    assert decoded(chunk(data, is_final=is_final), from_end=False) == (0, end, text)
+
+
+def test_from_the_end_the_first_half_of_a_character_is_skipped() -> None:
+    data = "😀b".encode()[2:]
+    assert decoded(chunk(data, offset=100), from_end=True) == (102, 103, "b")
+    assert decoded(chunk(data, offset=100), from_end=False) == (100, 103, "\ufffd\ufffdb")
+
+
+@pytest.mark.parametrize("limit", [16, 17, 19, 23])
+def test_reading_on_gives_every_character_once(limit: int) -> None:
+    text = "aä€😀\r\nz" * 50
+    cluster = FakeCluster(text.encode())
+    offset, parts = 0, []
+    for _ in range(200):
+        read = cluster.read_log("k", rank=0, stream="stdout", offset=offset, limit=limit)
+        _, offset, part = decoded(read, from_end=False)
+        parts.append(part)
+        if read.is_final:
+            break
+    assert "".join(parts) == text.replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("a\tb\n", "a\tb\n"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07", "]0;title"),
+        ("a\x00b\x08c\x7f\x9bd", "abcd"),
+        ("\u202eevil\u202c\u2066\u200f", "evil"),
+    ],
+)
+def test_control_characters_are_left_out(text: str, cleaned: str) -> None:
+    assert clean(text) == cleaned
+
+
+@pytest.fixture
+def company(db: None) -> Company:
+    return a_company()
+
+
+@pytest.fixture
+def bob(company: Company) -> User:
+    user = a_user(company.organization, "bob")
+    a_grant(user, Role.RESEARCHER, company.nlp)
+    return user
+
+
+def with_cluster(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster) -> FakeCluster:
+    def open_fake(kind: str, options: Mapping[str, Any]) -> FakeCluster:
+        assert (kind, options) == ("local", {})
+        return cluster
+
+    monkeypatch.setattr(logs, "open_connector", open_fake)
+    return cluster
+
+
+def a_running_job(company: Company, bob: User, *, nodes: int = 2) -> Job:
+    job = a_job(company, bob, state="running", node_count=nodes)
+    an_attempt(
+        job,
+        cluster=company.cluster,
+        state="ended",
+        ended_at=NOW,
+        released_at=NOW,
+        nodes=("n1",) * nodes,
+    )
+    an_attempt(job, cluster=company.cluster, number=2, nodes=("n1",) * nodes)
+    return job
+
+
+def test_a_piece_of_a_log(company: Company, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = with_cluster(monkeypatch, FakeCluster("hällo\n".encode()))
+    job = a_running_job(company, bob)
+    first, second = job.attempts.order_by("number")
+    caller = by_token(bob)
+    assert caller.get(f"jobs/{job.pk}/logs").json() == {
+        "attempt": 2,
+        "rank": 0,
+        "stream": "stdout",
+        "offset": 0,
+        "next_offset": 7,
+        "text": "hällo\n",
+        "is_final": True,
+        "is_truncated": False,
+        "ranks": 2,
+    }
+    body = caller.get(
+        f"jobs/{job.pk}/logs?attempt=1&rank=1&stream=stderr&offset=-4&limit=16"
+    ).json()
+    assert (body["offset"], body["text"], body["attempt"]) == (3, "llo\n", 1)
+    assert cluster.asked == [
+        (f"tg-{second.pk}", 0, "stdout", 0, 65_536),
+        (f"tg-{first.pk}", 1, "stderr", -4, 16),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("attempt=3", 404),
+        ("rank=2", 404),
+        ("rank=2147483647", 404),
+        ("attempt=0", 400),
+        ("attempt=x", 400),
+        ("rank=-1", 400),
+        ("rank=99999999999999999999", 400),
+        ("stream=core", 400),
+        ("stream=../../etc/passwd", 400),
+        ("offset=1.5", 400),
+        ("offset=%D9%A3", 400),
+        ("offset=9007199254740992", 200),
+        ("offset=9007199254740993", 400),
+        ("offset=99999999999999999", 400),
+        ("offset=-9007199254740993", 400),
+        ("limit=15", 400),
+        ("limit=262145", 400),
+        ("limit=262144", 200),
+        ("path=/etc/passwd", 400),
+        ("url=http://example.org", 400),
+    ],
+)
+def test_queries(
+    company: Company, bob: User, monkeypatch: pytest.MonkeyPatch, query: str, status: int
+) -> None:
+    with_cluster(monkeypatch, FakeCluster(b"x"))
+    job = a_running_job(company, bob)
+    answer = by_token(bob).get(f"jobs/{job.pk}/logs?{query}")
+    assert answer.status_code == status
+
+
+def test_no_log_before_the_first_attempt(company: Company, bob: User) -> None:
+    answer = by_token(bob).get(f"jobs/{a_job(company, bob).pk}/logs")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        404,
+        "The job has not started yet, so there is no log.",
+    )
+
+
+def test_a_log_that_is_gone(company: Company, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_cluster(monkeypatch, FakeCluster(error=LogUnavailable("it was removed")))
+    answer = by_token(bob).get(f"jobs/{a_running_job(company, bob).pk}/logs")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        404,
+        "There is no stdout of rank 0 of attempt 2: it was removed",
+    )
+
+
+def test_a_cluster_that_does_not_answer(
+    company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_cluster(monkeypatch, FakeCluster(error=ClusterUnavailable("timed out at 10.0.0.7")))
+    answer = by_token(bob).get(f"jobs/{a_running_job(company, bob).pk}/logs")
+    assert (answer.status_code, answer.json()["code"]) == (503, "cluster_unavailable")
+    assert "10.0.0.7" not in answer.content.decode()
+
+
+def test_a_kind_of_cluster_that_is_not_installed(company: Company, bob: User) -> None:
+    company.cluster.kind = "marsian"
+    company.cluster.save()
+    answer = by_token(bob).get(f"jobs/{a_running_job(company, bob).pk}/logs")
+    assert answer.status_code == 503

@@ -1,0 +1,170 @@
+"""The dry run: the arbiter's answer to a job that is not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from audit.models import AuditEvent
+from billing.models import RateCard, RateLine
+from builders.api_callers import by_token
+from builders.job_builders import a_body, a_job, an_attempt
+from builders.portal_builders import (
+    NOW,
+    Company,
+    a_company,
+    a_grant,
+    a_user,
+)
+from clusters.models import Cluster
+from jobs.models import Job
+from primitives.clock import SystemClock
+from tenants.models import User
+from tenants.roles import Role
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def company() -> Company:
+    company = a_company()
+    Cluster.objects.update(seen_at=SystemClock().now())
+    return company
+
+
+@pytest.fixture
+def bob(company: Company) -> User:
+    user = a_user(company.organization, "bob")
+    a_grant(user, Role.RESEARCHER, company.nlp)
+    return user
+
+
+def plan(user: User, **changes: Any) -> dict[str, Any]:
+    answer = by_token(user).post("jobs?dry_run=true", a_body(**changes))
+    assert answer.status_code == 200, answer.content
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def occupy(company: Company, user: User, *nodes: str) -> None:
+    """Whole nodes held by jobs of inference."""
+    for node in nodes:
+        job = a_job(company, user, team=company.inference, state="running", mgpu_per_node=8_000)
+        an_attempt(job, cluster=company.cluster, nodes=(node,), started_at=NOW)
+
+
+def test_a_job_that_would_start(company: Company, bob: User) -> None:
+    answer = by_token(bob).post("jobs?dry_run=true", a_body(gpus=12, name="try"))
+    assert answer.status_code == 200
+    body = answer.json()
+    explanation = body.pop("explanation")
+    assert (explanation["code"], explanation["sentence"]) == (
+        "would_start",
+        "It would start now on local.",
+    )
+    assert body == {
+        "job": {
+            "name": "try",
+            "type": "distributed",
+            "team": "ai-company/research/nlp",
+            "pool": "h100",
+            "priority_class": "normal",
+            "mgpu_per_node": 6_000,
+            "node_count": 2,
+            "mgpu": 12_000,
+            "time_limit_s": None,
+            "is_preemptible": False,
+            "is_requeueable": True,
+            "checkpoint_path": None,
+            "cluster": None,
+            "notice_signal": "TERM",
+            "held": False,
+        },
+        "notes": [],
+        "fits": True,
+        "would_start_now": True,
+        "guaranteed_mgpu": 8_000,
+        "borrowed_mgpu": 4_000,
+        "cluster": "local",
+        "cost_per_hour_nano": None,
+        "currency": None,
+    }
+    assert not Job.objects.exists()
+    assert not AuditEvent.objects.exists()
+
+
+def test_a_job_that_would_wait_for_free_gpus(company: Company, bob: User) -> None:
+    occupy(company, bob, *(f"ai-company-{index:03d}" for index in range(2)))
+    body = plan(bob, gpus=24)
+    assert (body["fits"], body["would_start_now"], body["cluster"]) == (True, False, None)
+    assert (body["guaranteed_mgpu"], body["borrowed_mgpu"]) == (8_000, 16_000)
+    assert body["explanation"]["numbers"]["need_mgpu"] == 24_000
+    assert body["explanation"]["victims"] == []
+
+
+def test_a_job_that_would_reclaim(company: Company, bob: User) -> None:
+    occupy(company, bob, *(f"ai-company-{index:03d}" for index in range(4)))
+    body = plan(bob, gpus=8)
+    assert (body["fits"], body["would_start_now"]) == (True, False)
+    assert (body["guaranteed_mgpu"], body["borrowed_mgpu"]) == (8_000, 0)
+    assert body["explanation"]["code"] == "waiting_for_reclaim"
+    assert Job.objects.filter(state="preempting").count() == 0
+
+
+def test_a_job_that_never_fits_is_an_answer_here(company: Company, bob: User) -> None:
+    body = plan(bob, gpus=40)
+    assert (body["fits"], body["would_start_now"]) == (False, False)
+    assert body["explanation"]["code"] == "never_fits"
+    assert body["explanation"]["sentence"].startswith("40 GPUs of h100 can never run: no cluster")
+
+
+def test_refused_lines_are_shown_and_fit_nothing(company: Company, bob: User) -> None:
+    text = "#SBATCH -N 2\n#SBATCH --array=1-9\n#SBATCH -o log\ntrue\n"
+    body = plan(bob, gpus=..., gpus_per_node=8, script=..., sbatch=text)
+    assert (body["fits"], body["would_start_now"]) == (False, False)
+    assert [(note["line"], note["verdict"]) for note in body["notes"]] == [
+        (1, "ignored"),
+        (2, "refused"),
+        (3, "ignored"),
+    ]
+
+
+def test_a_held_job(company: Company, bob: User) -> None:
+    body = plan(bob, held=True)
+    assert (body["fits"], body["would_start_now"]) == (True, False)
+    assert body["explanation"]["code"] == "held_by_user"
+
+
+def test_a_silent_cluster(company: Company, bob: User) -> None:
+    Cluster.objects.update(seen_at=None)
+    body = plan(bob)
+    assert (body["fits"], body["would_start_now"]) == (True, False)
+    assert body["explanation"]["code"] == "cluster_unavailable"
+
+
+def test_what_it_costs(company: Company, bob: User) -> None:
+    card = RateCard.objects.create(organization=company.organization, currency="EUR")
+    for usage_class, price_nano in (("guaranteed", 2_000_000_000), ("borrowed", 1_000_000_000)):
+        RateLine.objects.create(
+            card=card,
+            pool=company.pool,
+            usage_class=usage_class,
+            price_nano=price_nano,
+            start=NOW.replace(year=2020),
+        )
+    body = plan(bob, gpus=12)
+    assert (body["cost_per_hour_nano"], body["currency"]) == (20_000_000_000, "EUR")
+
+
+def test_bad_requests_are_refused_all_the_same(company: Company, bob: User) -> None:
+    caller = by_token(bob)
+    for query, changes, status in (
+        ("dry_run=true", {"gpus": -1}, 400),
+        ("dry_run=true", {"team": "rival/x"}, 404),
+        ("dry_run=true", {"team": "ai-company/research/vision"}, 403),
+        ("dry_run=yes", {}, 400),
+        ("dryrun=true", {}, 400),
+    ):
+        assert caller.post(f"jobs?{query}", a_body(**changes)).status_code == status
+    assert caller.post("jobs?dry_run=false", a_body()).status_code == 201
