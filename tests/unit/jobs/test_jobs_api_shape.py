@@ -186,6 +186,7 @@ def test_odd_bodies_are_refused(caller: Caller, body: bytes) -> None:
 
 
 PARAMETERS = [
+]
     "state",
     "team",
     "user",
