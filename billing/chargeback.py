@@ -10,7 +10,7 @@ from uuid import UUID
 
 from billing.models import RateCard, UsageClass
 from billing.periods import Period
-from billing.usage_sql import JOBS, REPORT, rows_of
+from billing.usage_sql import JOBS, POOLS_MAX, REPORT, rows_of
 from clusters.models import Pool
 from primitives.errors import FieldError, Forbidden, InvalidRequest, NotFound
 from quotas.models import Quota
@@ -25,15 +25,16 @@ GroupBy = Literal["team", "department"]
 class Amounts:
     """Usage in milli-GPU-seconds, cost in nano-currency, and how many jobs there were.
 
-    `unpriced_mgpu_s` is the part of the usage for which there was no price, at cost 0. A job
-    may have both classes, so the jobs of the classes may sum to more than `jobs`.
+    The unpriced parts of the usage had no price and are in it at cost 0. A job may have both
+    classes, so the jobs of the classes may sum to more than `jobs`.
     """
 
     guaranteed_mgpu_s: int = 0
     borrowed_mgpu_s: int = 0
     guaranteed_cost_nano: int = 0
     borrowed_cost_nano: int = 0
-    unpriced_mgpu_s: int = 0
+    unpriced_guaranteed_mgpu_s: int = 0
+    unpriced_borrowed_mgpu_s: int = 0
     jobs: int = 0
     guaranteed_jobs: int = 0
     borrowed_jobs: int = 0
@@ -48,6 +49,11 @@ class Amounts:
     def mgpu_s(self) -> int:
         """Usage of both classes."""
         return self.guaranteed_mgpu_s + self.borrowed_mgpu_s
+
+    @property
+    def unpriced_mgpu_s(self) -> int:
+        """Usage of both classes that had no price."""
+        return self.unpriced_guaranteed_mgpu_s + self.unpriced_borrowed_mgpu_s
 
     @property
     def cost_nano(self) -> int:
@@ -119,7 +125,7 @@ class JobUse:
     team: str
     user: str
     pool: str
-    usage_class: str
+    usage_class: UsageClass
     mgpu_s: int
     cost_nano: int
     attempts: int
@@ -131,7 +137,7 @@ class JobKey:
 
     mgpu_s: int
     job_id: UUID
-    usage_class: str
+    usage_class: UsageClass
 
 
 def chargeback(
@@ -164,17 +170,17 @@ def chargeback(
             "organizations": own_organizations,
         },
     )
-    by_id = {node.pk: node for node in nodes}
-    team_rows = _team_rows(found, by_id, pools)
+    teams, names = _teams(nodes), list(pools.values())
+    team_rows = _team_rows(found, teams, names)
     return Report(
         period=period,
         currency=currency,
         rows=_tree_rows(team_rows, nodes) if group_by == "department" else team_rows,
         team_rows=team_rows,
         totals=sum((row.amounts for row in team_rows), Amounts()),
-        segments_mgpu_s=sum(int(row[4]) for row in found if row[0] == "check"),
-        days=_days(found, pools),
-        capacity=_capacity(actor, found, pools),
+        segments_mgpu_s=sum(int(row[3]) for row in found if row[0] == "check"),
+        days=_days(found, names),
+        capacity=_capacity(found, names, team_rows, sees_all=_sees_the_platform(actor)),
     )
 
 
@@ -194,6 +200,7 @@ def jobs_behind(
     job with usage in both classes is listed once for each. Raises as `chargeback`, and
     Forbidden also without the right to see the jobs themselves.
     """
+    wanted = list(UsageClass) if usage_class is None else [usage_class]
     nodes = _nodes(actor, node_path, Permission.VIEW_COSTS)
     require(actor, Permission.VIEW_JOBS, nodes[0])
     pools = _pools(pool_name)
@@ -202,31 +209,40 @@ def jobs_behind(
         JOBS,
         {
             **_scope(nodes, pools, period),
-            "usage_classes": list(UsageClass.values) if usage_class is None else [usage_class],
+            "classes": [_CLASS_NUMBERS[item] for item in wanted],
             "after_mgpu_s": after and after.mgpu_s,
             "after_job": after and after.job_id,
-            "after_class": after and after.usage_class,
+            "after_class": after and _CLASS_NUMBERS[after.usage_class],
             "limit": limit + 1,
         },
     )
-    paths = {node.pk: node.display_path for node in nodes}
-    jobs = [_job_use(row, paths, pools) for row in found]
+    teams, names = _teams(nodes), list(pools.values())
+    jobs = [_job_use(row, teams, names) for row in found]
     return jobs[:limit], len(jobs) > limit
 
 
-def _job_use(row: Sequence[Any], paths: Mapping[UUID, str], pools: Mapping[UUID, str]) -> JobUse:
-    job_id, name, username, team_id, pool_id, usage_class, mgpu_s, cost_nano, attempts = row
+_CLASS_NUMBERS = {UsageClass.GUARANTEED: 1, UsageClass.BORROWED: 2}
+
+
+def _job_use(row: Sequence[Any], teams: Sequence[Node], pools: Sequence[str]) -> JobUse:
+    job_id, name, username, account, usage_class, mgpu_s, cost_nano, attempts = row
+    team, pool = _team_and_pool(account, teams, pools)
     return JobUse(
         job_id=job_id,
         name=name,
-        team=paths[team_id],
+        team=team.display_path,
         user=username,
-        pool=pools[pool_id],
-        usage_class=usage_class,
+        pool=pool,
+        usage_class=UsageClass.GUARANTEED if usage_class == 1 else UsageClass.BORROWED,
         mgpu_s=int(mgpu_s),
         cost_nano=int(cost_nano),
         attempts=attempts,
     )
+
+
+def _team_and_pool(account: int, teams: Sequence[Node], pools: Sequence[str]) -> tuple[Node, str]:
+    team, pool = divmod(account, POOLS_MAX)
+    return teams[team - 1], pools[pool - 1]
 
 
 def _nodes(actor: Actor, path: str | None, permission: Permission) -> list[Node]:
@@ -274,7 +290,7 @@ def _currency(organizations: Iterable[UUID]) -> str | None:
 def _scope(nodes: Sequence[Node], pools: Mapping[UUID, str], period: Period) -> dict[str, Any]:
     """The parameters that every statement takes."""
     return {
-        "teams": [node.pk for node in nodes if node.kind == NodeKind.TEAM],
+        "teams": [node.pk for node in _teams(nodes)],
         "pools": list(pools),
         "since_at": period.start,
         "until_at": period.until,
@@ -282,11 +298,15 @@ def _scope(nodes: Sequence[Node], pools: Mapping[UUID, str], period: Period) -> 
     }
 
 
+def _teams(nodes: Iterable[Node]) -> list[Node]:
+    return [node for node in nodes if node.kind == NodeKind.TEAM]
+
+
 def _team_rows(
-    found: Iterable[Sequence[Any]], nodes: Mapping[UUID, Node], pools: Mapping[UUID, str]
+    found: Iterable[Sequence[Any]], teams: Sequence[Node], pools: Sequence[str]
 ) -> tuple[Row, ...]:
     rows = [
-        Row(nodes[row[2]], pools[row[1]], Amounts(*(int(value) for value in row[4:])))
+        Row(*_team_and_pool(row[1], teams, pools), Amounts(*(int(value) for value in row[3:])))
         for row in found
         if row[0] == "row"
     ]
@@ -310,10 +330,10 @@ def _paths_up(path: str) -> Iterable[str]:
     return ("/".join(steps[:depth]) + "/" for depth in range(len(steps), 0, -1))
 
 
-def _days(found: Iterable[Sequence[Any]], pools: Mapping[UUID, str]) -> tuple[DayUse, ...]:
+def _days(found: Iterable[Sequence[Any]], pools: Sequence[str]) -> tuple[DayUse, ...]:
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     days = [
-        DayUse((epoch + timedelta(days=row[3])).date(), pools[row[1]], int(row[4]), int(row[5]))
+        DayUse((epoch + timedelta(days=row[2])).date(), pools[row[1] - 1], int(row[3]), int(row[4]))
         for row in found
         if row[0] == "day"
     ]
@@ -354,13 +374,20 @@ def _capacity_scope(actor: Actor, pools: Mapping[UUID, str]) -> tuple[list[UUID]
 
 
 def _capacity(
-    actor: Actor, found: Iterable[Sequence[Any]], pools: Mapping[UUID, str]
+    found: Iterable[Sequence[Any]],
+    pools: Sequence[str],
+    team_rows: Iterable[Row],
+    *,
+    sees_all: bool,
 ) -> tuple[PoolCapacity, ...] | None:
     """Left out where anybody else used the pool after all, with or without a quota."""
-    sees_all = _sees_the_platform(actor)
-    capacity = [
-        PoolCapacity(pools[row[1]], int(row[4]), int(row[5]))
-        for row in found
-        if row[0] == "capacity" and (sees_all or row[6] == 0)
-    ]
+    own: dict[str, int] = {}
+    for row in team_rows:
+        own[row.pool] = own.get(row.pool, 0) + row.amounts.mgpu_s
+    capacity = []
+    for part, number, _, capacity_mgpu_s, elsewhere_mgpu_s, foreign_mgpu_s, *_rest in found:
+        if part == "capacity" and (sees_all or foreign_mgpu_s == 0):
+            pool = pools[number - 1]
+            in_use_mgpu_s = own.get(pool, 0) + int(elsewhere_mgpu_s)
+            capacity.append(PoolCapacity(pool, int(capacity_mgpu_s), in_use_mgpu_s))
     return tuple(sorted(capacity, key=lambda item: item.pool)) or None

@@ -19,13 +19,17 @@ def cost_nano(cumulative_mgpu_s: int, *, price_nano: int, multiplier_ppm: int) -
     return div_half_even(cumulative_mgpu_s * price_nano * multiplier_ppm, COST_DIVISOR)
 
 
-def cost_nano_sql(cumulative_mgpu_s: str, price_nano: str, multiplier_ppm: str) -> str:
-    """`cost_nano` as an SQL expression over numeric columns; the three are column names.
+def shifted_sql(cumulative_mgpu_s: str, rate: str) -> str:
+    """2n + d in SQL, with d the divisor and n usage x `rate` (price x multiplier), numerics."""
+    return f"(2 * {cumulative_mgpu_s} * {rate} + {COST_DIVISOR})"
 
-    With n the product and d the divisor, floor((2n + d) / 2d) rounds half up, and where 2n + d
-    divides evenly there was a tie, which goes back to even.
+
+def cost_of_shifted_sql(shifted: str) -> str:
+    """`cost_nano` in SQL, from the column `shifted` made by `shifted_sql`.
+
+    floor((2n + d) / 2d) rounds half up; where that divides evenly there was a tie, which goes
+    back to even.
     """
-    shifted = f"(2 * ({cumulative_mgpu_s} * {price_nano} * {multiplier_ppm}) + {COST_DIVISOR})"
     half_up = f"div({shifted}, {2 * COST_DIVISOR})"
     is_odd_tie = f"mod({shifted}, {2 * COST_DIVISOR}) = 0 AND mod({half_up}, 2) = 1"
     return f"({half_up} - CASE WHEN {is_odd_tie} THEN 1 ELSE 0 END)"

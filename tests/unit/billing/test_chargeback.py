@@ -65,7 +65,6 @@ def test_usage_and_cost_of_a_team() -> None:
         borrowed_mgpu_s=6_000 * 1_800,
         guaranteed_cost_nano=5 * 2_000_000_000,
         borrowed_cost_nano=3 * 1_000_000_000,
-        unpriced_mgpu_s=0,
         jobs=1,
         guaranteed_jobs=1,
         borrowed_jobs=1,
@@ -174,7 +173,7 @@ def test_without_a_rate_card_usage_is_unpriced_and_not_hidden() -> None:
     report = chargeback(actor=finance, period=between(0, 10))
     assert report.currency is None
     assert report.totals == Amounts(
-        guaranteed_mgpu_s=10_000, unpriced_mgpu_s=10_000, jobs=1, guaranteed_jobs=1
+        guaranteed_mgpu_s=10_000, unpriced_guaranteed_mgpu_s=10_000, jobs=1, guaranteed_jobs=1
     )
 
 

@@ -1,0 +1,45 @@
+"""The report as JSON or as a CSV download."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.renderers import BaseRenderer
+
+from primitives.errors import FieldError, InvalidRequest
+
+
+class CsvRenderer(BaseRenderer):
+    """Text that is CSV already; a refusal stays a problem document."""
+
+    media_type = "text/csv"
+    format = "csv"
+    charset = "utf-8"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        """The bytes of the answer."""
+        return (data if isinstance(data, str) else json.dumps(data)).encode()
+
+
+class NamedFormats(DefaultContentNegotiation):
+    """`?format=` names one of the view's formats, and an unknown one is said to be unknown."""
+
+    def filter_renderers(
+        self, renderers: Iterable[BaseRenderer], format: str
+    ) -> list[BaseRenderer]:
+        """The renderers of that format. Raises InvalidRequest when there is none."""
+        known = {str(renderer.format): renderer for renderer in renderers}
+        if format not in known:
+            names = " or ".join(known)
+            raise InvalidRequest(
+                f"format must be {names}.", errors=[FieldError("/format", f"must be {names}")]
+            )
+        return [known[format]]

@@ -1,0 +1,197 @@
+"""Shapes of reports and prices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from billing.chargeback import JobUse, Report, Row
+from billing.models import RateCard, RateLine, UsageClass
+from billing.pricing import PRICE_NANO_MAX
+from primitives.errors import InvalidRequest
+from tenants.models import NodeKind
+from webapi.paging import time_or_refuse
+from webapi.serializers import StrictSerializer, TextField, WholeNumberField
+
+
+class UtcTimeField(serializers.DateTimeField):
+    """A time with an offset, whole seconds, in UTC."""
+
+    def to_internal_value(self, value: Any) -> Any:
+        """The time. Raises ValidationError for anything but a text like 2026-11-21T12:00:00Z."""
+        try:
+            moment = (
+                time_or_refuse(value, self.field_name or "") if isinstance(value, str) else None
+            )
+        except InvalidRequest:
+            moment = None
+        if moment is None or moment.microsecond:
+            raise serializers.ValidationError(
+                "must be a time in whole seconds such as 2026-11-21T12:00:00Z", code="invalid"
+            )
+        return moment
+
+
+class AmountsSerializer(serializers.Serializer[Any]):
+    """Usage in milli-GPU-seconds and cost in nano-currency."""
+
+    guaranteed_mgpu_s = serializers.IntegerField()
+    borrowed_mgpu_s = serializers.IntegerField()
+    guaranteed_cost_nano = serializers.IntegerField()
+    borrowed_cost_nano = serializers.IntegerField()
+    cost_nano = serializers.IntegerField(help_text="Of both classes")
+    unpriced_mgpu_s = serializers.IntegerField(
+        help_text="Part of the usage that had no price and is in the cost as 0"
+    )
+    jobs = serializers.IntegerField()
+
+
+class ChargebackRowSerializer(AmountsSerializer):
+    """What a node used of a pool; an organization or department includes its whole subtree, so
+    add up the rows of teams only, or take the totals."""
+
+    node = serializers.CharField(source="node.display_path", help_text="Path of the node")
+    node_kind = serializers.ChoiceField(choices=NodeKind.choices)
+    pool = serializers.CharField()
+
+    def to_representation(self, instance: Row) -> dict[str, Any]:
+        """The row with its amounts beside the node."""
+        return {
+            "node": instance.node.display_path,
+            "node_kind": instance.node.kind,
+            "pool": instance.pool,
+            **AmountsSerializer(instance.amounts).data,
+        }
+
+
+class ChargebackCheckSerializer(serializers.Serializer[Any]):
+    """The same usage summed twice: straight from the segments, and over the rows of teams."""
+
+    segments_mgpu_s = serializers.IntegerField()
+    rows_mgpu_s = serializers.IntegerField()
+    is_equal = serializers.BooleanField()
+
+
+class ChargebackDaySerializer(serializers.Serializer[Any]):
+    """Usage of a pool on one day, UTC."""
+
+    day = serializers.DateField()
+    pool = serializers.CharField()
+    guaranteed_mgpu_s = serializers.IntegerField()
+    borrowed_mgpu_s = serializers.IntegerField()
+
+
+class PoolCapacitySerializer(serializers.Serializer[Any]):
+    """Healthy capacity of a pool, what all organizations held of it, and the difference."""
+
+    pool = serializers.CharField()
+    capacity_mgpu_s = serializers.IntegerField()
+    in_use_mgpu_s = serializers.IntegerField()
+    idle_mgpu_s = serializers.IntegerField(
+        help_text="Negative where jobs held GPUs of nodes that no longer counted as healthy"
+    )
+
+
+class ChargebackReportSerializer(serializers.Serializer[Any]):
+    """Who used what from `start` to `end`, and what it costs. What still runs counts until `end`
+    or `as_of`, whichever is earlier."""
+
+    start = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+    as_of = serializers.DateTimeField()
+    currency = serializers.CharField(
+        allow_null=True, help_text="ISO 4217; null where no rate card applies"
+    )
+    rows = ChargebackRowSerializer(many=True)
+    totals = AmountsSerializer()
+    check = ChargebackCheckSerializer()
+    days = ChargebackDaySerializer(many=True)
+    capacity = PoolCapacitySerializer(
+        many=True,
+        allow_null=True,
+        help_text="Null where it would tell what other organizations used",
+    )
+
+    def to_representation(self, instance: Report) -> dict[str, Any]:
+        """The report as the contract has it."""
+        period, rows_mgpu_s = instance.period, instance.totals.mgpu_s
+        return {
+            "start": utc_text(period.start),
+            "end": utc_text(period.end),
+            "as_of": utc_text(period.as_of),
+            "currency": instance.currency,
+            "rows": [ChargebackRowSerializer(row).data for row in instance.rows],
+            "totals": AmountsSerializer(instance.totals).data,
+            "check": {
+                "segments_mgpu_s": instance.segments_mgpu_s,
+                "rows_mgpu_s": rows_mgpu_s,
+                "is_equal": instance.segments_mgpu_s == rows_mgpu_s,
+            },
+            "days": ChargebackDaySerializer(instance.days, many=True).data,
+            "capacity": None
+            if instance.capacity is None
+            else PoolCapacitySerializer(instance.capacity, many=True).data,
+        }
+
+
+def utc_text(moment: Any) -> Any:
+    """The time as every answer writes it."""
+    return serializers.DateTimeField().to_representation(moment)
+
+
+class ChargebackJobSerializer(serializers.Serializer[JobUse]):
+    """What one job used in one usage class in the period, over `attempts` attempts."""
+
+    job = serializers.UUIDField(source="job_id")
+    name = serializers.CharField()
+    team = serializers.CharField(help_text="Path of the team")
+    user = serializers.CharField(help_text="User name")
+    pool = serializers.CharField()
+    usage_class = serializers.ChoiceField(choices=UsageClass.choices)
+    mgpu_s = serializers.IntegerField()
+    cost_nano = serializers.IntegerField()
+    attempts = serializers.IntegerField()
+
+
+class RateLineSerializer(serializers.Serializer[RateLine]):
+    """Price of a GPU-hour over `[start, end)`."""
+
+    id = serializers.UUIDField()
+    pool = serializers.CharField(source="pool.name")
+    usage_class = serializers.ChoiceField(choices=UsageClass.choices)
+    price_nano = serializers.IntegerField()
+    start = serializers.DateTimeField()
+    end = serializers.DateTimeField(allow_null=True, help_text="Null: until further notice")
+
+
+class RateCardSerializer(serializers.Serializer[RateCard]):
+    """An organization's prices."""
+
+    id = serializers.UUIDField()
+    organization = serializers.CharField(source="organization.slug")
+    currency = serializers.CharField(help_text="ISO 4217")
+    lines = RateLineSerializer(many=True, help_text="By pool, usage class and start")
+
+
+class RateCardCreateSerializer(StrictSerializer):
+    """A new, empty rate card."""
+
+    organization = TextField(max_length=63)
+    currency = TextField(max_length=3, help_text="ISO 4217, for example EUR")
+
+
+class RateLineCreateSerializer(StrictSerializer):
+    """A new price."""
+
+    pool = TextField(max_length=63)
+    usage_class = serializers.ChoiceField(choices=UsageClass.choices)
+    price_nano = WholeNumberField(min_value=0, max_value=PRICE_NANO_MAX)
+    start = UtcTimeField()
+    end = UtcTimeField(required=False, allow_null=True, default=None)
+
+
+class RateLineEndSerializer(StrictSerializer):
+    """When a price ends."""
+
+    end = UtcTimeField()

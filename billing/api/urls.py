@@ -1,0 +1,21 @@
+"""Routes under /api/v1/ of reports and prices."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from billing.api.views import (
+    ChargebackJobs,
+    ChargebackView,
+    RateCardList,
+    RateLineDetail,
+    RateLineList,
+)
+
+urlpatterns: list[URLPattern] = [
+    path("reports/chargeback", ChargebackView.as_view()),
+    path("reports/chargeback/jobs", ChargebackJobs.as_view()),
+    path("rate-cards", RateCardList.as_view()),
+    path("rate-cards/<uuid:card_id>/lines", RateLineList.as_view()),
+    path("rate-cards/<uuid:card_id>/lines/<uuid:line_id>", RateLineDetail.as_view()),
+]

@@ -1,0 +1,336 @@
+"""Chargeback reports and rate cards."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import cast
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from billing.api.formats import CsvRenderer, NamedFormats
+from billing.api.serializers import (
+    ChargebackJobSerializer,
+    ChargebackReportSerializer,
+    RateCardCreateSerializer,
+    RateCardSerializer,
+    RateLineCreateSerializer,
+    RateLineEndSerializer,
+    RateLineSerializer,
+)
+from billing.chargeback import GroupBy, JobKey, JobUse, chargeback, jobs_behind
+from billing.csv_export import csv_lines
+from billing.models import UsageClass
+from billing.periods import Period, period_of
+from billing.pricing import add_rate_line, create_rate_card, end_rate_line, visible_cards
+from primitives.clock import SystemClock
+from primitives.errors import FieldError, InvalidRequest
+from tenants.api.authentication import actor_from
+from webapi.paging import (
+    Page,
+    decode_cursor,
+    encode_cursor,
+    page_body,
+    page_by_id,
+    page_limit,
+    refuse_unknown_parameters,
+    time_or_refuse,
+    uuid_or_refuse,
+)
+from webapi.serializers import PAGE_PARAMETERS, answers, page_of
+
+_PERIOD_PARAMETERS = [
+    OpenApiParameter(
+        "start", OpenApiTypes.DATETIME, required=True, description="First second, with an offset"
+    ),
+    OpenApiParameter(
+        "end",
+        OpenApiTypes.DATETIME,
+        required=True,
+        description="Second after the last, at most 400 days after start",
+    ),
+    OpenApiParameter(
+        "as_of",
+        OpenApiTypes.DATETIME,
+        description="Count what still runs until then at most; now if absent. With the same "
+        "as_of a report and the jobs behind it agree exactly.",
+    ),
+    OpenApiParameter("pool", OpenApiTypes.STR, description="Only this pool"),
+]
+#: Usage that no attempt can have: keeps a cursor's number inside the database's.
+_USAGE_DIGITS_MAX = 30
+
+
+class ChargebackView(APIView):
+    """Who used what, and what it costs."""
+
+    renderer_classes = [JSONRenderer, CsvRenderer]
+    content_negotiation_class = NamedFormats
+
+    @extend_schema(
+        operation_id="get_chargeback_report",
+        summary="Usage and cost of a period",
+        description="Of everything below `organization` or `team`, or else of all that the "
+        "caller may see costs of. CSV has one line per team, pool and usage class.",
+        parameters=[
+            *_PERIOD_PARAMETERS,
+            OpenApiParameter("organization", OpenApiTypes.STR, description="Only below this slug"),
+            OpenApiParameter(
+                "team", OpenApiTypes.STR, description="Only this node (path) and what is below it"
+            ),
+            OpenApiParameter(
+                "group_by",
+                OpenApiTypes.STR,
+                enum=["team", "department"],
+                default="team",
+                description="department: also organizations and departments, parents first",
+            ),
+            OpenApiParameter("format", OpenApiTypes.STR, enum=["json", "csv"], default="json"),
+        ],
+        responses=answers(
+            {
+                (200, "application/json"): ChargebackReportSerializer,  # type: ignore[dict-item]
+                (200, "text/csv"): OpenApiTypes.STR,  # type: ignore[dict-item]
+            },
+            403,
+            404,
+        ),
+    )
+    def get(self, request: Request) -> Response:
+        """The report."""
+        _refuse_unknown(
+            request,
+            {"start", "end", "as_of", "pool", "organization", "team", "group_by", "format"},
+        )
+        group_by = _choice(request, "group_by", ("team", "department")) or "team"
+        report = chargeback(
+            actor=actor_from(request),
+            period=_period(request, SystemClock().now()),
+            node_path=_top(request),
+            group_by=cast(GroupBy, group_by),
+            pool_name=request.query_params.get("pool"),
+        )
+        if request.accepted_renderer.format == "csv":
+            # At most teams x pools x classes lines, summed already. Sent whole: a stream that
+            # breaks would leave a file that looks complete.
+            name = f"chargeback-{report.period.start:%Y%m%d}-{report.period.end:%Y%m%d}.csv"
+            return Response(
+                "".join(csv_lines(report)),
+                headers={"Content-Disposition": f'attachment; filename="{name}"'},
+            )
+        return Response(ChargebackReportSerializer(report).data)
+
+
+class ChargebackJobs(APIView):
+    """The jobs that make a number of the report."""
+
+    @extend_schema(
+        operation_id="list_chargeback_jobs",
+        summary="The jobs behind a number",
+        description="Largest first. Every page counts until the time of the first, so all pages "
+        "together sum to one number.",
+        parameters=[
+            *_PERIOD_PARAMETERS,
+            OpenApiParameter(
+                "node", OpenApiTypes.STR, required=True, description="Path of the row"
+            ),
+            OpenApiParameter(
+                "usage_class",
+                OpenApiTypes.STR,
+                enum=list(UsageClass.values),
+                description="Only this class; both if absent",
+            ),
+            *PAGE_PARAMETERS,
+        ],
+        responses=answers({200: page_of(ChargebackJobSerializer)}, 403, 404),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of jobs."""
+        refuse_unknown_parameters(request, {"start", "end", "as_of", "pool", "node", "usage_class"})
+        node_path = request.query_params.get("node")
+        if not node_path:
+            raise _missing("node", "the path of a node of the report")
+        usage_class = _choice(request, "usage_class", UsageClass.values)
+        now = SystemClock().now()
+        period, after = _period(request, now), None
+        if "cursor" in request.query_params:
+            period, after = _after(request.query_params["cursor"], period, now)
+        limit = page_limit(request)
+        jobs, more = jobs_behind(
+            actor=actor_from(request),
+            period=period,
+            node_path=node_path,
+            pool_name=request.query_params.get("pool"),
+            usage_class=None if usage_class is None else UsageClass(usage_class),
+            after=after,
+            limit=limit,
+        )
+        page = Page(jobs, _cursor(period, jobs[-1]) if more else None)
+        return Response(page_body(request, page, lambda job: ChargebackJobSerializer(job).data))
+
+
+class RateCardList(APIView):
+    """Rate cards and their lines."""
+
+    @extend_schema(
+        operation_id="list_rate_cards",
+        summary="Prices of the organizations whose costs the caller may see",
+        parameters=PAGE_PARAMETERS,
+        responses=answers({200: page_of(RateCardSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of rate cards."""
+        refuse_unknown_parameters(request, set())
+        page = page_by_id(request, visible_cards(actor_from(request)))
+        return Response(page_body(request, page, lambda card: RateCardSerializer(card).data))
+
+    @extend_schema(
+        operation_id="create_rate_card",
+        summary="Give an organization a rate card",
+        request=RateCardCreateSerializer,
+        responses=answers({201: RateCardSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request) -> Response:
+        """The new card, without lines."""
+        body = RateCardCreateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        card = create_rate_card(
+            **body.validated_data, actor=actor_from(request), now=SystemClock().now()
+        )
+        return Response(RateCardSerializer(card).data, status=201)
+
+
+class RateLineList(APIView):
+    """Prices on one card."""
+
+    @extend_schema(
+        operation_id="add_rate_line",
+        summary="Add a price",
+        description="It may start in the past, where there was no price; a price that has "
+        "applied never changes. To raise a price, end the current line and add another.",
+        request=RateLineCreateSerializer,
+        responses=answers({201: RateLineSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, card_id: UUID) -> Response:
+        """The new line. A 409 names the line in the way as `conflicts_with`."""
+        body = RateLineCreateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        line = add_rate_line(
+            card_id,
+            pool_name=body.validated_data["pool"],
+            usage_class=UsageClass(body.validated_data["usage_class"]),
+            price_nano=body.validated_data["price_nano"],
+            start=body.validated_data["start"],
+            end=body.validated_data["end"],
+            actor=actor_from(request),
+            now=SystemClock().now(),
+        )
+        return Response(RateLineSerializer(line).data, status=201)
+
+
+class RateLineDetail(APIView):
+    """One price."""
+
+    @extend_schema(
+        operation_id="end_rate_line",
+        summary="Let a price end",
+        description="Now at the earliest, so that no past report changes.",
+        request=RateLineEndSerializer,
+        responses=answers({200: RateLineSerializer}, 403, 404, 409),
+    )
+    def patch(self, request: Request, card_id: UUID, line_id: UUID) -> Response:
+        """The line with its end."""
+        body = RateLineEndSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        line = end_rate_line(
+            card_id,
+            line_id,
+            body.validated_data["end"],
+            actor=actor_from(request),
+            now=SystemClock().now(),
+        )
+        return Response(RateLineSerializer(line).data)
+
+
+def _refuse_unknown(request: Request, known: set[str]) -> None:
+    """As `refuse_unknown_parameters`, for what is not a list and so has no pages."""
+    errors = [
+        FieldError(f"/{name}", "is not a parameter here; the report is not paged")
+        for name in ("limit", "cursor")
+        if name in request.query_params
+    ]
+    if errors:
+        raise InvalidRequest("The report has no pages.", errors=errors)
+    refuse_unknown_parameters(request, known)
+
+
+def _missing(name: str, what: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{name} is required: {what}.", errors=[FieldError(f"/{name}", "is required")]
+    )
+
+
+def _choice(request: Request, name: str, choices: tuple[str, ...] | list[str]) -> str | None:
+    value = request.query_params.get(name)
+    if value is not None and value not in choices:
+        raise InvalidRequest(
+            f"{name} must be {' or '.join(choices)}, not {value[:60]!r}.",
+            errors=[FieldError(f"/{name}", f"must be {' or '.join(choices)}")],
+        )
+    return value
+
+
+def _time(request: Request, name: str) -> datetime | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    moment = time_or_refuse(text, name)
+    if moment.microsecond:
+        raise InvalidRequest(
+            f"{name} must be in whole seconds.",
+            errors=[FieldError(f"/{name}", "is not in whole seconds")],
+        )
+    return moment
+
+
+def _period(request: Request, now: datetime) -> Period:
+    start, end = _time(request, "start"), _time(request, "end")
+    if start is None or end is None:
+        raise _missing("start" if start is None else "end", "a time such as 2026-11-21T12:00:00Z")
+    return period_of(start, end, as_of=_time(request, "as_of"), now=now)
+
+
+def _top(request: Request) -> str | None:
+    """The node that the report is below."""
+    organization, team = (request.query_params.get(name) for name in ("organization", "team"))
+    if organization is not None and team is not None:
+        raise InvalidRequest(
+            "Give organization or team, not both: a team's path begins with its organization.",
+            errors=[FieldError("/organization", "is given beside team")],
+        )
+    return organization if team is None else team
+
+
+def _cursor(period: Period, last: JobUse) -> str:
+    return encode_cursor(
+        [period.as_of.isoformat(), str(last.mgpu_s), str(last.job_id), last.usage_class.value]
+    )
+
+
+def _after(cursor: str, period: Period, now: datetime) -> tuple[Period, JobKey]:
+    """The period as the first page knew it, and the job after which this page begins."""
+    as_of, mgpu_s, job_id, usage_class = decode_cursor(cursor, parts=4)
+    is_number = mgpu_s.isascii() and mgpu_s.isdigit() and len(mgpu_s) <= _USAGE_DIGITS_MAX
+    if not is_number or usage_class not in UsageClass.values:
+        raise InvalidRequest(
+            "The cursor is not one of this list; start again without it.",
+            errors=[FieldError("/cursor", "is not a cursor of this list")],
+        )
+    key = JobKey(int(mgpu_s), uuid_or_refuse(job_id, "cursor"), UsageClass(usage_class))
+    known = period_of(period.start, period.end, as_of=time_or_refuse(as_of, "cursor"), now=now)
+    return known, key

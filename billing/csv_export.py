@@ -1,0 +1,109 @@
+"""The chargeback report as CSV: stable columns, exact decimals, safe in a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from io import StringIO
+
+from billing.chargeback import Report
+from primitives.units import MGPU_S_PER_GPU_HOUR, NANO_PER_UNIT, div_half_even
+
+#: New columns come last; none changes its meaning.
+COLUMNS = (
+    "period_start",
+    "period_end",
+    "organization",
+    "department",
+    "team",
+    "pool",
+    "usage_class",
+    "gpu_hours",
+    "mgpu_seconds",
+    "cost",
+    "currency",
+    "jobs",
+    "unpriced_mgpu_seconds",
+    "as_of",
+)
+
+# What a spreadsheet may take for the start of a formula, with the full-width forms that some
+# convert first. A leading space, line break or control character may hide one.
+_FORMULA_STARTS = frozenset("=+-@|%\t\r\n\uff1d\uff0b\uff0d\uff20\uff5c\uff05")
+
+
+def csv_lines(report: Report) -> Iterator[str]:
+    """The header, then one line per team, pool and usage class with usage, ended by CR LF.
+
+    GPU-hours are rounded half to even at six decimals; `mgpu_seconds` beside them is exact.
+    Costs are exact. Of the rows of all classes, the sums are the report's totals.
+    """
+    yield _line(COLUMNS)
+    for row in report.team_rows:
+        amounts = row.amounts
+        steps = row.node.display_path.split("/")
+        for usage_class, mgpu_s, cost_nano, jobs, unpriced_mgpu_s in (
+            (
+                "guaranteed",
+                amounts.guaranteed_mgpu_s,
+                amounts.guaranteed_cost_nano,
+                amounts.guaranteed_jobs,
+                amounts.unpriced_guaranteed_mgpu_s,
+            ),
+            (
+                "borrowed",
+                amounts.borrowed_mgpu_s,
+                amounts.borrowed_cost_nano,
+                amounts.borrowed_jobs,
+                amounts.unpriced_borrowed_mgpu_s,
+            ),
+        ):
+            if mgpu_s == 0:
+                continue
+            yield _line(
+                (
+                    _time(report.period.start),
+                    _time(report.period.end),
+                    plain_text(steps[0]),
+                    plain_text("/".join(steps[1:-1])),
+                    plain_text(steps[-1]),
+                    plain_text(row.pool),
+                    usage_class,
+                    gpu_hours_text(mgpu_s),
+                    str(mgpu_s),
+                    cost_text(cost_nano),
+                    report.currency or "",
+                    str(jobs),
+                    str(unpriced_mgpu_s),
+                    _time(report.period.as_of),
+                )
+            )
+
+
+def plain_text(text: str) -> str:
+    """`text`, with an apostrophe before it where a spreadsheet might run it as a formula."""
+    bare = text.lstrip(" \u00a0\u3000\ufeff")
+    return f"'{text}" if text[:1] in _FORMULA_STARTS or bare[:1] in _FORMULA_STARTS else text
+
+
+def gpu_hours_text(mgpu_s: int) -> str:
+    """GPU-hours with six decimals: 3,600,000 mGPU-seconds are "1.000000"."""
+    return f"{Decimal(div_half_even(mgpu_s * 1_000_000, MGPU_S_PER_GPU_HOUR)).scaleb(-6):f}"
+
+
+def cost_text(cost_nano: int) -> str:
+    """Currency units with all nine decimals."""
+    whole, rest = divmod(cost_nano, NANO_PER_UNIT)
+    return f"{whole}.{rest:09d}"
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    line = StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow(cells)
+    return line.getvalue()

@@ -1,0 +1,202 @@
+"""Rate cards: an organization's prices. A price that has applied is never changed."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.db.models import Prefetch, Q, QuerySet
+
+from audit.recording import record
+from billing.models import RateCard, RateLine, UsageClass
+from billing.periods import EARLIEST, LATEST
+from clusters.models import Pool
+from live.publishing import publish
+from primitives.errors import Conflict, FieldError, InvalidRequest
+from tenants.access import Actor, get_visible, require, visible, visible_node
+from tenants.models import Node, NodeKind
+from tenants.roles import Permission
+from webapi.middleware import current_request_id
+
+#: A million currency units per GPU-hour, so that no sum comes near the end of any column.
+PRICE_NANO_MAX = 10**15
+_CURRENCY = re.compile(r"[A-Z]{3}")
+
+
+def visible_cards(actor: Actor) -> QuerySet[RateCard]:
+    """The rate cards that the actor may see, with their lines in order of pool, class and time.
+
+    Whoever sees costs anywhere in their organization sees its prices: they explain the costs.
+    """
+    lines = RateLine.objects.select_related("pool").order_by("pool__name", "usage_class", "start")
+    own = Q(pk__in=[])
+    if actor.prefixes(Permission.VIEW_COSTS) and actor.user.organization_id is not None:
+        own = Q(organization_id=actor.user.organization_id)
+    return visible(
+        actor,
+        RateCard.objects.select_related("organization").prefetch_related(Prefetch("lines", lines)),
+        Permission.VIEW_COSTS,
+        path_field="organization__path",
+        own=own,
+    )
+
+
+@transaction.atomic
+def create_rate_card(organization: str, currency: str, *, actor: Actor, now: datetime) -> RateCard:
+    """An empty rate card in `currency` (ISO 4217) for the organization at this path.
+
+    Raises NotFound or Forbidden by the actor's rights, InvalidRequest for what is no
+    organization or no currency code, and Conflict when there is one already.
+    """
+    node = visible_node(actor, organization)
+    if node.kind != NodeKind.ORGANIZATION:
+        raise InvalidRequest(
+            f"{node.display_path} is a {node.kind}; only organizations have a rate card.",
+            errors=[FieldError("/organization", "is not an organization")],
+        )
+    require(actor, Permission.MANAGE_PRICES, node)
+    if not _CURRENCY.fullmatch(currency):
+        raise InvalidRequest(
+            "currency must be three capital letters (ISO 4217), for example EUR.",
+            errors=[FieldError("/currency", "is not a currency code")],
+        )
+    try:
+        with transaction.atomic():
+            card = RateCard.objects.create(organization=node, currency=currency)
+    except IntegrityError as error:
+        raise Conflict(f"{node.display_path} has a rate card already; add lines to it.") from error
+    _record("rate_card.created", card, card.pk, {"currency": currency}, actor=actor, now=now)
+    return card
+
+
+@transaction.atomic
+def add_rate_line(
+    card_id: UUID,
+    *,
+    pool_name: str,
+    usage_class: UsageClass,
+    price_nano: int,
+    start: datetime,
+    end: datetime | None,
+    actor: Actor,
+    now: datetime,
+) -> RateLine:
+    """A price per GPU-hour over `[start, end)`, without an end until one is set.
+
+    It may start in the past, where it prices what had no price. Raises NotFound or Forbidden
+    by the actor's rights, InvalidRequest for an unknown pool, a price or a time out of
+    range, and Conflict, with the line in the way, where there is a price already.
+    """
+    card = _changeable(card_id, actor)
+    pool = Pool.objects.filter(name=pool_name).first()
+    errors = []
+    if pool is None:
+        errors.append(FieldError("/pool", "is not a pool"))
+    if not 0 <= price_nano <= PRICE_NANO_MAX:
+        errors.append(FieldError("/price_nano", f"must be from 0 to {PRICE_NANO_MAX}"))
+    if not EARLIEST <= start < LATEST:
+        errors.append(FieldError("/start", "must lie in the years 2000 to 2099"))
+    if end is not None and not start < end <= LATEST:
+        errors.append(FieldError("/end", "must be after start and before 2100"))
+    if pool is None or errors:
+        raise InvalidRequest(
+            "; ".join(f"{error.pointer[1:]} {error.detail}" for error in errors) + ".",
+            errors=errors,
+        )
+    same = card.lines.filter(pool=pool, usage_class=usage_class)
+    overlapping = same.filter(Q(end=None) | Q(end__gt=start))
+    if end is not None:
+        overlapping = overlapping.filter(start__lt=end)
+    if (in_the_way := overlapping.order_by("start").first()) is not None:
+        raise Conflict(
+            f"{usage_class.value} {pool.name} has a price from {_text(in_the_way.start)} to "
+            f"{_text(in_the_way.end)}; end that line first, or choose another period.",
+            conflicts_with=str(in_the_way.pk),
+        )
+    line = RateLine.objects.create(
+        card=card, pool=pool, usage_class=usage_class, price_nano=price_nano, start=start, end=end
+    )
+    _record("rate_line.added", card, line.pk, _values(line), actor=actor, now=now)
+    return line
+
+
+@transaction.atomic
+def end_rate_line(
+    card_id: UUID, line_id: UUID, end: datetime, *, actor: Actor, now: datetime
+) -> RateLine:
+    """Let a price end at `end`, from now on at the earliest, so that no past report changes.
+
+    Raises NotFound or Forbidden by the actor's rights, and Conflict when `end` is past, not
+    after the line's start, or not before the end that it has.
+    """
+    card = _changeable(card_id, actor)
+    line = get_visible(
+        actor,
+        card.lines.select_related("pool"),
+        Permission.VIEW_COSTS,
+        path_field="card__organization__path",
+        pk=line_id,
+    )
+    if end < now or end <= line.start or (line.end is not None and end > line.end) or end > LATEST:
+        raise Conflict(
+            f"This price holds from {_text(line.start)} to {_text(line.end)}; it can end "
+            "earlier, but not before now and not before it began.",
+        )
+    line.end = end
+    line.save(update_fields=["end"])
+    _record("rate_line.ended", card, line.pk, _values(line), actor=actor, now=now)
+    return line
+
+
+def _changeable(card_id: UUID, actor: Actor) -> RateCard:
+    """The card, locked, so that changes of one card come one after the other."""
+    card = get_visible(
+        actor,
+        RateCard.objects.select_related("organization").select_for_update(of=("self",)),
+        Permission.VIEW_COSTS,
+        path_field="organization__path",
+        pk=card_id,
+    )
+    require(actor, Permission.MANAGE_PRICES, card.organization)
+    return card
+
+
+def _text(moment: datetime | None) -> str:
+    return "further notice" if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _values(line: RateLine) -> dict[str, object]:
+    return {
+        "pool": line.pool.name,
+        "usage_class": str(line.usage_class),
+        "price_nano": line.price_nano,
+        "start": line.start.isoformat(),
+        "end": None if line.end is None else line.end.isoformat(),
+    }
+
+
+def _record(
+    action: str,
+    card: RateCard,
+    subject_id: UUID,
+    detail: dict[str, object],
+    *,
+    actor: Actor,
+    now: datetime,
+) -> None:
+    organization: Node = card.organization
+    record(
+        action=action,
+        subject_kind=action.partition(".")[0],
+        subject_id=subject_id,
+        now=now,
+        actor_id=actor.user.pk,
+        actor=actor.user.login,
+        organization_id=organization.pk,
+        node_path=organization.path,
+        detail=detail,
+        request_id=current_request_id(),
+    )
+    publish("reports", organization_id=organization.pk)
