@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from drf_spectacular.types import OpenApiTypes
@@ -145,7 +145,7 @@ class JobList(APIView):
         refuse_unknown_parameters(request, {"dry_run"})
         is_dry_run = _choice(request, "dry_run", ("true", "false")) == "true"
         actor, now = actor_from(request), SystemClock().now()
-        wanted = read_job_request(request.data)
+        wanted = read_job_request(cast(Mapping[str, Any], request.data))
         if is_dry_run:
             return Response(_plan_body(preview_job(wanted, actor=actor, now=now)))
 

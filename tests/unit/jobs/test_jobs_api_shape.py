@@ -186,7 +186,6 @@ def test_odd_bodies_are_refused(caller: Caller, body: bytes) -> None:
 
 
 PARAMETERS = [
-]
     "state",
     "team",
     "user",
