@@ -1,0 +1,64 @@
+"""`manage.py load_demo`: the worked example, with a login and a token for each role."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from portal.demo import company_file, loading, persona_file
+from primitives.clock import SystemClock
+from primitives.errors import PortalError
+
+COMPANY = Path(company_file.__file__).with_name("ai-company.yaml")
+
+
+class Command(BaseCommand):
+    """Loads what is missing of the example and says who can log in. Safe to repeat."""
+
+    help = "Load the worked example: AI Company with 1,000 virtual GPUs."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Where the state is and where people will find the portal."""
+        parser.add_argument("--state-dir", type=Path, default=settings.STATE_DIR)
+        port = os.environ.get("TIDEGATE_PORT") or "8000"
+        parser.add_argument("--base-url", default=f"http://127.0.0.1:{port}")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Load, write `demo.json`, print the table."""
+        state: Path = options["state_dir"].resolve()
+        file = state / "demo.json"
+        address = str(options["base_url"]).rstrip("/")
+        try:
+            company = company_file.read_company(COMPANY.read_text(encoding="utf-8"))
+            personas, renewed = loading.load_company(
+                company,
+                cluster_root=str(state / "local"),
+                known=persona_file.read_personas(file),
+                now=SystemClock().now(),
+            )
+            persona_file.write_personas(file, address=address, personas=personas)
+        except company_file.CompanyFileError as error:
+            raise CommandError(f"{COMPANY.name}: {error}") from error
+        except PortalError as error:
+            raise CommandError(error.detail) from error
+        except OSError as error:
+            raise CommandError(f"Cannot write {file}: {error.strerror}.") from error
+        if renewed:
+            self.stdout.write(
+                f"{file} was missing or no longer right; new passwords or tokens for: "
+                f"{', '.join(renewed)}."
+            )
+        self._print(personas)
+
+    def _print(self, personas: list[persona_file.Persona]) -> None:
+        rows = [("persona", "login", "password", "token")]
+        rows += [(one.persona, one.login, one.password, one.token) for one in personas]
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        for row in rows:
+            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            self.stdout.write("  ".join(cells).rstrip())
