@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from builders.portal_builders import (
+    Company,
     a_department,
     a_grant,
     a_team,
@@ -43,12 +44,19 @@ class Cast:
         return RoleGrant.objects.get(user=user)
 
 
-def a_cast() -> Cast:
-    """ai-company: research (nlp), production (inference); rival-lab: team. Dave has no role."""
-    organization, rival = an_organization("ai-company"), an_organization("rival-lab")
-    research = a_department(organization, "research")
-    production = a_department(organization, "production")
-    nlp, inference = a_team(research, "nlp"), a_team(production, "inference")
+def a_cast(company: Company | None = None) -> Cast:
+    """The people of `company`, or of a tree without pools: ai-company with research (nlp) and
+    production (inference); and rival-lab with team. Dave has no role."""
+    if company is None:
+        organization = an_organization("ai-company")
+        research = a_department(organization, "research")
+        production = a_department(organization, "production")
+        nlp, inference = a_team(research, "nlp"), a_team(production, "inference")
+    else:
+        organization = company.organization
+        research, production = company.research, company.production
+        nlp, inference = company.nlp, company.inference
+    rival = an_organization("rival-lab")
     rival_team = a_team(rival, "team")
 
     def person(username: str, role: Role | None, node: Node | None) -> User:

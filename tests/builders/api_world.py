@@ -1,0 +1,110 @@
+"""All routes of the API, and a world in which each of them has something to speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from builders.api_callers import Caller, a_token, as_nobody, with_secret
+from builders.billing_builders import a_rate_card
+from builders.cast import Cast, a_cast
+from builders.job_builders import a_job
+from builders.portal_builders import Company, a_company, a_pool
+from quotas.models import Quota
+
+#: Everybody who may call. research_admin administers the department of the team that
+#: everything here belongs to (nlp), production_admin the department beside it; bob owns the job,
+#: the token and the grant that are asked for; charlie administers another organization.
+ACTORS = (
+    "nobody",
+    "root",
+    "alice",
+    "research_admin",
+    "production_admin",
+    "nlp_lead",
+    "bob",
+    "finance",
+    "auditor",
+    "service",
+    "charlie",
+)
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+@dataclass(frozen=True)
+class World:
+    """What the requests speak of."""
+
+    cast: Cast
+    company: Company
+    ids: dict[str, str]
+    callers: dict[str, Caller]
+
+
+def api_routes() -> dict[str, Any]:
+    """Every route below /api/v1/ and its view."""
+    routes: dict[str, Any] = {}
+
+    def walk(patterns: Any, above: str) -> Iterator[None]:
+        for pattern in patterns:
+            route = above + str(pattern.pattern)
+            if isinstance(pattern, URLResolver):
+                yield from walk(pattern.url_patterns, route)
+            elif isinstance(pattern, URLPattern) and route.startswith("api/v1/"):
+                routes[route.removeprefix("api/v1/")] = pattern.callback
+                yield
+
+    for _ in walk(get_resolver().url_patterns, ""):
+        pass
+    return routes
+
+
+def methods_of(view: Any) -> set[str]:
+    """The methods of METHODS that a class-based view answers."""
+    return {method for method in METHODS if hasattr(view.view_class, method.lower())}
+
+
+def a_world() -> World:
+    """The small company with one thing of every kind, and a rival without any."""
+    company = a_company("ai-company")
+    a_pool("a10")
+    for node in (company.organization, company.research):
+        Quota.objects.create(node=node, pool=a_pool("a10"), guaranteed_mgpu=0)
+    cast = a_cast(company)
+    token, _ = a_token(cast.bob)
+    card = a_rate_card(company.organization)
+    ids = {
+        "organizations/node_id": cast.organization.pk,
+        "departments/node_id": cast.research.pk,
+        "teams/node_id": cast.nlp.pk,
+        "user_id": cast.bob.pk,
+        "grant_id": cast.grant_of(cast.bob).pk,
+        "token_id": token.pk,
+        "pool_id": company.pool.pk,
+        "cluster_id": company.cluster.pk,
+        "quota_id": Quota.objects.get(node=cast.nlp, pool=company.pool).pk,
+        "job_id": a_job(company, cast.bob).pk,
+        "card_id": card.pk,
+        "line_id": card.lines.filter(end=None)[0].pk,
+    }
+    callers = {
+        name: as_nobody() if name == "nobody" else with_secret(a_token(getattr(cast, name))[1])
+        for name in ACTORS
+    }
+    return World(cast, company, {name: str(value) for name, value in ids.items()}, callers)
+
+
+def path_of(route: str, world: World) -> str:
+    """The route with the ids of the world in it."""
+    resource = route.partition("/")[0]
+    steps = []
+    for step in route.split("/"):
+        if step.startswith("<"):
+            name = step.strip("<>").partition(":")[2]
+            steps.append(world.ids.get(f"{resource}/{name}") or world.ids[name])
+        else:
+            steps.append(step)
+    return "/".join(steps)

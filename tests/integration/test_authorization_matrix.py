@@ -1,0 +1,259 @@
+"""Every route of the API, every method, every kind of caller: what each of them is answered.
+
+The routes come from the URL resolver. One that is not in the table fails the test, and so does a
+method that a view has and the table has not; a method that a view has not is 405 for everybody
+who is known. So nobody adds an endpoint without saying who may use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from audit.models import AuditEvent
+from builders.api_callers import a_token, with_secret
+from builders.api_world import ACTORS, METHODS, World, a_world, api_routes, methods_of, path_of
+from builders.job_builders import a_body
+
+pytestmark = pytest.mark.django_db
+
+
+@dataclass(frozen=True)
+class Case:
+    """One route and method: the request that everybody sends and the status that each is answered.
+
+    `statuses` are in the order of ACTORS.
+    """
+
+    statuses: str
+    body: Callable[[World], Any] = lambda world: None
+    query: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def a_case(statuses: str, body: Any = None, query: str = "", **headers: str) -> Case:
+    """A case whose body is the same in every world, unless it is a function of it."""
+    return Case(statuses, body if callable(body) else lambda world: body, query, headers)
+
+
+#: Everybody who is known is answered; what the answer holds is cut to them.
+CUT_TO_ALL = "401 200 200 200 200 200 200 200 200 200 200"
+#: Everybody of the organization, and platform admins.
+MEMBERS = "401 200 200 200 200 200 200 200 200 200 404"
+PLATFORM_ADMIN_201 = "401 201 403 403 403 403 403 403 403 403 403"
+PLATFORM_ADMIN_200 = "401 200 403 403 403 403 403 403 403 403 403"
+#: Who builds below research: its admin and those above.
+BUILDS_201 = "401 201 201 201 403 403 403 403 403 403 404"
+DAY = "?start=2026-11-20T00:00:00Z&end=2026-11-21T00:00:00Z"
+BUILDS_200 = "401 200 200 200 403 403 403 403 403 403 404"
+
+TABLE: dict[tuple[str, str], Case] = {
+    # Session: tokens are no sessions, and nobody signs in without a CSRF token.
+    ("GET", "session"): a_case(CUT_TO_ALL),
+    ("POST", "session"): a_case(
+        "403 409 409 409 409 409 409 409 409 409 409", {"login": "x", "password": "x"}
+    ),
+    ("DELETE", "session"): a_case("401 409 409 409 409 409 409 409 409 409 409"),
+    # The tree.
+    ("GET", "organizations"): a_case(CUT_TO_ALL),
+    ("POST", "organizations"): a_case(PLATFORM_ADMIN_201, {"slug": "new", "name": "New"}),
+    ("GET", "organizations/<uuid:node_id>"): a_case(MEMBERS),
+    ("PATCH", "organizations/<uuid:node_id>"): a_case(
+        "401 200 403 403 403 403 403 403 403 403 404", {"name": "New"}
+    ),
+    ("GET", "departments"): a_case(CUT_TO_ALL),
+    ("POST", "departments"): a_case(
+        BUILDS_201, {"parent": "ai-company/research", "slug": "new", "name": "New"}
+    ),
+    ("GET", "departments/<uuid:node_id>"): a_case(MEMBERS),
+    ("PATCH", "departments/<uuid:node_id>"): a_case(BUILDS_200, {"name": "New"}),
+    ("GET", "teams"): a_case(CUT_TO_ALL),
+    ("POST", "teams"): a_case(
+        BUILDS_201, {"parent": "ai-company/research", "slug": "new", "name": "New"}
+    ),
+    ("GET", "teams/<uuid:node_id>"): a_case(MEMBERS),
+    ("PATCH", "teams/<uuid:node_id>"): a_case(BUILDS_200, {"name": "New"}),
+    # People.
+    ("GET", "users"): a_case(CUT_TO_ALL),
+    ("POST", "users"): a_case(
+        "401 201 201 403 403 403 403 403 403 403 404",
+        {"organization": "ai-company", "username": "new", "name": "New", "kind": "person"},
+    ),
+    ("GET", "users/<uuid:user_id>"): a_case("401 200 200 200 200 200 200 404 200 404 404"),
+    ("PATCH", "users/<uuid:user_id>"): a_case(
+        "401 200 200 403 403 403 403 404 403 404 404", {"is_active": False}
+    ),
+    ("GET", "role-grants"): a_case(CUT_TO_ALL),
+    ("POST", "role-grants"): a_case(
+        "401 201 201 201 403 201 403 404 403 404 404",
+        {"user": "bob@ai-company", "role": "team_lead", "node": "ai-company/research/nlp"},
+    ),
+    ("DELETE", "role-grants/<uuid:grant_id>"): a_case(
+        "401 204 204 204 404 204 403 404 403 404 404"
+    ),
+    ("GET", "tokens"): a_case(CUT_TO_ALL),
+    ("POST", "tokens"): a_case(
+        "401 201 201 201 201 201 201 201 201 201 201",
+        {"name": "new", "scopes": ["read"], "expires_in_days": 1},
+    ),
+    ("DELETE", "tokens/<uuid:token_id>"): a_case("401 404 404 404 404 404 204 404 404 404 404"),
+    ("GET", "audit-events"): a_case(CUT_TO_ALL),
+    # The fleet is the platform's: everybody looks, platform admins change.
+    ("GET", "pools"): a_case(CUT_TO_ALL),
+    ("POST", "pools"): a_case(PLATFORM_ADMIN_201, {"name": "a100", "weight": 500}),
+    ("GET", "pools/<uuid:pool_id>"): a_case(CUT_TO_ALL),
+    ("PATCH", "pools/<uuid:pool_id>"): a_case(PLATFORM_ADMIN_200, {"weight": 900}),
+    ("GET", "clusters"): a_case(CUT_TO_ALL),
+    ("POST", "clusters"): a_case(
+        PLATFORM_ADMIN_201,
+        {"name": "second", "kind": "local", "options": {"root": "/nowhere/second"}},
+    ),
+    ("GET", "clusters/<uuid:cluster_id>"): a_case(CUT_TO_ALL),
+    ("PATCH", "clusters/<uuid:cluster_id>"): a_case(PLATFORM_ADMIN_200, {"is_enabled": False}),
+    ("GET", "nodes"): a_case(CUT_TO_ALL),
+    # Quotas: a guarantee is changed by whom the node above belongs to.
+    ("GET", "quotas"): a_case(CUT_TO_ALL, query="?pool=h100"),
+    ("POST", "quotas"): a_case(
+        "401 201 201 201 403 403 403 403 403 403 404",
+        {
+            "node": "ai-company/research/nlp",
+            "pool": "a10",
+            "guaranteed_mgpu": 0,
+            "reason": "because",
+        },
+    ),
+    ("GET", "quotas/<uuid:quota_id>"): a_case(MEMBERS),
+    ("PATCH", "quotas/<uuid:quota_id>"): a_case(
+        "401 200 200 200 403 403 403 403 403 403 404",
+        {"guaranteed_mgpu": 4000, "reason": "because"},
+        If_Match='"v1"',
+    ),
+    ("GET", "quotas/<uuid:quota_id>/changes"): a_case(MEMBERS),
+    ("GET", "priority-classes"): a_case(CUT_TO_ALL),
+    # Jobs: bob's job in nlp.
+    ("GET", "jobs"): a_case(CUT_TO_ALL),
+    ("POST", "jobs"): a_case("401 201 201 201 403 201 201 403 403 201 404", a_body(pool="h100")),
+    ("GET", "jobs/<uuid:job_id>"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
+    ("GET", "jobs/<uuid:job_id>/explanation"): a_case(
+        "401 200 200 200 404 200 200 200 200 404 404"
+    ),
+    ("GET", "jobs/<uuid:job_id>/attempts"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
+    ("GET", "jobs/<uuid:job_id>/history"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
+    # The job has no attempt yet: who may read its log is told so by 404.
+    ("GET", "jobs/<uuid:job_id>/logs"): a_case("401 404 404 404 404 404 404 403 403 404 404"),
+    ("POST", "jobs/<uuid:job_id>/cancel"): a_case("401 200 200 200 404 200 200 403 403 404 404"),
+    ("POST", "jobs/<uuid:job_id>/hold"): a_case("401 200 200 200 404 200 200 403 403 404 404"),
+    # It is queued already: releasing it changes nothing.
+    ("POST", "jobs/<uuid:job_id>/release"): a_case("401 200 200 200 404 200 200 403 403 404 404"),
+    # Money: the costs of one's subtree; prices are the organization's.
+    ("GET", "reports/chargeback"): a_case("401 200 200 200 200 200 403 200 200 403 200", query=DAY),
+    ("GET", "reports/chargeback/jobs"): a_case(
+        "401 200 200 200 403 200 403 200 200 403 404",
+        query=DAY + "&node=ai-company/research/nlp",
+    ),
+    ("GET", "rate-cards"): a_case(CUT_TO_ALL),
+    # There is one already: who may make one is told of the conflict.
+    ("POST", "rate-cards"): a_case(
+        "401 409 409 403 403 403 403 409 403 403 404",
+        {"organization": "ai-company", "currency": "EUR"},
+    ),
+    ("POST", "rate-cards/<uuid:card_id>/lines"): a_case(
+        "401 201 201 404 404 404 404 201 403 404 404",
+        {
+            "pool": "a10",
+            "usage_class": "borrowed",
+            "price_nano": 5,
+            "start": "2026-01-01T00:00:00Z",
+        },
+    ),
+    ("PATCH", "rate-cards/<uuid:card_id>/lines/<uuid:line_id>"): a_case(
+        "401 200 200 404 404 404 404 200 403 404 404", {"end": "2098-01-01T00:00:00Z"}
+    ),
+}
+
+#: Served to everybody, signed in or not.
+PUBLIC = {"openapi.json"}
+
+
+@pytest.fixture
+def world() -> World:
+    return a_world()
+
+
+def answered(world: World, actor: str, method: str, path: str, case: Case) -> int:
+    """The status that the actor gets, in a world that is put back afterwards.
+
+    A refusal leaves no trace in the audit log, as nothing was done.
+    """
+    with transaction.atomic():
+        before = AuditEvent.objects.count()
+        answer = world.callers[actor].send(
+            method, path + case.query, case.body(world), **case.headers
+        )
+        assert answer.status_code < 400 or AuditEvent.objects.count() == before
+        transaction.set_rollback(True)
+    assert answer.status_code < 500
+    status: int = answer.status_code
+    return status
+
+
+def test_every_route_and_method_is_in_the_table_and_nothing_else_is() -> None:
+    served = {
+        (method, route)
+        for route, view in api_routes().items()
+        if route not in PUBLIC
+        for method in methods_of(view)
+    }
+    assert served - set(TABLE) == set()
+    assert set(TABLE) - served == set()
+    assert set(api_routes()) >= PUBLIC
+
+
+def test_every_row_has_a_status_for_every_actor() -> None:
+    assert {len(case.statuses.split()) for case in TABLE.values()} == {len(ACTORS)}
+
+
+@pytest.mark.parametrize(("method", "route"), TABLE, ids=lambda value: str(value))
+def test_everybody_is_answered_as_the_table_says(method: str, route: str, world: World) -> None:
+    case = TABLE[(method, route)]
+    path = path_of(route, world)
+    found = " ".join(str(answered(world, actor, method, path, case)) for actor in ACTORS)
+    assert found == case.statuses
+
+
+def test_methods_that_a_view_has_not_are_refused_to_everybody(world: World) -> None:
+    for route, view in api_routes().items():
+        if route in PUBLIC:
+            continue
+        for method in set(METHODS) - methods_of(view):
+            path = path_of(route, world)
+            assert answered(world, "root", method, path, Case("")) == 405, (method, route)
+            assert answered(world, "bob", method, path, Case("")) == 405, (method, route)
+            # Only signing in is open to nobody, so only there they learn what is served.
+            status = 405 if route == "session" else 401
+            assert answered(world, "nobody", method, path, Case("")) == status, (method, route)
+
+
+def test_what_is_public_says_nothing_about_anybody(world: World) -> None:
+    for route in PUBLIC:
+        answers = [world.callers[actor].get(route) for actor in ACTORS]
+        assert {answer.status_code for answer in answers} == {200}
+        assert len({answer.content for answer in answers}) == 1
+
+
+@pytest.mark.parametrize("scopes", [[], ["read"], ["reports"], ["read", "reports"]])
+def test_a_token_that_may_only_read_changes_nothing_whoever_owns_it(
+    scopes: list[str], world: World
+) -> None:
+    """But it may make and revoke tokens that may do no more than itself."""
+    for actor in ("root", "alice", "bob"):
+        caller = with_secret(a_token(getattr(world.cast, actor), scopes)[1])
+        narrow = World(world.cast, world.company, world.ids, {actor: caller})
+        for (method, route), case in TABLE.items():
+            if method != "GET" and not route.startswith("tokens"):
+                status = answered(narrow, actor, method, path_of(route, world), case)
+                assert 400 <= status < 500, (actor, method, route, status)
