@@ -300,6 +300,17 @@ def test_tidying_removes_only_what_is_old(local_rig: LocalRig) -> None:
     assert left == {"staging": ["new"], "forgotten": ["new"], "trash": [], "attempts": [running]}
 
 
+def test_supervisors_carry_nothing_of_the_portal_s_environment(
+    local_rig: LocalRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job of the same user may read it in /proc. Mutant: they inherited the environment."""
+    monkeypatch.setenv("PORTAL_SECRET", "hush")
+    running = hold(local_rig, 1000)
+    until_running(local_rig.connector, running)
+    environment = Path(f"/proc/{local_rig.supervisor(running)}/environ").read_bytes()
+    assert environment == b"LANG=C.UTF-8\0"
+
+
 def test_a_root_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ClusterUnavailable, match="cannot use"):
