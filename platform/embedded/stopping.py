@@ -69,7 +69,13 @@ def _stop_unrecorded_postgres(layout: Layout, must_hurry: Callable[[], bool]) ->
 
 
 def down(layout: Layout) -> None:
-    """Stop everything, through the supervisor if it lives. Local jobs are left, and counted."""
+    """Stop everything but local jobs, and say how many of those run on."""
+    _stop_everything(layout)
+    tell_of_local_jobs(layout)
+
+
+def _stop_everything(layout: Layout) -> None:
+    """Stop through the supervisor if it lives, then whatever is left."""
     supervisor = read_record(layout.run, SUPERVISOR)
     stopped = [record.name for record in running(layout)]
     if supervisor is not None and is_alive(supervisor):
@@ -81,7 +87,6 @@ def down(layout: Layout) -> None:
     stop_services(layout)
     layout.phase_file.unlink(missing_ok=True)
     show(f"Stopped: {', '.join(stopped)}." if stopped else "Nothing is running.")
-    tell_of_local_jobs(layout)
 
 
 def tell_of_local_jobs(layout: Layout) -> None:
@@ -102,7 +107,7 @@ def reset(layout: Layout, *, is_agreed: bool) -> None:
     if not is_agreed and not _asks(layout):
         show("Nothing was changed.")
         return
-    down(layout)
+    _stop_everything(layout)
     if count := local_jobs.stop_all(layout):
         show(f"Ended {count} {'job' if count == 1 else 'jobs'} of the local cluster.")
     postgres.remove_home(layout.postgres)
