@@ -39,7 +39,7 @@ export default tseslint.config(
   {
     files: ["**/*.js", "**/*.mjs"],
     extends: [tseslint.configs.disableTypeChecked],
-    languageOptions: { globals: { window: "readonly", document: "readonly", console: "readonly", process: "readonly" } },
+    languageOptions: { globals: { window: "readonly", document: "readonly", console: "readonly", process: "readonly", URL: "readonly" } },
     rules: { "no-var": "off", "@typescript-eslint/no-unused-vars": ["error", { caughtErrors: "none" }] },
   },
 );

@@ -44,7 +44,7 @@ export function aProblem(status: number, code: string, detail: string, data: obj
   return { status, body: problem };
 }
 
-function page<T>(items: readonly T[], query: URLSearchParams): MockAnswer {
+function page(items: readonly unknown[], query: URLSearchParams): MockAnswer {
   const limit = Number(query.get("limit") ?? 50);
   const from = Number(query.get("cursor") ?? 0);
   const next = new URLSearchParams(query);
@@ -149,7 +149,12 @@ function quotas(company: Company, request: MockRequest, id?: string, action?: st
     if (request.headers["if-match"] !== `"v${found.version}"`) {
       return aProblem(412, "stale_version", "Somebody else changed this quota first.", { current: found });
     }
-    Object.assign(found, request.body, { version: found.version + 1 });
+    const patch = request.body as Partial<Quota>;
+    const parent = company.quotas.find(({ node }) => node === found.parent);
+    if (patch.guaranteed_percent && parent) {
+      patch.guaranteed_mgpu = Math.floor((parent.guaranteed_mgpu * Number(patch.guaranteed_percent)) / 100);
+    }
+    Object.assign(found, patch, { version: found.version + 1 });
   }
   return { status: 200, body: found };
 }

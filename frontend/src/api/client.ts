@@ -84,7 +84,7 @@ function toProblem(error: unknown, response: Response): Problem {
       code: "error",
       ...(error as object),
       status: response.status,
-      detail: String((error as { detail: unknown }).detail),
+      detail: String((error).detail),
     };
   }
   return {

@@ -10,6 +10,8 @@ export type LiveState = "connecting" | "live" | "polling";
 const TOPICS: readonly Topic[] = ["jobs", "quotas", "clusters", "reports"];
 const COALESCE_MS = 1000;
 const POLL_MS = 30_000;
+/** A connection that neither opens nor fails within this time is given up. */
+const CONNECT_TIMEOUT_MS = 10_000;
 const BACKOFF_MIN_MS = 1000;
 const BACKOFF_MAX_MS = 30_000;
 
@@ -37,6 +39,7 @@ export function connectLive({
   const pending = new Set<Topic>();
   let flushTimer: ReturnType<typeof setTimeout> | undefined;
   let retryTimer: ReturnType<typeof setTimeout> | undefined;
+  let connectTimer: ReturnType<typeof setTimeout> | undefined;
 
   const flush = () => {
     flushTimer = undefined;
@@ -64,7 +67,9 @@ export function connectLive({
       return;
     }
     const mine = socket;
+    connectTimer = setTimeout(() => mine.close(), CONNECT_TIMEOUT_MS);
     mine.onopen = () => {
+      clearTimeout(connectTimer);
       failures = 0;
       lastSeq = null;
       onState("live");
@@ -79,6 +84,7 @@ export function connectLive({
       note(hasGap ? TOPICS : [hint.topic]);
     };
     mine.onclose = () => {
+      clearTimeout(connectTimer);
       if (socket === mine) retry();
     };
   };
@@ -92,6 +98,7 @@ export function connectLive({
     isClosed = true;
     clearTimeout(flushTimer);
     clearTimeout(retryTimer);
+    clearTimeout(connectTimer);
     clearInterval(pollTimer);
     socket?.close();
   };

@@ -71,8 +71,7 @@ function ClusterCard({ cluster, isChosen }: { cluster: Cluster; isChosen: boolea
             "It has never answered."
           ) : (
             <>
-              Last heard <Time at={cluster.seen_at} show="both" />. The numbers below are from then; GPUs here are not
-              given out until it answers.
+              Last heard <Time at={cluster.seen_at} show="both" />. The numbers below are from then.
             </>
           )}
         </p>

@@ -224,7 +224,7 @@ function TeamTable({ teams }: { teams: readonly Quota[] }) {
                 <td className="n">
                   {formatGpus(free)}
                   {use.lentMgpu > 0 && (
-                    <div className="small faint">{formatGpus(Math.min(free, use.lentMgpu))} lent, back in the grace</div>
+                    <div className="small faint hide">{formatGpus(Math.min(free, use.lentMgpu))} lent, back within the grace</div>
                   )}
                 </td>
                 <td className="n hide">{formatGpus(borrowable)}</td>

@@ -14,7 +14,9 @@ export function JobTable({ jobs, caption }: { jobs: readonly Job[]; caption: str
       <thead>
         <tr>
           <th scope="col">Job</th>
-          <th scope="col">State</th>
+          <th scope="col" className="hide">
+            State
+          </th>
           <th scope="col" className="hide">
             Team
           </th>
@@ -45,12 +47,12 @@ export function JobTable({ jobs, caption }: { jobs: readonly Job[]; caption: str
               <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
                 {job.name}
               </Link>
-            </th>
-            <td>
-              <span className="state-counts">
-                <StatePill job={job} />
-                <BorrowedPill job={job} />
+              <span className="only-phone">
+                <Pills job={job} />
               </span>
+            </th>
+            <td className="hide">
+              <Pills job={job} />
             </td>
             <td className="hide" title={job.team}>
               {lastPart(job.team)}
@@ -67,5 +69,14 @@ export function JobTable({ jobs, caption }: { jobs: readonly Job[]; caption: str
         ))}
       </tbody>
     </table>
+  );
+}
+
+function Pills({ job }: { job: Job }) {
+  return (
+    <span className="state-counts">
+      <StatePill job={job} />
+      <BorrowedPill job={job} />
+    </span>
   );
 }

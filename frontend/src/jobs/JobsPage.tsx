@@ -39,7 +39,7 @@ export function JobsPage() {
   const [newer, setNewer] = useState<(string | undefined)[]>([]);
   const go = (to: string | undefined) =>
     void navigate({ search: (before) => ({ ...before, cursor: to }) });
-  const isFiltered = scope !== undefined || Object.values(rest).some((value) => value !== undefined);
+  const isFiltered = scope !== undefined || Object.values(rest).some(Boolean);
   return (
     <>
       <div className="spread">

@@ -37,7 +37,7 @@ export function QuotaDrawer({
       }
       closeButtonProps={{ "aria-label": "Close" }}
     >
-      <div className="rows">
+      <div className="rows quota-drawer">
         <QuotaBar
           use={use}
           scaleMgpu={Math.max(1, use.guaranteedMgpu, use.inUseMgpu, use.waitingMgpu, use.ceilingMgpu ?? 0)}

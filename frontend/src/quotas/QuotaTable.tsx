@@ -70,7 +70,7 @@ export function QuotaTable({
                 </td>
                 <td className="n">
                   {formatGpus(use.inUseMgpu)}
-                  <span className="only-phone small faint"> of {formatGpus(use.guaranteedMgpu)}</span>
+                  <div className="only-phone small faint">of {formatGpus(use.guaranteedMgpu)}</div>
                 </td>
                 <td className="n hide">{formatGpus(use.guaranteedMgpu)}</td>
                 <td className="n hide">

@@ -1,12 +1,14 @@
 import { Button, PasswordInput, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { Navigate, useSearch } from "@tanstack/react-router";
+import { useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { ApiError, client, rememberCsrfToken, unwrap } from "../api/client";
 import { sessionQuery } from "../api/queries";
 import { usePageTitle } from "../ui/usePageTitle";
 import { safeNext } from "./access";
+import { forgetAllButSession } from "./forget";
+import { Redirect } from "./Redirect";
 import "./login.css";
 
 export function LoginPage() {
@@ -20,13 +22,13 @@ export function LoginPage() {
   const signIn = useMutation({
     mutationFn: () => unwrap(client.POST("/api/v1/session", { body: { login, password } })),
     onSuccess: (answer) => {
-      queryClient.clear();
+      forgetAllButSession(queryClient);
       rememberCsrfToken(answer.csrf_token);
       queryClient.setQueryData(sessionQuery.queryKey, answer);
     },
   });
 
-  if (session.data) return <Navigate to={safeNext(next)} replace />;
+  if (session.data) return <Redirect href={safeNext(next)} />;
   const fieldErrors = signIn.error instanceof ApiError ? signIn.error.fieldErrors : {};
   const hasFieldErrors = "login" in fieldErrors || "password" in fieldErrors;
   return (

@@ -1,11 +1,13 @@
-import { useQuery } from "@tanstack/react-query";
+import { createContext, useContext } from "react";
 
-import { sessionQuery } from "../api/queries";
 import type { Session } from "../api/types";
 
-/** The signed-in person. Only for pages inside the shell, which waits for the session. */
+/** Set by the shell for the pages in it, so that none of them is ever drawn without a person. */
+export const SessionContext = createContext<Session | null>(null);
+
+/** The signed-in person. Only for pages inside the shell. */
 export function useSession(): Session {
-  const { data } = useQuery(sessionQuery);
-  if (!data) throw new Error("useSession is for pages behind the login");
-  return data;
+  const session = useContext(SessionContext);
+  if (session === null) throw new Error("useSession is for pages inside the shell");
+  return session;
 }

@@ -1,19 +1,23 @@
 import { Button, Drawer, Menu, Modal, useMantineColorScheme } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link, Navigate, Outlet, useLocation } from "@tanstack/react-router";
-import { useCallback } from "react";
+import { Link, Outlet, useLocation } from "@tanstack/react-router";
+import { useCallback, useState } from "react";
 
 import { client, unwrap } from "../api/client";
 import type { LiveState } from "../api/live";
 import { sessionQuery } from "../api/queries";
 import type { Session } from "../api/types";
 import { may, type Permission } from "../session/access";
+import { forgetAllButSession } from "../session/forget";
+import { Redirect } from "../session/Redirect";
+import { SessionContext } from "../session/useSession";
 import { ErrorCard, Lines } from "../ui/states";
 import { toastError } from "../ui/toast";
 import { zoneName } from "../ui/units";
 import { Freshness } from "./Freshness";
 import { ScopeSwitcher } from "./ScopeSwitcher";
+import { stringifySearch } from "./search";
 import { SHORTCUTS, useShortcuts } from "./useShortcuts";
 import { useLive } from "./useLive";
 import "./shell.css";
@@ -42,7 +46,6 @@ const SECTIONS: { title: string | null; items: NavItem[] }[] = [
 /** The frame of every page behind the login: navigation, scope, freshness, theme, person. */
 export function Shell() {
   const session = useQuery(sessionQuery);
-  const { href } = useLocation();
   if (session.data === undefined) {
     return (
       <main className="alone">
@@ -54,8 +57,20 @@ export function Shell() {
       </main>
     );
   }
-  if (session.data === null) return <Navigate to="/login" search={{ next: href }} replace />;
-  return <Frame session={session.data} />;
+  if (session.data === null) return <ToLogin />;
+  return (
+    <SessionContext value={session.data}>
+      <Frame session={session.data} />
+    </SessionContext>
+  );
+}
+
+/** Leads to the login, which leads back to the address that was asked for. */
+function ToLogin() {
+  const { href } = useLocation();
+  // The first one: while the login is being loaded, the location is already its own.
+  const [next] = useState(href);
+  return <Redirect href={`/login${stringifySearch({ next })}`} />;
 }
 
 function Frame({ session }: { session: Session }) {
@@ -202,8 +217,8 @@ function UserMenu({ session, onHelp }: { session: Session; onHelp: () => void })
     mutationFn: () => unwrap(client.DELETE("/api/v1/session")),
     onError: toastError,
     onSuccess: () => {
-      queryClient.clear();
       queryClient.setQueryData(sessionQuery.queryKey, null);
+      forgetAllButSession(queryClient);
     },
   });
   const { user, grants, features } = session;

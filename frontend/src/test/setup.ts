@@ -1,8 +1,17 @@
+import { notifications } from "@mantine/notifications";
 import "@testing-library/jest-dom/vitest";
-import { cleanup } from "@testing-library/react";
+import { cleanup, configure } from "@testing-library/react";
 import { afterEach } from "vitest";
 
-afterEach(cleanup);
+// Pages are loaded lazily, on machines that may be busy; a short message instead of the whole page.
+configure({
+  asyncUtilTimeout: 5000,
+  getElementError: (message) => new Error(message ?? "not found"),
+});
+afterEach(() => {
+  cleanup();
+  notifications.clean();
+});
 
 // What jsdom lacks and the widgets ask for.
 class NoResizeObserver {
@@ -10,16 +19,21 @@ class NoResizeObserver {
   unobserve(): void {}
   disconnect(): void {}
 }
-globalThis.ResizeObserver ??= NoResizeObserver;
-window.matchMedia ??= (query: string): MediaQueryList => ({
+const mediaQuery = {
   matches: false,
-  media: query,
   onchange: null,
-  addListener: () => undefined,
-  removeListener: () => undefined,
   addEventListener: () => undefined,
   removeEventListener: () => undefined,
   dispatchEvent: () => false,
+};
+globalThis.ResizeObserver = NoResizeObserver;
+Object.assign(window, {
+  matchMedia: (media: string) => ({ ...mediaQuery, media }),
+  scrollTo: () => undefined,
 });
-window.scrollTo = () => undefined;
-Element.prototype.scrollIntoView ??= () => undefined;
+Object.defineProperty(document, "fonts", {
+  configurable: true,
+  value: { addEventListener: () => undefined, removeEventListener: () => undefined },
+});
+Element.prototype.scrollIntoView = () => undefined;
+HTMLCanvasElement.prototype.getContext = () => null;

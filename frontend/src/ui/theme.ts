@@ -9,7 +9,7 @@ export const theme = createTheme({
   primaryColor: "blue",
   cursorType: "pointer",
   components: {
-    Button: Button.extend({ defaultProps: { size: "sm" } }),
+    Button: Button.extend({ defaultProps: { size: "sm", variant: "filled" } }),
     // react-remove-scroll would write a style tag.
     Drawer: Drawer.extend({ defaultProps: { lockScroll: false } }),
     Modal: Modal.extend({ defaultProps: { lockScroll: false, centered: true } }),

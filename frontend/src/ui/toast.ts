@@ -2,9 +2,11 @@ import { notifications } from "@mantine/notifications";
 
 import { ApiError } from "../api/client";
 
+const closeButtonProps = { "aria-label": "Close this message" };
+
 /** A short word that something was done. */
 export function toastDone(message: string): void {
-  notifications.show({ message, withBorder: true });
+  notifications.show({ message, withBorder: true, closeButtonProps });
 }
 
 /** A refusal, in the API's own words. */
@@ -15,5 +17,6 @@ export function toastError(error: Error): void {
     color: "red",
     withBorder: true,
     autoClose: 10_000,
+    closeButtonProps,
   });
 }

@@ -1,0 +1,138 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { describe, expect, it } from "vitest";
+
+import { aChargeback } from "../../mock/company.ts";
+import { accessibilityFaults, open, show } from "../test/render";
+import { Check, commonParent } from "./ChargebackTable";
+import { fillDays } from "./DaysChart";
+import { daysOf, resolvePeriod } from "./period";
+import { reconcile } from "./totals";
+
+const OCTOBER = { start: "2026-10-01T00:00:00Z", end: "2026-11-01T00:00:00Z" };
+
+describe("periods", () => {
+  const now = Date.parse("2026-11-21T14:03:58Z");
+
+  it.each([
+    ["hour", "2026-11-21T14:00:00Z", "2026-11-21T15:00:00Z", "21 November 2026, 14:00 UTC"],
+    ["today", "2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z", "21 November 2026"],
+    ["yesterday", "2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z", "20 November 2026"],
+    ["month", "2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z", "November 2026"],
+    ["last-month", "2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z", "October 2026"],
+  ] as const)("%s is half-open and in UTC", (name, start, end, label) =>
+    expect(resolvePeriod(name, now)).toEqual({ start, end, label }),
+  );
+
+  it("crosses the year", () => {
+    expect(resolvePeriod("last-month", Date.parse("2027-01-15T00:00:00Z"))).toMatchObject({
+      start: "2026-12-01T00:00:00Z",
+      label: "December 2026",
+    });
+  });
+
+  it("refuses an empty or backward one", () => {
+    expect(resolvePeriod("custom", now, {})).toBeNull();
+    expect(resolvePeriod("custom", now, { start: OCTOBER.end, end: OCTOBER.start })).toBeNull();
+    expect(resolvePeriod("custom", now, OCTOBER)?.label).toBe("1 October 2026 – 31 October 2026");
+  });
+
+  it("has its days, the last one not included", () => {
+    const days = daysOf(OCTOBER.start, OCTOBER.end);
+    expect([days.length, days[0], days.at(-1)]).toEqual([31, "2026-10-01", "2026-10-31"]);
+  });
+});
+
+describe("reconciliation", () => {
+  const report = () => aChargeback(OCTOBER.start, OCTOBER.end);
+
+  it("adds the rows up again to the unit", () => {
+    expect(reconcile(report())).toMatchObject({ isEqual: true, rowsMgpuS: 590_100n * 3_600_000n });
+  });
+
+  it("sees one milli-GPU-second that is missing", () => {
+    const off = report();
+    const [row] = off.rows;
+    if (row) row.guaranteed_mgpu_s -= 1;
+    expect(reconcile(off).isEqual).toBe(false);
+    show(<Check report={off} />);
+    expect(screen.getByRole("alert")).toHaveTextContent("Do not bill from this");
+  });
+
+  it("does not overrule the server when it says unequal", () => {
+    const off = report();
+    off.check.is_equal = false;
+    expect(reconcile(off).isEqual).toBe(false);
+  });
+});
+
+describe("days", () => {
+  it("fills days without use with zeros and ends when the report was made", () => {
+    const days = fillDays({
+      ...OCTOBER,
+      as_of: "2026-10-03T12:00:00Z",
+      days: [
+        { day: "2026-10-02", pool: "h100", guaranteed_mgpu_s: 5, borrowed_mgpu_s: 1 },
+        { day: "2026-10-02", pool: "a100", guaranteed_mgpu_s: 2, borrowed_mgpu_s: 0 },
+      ],
+    });
+    expect(days).toEqual([
+      { day: "2026-10-01", guaranteedMgpuS: 0, borrowedMgpuS: 0 },
+      { day: "2026-10-02", guaranteedMgpuS: 7, borrowedMgpuS: 1 },
+      { day: "2026-10-03", guaranteedMgpuS: 0, borrowedMgpuS: 0 },
+    ]);
+  });
+});
+
+describe("the chargeback page", () => {
+  it("shows rows, totals and the check that they are what was metered", async () => {
+    const { container } = open("/chargeback?period=last-month");
+    const table = await screen.findByRole("table", { name: "Chargeback by team" });
+    const row = within(table).getByRole("row", { name: /inference/ });
+    expect(within(row).getAllByRole("cell").map((cell) => cell.textContent)).toEqual([
+      "150,100.00",
+      "118,900.00",
+      "269,000.00",
+      "88",
+      "€478,550.00",
+    ]);
+    expect(within(table).getByRole("row", { name: /^Total/ })).toHaveTextContent("€1,112,350.00");
+    expect(screen.getByText(/^Segments 590,100\.00 GPU-h = rows 590,100\.00 GPU-h/)).toBeInTheDocument();
+    expect(screen.getByRole("img", { name: /31 days, .* GPU-hours guaranteed/ })).toBeInTheDocument();
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("asks for the same rows as CSV", async () => {
+    open("/chargeback?period=custom&start=2026-10-01T00:00:00Z&end=2026-11-01T00:00:00Z&group=department&scope=ai-company");
+    const link = await screen.findByRole("link", { name: "Download CSV" });
+    const address = new URL(link.getAttribute("href") ?? "", "http://localhost");
+    expect(Object.fromEntries(address.searchParams)).toEqual({
+      ...OCTOBER,
+      group_by: "department",
+      team: "ai-company",
+      format: "csv",
+    });
+  });
+
+  it("leads from a number to the jobs that make it", async () => {
+    const { user, router } = open("/chargeback?period=last-month");
+    await user.click(await screen.findByRole("link", { name: "118,900.00: the jobs behind it" }));
+    const table = await screen.findByRole("table", { name: "Jobs behind the charge" });
+    expect(router.state.location.search).toMatchObject({
+      node: "ai-company/production/inference",
+      usage: "borrowed",
+    });
+    await waitFor(() => expect(within(table).getByRole("row", { name: /^Total/ })).toHaveTextContent("118,900.00"));
+  });
+
+  it("has the days as a table too", async () => {
+    const { user } = open("/chargeback?period=last-month");
+    await user.click(await screen.findByRole("button", { name: "Show as a table" }));
+    expect(screen.getByRole("row", { name: /2026-10-31/ })).toBeInTheDocument();
+  });
+
+  it("shows what is above all rows only once", () => {
+    expect(commonParent(["a/b/c", "a/b/d", "a/e/f"])).toBe("a");
+    expect(commonParent(["a/b", "c/d"])).toBe("");
+    expect(commonParent(["a/b/c"])).toBe("a/b");
+  });
+});

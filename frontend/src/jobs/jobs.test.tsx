@@ -1,0 +1,211 @@
+import { act, screen, waitFor, within } from "@testing-library/react";
+import { afterEach, describe, expect, it, vi } from "vitest";
+
+import { aProblem } from "../../mock/answer.ts";
+import { aJob, anExplanation, theJobs } from "../../mock/company.ts";
+import type { LogChunk } from "../api/types";
+import { accessibilityFaults, open, type Override } from "../test/render";
+import { exitCodeWords } from "./AttemptTable";
+import { appendChunk, emptyBuffer, readable } from "./logBuffer";
+import { codeWords, jobPill, reclaimDeadline, usageClass } from "./words";
+
+const WAITING = theJobs().find(({ name }) => name === "pretrain-13b")?.id ?? "";
+const RUNNING = theJobs().find(({ name }) => name === "serve-llama-6")?.id ?? "";
+
+function aChunk(change: Partial<LogChunk> = {}): LogChunk {
+  return {
+    attempt: 1,
+    rank: 0,
+    stream: "stdout",
+    offset: 0,
+    next_offset: 5,
+    text: "hello",
+    is_final: false,
+    is_truncated: false,
+    ranks: 1,
+    ...change,
+  };
+}
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe("words", () => {
+  it("calls a waiting job by its reason, and an unknown reason by its own name", () => {
+    expect(jobPill(aJob({ state: "queued", explanation: anExplanation() }))).toEqual({
+      text: "waiting for reclaim",
+      tone: "wait",
+    });
+    expect(codeWords("some_new_reason")).toBe("some new reason");
+    expect(jobPill(aJob({ state: "timed_out" }))).toEqual({ text: "timed out", tone: "bad" });
+  });
+
+  it("tells guaranteed from borrowed, and nothing of what has ended", () => {
+    const running = aJob();
+    const attempt = running.current_attempt;
+    if (attempt === null) throw new Error("a running job has an attempt");
+    const uses = (change: Partial<typeof attempt>) => usageClass({ current_attempt: { ...attempt, ...change } });
+    expect(uses({ guaranteed_mgpu: 8000, borrowed_mgpu: 0 })).toBe("guaranteed");
+    expect(uses({ guaranteed_mgpu: 0, borrowed_mgpu: 8000 })).toBe("borrowed");
+    expect(uses({ guaranteed_mgpu: 4000, borrowed_mgpu: 4000 })).toBe("partly borrowed");
+    expect(uses({ state: "ended" })).toBeNull();
+  });
+
+  it("waits for the slowest of those who give back", () => {
+    const explanation = anExplanation();
+    expect(reclaimDeadline(explanation)).toBe(explanation.victims[2]?.grace_until);
+    expect(reclaimDeadline(anExplanation({ victims: [] }))).toBeNull();
+  });
+
+  it("names the ranks that failed", () => {
+    expect(exitCodeWords({})).toBe("–");
+    expect(exitCodeWords({ "0": 0, "1": 0 })).toBe("0");
+    expect(exitCodeWords({ "0": 137 })).toBe("137");
+    expect(exitCodeWords({ "0": 0, "3": 1 })).toBe("1 on rank 3");
+  });
+});
+
+describe("the job page of a waiting job", () => {
+  it("says why first, then the numbers, who gives back, and when it starts", async () => {
+    const { container } = open(`/jobs/${WAITING}`);
+    const card = await screen.findByRole("region", { name: "Why is it waiting?" });
+    expect(card).toHaveTextContent(/Your team is entitled to these 200 GPUs\..*At the latest in 4:1\d\./);
+    expect(within(card).getByRole("columnheader", { name: "Needs" })).toBeInTheDocument();
+    const givers = within(card).getAllByRole("row", { name: /serve-llama|eval-sweep/ });
+    expect(givers).toHaveLength(3);
+    expect(within(card).getByRole("row", { name: /^Coming back/ })).toHaveTextContent("200");
+    expect(card).toHaveTextContent("from the grace of the slowest borrower");
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("counts down while one looks", async () => {
+    vi.useFakeTimers({ shouldAdvanceTime: true });
+    open(`/jobs/${WAITING}`);
+    const card = await screen.findByRole("region", { name: "Why is it waiting?" });
+    const left = () => within(card).getAllByRole("timer").at(-1)?.textContent ?? "";
+    const before = left();
+    act(() => {
+      vi.advanceTimersByTime(3000);
+    });
+    await waitFor(() => expect(left()).not.toBe(before));
+  });
+
+  it("says unknown where nothing is known", async () => {
+    const job = aJob({
+      id: WAITING,
+      state: "queued",
+      attempt: 0,
+      current_attempt: null,
+      explanation: anExplanation({ victims: [], estimated_start: null, code: "waiting_for_free_gpus" }),
+    });
+    open(`/jobs/${WAITING}`, {
+      override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
+    });
+    expect(await screen.findByText(/^Unknown: nothing that runs now says when it ends/)).toBeInTheDocument();
+  });
+
+  it("asks before it cancels", async () => {
+    const { user, requests } = open(`/jobs/${WAITING}`);
+    await user.click(await screen.findByRole("button", { name: "Cancel" }));
+    const dialog = await screen.findByRole("dialog");
+    expect(dialog).toHaveTextContent("It leaves the queue.");
+    expect(requests.filter(({ method }) => method === "POST")).toEqual([]);
+    await user.click(within(dialog).getByRole("button", { name: "Cancel it" }));
+    await waitFor(() =>
+      expect(requests.find(({ method }) => method === "POST")?.path).toBe(`/api/v1/jobs/${WAITING}/cancel`),
+    );
+  });
+
+  it("does not tell a foreign job from an absent one", async () => {
+    open("/jobs/01935000-0000-7000-8000-00000000ffff");
+    expect(await screen.findByRole("heading", { name: "No such job" })).toBeInTheDocument();
+  });
+});
+
+describe("the log", () => {
+  it("keeps only so much, cut at a line, and says that it was cut", () => {
+    let buffer = appendChunk(emptyBuffer(0), aChunk({ text: "one\ntwo\nthree\n" }), 10);
+    expect(buffer).toMatchObject({ text: "three\n", isCut: true });
+    buffer = appendChunk(emptyBuffer(-100), aChunk({ offset: 900, next_offset: 1000 }));
+    expect(buffer).toMatchObject({ isCut: true, nextOffset: 1000 });
+    buffer = appendChunk(emptyBuffer(-100), aChunk({ offset: 0 }));
+    expect(buffer.isCut).toBe(false);
+  });
+
+  it("reads like a terminal: no colour codes, and a progress bar once", () => {
+    expect(readable("\u001b[31mred\u001b[0m\r\n 10%\r 20%\r 30%\ndone")).toBe("red\n 30%\ndone");
+  });
+
+  it("follows by offset until the stream is final, and can be paused", async () => {
+    vi.useFakeTimers({ shouldAdvanceTime: true });
+    const offsets: string[] = [];
+    const chunks: LogChunk[] = [
+      aChunk({ text: "step 1\n", next_offset: 7, ranks: 12 }),
+      aChunk({ text: "step 2\n", offset: 7, next_offset: 14, ranks: 12 }),
+      aChunk({ text: "", offset: 14, next_offset: 14, is_final: true, ranks: 12 }),
+    ];
+    const override: Override = ({ path, query }) => {
+      if (!path.endsWith("/logs")) return undefined;
+      offsets.push(query.get("offset") ?? "");
+      return { status: 200, body: chunks.shift() ?? aChunk({ text: "", is_final: true }) };
+    };
+    open(`/jobs/${RUNNING}`, { override });
+    const log = await screen.findByRole("log");
+    await waitFor(() => expect(log).toHaveTextContent("step 1"));
+    await act(() => vi.advanceTimersByTimeAsync(1100));
+    await waitFor(() => expect(log).toHaveTextContent("step 1 step 2"));
+    await act(() => vi.advanceTimersByTimeAsync(1100));
+    expect(await screen.findByText("complete")).toBeInTheDocument();
+    await act(() => vi.advanceTimersByTimeAsync(5000));
+    expect(offsets).toEqual(["-262144", "7", "14"]);
+    expect(screen.queryByRole("button", { name: "Pause" })).toBeNull();
+    expect(screen.getByRole("combobox", { name: "Rank" })).toHaveValue("rank 0");
+  });
+
+  it("stops asking while paused", async () => {
+    vi.useFakeTimers({ shouldAdvanceTime: true });
+    const { user, requests } = open(`/jobs/${RUNNING}`);
+    const reads = () => requests.filter(({ path }) => path.endsWith("/logs")).length;
+    await screen.findByRole("log");
+    await user.click(screen.getByRole("button", { name: "Pause" }));
+    expect(await screen.findByText("paused")).toBeInTheDocument();
+    const before = reads();
+    await act(() => vi.advanceTimersByTimeAsync(5000));
+    expect(reads()).toBe(before);
+    await user.click(screen.getByRole("button", { name: "Continue" }));
+    await waitFor(() => expect(reads()).toBeGreaterThan(before));
+  });
+});
+
+describe("the jobs list", () => {
+  it("keeps its filters in the address and asks the server", async () => {
+    const { user, router, requests } = open("/jobs?state=queued,running");
+    await screen.findByRole("link", { name: "pretrain-13b" });
+    expect(screen.queryByRole("link", { name: "tokenizer-ablation" })).toBeNull();
+    await user.type(screen.getByRole("textbox", { name: "Name contains" }), "pre");
+    await waitFor(() => expect(router.state.location.search).toMatchObject({ q: "pre" }));
+    await waitFor(() => expect(screen.queryByRole("link", { name: "serve-llama-9" })).toBeNull());
+    const last = requests.filter(({ path }) => path === "/api/v1/jobs").at(-1);
+    expect(last?.query.get("state")).toBe("queued,running");
+    expect(last?.query.get("q")).toBe("pre");
+    expect(last?.query.get("sort")).toBe("-submitted_at");
+  });
+
+  it("says that nothing matches, and offers all jobs", async () => {
+    const { user, router, container } = open("/jobs?q=nothing-is-called-so&scope=ai-company/research");
+    expect(await screen.findByText("No job matches these filters.")).toBeInTheDocument();
+    expect(screen.getByText("tidegate ls --team ai-company/research --name nothing-is-called-so")).toBeInTheDocument();
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(screen.getByRole("button", { name: "Show all jobs" }));
+    await screen.findByRole("link", { name: "pretrain-13b" });
+    expect(router.state.location.search).toEqual({});
+  });
+
+  it("shows the API's words when it is refused", async () => {
+    open("/jobs", {
+      override: ({ path }) => (path === "/api/v1/jobs" ? aProblem(403, "forbidden", "You may not see jobs.") : undefined),
+    });
+    expect(await screen.findByText("You may not see jobs.")).toBeInTheDocument();
+  });
+});

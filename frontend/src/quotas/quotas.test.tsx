@@ -1,0 +1,220 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { describe, expect, it } from "vitest";
+
+import { aCompany, aProblem } from "../../mock/answer.ts";
+import { aQuota, theQuotas } from "../../mock/company.ts";
+import { accessibilityFaults, open, show } from "../test/render";
+import { describeChange } from "./changes";
+import { fieldsOf, parsePercent, readForm } from "./form";
+import { QuotaBar } from "./QuotaBar";
+import { quotaRows } from "./tree";
+import { commonScale, quotaUse } from "./use";
+
+const NLP = "ai-company/research/nlp";
+const RESEARCH = "ai-company/research";
+
+describe("the quota bar", () => {
+  it("says in words what it draws", () => {
+    const use = quotaUse(
+      aQuota("ai-company/production", 400, { inUse: 700, waiting: 24 }, { borrow_limit_mgpu: 400_000 }),
+    );
+    show(<QuotaBar use={use} scaleMgpu={800_000} />);
+    expect(
+      screen.getByRole("img", {
+        name: "700 of 400 guaranteed GPUs in use, 300 borrowed, 24 waiting, at most 800 with borrowing",
+      }),
+    ).toBeInTheDocument();
+  });
+
+  it("draws each part at its place on the common scale", () => {
+    const use = quotaUse(aQuota(RESEARCH, 400, { inUse: 100, lent: 200 }));
+    const { container } = show(<QuotaBar use={use} scaleMgpu={800_000} />);
+    const part = (name: string) => {
+      const style = container.querySelector<HTMLElement>(`.${name}`)?.style;
+      return [style?.left, style?.width];
+    };
+    expect(part("g")).toEqual(["0%", "12.5%"]);
+    expect(part("l")).toEqual(["12.5%", "25%"]);
+    expect(part("e")).toEqual(["37.5%", "12.5%"]);
+    expect(part("tick")[0]).toBe("50%");
+    expect(container.querySelector(".b")).toBeNull();
+    expect(container.querySelector(".cap")).toBeNull();
+  });
+
+  it("hatches what a gang left unprotected although the guarantee has room", () => {
+    const use = quotaUse(aQuota(NLP, 280, { inUse: 300, protectedGpus: 240 }));
+    expect(use.solidMgpu).toBe(240_000);
+    expect(use.borrowedMgpu).toBe(60_000);
+  });
+
+  it("has one scale for a table, which an absurd borrow limit does not stretch", () => {
+    const uses = [
+      quotaUse(aQuota(RESEARCH, 400)),
+      quotaUse(aQuota(NLP, 200, { inUse: 0 }, { borrow_limit_mgpu: 400_000 })),
+      quotaUse(aQuota(NLP, 200, { inUse: 0 }, { borrow_limit_mgpu: 10 ** 12 })),
+    ];
+    expect(commonScale(uses)).toBe(600_000);
+  });
+});
+
+describe("the tree", () => {
+  it("hides what is below a closed node, and below that", () => {
+    const rows = quotaRows(theQuotas(), new Set([RESEARCH]));
+    const names = rows.map(({ quota }) => quota.node);
+    expect(names).toContain(RESEARCH);
+    expect(names).not.toContain(NLP);
+    expect(rows.find(({ quota }) => quota.node === RESEARCH)).toMatchObject({ level: 1, hasChildren: true });
+  });
+});
+
+describe("the quota form", () => {
+  const quota = aQuota(NLP, 200, { inUse: 0 }, { guaranteed_percent: "50.00" });
+
+  it("sends only what was changed, and nothing without a reason", () => {
+    const same = { ...fieldsOf(quota), reason: "because" };
+    expect(readForm(quota, same).patch).toBeNull();
+    expect(readForm(quota, { ...same, guaranteed: "45", reason: " " }).patch).toBeNull();
+    expect(readForm(quota, { ...same, guaranteed: "45" }).patch).toEqual({
+      guaranteed_percent: "45.00",
+      reason: "because",
+    });
+    expect(readForm(quota, { ...same, borrowLimit: "0" }).patch).toEqual({
+      borrow_limit_mgpu: 0,
+      reason: "because",
+    });
+  });
+
+  it("says what is wrong with what was typed", () => {
+    const typed = { ...fieldsOf(quota), guaranteed: "101", lendLimit: "x", reason: "r" };
+    expect(readForm(quota, typed)).toMatchObject({
+      patch: null,
+      errors: { guaranteed: expect.any(String) as string, lendLimit: expect.any(String) as string },
+    });
+    expect(["33.33", "100", "100.01", "1e2", ""].map(parsePercent)).toEqual([3333, 10_000, null, null, null]);
+  });
+
+  it("tells each change in one line", () => {
+    expect(
+      describeChange(
+        { guaranteed_mgpu: 200_000, borrow_limit_mgpu: null, weight: 1 },
+        { guaranteed_mgpu: 180_000, borrow_limit_mgpu: 0, weight: 1 },
+      ),
+    ).toEqual(["guaranteed 200 → 180", "borrow limit none → 0"]);
+  });
+});
+
+describe("the quotas page", () => {
+  it("tells the story: production 700 of 400, 300 borrowed from research", async () => {
+    const { container } = open("/quotas");
+    const row = await screen.findByRole("row", { name: /production/ });
+    expect(within(row).getByText("300 borrowed")).toBeInTheDocument();
+    expect(
+      within(row).getByRole("img", { name: /^700 of 400 guaranteed GPUs in use, 300 borrowed/ }),
+    ).toBeInTheDocument();
+    expect(await screen.findByText("production from research")).toBeInTheDocument();
+    expect(await screen.findByText(/until nlp has its 200 GPUs/)).toBeInTheDocument();
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("closes and opens a department with the keyboard", async () => {
+    const { user } = open("/quotas");
+    const twist = await screen.findByRole("button", { name: "research: what is below" });
+    twist.focus();
+    await user.keyboard("{Enter}");
+    expect(screen.queryByRole("row", { name: /vision/ })).toBeNull();
+    expect(twist).toHaveAttribute("aria-expanded", "false");
+    await user.keyboard("{Enter}");
+    expect(screen.getByRole("row", { name: /vision/ })).toBeInTheDocument();
+  });
+
+  it("shows the parent's reserve while typing", async () => {
+    const { user } = open(`/quotas?node=${NLP}`);
+    const field = await screen.findByRole("textbox", { name: "Guaranteed" });
+    await user.clear(field);
+    await user.type(field, "45");
+    expect(screen.getByText("research keeps 20 GPUs in reserve (now 0).")).toBeInTheDocument();
+    await user.clear(field);
+    await user.type(field, "60");
+    expect(
+      screen.getByText(
+        "▲ 40 more than research has: its children would be guaranteed 440 of 400.",
+      ),
+    ).toBeInTheDocument();
+  });
+
+  it("shows a conflict side by side and applies mine on the newer version", async () => {
+    const company = aCompany();
+    const { user, requests } = open(`/quotas?node=${NLP}`, { company });
+    const field = await screen.findByRole("textbox", { name: "Guaranteed" });
+    await user.clear(field);
+    await user.type(field, "45");
+    await user.type(screen.getByRole("textbox", { name: /^Reason/ }), "exploration needs it");
+
+    const theirs = company.quotas.find((quota) => quota.node === NLP);
+    Object.assign(theirs ?? {}, { guaranteed_mgpu: 190_000, guaranteed_percent: "47.50", version: 4 });
+    await user.click(screen.getByRole("button", { name: "Save" }));
+
+    const conflict = await screen.findByRole("alert");
+    const cells = within(within(conflict).getByRole("row", { name: /Percent of parent/ })).getAllByRole("cell");
+    expect(cells.map((cell) => cell.textContent)).toEqual(["50.00 %", "47.50 %", "45.00 %"]);
+
+    await user.click(within(conflict).getByRole("button", { name: "Apply mine on top" }));
+    await waitFor(() => expect(theirs).toMatchObject({ guaranteed_percent: "45.00", version: 5 }));
+    const patches = requests.filter(({ method }) => method === "PATCH");
+    expect(patches.map(({ headers }) => headers["if-match"])).toEqual(['"v3"', '"v4"']);
+  });
+
+  it("puts a refusal at the field that it is about", async () => {
+    const { user } = open(`/quotas?node=${NLP}`, {
+      override: ({ method }) =>
+        method === "PATCH"
+          ? aProblem(409, "envelope_exceeded", "Research has only 400 GPUs.", {
+              errors: [{ pointer: "/guaranteed_percent", detail: "At most 50.00 % are left.", code: "too_much" }],
+            })
+          : undefined,
+    });
+    const field = await screen.findByRole("textbox", { name: "Guaranteed" });
+    await user.clear(field);
+    await user.type(field, "60");
+    await user.type(screen.getByRole("textbox", { name: /^Reason/ }), "more");
+    await user.click(screen.getByRole("button", { name: "Save" }));
+    expect(await screen.findByText("At most 50.00 % are left.")).toBeInTheDocument();
+    expect(field).toBeInvalid();
+  });
+
+  it("says what failed and tries again on demand", async () => {
+    let isBroken = true;
+    const { user } = open("/quotas", {
+      override: ({ path }) =>
+        path === "/api/v1/quotas" && isBroken
+          ? aProblem(503, "database_unavailable", "The database does not answer.")
+          : undefined,
+    });
+    const alert = await screen.findByRole("alert");
+    expect(alert).toHaveTextContent("The database does not answer.");
+    expect(alert).toHaveTextContent("req-7f3a");
+    isBroken = false;
+    await user.click(within(alert).getByRole("button", { name: "Try again" }));
+    expect(await screen.findByRole("row", { name: /research/ })).toBeInTheDocument();
+  });
+
+  it("keeps old numbers in sight when a refresh fails, and says so", async () => {
+    let isBroken = false;
+    const { queryClient } = open("/quotas", {
+      override: ({ path }) =>
+        path === "/api/v1/quotas" && isBroken ? aProblem(503, "down", "The database does not answer.") : undefined,
+    });
+    await screen.findByRole("row", { name: /research/ });
+    isBroken = true;
+    await queryClient.invalidateQueries({ queryKey: ["quotas"] });
+    expect(await screen.findByText(/Shown as of/)).toHaveTextContent("The database does not answer.");
+    expect(screen.getByRole("row", { name: /research/ })).toBeInTheDocument();
+  });
+
+  it("offers a way out when nothing is there", async () => {
+    open("/quotas?scope=ai-company/research", { company: aCompany({ quotas: [] }) });
+    expect(await screen.findByText(/No quota of pool h100 is set at or below ai-company\/research/)).toBeInTheDocument();
+    expect(screen.getByRole("link", { name: "Show everything" })).toBeInTheDocument();
+    expect(screen.getByText("tidegate quota get ai-company/research --pool h100")).toBeInTheDocument();
+  });
+});

@@ -1,0 +1,170 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { describe, expect, it } from "vitest";
+
+import { aCompany } from "../../mock/answer.ts";
+import { aSession, theClusters } from "../../mock/company.ts";
+import { may, safeNext } from "../session/access";
+import { accessibilityFaults, open } from "../test/render";
+import { freshnessOf } from "./Freshness";
+import { numberParam, parseSearch, stringifySearch } from "./search";
+
+describe("addresses", () => {
+  it("stay readable and come back as they were", () => {
+    const search = { scope: "ai-company/research", state: "queued,running", q: "a b&c", attempt: 2, gone: undefined };
+    const text = stringifySearch(search);
+    expect(text).toBe("?scope=ai-company/research&state=queued,running&q=a+b%26c&attempt=2");
+    expect(parseSearch(text)).toEqual({ scope: "ai-company/research", state: "queued,running", q: "a b&c", attempt: "2" });
+  });
+
+  it("do not make numbers of what is none", () => {
+    expect([numberParam({ n: "7" }, "n", 9), numberParam({ n: "70" }, "n", 9), numberParam({ n: "x" }, "n", 9)]).toEqual([
+      7,
+      undefined,
+      undefined,
+    ]);
+  });
+});
+
+describe("permissions", () => {
+  it("cover the subtree of a grant and nothing beside it", () => {
+    const session = aSession({ permissions: { "ai-company/research": ["view_jobs"] } });
+    expect(may(session, "view_jobs")).toBe(true);
+    expect(may(session, "view_jobs", "ai-company/research/nlp")).toBe(true);
+    expect(may(session, "view_jobs", "ai-company/research-2")).toBe(false);
+    expect(may(session, "submit_jobs")).toBe(false);
+    expect(may(aSession({ permissions: { "": ["view_jobs"] } }), "view_jobs", "anywhere/at/all")).toBe(true);
+  });
+
+  it("decide which pages the navigation has", async () => {
+    const finance = aSession({ permissions: { "ai-company": ["view_tree", "view_costs"] } });
+    open("/", { company: aCompany({ session: finance }) });
+    const [nav] = await screen.findAllByRole("navigation", { name: "Main" });
+    const links = within(nav as HTMLElement)
+      .getAllByRole("link")
+      .map((link) => link.textContent);
+    expect(links).toEqual(["Home", "Quotas", "Chargeback", "Clusters", "My tokens"]);
+  });
+});
+
+describe("freshness", () => {
+  it("turns stale past the cluster's own limit, and says so in words and shape", () => {
+    const [local, , kube] = theClusters();
+    const now = Date.now();
+    if (!local || !kube) throw new Error("the story has three clusters");
+    expect(freshnessOf(local, now).isFresh).toBe(true);
+    expect(freshnessOf(kube, now)).toEqual({ isFresh: false, words: "stale 6 min" });
+    expect(freshnessOf({ ...local, state: "unreachable" }, now).isFresh).toBe(false);
+    expect(freshnessOf({ ...local, seen_at: null }, now).words).toBe("never seen");
+  });
+});
+
+describe("signing in", () => {
+  it("leads to the login and back to the page that was asked for", async () => {
+    const { user, router, container } = open("/quotas?pool=h100", { company: aCompany({ session: null }) });
+    await user.type(await screen.findByRole("textbox", { name: "Login" }), "ai-company/ana");
+    expect(router.state.location).toMatchObject({ pathname: "/login", search: { next: "/quotas?pool=h100" } });
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.type(screen.getByLabelText("Password"), "secret");
+    await user.click(screen.getByRole("button", { name: "Sign in" }));
+    expect(await screen.findByRole("heading", { name: "Quotas · pool h100" })).toBeInTheDocument();
+  });
+
+  it("says why it was refused and stays", async () => {
+    const { user } = open("/login", { company: aCompany({ session: null }) });
+    await user.type(await screen.findByRole("textbox", { name: "Login" }), "ana");
+    await user.type(screen.getByLabelText("Password"), "wrong");
+    await user.click(screen.getByRole("button", { name: "Sign in" }));
+    expect(await screen.findByRole("alert")).toHaveTextContent("do not belong together");
+  });
+
+  it("comes to the login when the session ends under way, and sends the CSRF token", async () => {
+    const company = aCompany();
+    const { user, router, queryClient, requests } = open("/jobs", { company });
+    await screen.findByRole("link", { name: "pretrain-13b" });
+    company.session = null;
+    await queryClient.invalidateQueries({ queryKey: ["jobs"] });
+    await waitFor(() => expect(router.state.location.pathname).toBe("/login"));
+    expect(router.state.location.search).toEqual({ next: "/jobs" });
+    await user.type(await screen.findByRole("textbox", { name: "Login" }), "ana");
+    await user.type(screen.getByLabelText("Password"), "secret");
+    await user.click(screen.getByRole("button", { name: "Sign in" }));
+    await screen.findByRole("link", { name: "pretrain-13b" });
+    const post = requests.find(({ method }) => method === "POST");
+    expect(post?.headers["x-csrftoken"]).toBe("csrf-of-the-session");
+  });
+
+  it("goes back to addresses of this site only", () => {
+    expect(["/jobs?q=x", "//evil", "/\\evil", "https://evil", undefined, "/login?next=/"].map(safeNext)).toEqual([
+      "/jobs?q=x",
+      "/",
+      "/",
+      "/",
+      "/",
+      "/",
+    ]);
+  });
+});
+
+describe("the frame", () => {
+  it("narrows the pages to a node and keeps it on the way", async () => {
+    const { user, router } = open("/jobs?scope=ai-company/research");
+    await screen.findByRole("link", { name: "pretrain-13b" });
+    expect(screen.queryByRole("link", { name: "serve-llama-9" })).toBeNull();
+    await user.click(screen.getAllByRole("link", { name: "Quotas" })[0] as HTMLElement);
+    await screen.findByRole("row", { name: /vision/ });
+    expect(router.state.location.search).toMatchObject({ scope: "ai-company/research" });
+    expect(screen.queryByRole("row", { name: /production/ })).toBeNull();
+  });
+
+  it("jumps by two keys, but not while somebody types", async () => {
+    const { user, router } = open("/jobs");
+    const search = await screen.findByRole("textbox", { name: "Name contains" });
+    await user.type(search, "gq");
+    expect(router.state.location.pathname).toBe("/jobs");
+    search.blur();
+    await user.keyboard("gq");
+    await waitFor(() => expect(router.state.location.pathname).toBe("/quotas"));
+  });
+});
+
+describe("the small pages", () => {
+  it("home has my jobs, my teams and what is stale", async () => {
+    const { container } = open("/");
+    expect(await screen.findByRole("region", { name: "Notices" })).toHaveTextContent("kube-b is stale 6 min");
+    const jobs = await screen.findByRole("region", { name: "My jobs" });
+    expect(await within(jobs).findByRole("link", { name: "1 queued" })).toBeInTheDocument();
+    const teams = screen.getByRole("region", { name: "GPUs of my teams" });
+    expect(await within(teams).findByRole("row", { name: /nlp/ })).toHaveTextContent("200 lent, back within the grace");
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("clusters show their age and their nodes", async () => {
+    const { user, container } = open("/clusters");
+    const kube = await screen.findByRole("region", { name: "Cluster kube-b" });
+    expect(kube).toHaveTextContent("stale 6 min");
+    expect(await accessibilityFaults(container)).toEqual([]);
+    const slurm = screen.getByRole("region", { name: "Cluster slurm-a" });
+    await user.click(within(slurm).getByRole("link", { name: "Show the nodes" }));
+    const nodes = await screen.findByRole("table", { name: "Nodes of slurm-a" });
+    expect(within(nodes).getAllByRole("row")).toHaveLength(51);
+    await user.click(screen.getByRole("button", { name: "Show more" }));
+    await waitFor(() => expect(within(nodes).getAllByRole("row")).toHaveLength(76));
+  });
+
+  it("a token's secret is shown once", async () => {
+    const { user, container, requests } = open("/access");
+    await user.click(await screen.findByRole("button", { name: "New token" }));
+    await user.type(await screen.findByRole("textbox", { name: "Name" }), "ci");
+    await user.click(screen.getByRole("checkbox", { name: /^jobs/ }));
+    await user.click(screen.getByRole("button", { name: "Create" }));
+    expect(await screen.findByText("tdg_9fK2exampleOnlyNotAToken")).toBeInTheDocument();
+    expect(requests.find(({ method }) => method === "POST")?.body).toEqual({
+      name: "ci",
+      scopes: ["read", "jobs"],
+      expires_in_days: 30,
+    });
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(screen.getByRole("button", { name: "I have it" }));
+    expect(screen.queryByText("tdg_9fK2exampleOnlyNotAToken")).toBeNull();
+  });
+});

@@ -1,0 +1,158 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { describe, expect, it } from "vitest";
+
+import { aProblem } from "../../mock/answer.ts";
+import { theJobs } from "../../mock/company.ts";
+import { accessibilityFaults, open } from "../test/render";
+import { draftOf, emptyDraft, parseEnvironment, placeRefusals, readDraft, submitCommand } from "./draft";
+
+const VISION = "ai-company/research/vision";
+
+describe("the draft", () => {
+  it("becomes the smallest request that says the same", () => {
+    const { request, errors } = readDraft({ ...emptyDraft(), team: VISION, gpus: "8", timeLimit: "72h", script: "run" });
+    expect(errors).toEqual({});
+    expect(request).toEqual({ team: VISION, gpus: "8", time_limit_s: 259_200, script: "run" });
+  });
+
+  it("counts per node when asked so, and leaves all to the script in an sbatch", () => {
+    const draft = { ...emptyDraft(), team: VISION, script: "run" };
+    expect(readDraft({ ...draft, shape: "per_node", gpusPerNode: "8", nodes: "25" }).request).toMatchObject({
+      gpus_per_node: "8",
+      nodes: 25,
+    });
+    expect(readDraft({ ...draft, door: "sbatch", sbatch: "#SBATCH --gpus=8", gpus: "nonsense" }).request).toEqual({
+      team: VISION,
+      sbatch: "#SBATCH --gpus=8",
+    });
+  });
+
+  it("refuses what the server would refuse, before it is sent", () => {
+    const { request, errors } = readDraft({
+      ...emptyDraft(),
+      gpus: "0",
+      script: "x".repeat(1024 * 1024 + 1),
+      timeLimit: "soon",
+      environment: "A=1\nnonsense",
+    });
+    expect(request).toBeNull();
+    expect(Object.keys(errors).sort()).toEqual(["environment", "gpus", "script", "team", "timeLimit"]);
+    expect(errors.environment).toBe("Line 2 is not NAME=VALUE.");
+  });
+
+  it("reads NAME=VALUE lines as they are", () => {
+    expect(parseEnvironment("# note\nA=1 = 2\n\nB=").environment).toEqual({ A: "1 = 2", B: "" });
+  });
+
+  it("clones a job into the same request", () => {
+    const job = theJobs().find(({ name }) => name === "pretrain-13b");
+    if (!job) throw new Error("the story has pretrain-13b");
+    expect(readDraft(draftOf(job)).request).toMatchObject({
+      team: "ai-company/research/nlp",
+      gpus_per_node: "8",
+      nodes: 25,
+      priority_class: "high",
+      time_limit_s: 259_200,
+    });
+  });
+
+  it("quotes the command that does the same", () => {
+    expect(submitCommand({ ...emptyDraft(), team: VISION, name: "it's 1", gpus: "8" })).toBe(
+      `tidegate submit --team ${VISION} --name 'it'\\''s 1' --gpus 8 job.sh`,
+    );
+  });
+
+  it("puts refusals at their fields, and keeps what has none", () => {
+    const refusals = { gpus: "Too many.", notes: "Line 3 is refused." };
+    expect(placeRefusals(refusals, { ...emptyDraft(), shape: "per_node" })).toEqual({
+      errors: { gpusPerNode: "Too many." },
+      others: ["Line 3 is refused."],
+    });
+    expect(placeRefusals({ gpus: "Too many." }, { ...emptyDraft(), door: "sbatch" }).errors).toEqual({
+      sbatch: "Too many.",
+    });
+  });
+});
+
+describe("the submit page", () => {
+  it("plans while one types, then submits once under one key", async () => {
+    const { user, requests, router } = open(`/submit?scope=${VISION}`);
+    const plan = await screen.findByRole("region", { name: "Plan" });
+    await waitFor(() => expect(plan).toHaveTextContent("It would start now on slurm-a."));
+    expect(plan).toHaveTextContent("€2.00");
+
+    const gpus = screen.getByRole("textbox", { name: "GPUs in total" });
+    await user.clear(gpus);
+    await user.type(gpus, "200");
+    await waitFor(() => expect(plan).toHaveTextContent("It would wait."));
+    expect(screen.getByRole("region", { name: "Why would it wait?" })).toBeInTheDocument();
+
+    await user.click(screen.getByRole("button", { name: "Submit" }));
+    await waitFor(() => expect(router.state.location.pathname).toMatch(/^\/jobs\//));
+    const posts = requests.filter(({ method, query }) => method === "POST" && query.get("dry_run") === null);
+    expect(posts).toHaveLength(1);
+    expect(posts[0]?.headers["idempotency-key"]).toMatch(/^[0-9a-f-]{32,36}$/);
+    expect(posts[0]?.body).toMatchObject({ team: VISION, gpus: "200" });
+  });
+
+  it("sends the same key again after a lost answer, and a new one for a changed request", async () => {
+    let isLost = true;
+    const { user, requests } = open(`/submit?scope=${VISION}`, {
+      override: ({ method, query }) =>
+        method === "POST" && query.get("dry_run") === null && isLost
+          ? aProblem(502, "bad_gateway", "No answer from the portal.")
+          : undefined,
+    });
+    await screen.findByRole("textbox", { name: "GPUs in total" });
+    const submit = screen.getByRole("button", { name: "Submit" });
+    await user.click(submit);
+    expect(await screen.findByText("No answer from the portal.")).toBeInTheDocument();
+    await user.click(submit);
+    const keys = () =>
+      requests
+        .filter(({ method, query }) => method === "POST" && query.get("dry_run") === null)
+        .map(({ headers }) => headers["idempotency-key"]);
+    await waitFor(() => expect(keys()).toHaveLength(2));
+    expect(keys()[0]).toBe(keys()[1]);
+    isLost = false;
+    await user.type(screen.getByRole("textbox", { name: "Name" }), "other");
+    await user.click(submit);
+    await waitFor(() => expect(keys()).toHaveLength(3));
+    expect(keys()[2]).not.toBe(keys()[0]);
+  });
+
+  it("puts what the API says about a field at that field", async () => {
+    const { user } = open(`/submit?scope=${VISION}`);
+    const gpus = await screen.findByRole("textbox", { name: "GPUs in total" });
+    await user.clear(gpus);
+    await user.type(gpus, "2000");
+    expect(await screen.findByText("Pool h100 has 1,000 GPUs; ask for fewer.")).toBeInTheDocument();
+    expect(gpus).toBeInvalid();
+  });
+
+  it("says line by line what of an sbatch script was understood", async () => {
+    const { user, container } = open(`/submit?door=sbatch&scope=${VISION}`);
+    const script = await screen.findByRole("textbox", { name: "sbatch script" });
+    await user.click(script);
+    await user.paste("#!/bin/bash\n#SBATCH --gpus=8\n#SBATCH --mail-user=a@b\n#SBATCH --reservation=x\nsrun x\n");
+    const notes = await screen.findByRole("table", { name: "What was read from the script" });
+    const verdicts = within(notes)
+      .getAllByRole("row")
+      .slice(1)
+      .map((row) => within(row).getAllByRole("cell").map((cell) => cell.textContent));
+    expect(verdicts).toEqual([
+      ["2", "#SBATCH --gpus=8", "✓ understood"],
+      ["3", "#SBATCH --mail-user=a@b", "○ ignoredTidegate keeps the output itself."],
+      ["4", "#SBATCH --reservation=x", "✕ refusedThis option is not supported; remove the line."],
+    ]);
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("complains about a missing team only when one submits", async () => {
+    const { user } = open("/submit");
+    await screen.findByRole("textbox", { name: "GPUs in total" });
+    expect(screen.queryByText(/Choose the team/)).toBeNull();
+    await user.click(screen.getByRole("button", { name: "Submit" }));
+    expect(screen.getByText("Choose the team that the job runs for.")).toBeInTheDocument();
+  });
+});

@@ -1,0 +1,122 @@
+import { describe, expect, it } from "vitest";
+
+import {
+  formatCountdown,
+  formatDuration,
+  formatGpuCount,
+  formatGpuHours,
+  formatGpus,
+  formatMoney,
+  formatMultiplier,
+  formatRelative,
+  formatShare,
+  gpusToDecimal,
+  parseGpus,
+  parseTimeLimit,
+} from "./units";
+
+describe("GPUs", () => {
+  it.each([
+    [1000, "1"],
+    [500, "0.5"],
+    [125, "0.125"],
+    [1_000_000, "1,000"],
+    [0, "0"],
+    [-300_000, "−300"],
+    [1_234_567_500, "1,234,567.5"],
+  ])("%d mGPU reads %s", (mgpu, text) => expect(formatGpus(mgpu)).toBe(text));
+
+  it("says GPU for one and GPUs for all else", () => {
+    expect([1000, 500, 0, 8000].map(formatGpuCount)).toEqual(["1 GPU", "0.5 GPUs", "0 GPUs", "8 GPUs"]);
+  });
+
+  it.each([
+    ["8", 8000],
+    [" 0.5 ", 500],
+    ["1,000", 1_000_000],
+    ["0.125", 125],
+    ["0.1234", null],
+    ["-1", null],
+    ["1e3", null],
+    ["1,00", null],
+    ["", null],
+    ["٨", null],
+  ])("reads %j as %s mGPU", (text, mgpu) => expect(parseGpus(text)).toBe(mgpu));
+
+  it("writes decimals that the API takes", () => {
+    expect(gpusToDecimal(1_000_000)).toBe("1000");
+    expect(gpusToDecimal(500)).toBe("0.5");
+  });
+});
+
+describe("GPU-hours and money", () => {
+  it("rounds half away from zero at the second decimal", () => {
+    expect(formatGpuHours(3_600_000)).toBe("1.00");
+    expect(formatGpuHours(18_000)).toBe("0.01");
+    expect(formatGpuHours(17_999)).toBe("0.00");
+    expect(formatGpuHours(-18_000)).toBe("−0.01");
+  });
+
+  it("has no float error where floats have one", () => {
+    // 0.1 + 0.2 in nano, and a sum that a double cannot hold to the cent.
+    expect(formatMoney(100_000_000 + 200_000_000, "EUR")).toBe("€0.30");
+    expect(formatMoney(1_112_350_005_000_000n, "EUR")).toBe("€1,112,350.01");
+    expect(formatMoney(9_007_199_254_740_993_000_000_000n, "EUR")).toBe("€9,007,199,254,740,993.00");
+  });
+
+  it("marks a JSON number that is too large to be exact", () => {
+    expect(formatMoney(2 ** 53, "EUR")).toMatch(/^≈€/);
+  });
+
+  it("puts the sign before the currency, and spells currencies without a sign", () => {
+    expect(formatMoney(-1_500_000_000, "EUR")).toBe("−€1.50");
+    expect(formatMoney(1_500_000_000, "CHF")).toBe("CHF 1.50");
+    expect(formatMoney(1_500_000_000, "credits")).toBe("credits 1.50");
+  });
+
+  it("shows shares and multipliers", () => {
+    expect(formatShare(1, 3)).toBe("33.3 %");
+    expect(formatShare(1, 0)).toBe("–");
+    expect(formatMultiplier(1_500_000)).toBe("1.5×");
+  });
+});
+
+describe("time", () => {
+  it.each([
+    [0, "0 s"],
+    [48, "48 s"],
+    [252, "4 min 12 s"],
+    [300, "5 min"],
+    [259_200, "72 h"],
+    [5400, "1 h 30 min"],
+    [950_400, "11 d"],
+  ])("%d s last %s", (seconds, text) => expect(formatDuration(seconds)).toBe(text));
+
+  it("counts down to 0:00 and stays there", () => {
+    expect([252, 18.2, 3730, 0, -5].map(formatCountdown)).toEqual(["4:12", "0:19", "1:02:10", "0:00", "0:00"]);
+  });
+
+  it("says how long ago, and how long until", () => {
+    const now = new Date("2026-11-21T14:03:58Z");
+    const at = (text: string) => formatRelative(new Date(text), now);
+    expect(at("2026-11-21T14:03:10Z")).toBe("48 s ago");
+    expect(at("2026-11-21T14:08:10Z")).toBe("in 4 min");
+    expect(at("2026-11-21T14:03:58Z")).toBe("now");
+    expect(at("2026-11-18T14:03:10Z")).toBe("3 d ago");
+  });
+
+  it.each([
+    ["90", 5400],
+    ["90m", 5400],
+    ["72h", 259_200],
+    ["3d", 259_200],
+    ["1h30m", 5400],
+    ["45s", 45],
+    ["1:30:00", 5400],
+    ["2-12:00:00", 216_000],
+    ["", null],
+    ["soon", null],
+    ["1:30", null],
+    ["-5m", null],
+  ])("reads the time limit %j as %s s", (text, seconds) => expect(parseTimeLimit(text)).toBe(seconds));
+});
