@@ -72,9 +72,14 @@ class Reasons:
         return self._blocked(team, cls, source, numbers)
 
     def _blocked(self, team: int, cls: JobClass, source: int, numbers: dict[str, int]) -> Reason:
-        """Tell apart what quota refuses and what the devices do."""
+        """Tell apart what quota refuses and what the devices do.
+
+        "Entitled" is said only to a team that uses less than its guarantee; one that holds large
+        borrowed jobs has a right to reclaim by the contract, but no promise of when.
+        """
         pool, shape = self._pool, cls.shape
-        is_entitled = source == team
+        need = shape.total_mgpu
+        is_entitled = source == team and pool.now.base[team] + need <= pool.quota.guaranteed[team]
         if shape.total_mgpu > numbers["available_by_quota_mgpu"]:
             ledger = pool.now
             at = ledger.blocker(team, shape.total_mgpu)

@@ -1,0 +1,190 @@
+"""Every reason as a person reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+from arbiter.decisions import Code, Waiting
+from arbiter.explain import duration_text, sentence
+from builders.arbiter_builders import GPU, a_queued
+
+NAMES = {"t": "ai/research/nlp", "d": "ai/research", "c": "hamburg"}
+ONE = a_queued("j", "t", gpus=8)
+GANG = a_queued("g", "t", gpus=8, nodes=25)
+
+
+def told(code: Code, *, job=ONE, node=None, ahead=0, **numbers: int) -> str:
+    gpus = {f"{name}_mgpu": gpus * GPU for name, gpus in numbers.pop("gpus", {}).items()}
+    waiting = Waiting(job.id, code, {**gpus, **numbers}, node, ahead)
+    return sentence(waiting, job, NAMES)
+
+
+def test_the_guarantee_is_coming_back() -> None:
+    gpus = {"need": 200, "guaranteed": 200, "coming_back": 200, "earmarked": 0}
+    assert told(Code.WAITING_FOR_RECLAIM, job=GANG, gpus=gpus, victims=4, grace_left_s=252) == (
+        "Your team is entitled to these 200 GPUs. They are lent out and are being given back:"
+        " at the latest in 4 min 12 s."
+    )
+
+
+def test_a_part_is_back_already() -> None:
+    gpus = {"need": 200, "guaranteed": 100, "coming_back": 80, "earmarked": 120}
+    assert (
+        told(Code.WAITING_FOR_RECLAIM, job=GANG, gpus=gpus, victims=4, grace_left_s=0)
+        == "200 GPUs are being given back for it: at the latest in 0 s. 120 are here already."
+    )
+
+
+FREE = {"need": 8, "free": 3, "largest_free_on_a_cluster": 3, "available_by_quota": 100}
+
+
+@pytest.mark.parametrize(
+    ("code", "more", "expected"),
+    [
+        (Code.WAITING_FOR_FREE_GPUS, {"gpus": FREE}, "It needs 8 GPUs; 3 are free."),
+        (
+            Code.WAITING_FOR_FREE_GPUS,
+            {"gpus": FREE, "ahead": 1},
+            "It needs 8 GPUs; 3 are free. 1 job is ahead of it.",
+        ),
+        (
+            Code.WAITING_FOR_FREE_GPUS,
+            {"gpus": {**FREE, "free": 1}, "ahead": 1200},
+            "It needs 8 GPUs; 1 is free. 1,200 jobs are ahead of it.",
+        ),
+        (
+            Code.WAITING_FOR_FREE_GPUS,
+            {"gpus": {**FREE, "free": 12, "largest_free_on_a_cluster": 6}},
+            "It needs 8 GPUs on one cluster; 12 are free in all, but at most 6 on one.",
+        ),
+        (
+            Code.WAITING_FOR_FREE_GPUS,
+            {
+                "gpus": {
+                    **FREE,
+                    "free": 12,
+                    "largest_free_on_a_cluster": 12,
+                    "available_by_quota": -4,
+                }
+            },
+            "It needs 8 GPUs. 12 are free but kept for other teams; quota leaves 0 for yours.",
+        ),
+        (
+            Code.WAITING_FOR_GUARANTEE,
+            {"gpus": FREE},
+            "Your team is entitled to these 8 GPUs; 3 are free on one cluster, and nothing that is"
+            " lent out can be taken back to make room for the rest.",
+        ),
+        (
+            Code.WAITING_FOR_GUARANTEE,
+            {"gpus": {**FREE, "limit": 40, "held": 38}, "node": "d"},
+            "Your team is entitled to these 8 GPUs, but ai/research holds 38 of the 40 GPUs it may,"
+            " and nothing there can be taken back now.",
+        ),
+        (
+            Code.BORROW_LIMIT_REACHED,
+            {"gpus": {"need": 8, "limit": 20, "held": 16}, "node": "t"},
+            "Your team may hold at most 20 GPUs and holds 16; this job needs 8 GPUs.",
+        ),
+        (
+            Code.PARENT_LIMIT_REACHED,
+            {"gpus": {"need": 8, "limit": 20, "held": 16}, "node": "d"},
+            "ai/research may hold at most 20 GPUs and holds 16; this job needs 8 GPUs.",
+        ),
+        (
+            Code.PARENT_LIMIT_REACHED,
+            {"gpus": {"need": 8, "limit": 20, "held": 16}, "node": "hidden"},
+            "A node above your team may hold at most 20 GPUs and holds 16; this job needs 8 GPUs.",
+        ),
+        (
+            Code.TOPOLOGY_FRAGMENTED,
+            {
+                "gpus": {"largest_free_on_a_cluster": 12, "mgpu_per_node": 8},
+                "job": ONE,
+                "nodes_needed": 1,
+                "nodes_fitting": 0,
+                "mgpu_per_node": 8 * GPU,
+            },
+            "12 GPUs are free on one cluster, but scattered:"
+            " it needs 1 node with 8 free, and none has.",
+        ),
+        (
+            Code.TOPOLOGY_FRAGMENTED,
+            {
+                "gpus": {"largest_free_on_a_cluster": 300},
+                "job": GANG,
+                "nodes_needed": 25,
+                "nodes_fitting": 7,
+                "mgpu_per_node": 8 * GPU,
+            },
+            "300 GPUs are free on one cluster, but scattered: it needs 25 nodes of one cluster with"
+            " 8 free each, and at most 7 have.",
+        ),
+        (
+            Code.CLASS_CAP_REACHED,
+            {"gpus": {"need": 8, "class_cap": 16, "class_in_use": 12}},
+            "In this priority class your team may use 16 GPUs at once and uses 12;"
+            " this job needs 8 GPUs.",
+        ),
+        (
+            Code.NEVER_FITS,
+            {"job": GANG, "gpus": {"need": 200, "could_ever": 120}},
+            "This job asks for 200 GPUs (25 nodes with 8 each) and will never start as it is:"
+            " the most your team can ever get for such a job is 120 GPUs.",
+        ),
+        (
+            Code.NEVER_FITS,
+            {"gpus": {"need": 8, "could_ever": 0}},
+            "This job asks for 8 GPUs and will never start as it is:"
+            " your team can get no such GPUs in this pool.",
+        ),
+        (
+            Code.BEHIND_HIGHER_PRIORITY,
+            {"gpus": {"need": 8}},
+            "It needs 8 GPUs, but a job of your team that comes first keeps its place"
+            " until it can start.",
+        ),
+        (
+            Code.BEHIND_FAIR_SHARE,
+            {"ahead": 7},
+            "It could start, but this cycle has started as many jobs as it may;"
+            " 7 waiting jobs come before it in the next.",
+        ),
+        (
+            Code.BEHIND_FAIR_SHARE,
+            {},
+            "It could start, but this cycle has started as many jobs as it may;"
+            " it comes first in the next.",
+        ),
+        (Code.CLUSTER_UNAVAILABLE, {}, "No cluster with such GPUs accepts jobs now."),
+        (
+            Code.CLUSTER_UNAVAILABLE,
+            {"job": a_queued("p", "t", cluster="c")},
+            "hamburg, where it must run, does not accept jobs now.",
+        ),
+        (
+            Code.CLUSTER_UNAVAILABLE,
+            {"job": a_queued("p", "t", cluster="x")},
+            "The cluster it is pinned to does not accept jobs now.",
+        ),
+    ],
+)
+def test_a_reason_as_a_sentence(code: Code, more: dict, expected: str) -> None:
+    assert told(code, **more) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0 s"),
+        (0, "0 s"),
+        (59, "59 s"),
+        (252, "4 min 12 s"),
+        (300, "5 min"),
+        (7_500, "2 h 5 min"),
+        (3_601, "1 h"),
+        (97_200, "1 d 3 h"),
+    ],
+)
+def test_a_duration_names_two_units_at_most(seconds: int, text: str) -> None:
+    assert duration_text(seconds) == text

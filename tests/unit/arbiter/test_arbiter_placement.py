@@ -1,0 +1,82 @@
+"""Best fit on one cluster, and what could never fit."""
+
+from __future__ import annotations
+
+from arbiter.placement import FreeDevices, Layout, Place, Shape
+
+
+def shape(mgpu: int, count: int = 1, cluster: str | None = None) -> Shape:
+    return Shape(mgpu, count, cluster, mgpu * count)
+
+
+def test_the_fullest_node_that_fits_is_taken() -> None:
+    free = FreeDevices({"a": {"n1": 8, "n2": 3, "n3": 5}})
+    assert free.find(shape(3)) == Place("a", ("n2",))
+    assert free.find(shape(4)) == Place("a", ("n3",))
+    assert free.find(shape(4, 2)) == Place("a", ("n1", "n3"))
+
+
+def test_a_gang_takes_different_nodes_of_one_cluster() -> None:
+    free = FreeDevices({"a": {"n1": 8}, "b": {"n2": 8}})
+    assert free.find(shape(4, 2)) is None
+    assert free.find(shape(4)) == Place("a", ("n1",))
+
+
+def test_the_cluster_that_leaves_the_largest_whole_blocks_is_chosen() -> None:
+    free = FreeDevices({"a": {"n1": 8, "n2": 8}, "b": {"n3": 4, "n4": 8}})
+    assert free.find(shape(4)) == Place("b", ("n3",))
+    assert free.find(shape(8)) == Place("b", ("n4",))
+    assert free.find(shape(8, 2)) == Place("a", ("n1", "n2"))
+
+
+def test_a_pinned_job_stays_on_its_cluster() -> None:
+    free = FreeDevices({"a": {"n1": 8}, "b": {"n2": 4}})
+    assert free.find(shape(4, 1, "a")) == Place("a", ("n1",))
+    assert free.find(shape(4, 1, "elsewhere")) is None
+    assert (free.total_free("a"), free.largest_free(), free.total_free()) == (8, 8, 12)
+
+
+def test_taking_and_giving_back() -> None:
+    free = FreeDevices({"a": {"n1": 8}})
+    free.take("a", "n1", 6)
+    assert not free.fits(shape(3))
+    assert free.fits(shape(2))
+    assert free.total_free() == 2
+    free.take("a", "n1", -6)
+    assert free.fits(shape(8))
+
+
+def test_an_overfull_node_takes_nothing_and_hides_nothing() -> None:
+    free = FreeDevices({"a": {"drained": -8, "n1": 8}})
+    assert free.total_free() == 8
+    assert free.find(shape(1)) == Place("a", ("n1",))
+    free.take("a", "drained", -8)
+    assert free.total_free() == 8
+    assert free.fitting_nodes(shape(1)) == 1
+
+
+def test_fractions_share_a_node() -> None:
+    free = FreeDevices({"a": {"n1": 1_000, "n2": 1_000}})
+    for _ in range(2):
+        place = free.find(shape(500))
+        assert place == Place("a", ("n1",))
+        free.take("a", "n1", 500)
+    assert free.find(shape(1_000)) == Place("a", ("n2",))
+
+
+def test_never_is_said_of_what_no_empty_cluster_holds() -> None:
+    layout = Layout({"a": {"n1": 8, "n2": 8}, "b": {"n3": 4}})
+    assert layout.capacity_mgpu == 20
+    assert [layout.holds(shape(8, count)) for count in (1, 2, 3)] == [True, True, False]
+    assert not layout.holds(shape(5, 1, "b"))
+    assert layout.most_mgpu(shape(8, 3)) == 16
+    assert layout.most_mgpu(shape(9)) == 0
+
+
+def test_a_drained_device_counts_as_if_it_came_back() -> None:
+    layout = Layout({"a": {"n1": 8, "n2": 0}})
+    assert layout.holds(shape(8, 2))
+    assert layout.capacity_mgpu == 16
+    assert Layout({"a": {"n1": 0}}).holds(shape(1_000))
+    assert Layout({"a": {}}).is_empty
+    assert not Layout({"a": {"n1": 0}}).is_empty
