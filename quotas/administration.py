@@ -29,6 +29,7 @@ from quotas.locks import lock_quotas
 from quotas.models import Quota, QuotaChange
 from tenants.access import PLATFORM, Actor, get_visible, visible_node
 from tenants.models import Node
+from tenants.names import clean_name
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
 from webapi.preconditions import refuse_stale
@@ -92,6 +93,7 @@ def create_quota(
     """
     node = visible_node(actor, node_path)
     pool = named_pool(pool_name)
+    reason = clean_name(reason, field="reason", length_max=REASON_LENGTH_MAX)
     _require_parents_right(actor, node, "give it a quota")
     _refuse_meaningless(node, edit)
     if "guaranteed_mgpu" not in edit and "guaranteed_bp" not in edit:
@@ -144,6 +146,7 @@ def change_quota(
     if not editable_fields(actor, seen.node):
         raise _lacking(seen.node.display_path, "change its quota")
     _refuse_meaningless(seen.node, edit)
+    reason = clean_name(reason, field="reason", length_max=REASON_LENGTH_MAX)
     with _named_refusals(), transaction.atomic():
         family = Family(lock_quotas(seen.node.parent or seen.node, seen.pool_id))
         quota = family.by_node[seen.node_id]
