@@ -39,7 +39,7 @@ def fold(events: Iterable[Event], *, mgpu: int) -> tuple[Segment, ...]:
     Of several facts of one of these kinds the first recorded counts.
 
     The last class told for the start or before it is the first segment's; a later one splits;
-    one after the end says nothing. Before the first class that was told, that one holds; with
+    one at or after the end says nothing. Before the first class that was told, that one holds; with
     none at all, everything counts as borrowed. Of two classes for the same second the one
     recorded later counts. An amount outside 0 to `mgpu` is cut to it, so that the parts always
     sum to `mgpu`. No start, or an end at or before it, gives no segment.
@@ -50,9 +50,10 @@ def fold(events: Iterable[Event], *, mgpu: int) -> tuple[Segment, ...]:
     if start is None or (end is not None and end <= start):
         return ()
     classes = sorted(
-        (fact for fact in facts if fact.kind == "classed"), key=lambda c: (c.at, c.sequence)
+        (c for c in facts if c.kind == "classed" and (end is None or c.at < end)),
+        key=lambda c: (c.at, c.sequence),
     )
-    inside = [c for c in classes if c.at > start and (end is None or c.at < end)]
+    inside = [c for c in classes if c.at > start]
     opening = [c for c in classes if c.at <= start][-1:] or classes[:1]
     amounts = {start: _cut(opening[0].guaranteed_mgpu, mgpu) if opening else 0}
     for change in inside:

@@ -66,7 +66,7 @@ overlapping AS MATERIALIZED (
     LEFT JOIN accounts c ON c.team_id = a.team_id AND c.pool_id = a.pool_id
     WHERE {_IN_PERIOD} AND {_ASKED} {condition}
 ),
-pieces AS (
+pieces AS NOT MATERIALIZED (
     SELECT attempt_id, job_id, account, multiplier_ppm,
            guaranteed_mgpu, borrowed_mgpu, start_s, end_s
     FROM overlapping
@@ -96,21 +96,27 @@ prices AS MATERIALIZED (
     UNION ALL
     SELECT account, class, NULL, MAX(end_s), {_EVER} FROM lines GROUP BY account, class
 ),
+by_class AS (
+    SELECT attempt_id, job_id, account, multiplier_ppm, start_s, end_s,
+           1 AS class, guaranteed_mgpu AS mgpu
+    FROM pieces WHERE guaranteed_mgpu > 0
+    UNION ALL
+    SELECT attempt_id, job_id, account, multiplier_ppm, start_s, end_s, 2, borrowed_mgpu
+    FROM pieces WHERE borrowed_mgpu > 0
+),
 cumulative AS (
-    SELECT p.job_id, p.account, c.class, r.price_nano IS NULL AS is_unpriced,
-           SUM(c.mgpu * GREATEST(
+    SELECT p.job_id, p.account, p.class, r.price_nano IS NULL AS is_unpriced,
+           SUM(p.mgpu * GREATEST(
                0, LEAST(p.end_s, r.end_s, %(since_s)s) - GREATEST(p.start_s, r.start_s)
            )) FILTER (WHERE p.start_s < %(since_s)s) AS before_mgpu_s,
-           SUM(c.mgpu * (LEAST(p.end_s, r.end_s) - GREATEST(p.start_s, r.start_s)))
+           SUM(p.mgpu * (LEAST(p.end_s, r.end_s) - GREATEST(p.start_s, r.start_s)))
                AS until_mgpu_s,
            r.price_nano::numeric * p.multiplier_ppm AS rate
-    FROM pieces p
-    CROSS JOIN LATERAL (VALUES (1, p.guaranteed_mgpu), (2, p.borrowed_mgpu)) AS c (class, mgpu)
+    FROM by_class p
     LEFT JOIN prices r
-      ON r.account = p.account AND r.class = c.class
+      ON r.account = p.account AND r.class = p.class
      AND r.start_s < p.end_s AND r.end_s > p.start_s
-    WHERE c.mgpu > 0
-    GROUP BY p.attempt_id, p.job_id, p.account, p.multiplier_ppm, c.class,
+    GROUP BY p.attempt_id, p.job_id, p.account, p.multiplier_ppm, p.class,
              r.price_nano, r.start_s
 ),
 shifted AS (
@@ -156,25 +162,26 @@ jobs AS (
     ) AS job
     GROUP BY account
 ),
-held AS (
-    SELECT account %% {POOLS_MAX} AS pool, guaranteed_mgpu, borrowed_mgpu,
-           GREATEST(start_s, %(since_s)s) AS start_s, end_s
+held AS NOT MATERIALIZED (
+    SELECT account, guaranteed_mgpu, borrowed_mgpu,
+           GREATEST(start_s, %(since_s)s) AS start_s, end_s,
+           GREATEST(start_s, %(since_s)s) / 86400 AS first_day
     FROM overlapping
 ),
 days AS (
-    SELECT pool, start_s / 86400 AS day,
-           SUM(guaranteed_mgpu * (LEAST(end_s, (start_s / 86400 + 1) * 86400) - start_s))
+    SELECT account, first_day AS day,
+           SUM(guaranteed_mgpu * (LEAST(end_s, (first_day + 1) * 86400) - start_s))
                AS guaranteed_mgpu_s,
-           SUM(borrowed_mgpu * (LEAST(end_s, (start_s / 86400 + 1) * 86400) - start_s))
+           SUM(borrowed_mgpu * (LEAST(end_s, (first_day + 1) * 86400) - start_s))
                AS borrowed_mgpu_s
-    FROM held GROUP BY pool, start_s / 86400
+    FROM held GROUP BY account, first_day
     UNION ALL
-    SELECT pool, day,
+    SELECT account, day,
            SUM(guaranteed_mgpu * (LEAST(end_s, (day + 1) * 86400) - day * 86400)),
            SUM(borrowed_mgpu * (LEAST(end_s, (day + 1) * 86400) - day * 86400))
-    FROM held, generate_series(start_s / 86400 + 1, (end_s - 1) / 86400) AS day
-    WHERE end_s > (start_s / 86400 + 1) * 86400
-    GROUP BY pool, day
+    FROM held, generate_series(first_day + 1, (end_s - 1) / 86400) AS day
+    WHERE end_s > (first_day + 1) * 86400
+    GROUP BY account, day
 ),
 elsewhere AS (
     SELECT a.pool_id, a.organization_id = ANY(%(organizations)s) AS is_own,
@@ -199,8 +206,9 @@ SELECT 'row' AS part, account AS key, NULL::bigint AS day,
        jobs, guaranteed_jobs, borrowed_jobs
 FROM amounts JOIN jobs USING (account)
 UNION ALL
-SELECT 'day', pool, day, SUM(guaranteed_mgpu_s), SUM(borrowed_mgpu_s), 0, 0, 0, 0, 0, 0, 0
-FROM days GROUP BY pool, day
+SELECT 'day', account %% {POOLS_MAX}, day, SUM(guaranteed_mgpu_s), SUM(borrowed_mgpu_s),
+       0, 0, 0, 0, 0, 0, 0
+FROM days GROUP BY account %% {POOLS_MAX}, day
 UNION ALL
 SELECT 'check', NULL, NULL,
        COALESCE(SUM((s.guaranteed_mgpu + s.borrowed_mgpu) * {_SECONDS_IN_PERIOD}), 0),

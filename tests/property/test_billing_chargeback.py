@@ -1,0 +1,207 @@
+"""Laws of charges: periods add up, teams add up, and the database agrees with plain arithmetic.
+
+Mutants tried, each of which a law here caught: pricing a period's usage instead of differences
+of cumulative cost (telescope), rounding half up in SQL (as_plain_arithmetic), forgetting the
+segments before the period (telescope, as_plain_arithmetic), an inner join to prices (teams,
+as_plain_arithmetic), `<` for `<=` at segments that begin with the period (telescope).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from django.db import transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from billing.chargeback import Amounts, chargeback
+from billing.models import MeteredAttempt, UsageSegment
+from billing.periods import Period
+from billing.rating import cost_nano
+from builders.billing_builders import LATER, a_metered_attempt, a_rate_card, at
+from builders.portal_builders import a_company, a_user, an_actor
+from tenants.access import Actor
+from tenants.roles import Role
+
+pytestmark = pytest.mark.django_db
+
+SECONDS = 24
+MULTIPLIERS = (500_000, 1_000_000, 1_333_333)
+#: Half a nano, two thirds, a third and 9.7 nano per milli-GPU-second.
+PRICES = (1_800_000, 2_400_000, 1_200_000, 34_920_000)
+
+
+@dataclass(frozen=True)
+class Use:
+    """An attempt of 5 mGPU: team, start, length, multiplier, changes of class."""
+
+    team: int
+    start: int
+    length: int
+    multiplier_ppm: int
+    guaranteed_mgpu: int
+    classes: tuple[tuple[int, int], ...]
+
+
+second = st.integers(0, SECONDS)
+uses = st.builds(
+    Use,
+    st.integers(0, 2),
+    st.integers(0, SECONDS - 2),
+    st.integers(1, SECONDS),
+    st.sampled_from(MULTIPLIERS),
+    st.integers(0, 5),
+    st.lists(st.tuples(second, st.integers(0, 5)), max_size=3).map(tuple),
+)
+#: Where prices change; a price of None is a gap.
+tariffs = st.lists(st.tuples(st.integers(0, SECONDS), st.sampled_from([None, *PRICES])), max_size=4)
+
+
+Prices = dict[str, list[tuple[int, int | None]]]
+
+
+class Undo(Exception):
+    """Takes an example's rows back."""
+
+
+def build(worked: Sequence[Use], prices: Prices) -> Actor:
+    """A company with these uses and prices, and its finance officer."""
+    company = a_company()
+    user = a_user(company.organization)
+    for use in worked:
+        a_metered_attempt(
+            (company.nlp, company.vision, company.inference)[use.team],
+            use.start,
+            use.start + use.length,
+            user=user,
+            mgpu=5,
+            guaranteed_mgpu=use.guaranteed_mgpu,
+            classes=use.classes,
+            multiplier_ppm=use.multiplier_ppm,
+        )
+    for usage_class, changes in prices.items():
+        for start, end, price_nano in spans(changes):
+            a_rate_card(company.organization, {usage_class: price_nano}, start=start, end=end)
+    return an_actor(company.organization, Role.FINANCE)
+
+
+def spans(changes: Sequence[tuple[int, int | None]]) -> list[tuple[int, int | None, int]]:
+    """(start, end, price) of each line; the last has no end."""
+    ordered = sorted(dict(changes).items())
+    ends: list[int | None] = [start for start, _ in ordered[1:]]
+    return [
+        (start, end, price)
+        for (start, price), end in zip(ordered, [*ends, None], strict=False)
+        if price is not None
+    ]
+
+
+def report(actor: Actor, start: int, end: int) -> Amounts:
+    found = chargeback(actor=actor, period=Period(at(start), at(end), LATER))
+    assert found.segments_mgpu_s == found.totals.mgpu_s
+    assert sum((row.amounts for row in found.rows), Amounts()) == found.totals
+    assert sum(day.guaranteed_mgpu_s for day in found.days) == found.totals.guaranteed_mgpu_s
+    assert sum(day.borrowed_mgpu_s for day in found.days) == found.totals.borrowed_mgpu_s
+    return found.totals
+
+
+def plain(prices: Prices, start: int, end: int) -> Amounts:
+    """The same totals, second by second and in Python."""
+    usage = {"guaranteed": 0, "borrowed": 0}
+    cost = {"guaranteed": 0, "borrowed": 0}
+    unpriced = {"guaranteed": 0, "borrowed": 0}
+    lines = {name: spans(changes) for name, changes in prices.items()}
+    attempts: dict[MeteredAttempt, list[UsageSegment]] = {}
+    for segment in UsageSegment.objects.select_related("attempt"):
+        attempts.setdefault(segment.attempt, []).append(segment)
+    for attempt, segments in attempts.items():
+        for name in usage:
+            counts: dict[int | None, list[int]] = {}
+            for moment in range(end):
+                mgpu = sum(
+                    getattr(s, f"{name}_mgpu")
+                    for s in segments
+                    if s.start <= at(moment) and (s.end is None or at(moment) < s.end)
+                )
+                line = next(
+                    (
+                        index
+                        for index, (since, until, _) in enumerate(lines[name])
+                        if since <= moment and (until is None or moment < until)
+                    ),
+                    None,
+                )
+                count = counts.setdefault(line, [0, 0])
+                count[1] += mgpu
+                if moment < start:
+                    count[0] += mgpu
+            for line, (before, until_now) in counts.items():
+                usage[name] += until_now - before
+                if line is None:
+                    unpriced[name] += until_now - before
+                else:
+                    terms = {
+                        "price_nano": lines[name][line][2],
+                        "multiplier_ppm": attempt.multiplier_ppm,
+                    }
+                    cost[name] += cost_nano(until_now, **terms) - cost_nano(before, **terms)
+    return Amounts(
+        usage["guaranteed"],
+        usage["borrowed"],
+        cost["guaranteed"],
+        cost["borrowed"],
+        unpriced["guaranteed"],
+        unpriced["borrowed"],
+    )
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    st.lists(uses, min_size=1, max_size=5),
+    tariffs,
+    tariffs,
+    st.lists(second, min_size=1, max_size=5),
+)
+def test_charges(
+    worked: list[Use],
+    guaranteed: list[tuple[int, int | None]],
+    borrowed: list[tuple[int, int | None]],
+    cuts: list[int],
+) -> None:
+    """Usage, cost and unpriced usage of any period are as plain arithmetic says, second by
+    second; periods that make up a longer one sum to it; teams sum to the segments."""
+    try:
+        with transaction.atomic():
+            prices: Prices = {"guaranteed": guaranteed, "borrowed": borrowed}
+            actor = build(worked, prices)
+            edges = sorted({0, *cuts, 3 * SECONDS})
+            parts = [report(actor, a, b) for a, b in itertools.pairwise(edges)]
+            whole = report(actor, 0, 3 * SECONDS)
+            total = sum(parts, Amounts())
+            for name in (
+                "guaranteed_mgpu_s",
+                "borrowed_mgpu_s",
+                "guaranteed_cost_nano",
+                "borrowed_cost_nano",
+                "unpriced_mgpu_s",
+            ):
+                assert getattr(total, name) == getattr(whole, name), name
+            for (a, b), part in zip(itertools.pairwise(edges), parts, strict=True):
+                expected = plain(prices, a, b)
+                for name in (
+                    "mgpu_s",
+                    "guaranteed_cost_nano",
+                    "borrowed_cost_nano",
+                    "unpriced_mgpu_s",
+                ):
+                    assert getattr(part, name) == getattr(expected, name), (name, a, b)
+            raise Undo
+    except Undo:
+        pass

@@ -1,0 +1,110 @@
+"""Laws of the meter's fold.
+
+Mutants tried, each of which a law here caught: taking the latest start instead of the first
+recorded (permuted), splitting at changes of class after the end (inside), `<` for `<=` at the
+opening class (as_second_by_second), dropping the cut of an amount above the holding (classes
+sum), letting `lost` win over `ended` (as_second_by_second), sorting classes by time alone
+(permuted, as_second_by_second).
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from billing.folding import Event, EventKind, Segment, fold
+
+DAY = datetime(2026, 11, 1, tzinfo=UTC)
+MGPU = 4
+
+seconds = st.integers(0, 12)  # small, so that times coincide in most examples
+kinds: st.SearchStrategy[EventKind] = st.sampled_from(["started", "ended", "lost"])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Event]:
+    """Facts of one attempt, recorded in any order; most have a start."""
+    told: list[tuple[EventKind, int, int | None]] = []
+    if draw(st.integers(0, 9)) > 0:
+        told.append(("started", draw(st.integers(0, 4)), None))
+    told += [(kind, draw(seconds), None) for kind in draw(st.lists(kinds, max_size=3))]
+    told += [
+        ("classed", at, amount)
+        for at, amount in draw(st.lists(st.tuples(seconds, st.integers(-1, MGPU + 2)), max_size=6))
+    ]
+    told = draw(st.permutations(told))
+    return [
+        Event(kind, DAY + timedelta(seconds=at), sequence, amount)
+        for sequence, (kind, at, amount) in enumerate(told)
+    ]
+
+
+def held_at(events: list[Event], second: int) -> tuple[int, int] | None:
+    """The plain meaning: guaranteed and borrowed in this second, None when nothing is held."""
+    now = DAY + timedelta(seconds=second)
+
+    def first(kind: str) -> datetime | None:
+        return next((event.at for event in events if event.kind == kind), None)
+
+    start, ended, lost = first("started"), first("ended"), first("lost")
+    end = ended if ended is not None else lost
+    if start is None or now < start or (end is not None and now >= end):
+        return None
+    classes = sorted(
+        (e for e in events if e.kind == "classed" and (end is None or e.at < end)),
+        key=lambda e: (e.at, e.sequence),
+    )
+    told = [e for e in classes if e.at <= now]
+    amount = told[-1].guaranteed_mgpu if told else classes[0].guaranteed_mgpu if classes else 0
+    guaranteed = max(0, min(amount or 0, MGPU))
+    return guaranteed, MGPU - guaranteed
+
+
+def covering(segments: tuple[Segment, ...], second: int) -> list[Segment]:
+    now = DAY + timedelta(seconds=second)
+    return [s for s in segments if s.start <= now and (s.end is None or now < s.end)]
+
+
+@given(histories(), st.randoms(use_true_random=False))
+def test_permuted_and_repeated_events_give_the_same_segments(
+    events: list[Event], chance: random.Random
+) -> None:
+    again = [*events, *chance.choices(events, k=3)] if events else []
+    chance.shuffle(again)
+    assert fold(again, mgpu=MGPU) == fold(events, mgpu=MGPU)
+
+
+@given(histories())
+def test_segments_say_what_the_events_mean_second_by_second(events: list[Event]) -> None:
+    segments = fold(events, mgpu=MGPU)
+    for second in range(20):
+        found = [(s.guaranteed_mgpu, s.borrowed_mgpu) for s in covering(segments, second)]
+        meant = held_at(events, second)
+        assert found == ([] if meant is None else [meant])
+
+
+@given(histories())
+def test_segments_follow_each_other_without_gap_and_each_has_a_length(
+    events: list[Event],
+) -> None:
+    segments = fold(events, mgpu=MGPU)
+    for segment in segments:
+        assert segment.end is None or segment.start < segment.end
+        assert segment.guaranteed_mgpu + segment.borrowed_mgpu == MGPU
+        assert segment.guaranteed_mgpu >= 0
+        assert segment.borrowed_mgpu >= 0
+    for one, following in itertools.pairwise(segments):
+        assert one.end == following.start
+        assert one.guaranteed_mgpu != following.guaranteed_mgpu
+
+
+@given(histories(), st.integers(0, 5))
+def test_what_comes_after_the_end_changes_nothing(events: list[Event], amount: int) -> None:
+    segments = fold(events, mgpu=MGPU)
+    if segments and (end := segments[-1].end) is not None:
+        late = Event("classed", end, len(events), amount)
+        assert fold([*events, late], mgpu=MGPU) == segments

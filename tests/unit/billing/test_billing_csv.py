@@ -1,0 +1,122 @@
+"""The CSV: safe in a spreadsheet, exact to the last digit."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+
+from billing.chargeback import Amounts, Report, Row
+from billing.csv_export import COLUMNS, cost_text, csv_lines, gpu_hours_text, plain_text
+from billing.periods import Period
+from builders.billing_builders import LATER, at
+from tenants.models import Node
+
+
+def a_report(path: str, pool: str = "h100", amounts: Amounts | None = None) -> Report:
+    amounts = amounts or Amounts(guaranteed_mgpu_s=3_600_000, jobs=1, guaranteed_jobs=1)
+    row = Row(Node(path=f"{path}/"), pool, amounts)
+    return Report(
+        period=Period(at(0), at(3_600), LATER),
+        currency="EUR",
+        rows=(row,),
+        team_rows=(row,),
+        totals=amounts,
+        segments_mgpu_s=amounts.mgpu_s,
+        days=(),
+        capacity=None,
+    )
+
+
+def cells(report: Report) -> list[list[str]]:
+    return list(csv.reader(StringIO("".join(csv_lines(report)), newline="")))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=1+1",
+        "+1",
+        "-1",
+        "@SUM(A1)",
+        "|cmd",
+        "%appdata%",
+        "\t=1",
+        "\r=1",
+        "\n=1",
+        "＝1",
+        "＋1",
+        "－1",
+        "＠x",
+        "｜x",
+        "％x",
+        " =1",
+        "\u00a0=1",
+        "\u3000＝1",
+        "\ufeff=1",
+        '=HYPERLINK("http://example.org")',
+    ],
+)
+def test_a_name_is_never_a_formula(text: str) -> None:
+    assert plain_text(text) == f"'{text}"
+    (_, row) = cells(a_report(f"org/{text.replace('/', '')}/team", pool=text))
+    assert row[3][0] == "'"
+    assert row[5] == f"'{text}"
+
+
+@pytest.mark.parametrize("text", ["", "nlp", "a-b", "h100.80g", "1", "ünïcode", "a=b", "x|y"])
+def test_a_harmless_name_stays_as_it_is(text: str) -> None:
+    assert plain_text(text) == text
+
+
+def test_commas_quotes_and_line_breaks_stay_inside_their_cell() -> None:
+    (header, row) = cells(a_report('org/a,"b"\nc/team'))
+    assert tuple(header) == COLUMNS
+    assert row[2:5] == ["org", 'a,"b"\nc', "team"]
+
+
+def test_a_line_for_each_class_that_was_used() -> None:
+    amounts = Amounts(3_600, 7_200, 1, 2_000_000_000, 0, 7_200, 3, 2, 1)
+    (_, guaranteed, borrowed) = cells(a_report("org/department/sub/team", amounts=amounts))
+    start, end = "2026-11-01T00:00:00+00:00", "2026-11-01T01:00:00+00:00"
+    where = ["org", "department/sub", "team", "h100"]
+    assert guaranteed == [
+        start, end, *where, "guaranteed", "0.001000", "3600", "0.000000001", "EUR", "2", "0",
+        LATER.isoformat(),
+    ]  # fmt: skip
+    assert borrowed == [
+        start, end, *where, "borrowed", "0.002000", "7200", "2.000000000", "EUR", "1", "7200",
+        LATER.isoformat(),
+    ]  # fmt: skip
+
+
+def test_a_team_of_the_organization_itself_has_no_department() -> None:
+    (_, row) = cells(a_report("org/team"))
+    assert row[2:5] == ["org", "", "team"]
+
+
+def test_without_a_rate_card_there_is_no_currency() -> None:
+    (_, row) = cells(replace(a_report("org/team"), currency=None))
+    assert row[9:11] == ["0.000000000", ""]
+
+
+@pytest.mark.parametrize(
+    ("mgpu_s", "text"),
+    [
+        (0, "0.000000"),
+        (1, "0.000000"),
+        (2, "0.000001"),
+        (3_600_000, "1.000000"),
+        (10**18, "277777777777.777778"),
+    ],
+)
+def test_gpu_hours_have_six_decimals_and_no_exponent(mgpu_s: int, text: str) -> None:
+    assert gpu_hours_text(mgpu_s) == text
+
+
+def test_costs_are_exact() -> None:
+    assert cost_text(0) == "0.000000000"
+    assert cost_text(1) == "0.000000001"
+    assert cost_text(10**30 + 5) == "1000000000000000000000.000000005"

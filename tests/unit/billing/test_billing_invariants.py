@@ -1,0 +1,150 @@
+"""What the database refuses, each rule broken once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, IntegrityError, transaction
+
+from billing.models import (
+    MeterAnomaly,
+    MeteredAttempt,
+    MeterEvent,
+    RateCard,
+    RateLine,
+    UsageSegment,
+)
+from builders.billing_builders import LATER, a_grant_of, a_metered_attempt, a_rate_card, at
+from builders.portal_builders import a_company, a_pool
+
+pytestmark = pytest.mark.django_db
+
+
+def refused(constraint: str, act: Callable[[], Any]) -> None:
+    with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
+        act()
+
+
+def test_events_are_told_once_and_completely() -> None:
+    attempt = a_metered_attempt(a_company().nlp, 0, 60)
+
+    def event(**values: Any) -> None:
+        MeterEvent.objects.create(attempt=attempt, recorded_at=LATER, **values)
+
+    refused("meter_event_once_per_attempt", lambda: event(kind="started", at=at(5)))
+    refused("meter_class_has_an_amount", lambda: event(kind="classed", at=at(5)))
+    refused("meter_class_has_an_amount", lambda: event(kind="lost", at=at(5), guaranteed_mgpu=1))
+    refused("meter_event_kind_is_known", lambda: event(kind="paused", at=at(5)))
+
+
+def test_what_was_told_is_never_rewritten() -> None:
+    attempt = a_metered_attempt(a_company().nlp, 0, 60)
+    refused("append-only", lambda: MeterEvent.objects.update(at=at(7)))
+    refused("append-only", lambda: MeterEvent.objects.filter(attempt=attempt).delete())
+    refused("append-only", lambda: MeteredAttempt.objects.update(mgpu=1))
+
+
+def test_an_attempt_holds_something() -> None:
+    grant = a_grant_of(a_company().nlp)
+    values = {
+        "job_id": grant.job_id,
+        "job_name": "train",
+        "number": 1,
+        "organization_id": grant.team.organization_id,
+        "team": grant.team,
+        "user_id": grant.user_id,
+        "pool_id": grant.pool_id,
+        "cluster_id": grant.cluster_id,
+        "priority_class": "normal",
+    }
+    for mgpu in (0, -1, 10**11):
+        refused(
+            "metered_attempt_holds_gpus",
+            lambda mgpu=mgpu: MeteredAttempt.objects.create(
+                id=grant.attempt_id, mgpu=mgpu, **values
+            ),
+        )
+
+
+def test_a_second_is_counted_once() -> None:
+    attempt = a_metered_attempt(a_company().nlp, 10, 60)
+
+    def segment(start: int, end: int | None, guaranteed: int = 1, borrowed: int = 0) -> None:
+        UsageSegment.objects.create(
+            attempt=attempt,
+            start=at(start),
+            end=None if end is None else at(end),
+            guaranteed_mgpu=guaranteed,
+            borrowed_mgpu=borrowed,
+        )
+
+    for start, end in ((59, 61), (0, 11), (20, 30), (0, None), (10, 60)):
+        refused("segment_counts_a_second_once", lambda s=start, e=end: segment(s, e))
+    refused("segment_has_a_length", lambda: segment(70, 70))
+    refused("segment_holds_something", lambda: segment(70, 80, -1))
+    refused("segment_holds_something", lambda: segment(70, 80, 1, -1))
+    segment(60, 70)
+    segment(0, 10)
+
+
+def test_an_anomaly_is_noted_once_and_for_a_known_reason() -> None:
+    attempt = a_metered_attempt(a_company().nlp, 0, None)
+
+    def anomaly(reason: str) -> None:
+        MeterAnomaly.objects.create(
+            attempt=attempt, kind="ended", reason=reason, at=at(5), recorded_at=LATER
+        )
+
+    anomaly("conflict")
+    refused("meter_anomaly_noted_once", lambda: anomaly("conflict"))
+    refused("meter_anomaly_reason_is_known", lambda: anomaly("boredom"))
+
+
+def test_an_instant_has_one_price() -> None:
+    company = a_company()
+    card = a_rate_card(company.organization, {"guaranteed": 5}, start=10, end=20)
+
+    def line(**values: Any) -> None:
+        RateLine.objects.create(
+            card=card,
+            **{
+                "pool": a_pool(),
+                "usage_class": "guaranteed",
+                "price_nano": 1,
+                "start": at(20),
+                "end": None,
+                **values,
+            },
+        )
+
+    for start, end in ((19, 21), (0, 11), (12, 13), (0, None), (10, 20)):
+        refused(
+            "rate_has_one_price_at_a_time",
+            lambda s=start, e=end: line(start=at(s), end=None if e is None else at(e)),
+        )
+    refused("rate_price_is_not_negative", lambda: line(price_nano=-1))
+    refused("rate_usage_class_is_known", lambda: line(usage_class="stolen"))
+    refused("rate_line_has_a_length", lambda: line(end=at(20)))
+    with pytest.raises(DatabaseError), transaction.atomic():  # a range that runs backwards
+        line(end=at(19))
+    line()
+    line(usage_class="borrowed", start=at(15))
+    line(pool=a_pool("a100"), start=at(15))
+
+
+def test_a_currency_is_three_letters_and_an_organization_has_one_card() -> None:
+    company = a_company()
+    for currency in ("eur", "EU", "EU\n", "E1R"):
+        refused(
+            "rate_card_currency_is_iso_4217",
+            lambda currency=currency: RateCard.objects.create(
+                organization=company.organization, currency=currency
+            ),
+        )
+    a_rate_card(company.organization)
+    refused(
+        "organization",
+        lambda: RateCard.objects.create(organization=company.organization, currency="USD"),
+    )
