@@ -23,6 +23,7 @@ from clusters.observation import record_inventory, record_silence
 from connectors.errors import ConnectorError
 from jobs.arbitration import Cycles
 from jobs.dispatch import connector_of, handlers
+from jobs.intentions import start_shard, stop_shard
 from jobs.leadership import Leadership, NotLeading
 from jobs.observation import apply_listing
 from live.waking import Listener, dedicated_connection
@@ -101,7 +102,7 @@ def run_observer(stopping: Event, clock: Clock) -> None:
                         agents.pop(cluster_id).stop()
                     if listener.wait(CLUSTERS_AGAIN_S):
                         for agent in agents.values():
-                            agent.has_news.set()
+                            agent.tell()
         finally:
             for agent in agents.values():
                 agent.stopping.set()
@@ -112,31 +113,49 @@ def run_observer(stopping: Event, clock: Clock) -> None:
 
 
 class _ClusterAgent:
-    """Two threads for one cluster: one looks, one carries out."""
+    """Three threads for one cluster: one looks, one starts, one stops."""
 
     def __init__(self, cluster_id: UUID, leadership: Leadership, clock: Clock) -> None:
         self.stopping = Event()
-        self.has_news = Event()
+        self._news = {start_shard: Event(), stop_shard: Event()}
         self._cluster_id = cluster_id
         self._leadership = leadership
         self._clock = clock
         self._ticks = 0
         self._listed_at: datetime | None = None
         self._threads = [
-            Thread(target=self._loop, args=(self._look,), daemon=True, name="observe"),
-            Thread(target=self._loop, args=(self._deliver,), daemon=True, name="deliver"),
+            Thread(target=self._watch, daemon=True, name="observe"),
+            Thread(target=self._serve, args=(start_shard,), daemon=True, name="start"),
+            Thread(target=self._serve, args=(stop_shard,), daemon=True, name="stop"),
         ]
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """End both threads; a call to the cluster under way may take its time-out."""
+        """End the threads; a call to the cluster under way may take its time-out."""
         self.stopping.set()
-        self.has_news.set()
+        self.tell()
         for thread in self._threads:
             thread.join(timeout=30)
 
-    def _loop(self, step: Callable[[], float]) -> None:
+    def tell(self) -> None:
+        """There is something new to carry out."""
+        for event in self._news.values():
+            event.set()
+
+    def _watch(self) -> None:
+        self._loop(self._look, self.stopping.wait)
+
+    def _serve(self, shard_of: Callable[[UUID], str]) -> None:
+        news = self._news[shard_of]
+
+        def pause(pause_s: float) -> None:
+            news.wait(pause_s)
+            news.clear()
+
+        self._loop(lambda: self._deliver(shard_of(self._cluster_id)), pause)
+
+    def _loop(self, step: Callable[[], float], pause: Callable[[float], object]) -> None:
         try:
             while not self.stopping.is_set() and self._leadership.is_leading:
                 try:
@@ -152,11 +171,7 @@ class _ClusterAgent:
                     # One bad answer must not end the watch over all the other jobs.
                     log.exception("observer of cluster %s stumbled", self._cluster_id)
                     pause_s = RETRY_S
-                if step == self._deliver:
-                    self.has_news.wait(pause_s)
-                    self.has_news.clear()
-                else:
-                    self.stopping.wait(pause_s)
+                pause(pause_s)
         finally:
             connection.close()
 
@@ -186,10 +201,10 @@ class _ClusterAgent:
                 record_inventory(cluster, inventory, now=now)
         return float(settings.OBSERVATION_PERIOD_S)
 
-    def _deliver(self) -> float:
+    def _deliver(self, shard: str) -> float:
         deliver_due(
             handlers(self._leadership, self._clock.now),
-            shard=str(self._cluster_id),
+            shard=shard,
             clock=self._clock.now,
             fence=self._leadership.fence,
         )

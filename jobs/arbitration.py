@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from arbiter.explain import sentence
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
@@ -23,17 +22,19 @@ from django.db.models import F
 from arbiter.cycle import decide
 from arbiter.decisions import Plan, Start, Waiting
 from arbiter.decisions import Reclaim as PlannedReclaim
+from arbiter.explain import sentence
 from arbiter.policy import Policy
 from arbiter.snapshot import Claim, Phase, QueuedJob, RunningJob, Slot, Snapshot
 from billing.metering import Grant, record_classed, register_attempts
 from clusters.queries import devices
 from jobs import lifecycle
+from jobs.intentions import start_intention, stop_intention
 from jobs.leadership import Leadership
 from jobs.models import Attempt, AttemptState, Job, JobState, Reclaim
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
-from outbox.recording import Intention, intend
+from outbox.recording import intend
 from primitives.clock import from_epoch
 from quotas.queries import quota_snapshot, record_use
 
@@ -317,7 +318,7 @@ def _apply_starts(starts: Sequence[Start], epoch: int, now: datetime, changed: _
         ],
         now=now,
     )
-    intend([Intention("start_attempt", a.id, str(a.cluster_id)) for a in attempts], now=now)
+    intend([start_intention(attempt) for attempt in attempts], now=now)
     record_events(
         Happening(
             attempt.job_id,
@@ -459,13 +460,7 @@ def _stop_victims(stops: Sequence[_Stop], now: datetime) -> None:
     Job.objects.filter(pk__in=[stop.attempt.job_id for stop in stops]).update(
         state=JobState.PREEMPTING
     )
-    intend(
-        [
-            Intention("notify_attempt", stop.attempt.id, str(stop.attempt.cluster_id))
-            for stop in stops
-        ],
-        now=now,
-    )
+    intend([stop_intention("notify_attempt", stop.attempt) for stop in stops], now=now)
     wake("observer")
 
 
@@ -509,7 +504,7 @@ def _enforce_deadlines(now: datetime) -> None:
     if not late:
         return
     Attempt.objects.filter(pk__in=[a.pk for a in late]).update(forced_at=now)
-    intend([Intention("stop_attempt", a.id, str(a.cluster_id)) for a in late], now=now)
+    intend([stop_intention("stop_attempt", attempt) for attempt in late], now=now)
     record_events(Happening(a.job_id, now, "forced_stop", {"attempt": a.number}) for a in late)
     wake("observer")
 

@@ -10,12 +10,13 @@ from django.db import transaction
 
 from audit.recording import record
 from jobs import lifecycle
+from jobs.intentions import stop_intention
 from jobs.models import Attempt, AttemptState, Job, JobState, StopReason
 from jobs.queries import visible_jobs
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
-from outbox.recording import Intention, intend, withdraw_unsent
+from outbox.recording import intend, withdraw_unsent
 from primitives.errors import Conflict, Forbidden, NotFound
 from tenants.access import Actor
 from tenants.roles import Permission
@@ -76,7 +77,7 @@ def ask_to_stop(attempt: Attempt, reason: StopReason, *, grace: timedelta, now: 
         attempt.notice_at = now
         attempt.grace_until = deadline
     attempt.save(update_fields=["state", "stop_reason", "notice_at", "grace_until"])
-    intend([Intention("notify_attempt", attempt.id, str(attempt.cluster_id))], now=now)
+    intend([stop_intention("notify_attempt", attempt)], now=now)
     wake("observer")
 
 

@@ -50,7 +50,9 @@ class Verdict:
 
 
 #: Outcomes that are the cluster's fault, not the job's.
-_FAULTS = frozenset({"node_failed", "lost"})
+FAULTS = frozenset({"node_failed", "lost"})
+#: A job whose attempts end so often by faults is more likely their cause than their victim.
+FAULTS_MAX = 10
 
 
 def verdict(
@@ -60,13 +62,14 @@ def verdict(
     is_cancelled: bool,
     is_requeueable: bool,
     ended_before_notice: bool,
+    faults: int = 0,
 ) -> Verdict:
     """What the end of an attempt means (semantics section 4, Requeue).
 
     A cancelled job is cancelled whatever its last attempt did, unless it ended before the
     notice. A preempted one goes back to its queue even when it exits with 0: after a notice
-    that means "saved", not "done". A cluster's fault requeues too. A job that may not be
-    requeued fails with the reason.
+    that means "saved", not "done". A cluster's fault requeues too, after at most ten earlier
+    ones (`faults`). A job that may not be requeued fails with the reason.
     """
     natural = {
         "succeeded": Verdict(S.SUCCEEDED, None),
@@ -82,8 +85,8 @@ def verdict(
         return _again(is_requeueable, "preempted")
     if outcome in natural:
         return natural[outcome]
-    if outcome in _FAULTS:
-        return _again(is_requeueable, outcome)
+    if outcome in FAULTS:
+        return _again(is_requeueable and faults < FAULTS_MAX, outcome)
     # Ended by force, but not by us: somebody stopped it on the cluster.
     return Verdict(S.FAILED, "stopped_on_cluster")
 

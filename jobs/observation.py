@@ -12,7 +12,6 @@ from datetime import datetime
 from uuid import UUID
 
 from billing.metering import record_ended, record_lost, record_started
-
 from clusters.models import Cluster
 from connectors.protocol import Listing, Observation, WorkloadPhase
 from jobs import lifecycle
@@ -220,6 +219,7 @@ def conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happ
         is_cancelled=job.cancel_requested_at is not None,
         is_requeueable=job.is_requeueable,
         ended_before_notice=attempt.notice_at is not None and attempt.ended_at < attempt.notice_at,
+        faults=_earlier_faults(attempt),
     )
     if job.state == JobState.STARTING and end.state != JobState.QUEUED and attempt.started_at:
         job.state = JobState.RUNNING
@@ -239,6 +239,15 @@ def conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happ
         job.exit_code = worst_exit_code(attempt.exit_codes)
         happenings.append(Happening(job.id, attempt.ended_at, end.state.value, detail))
     wake("arbiter")
+
+
+def _earlier_faults(attempt: Attempt) -> int:
+    """How many earlier attempts of the job ended by a fault; asked only when this one did."""
+    if attempt.outcome not in lifecycle.FAULTS:
+        return 0
+    return Attempt.objects.filter(
+        job=attempt.job_id, number__lt=attempt.number, outcome__in=lifecycle.FAULTS
+    ).count()
 
 
 def worst_exit_code(codes: Mapping[str, int]) -> int | None:

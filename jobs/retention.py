@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
+from jobs.intentions import stop_intention
 from jobs.models import Attempt
-from outbox.recording import Intention, intend
+from outbox.recording import intend
 
 #: Logs and the cluster's own record of an ended attempt are kept this long.
 LOGS_KEPT_FOR = timedelta(days=14)
@@ -22,5 +23,5 @@ def forget_ended_attempts(*, now: datetime, limit: int = 1_000) -> int:
         .order_by("pk")[:limit]
     )
     Attempt.objects.filter(pk__in=[attempt.pk for attempt in old]).update(forgotten_at=now)
-    intend([Intention("forget_attempt", a.id, str(a.cluster_id)) for a in old], now=now)
+    intend([stop_intention("forget_attempt", attempt) for attempt in old], now=now)
     return len(old)

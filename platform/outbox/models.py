@@ -11,7 +11,7 @@ class Message(models.Model):
 
     One per (kind, subject): the same intention is never stored twice. `sends` counts the
     attempts that were committed before the call went out. `shard` names what is served
-    separately (a cluster), so that one that hangs does not hold up the others.
+    separately (the starts or the stops of one cluster), so that none holds up the others.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -12,6 +12,7 @@ from clusters.observation import record_inventory
 from connectors.protocol import ClusterConnector
 from jobs.arbitration import CycleReport, Cycles
 from jobs.dispatch import connector_of, handlers
+from jobs.intentions import start_shard, stop_shard
 from jobs.leadership import fence
 from jobs.models import Job, JobState, JobType, Leadership
 from jobs.observation import apply_listing
@@ -98,11 +99,14 @@ class Loop:
         return self.cycles.run(now or self.clock.now())
 
     def deliver(self) -> int:
-        return deliver_due(
-            handlers(self.observer, self.clock.now),  # type: ignore[arg-type]
-            shard=str(self.cluster.pk),
-            clock=self.clock.now,
-            fence=self.observer.fence,
+        return sum(
+            deliver_due(
+                handlers(self.observer, self.clock.now),  # type: ignore[arg-type]
+                shard=shard,
+                clock=self.clock.now,
+                fence=self.observer.fence,
+            )
+            for shard in (start_shard(self.cluster.pk), stop_shard(self.cluster.pk))
         )
 
     def observe(self) -> int:

@@ -68,10 +68,13 @@ def test_the_company_runs(tidegate: Tidegate, admin: Caller) -> None:
     assert gpus(admin.use("ai-company")["in_use_mgpu"]) == 1000
     assert gpus(admin.use("ai-company/research")["lent_mgpu"]) == 300
 
-    # One more borrower has to wait, and is told why.
-    extra = admin.submit(INFERENCE, nodes=1, gpus=8, script=POLITE, name="one-more")
+    # One more borrower has to wait, and is told why (40 GPUs: what its whole jobs leave of
+    # the guarantee of 280 is 36).
+    extra = admin.submit(INFERENCE, nodes=5, gpus=8, script=POLITE, name="one-more")
     why = settle(lambda: admin.job(extra["id"])["explanation"])
     assert why["code"] == "waiting_for_free_gpus"
+    admin.post(f"/jobs/{extra['id']}/cancel")
+    assert admin.job(extra["id"])["state"] == "cancelled"
 
     # Research's nlp lead submits a gang of 200 GPUs, which fits in nlp's guarantee.
     lead = tidegate.caller_in("team lead")
@@ -88,6 +91,9 @@ def test_the_company_runs(tidegate: Tidegate, admin: Caller) -> None:
         )
     )
     assert why["numbers"]["need_mgpu"] == 200_000
+    # The lead is told which teams give back; who may see their jobs is told which.
+    assert {(victim["job"], victim["team"]) for victim in why["victims"]} == {(None, INFERENCE)}
+    why = admin.get(f"/jobs/{wanted['id']}/explanation")
     victims = {victim["job"] for victim in why["victims"]}
     assert sum(victim["mgpu"] for victim in why["victims"]) >= 200_000
     assert victims <= {gang["id"] for gang in gangs}
@@ -129,9 +135,9 @@ def test_the_company_runs(tidegate: Tidegate, admin: Caller) -> None:
         assert job["attempt"] == 2
 
     # Everything ends; finance's report adds up to the second.
-    for job in [*jobs, *gangs, extra]:
+    for job in [*jobs, *gangs]:
         admin.post(f"/jobs/{job['id']}/cancel")
-    for job in [*jobs, *gangs, extra]:
+    for job in [*jobs, *gangs]:
         admin.until(job["id"], "cancelled")
     finance = tidegate.caller_in("finance")
     ended = datetime.now(UTC)

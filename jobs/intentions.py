@@ -1,0 +1,28 @@
+"""What is intended for clusters, and the shards that keep starts from holding up stops."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from jobs.models import Attempt
+from outbox.recording import Intention
+
+
+def start_shard(cluster_id: UUID) -> str:
+    """Where the starts of a cluster queue; there may be thousands at once."""
+    return str(cluster_id)
+
+
+def stop_shard(cluster_id: UUID) -> str:
+    """Where notices and stops of a cluster queue: they have deadlines."""
+    return f"{cluster_id}/stop"
+
+
+def start_intention(attempt: Attempt) -> Intention:
+    """To submit the attempt to its cluster."""
+    return Intention("start_attempt", attempt.id, start_shard(attempt.cluster_id))
+
+
+def stop_intention(kind: str, attempt: Attempt) -> Intention:
+    """To notify, stop or forget the attempt on its cluster, by `kind`."""
+    return Intention(kind, attempt.id, stop_shard(attempt.cluster_id))
