@@ -1,0 +1,82 @@
+"""Commands on the connection itself: login, whoami, version."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from typing import Annotated
+
+import httpx
+import typer
+
+from cli.api import Api
+from cli.context import environment, open_api, own_version
+from cli.errors import CliError
+from cli.output import Format, print_data, print_fields, tell
+from cli.settings import Settings, checked_server, checked_token, store_settings
+
+
+def login(
+    ctx: typer.Context,
+    server: Annotated[str, typer.Option(help="Address, such as https://tidegate.example.org.")],
+    token: Annotated[
+        str | None,
+        typer.Option(help="- reads it from standard input; asked for if absent.", metavar="-"),
+    ] = None,
+    team: Annotated[str, typer.Option(help="Team that `submit` uses when none is given.")] = "",
+    allow_http: Annotated[
+        bool, typer.Option("--allow-http", help="Send the token unencrypted.")
+    ] = False,
+) -> None:
+    """Check an access token and keep it for the next commands, readable by you only."""
+    address = checked_server(server, may_be_plain=allow_http)
+    if token is None:
+        secret = environment().get("TIDEGATE_TOKEN") or getpass.getpass("Access token: ")
+    elif token == "-":  # noqa: S105 - the word for standard input
+        secret = sys.stdin.readline()
+    else:
+        raise CliError(
+            "A token on the command line is seen by others; pipe it in with --token -, or leave "
+            "--token out and type it."
+        )
+    settings = Settings(address, checked_token(secret.strip()), team=team)
+    transport = ctx.obj if isinstance(ctx.obj, httpx.BaseTransport) else None
+    api = Api(settings, user_agent=f"tidegate/{own_version()}", transport=transport)
+    ctx.call_on_close(api.close)
+    user = api.get("session")["user"]
+    path = store_settings(
+        Settings(address, settings.token, login=str(user["login"]), team=team), environment()
+    )
+    tell(f"Logged in to {address} as {user['login']}; kept in {path}.")
+
+
+def whoami(
+    ctx: typer.Context,
+    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+) -> None:
+    """Say whose token is in use, and what it may do."""
+    api = open_api(ctx)
+    session = api.get("session")
+    session.pop("csrf_token", None)
+    if output is not Format.TABLE:
+        print_data(session, output)
+        return
+    user = session["user"]
+    organization = user["organization"]
+    print_fields(
+        [
+            ("login", user["login"]),
+            ("name", user["name"]),
+            ("organization", None if organization is None else organization["name"]),
+            ("server", api.settings.server),
+            *(
+                ("role", f"{grant['role']} of {grant['node_path'] or 'the platform'}")
+                for grant in session["grants"]
+            ),
+        ]
+    )
+
+
+def version() -> None:
+    """Print the version of this command."""
+    typer.echo(f"tidegate {own_version()}")

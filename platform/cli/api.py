@@ -1,0 +1,174 @@
+"""The REST API, as the commands use it: time-outs, retries that are safe, readable errors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+import httpx
+
+from cli.errors import CliError, Refused, Unreachable
+from cli.settings import Settings
+
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+#: A request is tried this often when the network or the server fails for a moment.
+TRIES = 4
+PAUSE_S = 0.5
+PAUSE_S_MAX = 10.0
+_AGAIN = frozenset({502, 503, 504})
+PAGE = 500
+
+
+def sleep(seconds: float) -> None:
+    """Wait; a function of its own so that tests do not."""
+    time.sleep(seconds)
+
+
+class Api:
+    """Calls of one command. Everything it sends may safely be sent twice."""
+
+    def __init__(
+        self, settings: Settings, *, user_agent: str, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self.settings = settings
+        self._client = httpx.Client(
+            base_url=f"{settings.server}/api/v1/",
+            headers={"Authorization": f"Bearer {settings.token}", "User-Agent": user_agent},
+            timeout=TIMEOUT,
+            transport=transport,
+        )
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._client.close()
+
+    def get(self, path: str, **parameters: object) -> dict[str, Any]:
+        """The JSON object at `path`; parameters of None are left out."""
+        return _object(self._send("GET", path, parameters=parameters))
+
+    def get_text(self, path: str, **parameters: object) -> str:
+        """The body at `path` as text."""
+        return self._send("GET", path, parameters=parameters).text
+
+    def post(
+        self,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        **p: object,
+    ) -> dict[str, Any]:
+        """Send `body`, under the Idempotency-Key `key`; without one only what may be repeated."""
+        headers = {} if key is None else {"Idempotency-Key": key}
+        return _object(self._send("POST", path, parameters=p, body=body or {}, headers=headers))
+
+    def items(self, path: str, *, most: int, **parameters: object) -> Iterator[dict[str, Any]]:
+        """At most `most` items of a list, page by page."""
+        given = {**parameters, "limit": min(most, PAGE)}
+        cursor: str | None = None
+        while most > 0:
+            page = self.get(path, **given, cursor=cursor)
+            found = page.get("items")
+            if not isinstance(found, list):
+                raise Unreachable("The server's answer is no list.")
+            yield from found[:most]
+            most -= len(found)
+            following = page.get("next")
+            if not following or not found:
+                return
+            cursor = httpx.URL(str(following)).params.get("cursor")
+
+    def job_id(self, given: str) -> str:
+        """The id of the job that `given` is the id, the name, or the beginning of the name of.
+
+        Names are looked up among the caller's own jobs. Raises CliError unless it is one job.
+        """
+        try:
+            return str(UUID(given))
+        except ValueError:
+            pass
+        username = self.username()
+        found = [
+            job
+            for job in self.items("jobs", most=200, user=username, q=given)
+            if str(job["name"]).startswith(given)
+        ]
+        exact = [job for job in found if job["name"] == given]
+        found = exact or found
+        if len(found) == 1:
+            return str(found[0]["id"])
+        if not found:
+            raise CliError(f"You have no job whose name begins with {given!r}; give its id.")
+        some = "\n".join(f"  {job['id']}  {job['name']}  {job['state']}" for job in found[:5])
+        raise CliError(f"{len(found)} of your jobs match {given!r}; give the id of one:\n{some}")
+
+    def username(self) -> str:
+        """Whose token it is."""
+        login = self.settings.login
+        if login:
+            return login.split("@", 1)[0]
+        return str(self.get("session")["user"]["username"])
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        parameters: Mapping[str, object],
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        wanted = {name: str(value) for name, value in parameters.items() if value is not None}
+        for number in range(1, TRIES + 1):
+            pause_s = min(PAUSE_S * 2 ** (number - 1), PAUSE_S_MAX)
+            try:
+                response = self._client.request(
+                    method, path, params=wanted, json=body, headers=headers
+                )
+            except httpx.TransportError as error:
+                if number == TRIES:
+                    reason = str(error) or type(error).__name__
+                    raise Unreachable(
+                        f"{self.settings.server} does not answer ({reason}). Is the address "
+                        "right and the server up?"
+                    ) from error
+            else:
+                if response.status_code not in _AGAIN or number == TRIES:
+                    return _checked(response)
+                pause_s = max(pause_s, _retry_after_s(response))
+            sleep(pause_s)
+        raise AssertionError("the last try returns or raises")
+
+
+def _retry_after_s(response: httpx.Response) -> float:
+    text = response.headers.get("Retry-After", "")
+    return min(float(text), PAUSE_S_MAX) if text.isascii() and text.isdigit() else 0.0
+
+
+def _checked(response: httpx.Response) -> httpx.Response:
+    if response.is_success:
+        return response
+    try:
+        problem = response.json()
+    except ValueError:
+        problem = {}
+    if response.status_code < 400 or not isinstance(problem, dict) or "detail" not in problem:
+        raise Unreachable(
+            f"{response.request.url.host} answered {response.status_code}, but not as Tidegate "
+            "does. Is the address right?"
+        )
+    raise Refused(response.status_code, problem)
+
+
+def _object(response: httpx.Response) -> dict[str, Any]:
+    try:
+        found = response.json()
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Unreachable(
+            f"{response.request.url.host} answered, but not as Tidegate does. Is the address right?"
+        )
+    return found

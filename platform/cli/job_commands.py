@@ -1,0 +1,413 @@
+"""Commands on jobs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+from uuid import uuid4
+
+import click
+import typer
+from typer.core import TyperCommand
+
+from cli import api as api_module
+from cli.api import Api
+from cli.context import open_api
+from cli.errors import CANCELLED, REFUSED, STILL_OPEN, TIMED_OUT, CliError, Refused, Unreachable
+from cli.job_text import print_explanation, print_job, print_jobs, print_notes, print_plan
+from cli.output import Format, now_utc, print_data, tell
+from cli.submitting import body_of, number, seconds, variables
+
+FINAL = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
+#: How often `logs -f` and `wait` look, in seconds; `wait` slows down to the second figure.
+POLL_S = 1.0
+POLL_S_MAX = 5.0
+#: Failures in a row after which following gives up.
+_FAILURES_MAX = 5
+_LOG_PIECE = 262_144
+
+Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+JobArgument = Annotated[
+    str, typer.Argument(metavar="JOB", help="Its id, or the beginning of its name if it is yours.")
+]
+
+
+class SubmitCommand(TyperCommand):
+    """Keeps what stands after `--` as the command to run."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Set `ctx.meta["command"]` and parse the rest."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta["command"] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def submit(
+    ctx: typer.Context,
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILE | -- COMMAND...]",
+            help="A batch script (its #SBATCH lines are read), a .yaml file with the members of "
+            "a job request, or - for a script on standard input.",
+        ),
+    ] = None,
+    team: Annotated[
+        str | None, typer.Option(help="Path of the team; TIDEGATE_TEAM if absent.")
+    ] = None,
+    pool: Annotated[str | None, typer.Option(help="GPU pool.")] = None,
+    gpus: Annotated[str | None, typer.Option(help="GPUs in all, such as 8 or 0.5.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Nodes.")] = None,
+    gpus_per_node: Annotated[str | None, typer.Option(help="GPUs on each node.")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Time limit: 90s, 30m, 2h, 1d12h or H:MM:SS.")
+    ] = None,
+    priority_class: Annotated[str | None, typer.Option("--class", help="Priority class.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the job.")] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable; may be repeated.")
+    ] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="Path of the checkpoint.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Run on this cluster only.")] = None,
+    signal: Annotated[
+        str | None, typer.Option(help="Notice before a stop: TERM, USR1, USR2, INT or HUP.")
+    ] = None,
+    preemptible: Annotated[
+        bool, typer.Option("--preemptible", help="May be stopped even inside the guarantee.")
+    ] = False,
+    no_requeue: Annotated[
+        bool, typer.Option("--no-requeue", help="Fail instead of queueing again when preempted.")
+    ] = False,
+    hold: Annotated[bool, typer.Option("--hold", help="Queue it held.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only say what would become of it; submit nothing.")
+    ] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Submit a job; its id is printed. With --plan, see what would become of it.
+
+    Exit codes: 0 submitted (or the plan could run), 3 refused (or could never run).
+    """
+    body = body_of(
+        source,
+        ctx.meta.get("command"),
+        {
+            "team": team,
+            "pool": pool,
+            "gpus": number(gpus, "--gpus"),
+            "nodes": nodes,
+            "gpus_per_node": number(gpus_per_node, "--gpus-per-node"),
+            "time_limit_s": seconds(time),
+            "priority_class": priority_class,
+            "name": name,
+            "environment": variables(env or []),
+            "checkpoint_path": checkpoint,
+            "cluster": cluster,
+            "notice_signal": signal,
+            "is_preemptible": True if preemptible else None,
+            "is_requeueable": False if no_requeue else None,
+            "held": True if hold else None,
+        },
+    )
+    api = open_api(ctx)
+    if "team" not in body:
+        if not api.settings.team:
+            raise CliError("Which team? Give --team PATH, or set TIDEGATE_TEAM.")
+        body["team"] = api.settings.team
+    if plan:
+        _show_plan(api.post("jobs", body, dry_run="true"), output)
+        return
+    try:
+        job = api.post("jobs", body, key=str(uuid4()))
+    except Refused as refusal:
+        print_notes(refusal.problem.get("notes") or [])
+        raise
+    if output is not Format.TABLE:
+        print_data(job, output)
+        return
+    print_notes(job["notes"])
+    typer.echo(job["id"])
+
+
+def _show_plan(found: dict[str, Any], output: Format) -> None:
+    if output is Format.TABLE:
+        print_notes(found["notes"])
+        print_plan(found)
+    else:
+        print_data(found, output)
+    if not found["fits"]:
+        raise typer.Exit(REFUSED)
+
+
+def ls(
+    ctx: typer.Context,
+    state: Annotated[
+        str | None, typer.Option(help="One or several, such as queued,running.")
+    ] = None,
+    team: Annotated[str | None, typer.Option(help="A path and all below it.")] = None,
+    user: Annotated[str | None, typer.Option(help="A username.")] = None,
+    pool: Annotated[str | None, typer.Option(help="GPU pool.")] = None,
+    name: Annotated[str | None, typer.Option(help="A part of the name.")] = None,
+    usage_class: Annotated[
+        str | None, typer.Option(help="Holding GPUs now: guaranteed or borrowed.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Submitted since, such as 2026-11-21T12:00:00Z.")
+    ] = None,
+    oldest_first: Annotated[
+        bool, typer.Option("--oldest-first", help="Reverse the order.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Jobs at most.")] = 50,
+    output: Output = Format.TABLE,
+) -> None:
+    """List the jobs that you may see, newest first."""
+    jobs = list(
+        open_api(ctx).items(
+            "jobs",
+            most=limit,
+            state=state,
+            team=team,
+            user=user,
+            pool=pool,
+            q=name,
+            usage_class=usage_class,
+            submitted_at__gte=since,
+            sort="submitted_at" if oldest_first else None,
+        )
+    )
+    if output is not Format.TABLE:
+        print_data(jobs, output)
+    elif jobs:
+        print_jobs(jobs, now=now_utc())
+        if len(jobs) == limit:
+            tell(f"The first {limit}; use --limit for more.")
+    else:
+        tell("No jobs.")
+
+
+def get(ctx: typer.Context, job: JobArgument, output: Output = Format.TABLE) -> None:
+    """Show a job."""
+    api = open_api(ctx)
+    found = api.get(f"jobs/{api.job_id(job)}")
+    if output is Format.TABLE:
+        print_job(found)
+    else:
+        print_data(found, output)
+
+
+def why(ctx: typer.Context, job: JobArgument, output: Output = Format.TABLE) -> None:
+    """Say why a job waits, and when it may start."""
+    api = open_api(ctx)
+    found = api.get(f"jobs/{api.job_id(job)}/explanation")
+    if output is Format.TABLE:
+        print_explanation(found)
+    else:
+        print_data(found, output)
+
+
+def logs(
+    ctx: typer.Context,
+    job: JobArgument,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Read on until the job has ended.")
+    ] = False,
+    rank: Annotated[int, typer.Option(min=0, help="Which of its processes.")] = 0,
+    stderr: Annotated[bool, typer.Option("--stderr", help="Standard error.")] = False,
+    attempt: Annotated[int | None, typer.Option(min=1, help="The latest if absent.")] = None,
+    tail: Annotated[int | None, typer.Option(min=1, help="Only the last so many bytes.")] = None,
+) -> None:
+    """Print a job's log; with -f also what is still to come, over all attempts."""
+    api = open_api(ctx)
+    reader = LogReader(
+        api,
+        api.job_id(job),
+        rank=rank,
+        stream="stderr" if stderr else "stdout",
+        attempt=attempt,
+        offset=0 if tail is None else -tail,
+    )
+    if follow:
+        _follow(reader, is_fixed=attempt is not None)
+    else:
+        reader.print_what_is_there()
+
+
+class LogReader:
+    """Prints a log piece by piece, and knows where it is when a piece fails."""
+
+    def __init__(
+        self, api: Api, job_id: str, *, rank: int, stream: str, attempt: int | None, offset: int
+    ) -> None:
+        self.api = api
+        self.job_id = job_id
+        self.rank = rank
+        self.stream = stream
+        self.attempt = attempt
+        self.offset = offset
+
+    def print_what_is_there(self) -> bool:
+        """Print on to the present end; whether the stream has ended there."""
+        while True:
+            piece = self.api.get(
+                f"jobs/{self.job_id}/logs",
+                rank=self.rank,
+                stream=self.stream,
+                attempt=self.attempt,
+                offset=self.offset,
+                limit=_LOG_PIECE,
+            )
+            sys.stdout.write(piece["text"])
+            sys.stdout.flush()
+            has_grown = piece["next_offset"] > piece["offset"]
+            # The next piece must be of the same attempt, whatever is requeued meanwhile.
+            self.attempt, self.offset = piece["attempt"], piece["next_offset"]
+            if piece["is_final"] or not has_grown:
+                if piece["is_final"] and piece["is_truncated"]:
+                    tell("(the log was cut at its size limit)")
+                return bool(piece["is_final"])
+
+    def go_to_next_attempt(self) -> None:
+        """Begin with the attempt after this one."""
+        assert self.attempt is not None
+        self.attempt += 1
+        self.offset = 0
+        tell(f"--- attempt {self.attempt} ---")
+
+
+def _follow(reader: LogReader, *, is_fixed: bool) -> None:
+    """Print until the job has ended, attempt by attempt; a fixed one until that has."""
+    failures = 0
+    while True:
+        try:
+            job = reader.api.get(f"jobs/{reader.job_id}")
+            is_over = _follow_once(reader, job, is_fixed=is_fixed)
+            failures = 0
+        except Unreachable:
+            is_over = False
+            failures += 1
+            if failures == _FAILURES_MAX:
+                raise
+        if is_over:
+            return
+        api_module.sleep(POLL_S)
+
+
+def _follow_once(reader: LogReader, job: dict[str, Any], *, is_fixed: bool) -> bool:
+    latest, is_final = job["attempt"], job["state"] in FINAL
+    if latest == 0:
+        if is_final:
+            tell(f"The job is {job['state']} and never started, so there is no log.")
+        return is_final
+    if reader.attempt is None:
+        reader.attempt = latest
+    if reader.attempt > latest:
+        raise CliError(f"The job has no attempt {reader.attempt}.")
+    ranks = len((job["current_attempt"] or {}).get("slots", ())) or reader.rank + 1
+    if reader.rank >= ranks:
+        raise CliError(f"The job has {ranks} ranks, the last of them is rank {ranks - 1}.")
+    while True:
+        try:
+            has_ended = reader.print_what_is_there()
+        except Refused as refusal:
+            if refusal.status != 404 or is_final:
+                raise
+            # It has been granted but writes nothing yet, or it never came so far.
+            has_ended = reader.attempt < latest
+        if has_ended and not is_fixed and reader.attempt < latest:
+            reader.go_to_next_attempt()
+            continue
+        return has_ended and (is_fixed or is_final)
+
+
+def cancel(
+    ctx: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]
+) -> None:
+    """Cancel jobs: at once while they wait, else by notice and, 30 s later, by force."""
+    _change(ctx, jobs, "cancel")
+
+
+def hold(ctx: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]) -> None:
+    """Keep queued jobs from starting."""
+    _change(ctx, jobs, "hold")
+
+
+def release(
+    ctx: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]
+) -> None:
+    """Let held jobs queue again, at their old place."""
+    _change(ctx, jobs, "release")
+
+
+def _change(ctx: typer.Context, jobs: Sequence[str], action: str) -> None:
+    api = open_api(ctx)
+    failed: CliError | None = None
+    for job in jobs:
+        try:
+            found = api.post(f"jobs/{api.job_id(job)}/{action}")
+        except (Refused, CliError) as error:
+            if len(jobs) == 1 or isinstance(error, Unreachable):
+                raise
+            failed = error
+            tell(f"Error: {job}: {error.message}")
+        else:
+            typer.echo(f"{found['id']}  {found['state']}")
+    if failed is not None:
+        raise typer.Exit(failed.exit_code)
+
+
+def wait(
+    ctx: typer.Context,
+    job: JobArgument,
+    timeout: Annotated[
+        str | None, typer.Option(help="Give up after 90s, 30m, 2h... with exit code 75.")
+    ] = None,
+) -> None:
+    """Wait until a job has ended, and exit as it did.
+
+    Exit codes: the job's own; 0 succeeded; 1 failed without one; 128+N killed by signal N; 124
+    timed out; 130 cancelled; 75 still not ended after --timeout.
+    """
+    patience_s = seconds(timeout)
+    api = open_api(ctx)
+    job_id = api.job_id(job)
+    waited_s, pause_s, failures = 0.0, POLL_S, 0
+    while True:
+        try:
+            found = api.get(f"jobs/{job_id}")
+            failures = 0
+        except Unreachable:
+            failures += 1
+            if failures == _FAILURES_MAX:
+                raise
+        else:
+            if found["state"] in FINAL:
+                tell(f"{found['id']}  {found['state']}")
+                raise typer.Exit(exit_code_of(found))
+        if patience_s is not None and waited_s >= patience_s:
+            tell(f"Not ended after {timeout}.")
+            raise typer.Exit(STILL_OPEN)
+        if patience_s is not None:
+            pause_s = min(pause_s, patience_s - waited_s)
+        api_module.sleep(pause_s)
+        waited_s += pause_s
+        pause_s = min(max(pause_s, POLL_S) * 1.5, POLL_S_MAX)
+
+
+def exit_code_of(job: dict[str, Any]) -> int:
+    """The exit code of `wait` for a job that has ended."""
+    state, code = job["state"], job["exit_code"]
+    if state == "succeeded":
+        return 0
+    if state == "cancelled":
+        return CANCELLED
+    if state == "timed_out":
+        return TIMED_OUT
+    if not code:
+        return 1
+    return 128 - code if code < 0 else min(code, 255)
+
+
+COMMANDS: Sequence[Callable[..., None]] = (ls, get, why, logs, cancel, hold, release, wait)

@@ -1,0 +1,169 @@
+"""Jobs in words and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import typer
+
+from cli.output import (
+    age,
+    duration,
+    gpu_hours,
+    gpus,
+    is_terminal,
+    labels,
+    money,
+    plain,
+    print_fields,
+    print_table,
+    terminal_width,
+)
+
+#: Wider terminals show team, pool and user too.
+_WIDE = 120
+
+
+def print_jobs(jobs: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
+    """The list. What is not on a narrow terminal is always in a pipe."""
+    columns = ["ID", "NAME", "STATE", "GPUS", "AGE"]
+    is_wide = not is_terminal() or terminal_width() >= _WIDE
+    if is_wide:
+        columns += ["POOL", "USER", "TEAM"]
+    rows = []
+    for job in jobs:
+        row = [
+            job["id"],
+            job["name"],
+            job["state"],
+            gpus(job["mgpu"]),
+            age(job["submitted_at"], now=now),
+        ]
+        rows.append([*row, job["pool"], job["user"], job["team"]] if is_wide else row)
+    print_table(columns, rows, squeeze="NAME")
+
+
+def print_job(job: Mapping[str, Any]) -> None:
+    """One job, field by field."""
+    attempt = job["current_attempt"] or {}
+    nodes = f" ({gpus(job['mgpu_per_node'])} on each of {job['node_count']} nodes)"
+    usage = job["usage"]
+    print_fields(
+        [
+            ("id", job["id"]),
+            ("name", job["name"]),
+            ("state", _state(job)),
+            ("team", job["team"]),
+            ("user", job["user"]),
+            ("pool", job["pool"]),
+            ("GPUs", gpus(job["mgpu"]) + (nodes if job["node_count"] > 1 else "")),
+            ("class", job["priority_class"]),
+            ("time limit", _limit(job["time_limit_s"])),
+            ("submitted", job["submitted_at"]),
+            ("started", job["started_at"]),
+            ("ended", job["ended_at"]),
+            ("exit code", job["exit_code"]),
+            ("attempt", job["attempt"] or None),
+            ("cluster", attempt.get("cluster") or job["cluster"]),
+            ("native id", attempt.get("native_id")),
+            ("nodes", _nodes(attempt)),
+            ("borrowed GPUs", gpus(attempt["borrowed_mgpu"]) if attempt else None),
+            ("stopped at", attempt.get("grace_until")),
+            ("checkpoint", job["checkpoint_path"]),
+            ("message", attempt.get("message")),
+            (
+                "used",
+                f"{gpu_hours(usage['guaranteed_mgpu_s'])} guaranteed and "
+                f"{gpu_hours(usage['borrowed_mgpu_s'])} borrowed GPU-hours",
+            ),
+            ("waits because", (job["explanation"] or {}).get("sentence")),
+        ]
+    )
+
+
+def print_explanation(explanation: Mapping[str, Any]) -> None:
+    """Why a job waits."""
+    typer.echo(plain(explanation["sentence"]))
+    estimate = explanation["estimated_start"]
+    fields: list[tuple[str, object]] = [("reason", explanation["code"])]
+    fields.append(("limit of", explanation["node"]))
+    if explanation["jobs_ahead"]:
+        fields.append(("jobs ahead", explanation["jobs_ahead"]))
+    if estimate is not None:
+        fields.append(("starts", _range(estimate)))
+    fields += labels(explanation["numbers"])
+    fields.append(("as of", explanation["as_of"]))
+    typer.echo()
+    print_fields(fields)
+    if explanation["victims"]:
+        typer.echo()
+        print_table(
+            ["GIVES BACK", "TEAM", "GPUS", "UNTIL"],
+            [
+                [
+                    victim["name"] or "(not yours to see)",
+                    victim["team"],
+                    gpus(victim["mgpu"]),
+                    victim["grace_until"],
+                ]
+                for victim in explanation["victims"]
+            ],
+            squeeze="GIVES BACK",
+        )
+
+
+def print_notes(notes: Sequence[Mapping[str, Any]]) -> None:
+    """What became of the lines of a batch script."""
+    for note in notes:
+        where = f"line {note['line']}: {note['text']}: " if note["line"] else ""
+        typer.echo(plain(f"{note['verdict']:<10}  {where}{note['detail']}"), err=True)
+
+
+def print_plan(plan: Mapping[str, Any]) -> None:
+    """What would become of a request."""
+    job = plan["job"]
+    cost = plan["cost_per_hour_nano"]
+    nodes = f"{gpus(job['mgpu_per_node'])} on each of {job['node_count']} nodes"
+    typer.echo(plain(plan["explanation"]["sentence"]))
+    typer.echo()
+    print_fields(
+        [
+            ("name", job["name"]),
+            ("team", job["team"]),
+            ("pool", job["pool"]),
+            ("class", job["priority_class"]),
+            ("GPUs", gpus(job["mgpu"]) if job["node_count"] == 1 else nodes),
+            ("time limit", _limit(job["time_limit_s"])),
+            ("could run", "yes" if plan["fits"] else "no"),
+            ("starts now", "yes" if plan["would_start_now"] else "no"),
+            ("on", plan["cluster"]),
+            ("guaranteed GPUs", gpus(plan["guaranteed_mgpu"])),
+            ("borrowed GPUs", gpus(plan["borrowed_mgpu"])),
+            ("costs an hour", None if cost is None else f"{money(cost)} {plan['currency']}"),
+        ]
+    )
+
+
+def _state(job: Mapping[str, Any]) -> str:
+    reason = job["end_reason"]
+    return f"{job['state']} ({reason})" if reason else str(job["state"])
+
+
+def _limit(limit_s: int | None) -> str | None:
+    return None if limit_s is None else duration(limit_s)
+
+
+def _nodes(attempt: Mapping[str, Any]) -> str | None:
+    names = [slot["node"] for slot in attempt.get("slots", ())]
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _range(estimate: Mapping[str, Any]) -> str:
+    earliest, latest = estimate["earliest"], estimate["latest"]
+    if earliest and latest:
+        return f"between {earliest} and {latest} (by {estimate['method']})"
+    if latest:
+        return f"by {latest} at the latest (by {estimate['method']})"
+    return f"not before {earliest} (by {estimate['method']})" if earliest else "unknown"

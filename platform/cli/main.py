@@ -1,0 +1,30 @@
+"""`tidegate`: jobs, quotas and reports from the command line, over the REST API only.
+
+Exit codes: 0 done, 2 wrong use, 3 refused by the server, 4 server not reachable, 130 interrupted;
+`tidegate wait` exits as the job did.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from cli import account_commands, job_commands
+from cli.context import Commands
+from cli.report_commands import quota_app, report_app
+
+app = typer.Typer(
+    cls=Commands,
+    help=__doc__,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(account_commands.login)
+app.command()(account_commands.whoami)
+app.command(cls=job_commands.SubmitCommand)(job_commands.submit)
+for _command in job_commands.COMMANDS:
+    app.command()(_command)
+app.add_typer(quota_app, name="quota")
+app.add_typer(report_app, name="report")
+app.command()(account_commands.version)

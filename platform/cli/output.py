@@ -1,0 +1,150 @@
+"""What commands print: tables for people, JSON and YAML for programs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+import typer
+import yaml
+
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_NARROWEST = 6
+
+
+class Format(StrEnum):
+    """How to print."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def print_data(data: Any, output: Format) -> None:
+    """`data` as JSON or YAML, with its members in the order of the API."""
+    if output is Format.JSON:
+        typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    else:
+        typer.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, squeeze: str = ""
+) -> None:
+    """Aligned columns; those that hold only numbers to the right.
+
+    On a terminal the column named `squeeze` gives way until a line fits.
+    """
+    cells = [[plain(text) for text in row] for row in rows]
+    widths = [
+        max(len(name), *(len(row[i]) for row in cells), 0) if cells else len(name)
+        for i, name in enumerate(columns)
+    ]
+    if squeeze and is_terminal():
+        at = list(columns).index(squeeze)
+        over = sum(widths) + 2 * (len(widths) - 1) - terminal_width()
+        if over > 0:
+            widths[at] = max(_NARROWEST, widths[at] - over)
+    numeric = [
+        bool(cells) and all(re.fullmatch(r"-?[0-9.,]*", row[i]) for row in cells)
+        for i in range(len(columns))
+    ]
+    for row in [list(columns), *cells]:
+        shown = []
+        for text, width, is_number in zip(row, widths, numeric, strict=True):
+            cut = text if len(text) <= width else text[: width - 1] + "…"
+            shown.append(cut.rjust(width) if is_number else cut.ljust(width))
+        typer.echo("  ".join(shown).rstrip())
+
+
+def print_fields(fields: Sequence[tuple[str, object]]) -> None:
+    """One line per field that has a value."""
+    shown = [(name, plain(value)) for name, value in fields if value not in (None, "", [], {})]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, text in shown:
+        typer.echo(f"{name.ljust(width)}  {text}")
+
+
+def tell(text: str) -> None:
+    """A remark, on standard error, so that standard output stays clean."""
+    typer.echo(plain(text), err=True)
+
+
+def plain(value: object) -> str:
+    """`value` without control characters but line feed and tab: names and messages come from
+    other people."""
+    return "-" if value is None else _UNSEEN.sub("", str(value))
+
+
+def is_terminal() -> bool:
+    """Whether standard output is one."""
+    return sys.stdout.isatty()
+
+
+def terminal_width() -> int:
+    """Columns of the terminal; COLUMNS wins, 80 when unknown."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def gpus(mgpu: object) -> str:
+    """Milli-GPU as GPUs: 8000 is "8", 500 is "0.5"; None is "-"."""
+    if not isinstance(mgpu, int):
+        return "-"
+    whole, milli = divmod(abs(mgpu), 1000)
+    fraction = f".{milli:03d}".rstrip("0") if milli else ""
+    return f"{'-' if mgpu < 0 else ''}{whole:,}{fraction}"
+
+
+def gpu_hours(mgpu_s: int) -> str:
+    """Milli-GPU-seconds as GPU-hours with three decimals, rounded half up."""
+    thousandths = (2 * mgpu_s + 3_600) // 7_200
+    return f"{thousandths // 1000:,}.{thousandths % 1000:03d}"
+
+
+def money(nano: int) -> str:
+    """Nano-currency with two decimals, rounded half up."""
+    cents = (2 * abs(nano) + 10_000_000) // 20_000_000
+    return f"{'-' if nano < 0 else ''}{cents // 100:,}.{cents % 100:02d}"
+
+
+def duration(seconds: int) -> str:
+    """Seconds as people say it, the two largest units: "2d3h", "5m10s"."""
+    parts = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts[:2]) or "0s"
+
+
+def age(moment: object, *, now: datetime) -> str:
+    """How long ago an ISO time was; "-" for none."""
+    if not isinstance(moment, str):
+        return "-"
+    passed = now - datetime.fromisoformat(moment)
+    return duration(max(0, int(passed.total_seconds())))
+
+
+def now_utc() -> datetime:
+    """The time now."""
+    return datetime.now(UTC)
+
+
+def labels(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Named quantities with their units turned into words: `need_mgpu` is "need (GPUs)"."""
+    shown = []
+    for name, value in numbers.items():
+        if name.endswith("_mgpu"):
+            shown.append((name.removesuffix("_mgpu").replace("_", " ") + " GPUs", gpus(value)))
+        elif name.endswith("_s"):
+            shown.append((name.removesuffix("_s").replace("_", " "), duration(int(value))))
+        else:
+            words = name.replace("mgpu_", "GPUs ").replace("_", " ")
+            shown.append((words, gpus(value) if "mgpu" in name else str(value)))
+    return shown

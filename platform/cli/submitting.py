@@ -1,0 +1,132 @@
+"""The body of a submission from a file, a command line, and options, which win."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cli.errors import CliError
+
+FILE_BYTES_MAX = 1 << 20
+_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_WITH_UNITS = re.compile(r"(?:[0-9]{1,9}[smhd])+")
+_CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,9}(?::[0-9]{1,9}){0,2})")
+_DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+
+
+def body_of(
+    source: str | None, command: Sequence[str] | None, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What to send. `source` is a file (YAML by its ending, else a batch script; "-" is
+    standard input), `command` is run as it stands. Options of None are absent.
+
+    Raises CliError unless there is exactly one of both, and for a file that cannot be read.
+    """
+    if (source is None) == (command is None):
+        raise CliError("Give a file, or a command after --, and not both.")
+    if command is not None:
+        if not command:
+            raise CliError("There is no command after --.")
+        body: dict[str, Any] = {
+            "name": command[0].rsplit("/", 1)[-1] or "job",
+            "script": f"#!/bin/sh\nexec {shlex.join(command)}\n",
+        }
+    else:
+        assert source is not None
+        text = _read(source)
+        body = _from_yaml(text, source) if source.endswith((".yaml", ".yml")) else {"sbatch": text}
+    given = {name: value for name, value in options.items() if value is not None}
+    if "gpus" in given:
+        body = {name: value for name, value in body.items() if name != "gpus_per_node"}
+    if "gpus_per_node" in given:
+        body = {name: value for name, value in body.items() if name != "gpus"}
+    environment = {**(body.get("environment") or {}), **(given.pop("environment", None) or {})}
+    return {**body, **given, **({"environment": environment} if environment else {})}
+
+
+def variables(pairs: Sequence[str]) -> dict[str, str] | None:
+    """K=V pairs as a mapping, None for none. Raises CliError."""
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise CliError(f"--env {pair[:60]!r}: write NAME=VALUE.")
+        found[name] = value
+    return found or None
+
+
+def number(text: str | None, option: str) -> int | float | None:
+    """A decimal number of GPUs, exactly as JSON will carry it. Raises CliError."""
+    if text is None:
+        return None
+    if not _DECIMAL.fullmatch(text):
+        raise CliError(f"{option} {text[:40]!r}: write a number such as 8 or 0.5.")
+    return float(text) if "." in text else int(text)
+
+
+def seconds(text: str | None) -> int | None:
+    """A time limit: 90s, 30m, 2h, 1d12h, or as Slurm writes it: minutes, minutes:seconds,
+    hours:minutes:seconds, days-hours[:minutes[:seconds]]. Raises CliError."""
+    if text is None:
+        return None
+    if _WITH_UNITS.fullmatch(text):
+        return sum(
+            int(count) * _UNITS_S[unit] for count, unit in re.findall(r"([0-9]+)([smhd])", text)
+        )
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        raise CliError(f"--time {text[:40]!r}: write 90s, 30m, 2h, 1d12h or hours:minutes:seconds.")
+    numbers = [int(part) for part in match[2].split(":")]
+    if match[1] is not None:
+        hours, minutes, rest = [*numbers, 0, 0][:3]
+        return ((int(match[1]) * 24 + hours) * 60 + minutes) * 60 + rest
+    if len(numbers) == 3:
+        return (numbers[0] * 60 + numbers[1]) * 60 + numbers[2]
+    return numbers[0] * 60 + (numbers[1] if len(numbers) == 2 else 0)
+
+
+def _read(source: str) -> str:
+    try:
+        if source == "-":
+            data = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
+        else:
+            with Path(source).open("rb") as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise CliError(
+            f"Cannot read {source}: {error.strerror}. (A command to run goes after --.)"
+        ) from error
+    if len(data) > FILE_BYTES_MAX:
+        raise CliError(f"{source} is larger than {FILE_BYTES_MAX:,} bytes.")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CliError(f"{source} is not UTF-8 text.") from error
+
+
+def _from_yaml(text: str, source: str) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise CliError(f"{source} is not YAML: {error}") from error
+    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+        raise CliError(f"{source} must be a YAML mapping of the members of a job request.")
+    environment = found.get("environment")
+    if isinstance(environment, dict):
+        found["environment"] = {
+            str(name): _text(value, f"{source}: environment {name}")
+            for name, value in environment.items()
+        }
+    return found
+
+
+def _text(value: object, where: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise CliError(f"{where} must be text; put it in quotes.")
+    return str(value)
