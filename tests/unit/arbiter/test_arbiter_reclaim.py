@@ -1,0 +1,484 @@
+"""Who is stopped for whom, and how claims live and die."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from arbiter.cycle import decide
+from arbiter.decisions import Code, Plan, Reclaim, Victim, Waiting
+from arbiter.policy import Policy
+from arbiter.snapshot import Phase, PriorityClass, RunningJob, Slot, Snapshot
+from builders.arbiter_builders import (
+    CLASSES,
+    GPU,
+    NOW,
+    a_claim,
+    a_queued,
+    a_quota,
+    a_running,
+    a_snapshot,
+    a_victim,
+    devices,
+    slots,
+)
+
+TWO = {"o": 16, "o/mine": 8, "o/other": 8}
+
+
+def plan_of(snapshot: Snapshot, **policy: int | bool) -> Plan:
+    return decide(snapshot, Policy(**policy))  # type: ignore[arg-type]
+
+
+def victims(plan: Plan) -> list[str]:
+    return [victim.job for reclaim in plan.reclaims for victim in reclaim.victims]
+
+
+def why(plan: Plan, job: str) -> Waiting:
+    return next(one for one in plan.waiting if one.job == job)
+
+
+def borrowers(*jobs: RunningJob, gpus: int = 8, **quotas: int) -> Snapshot:
+    """`mine` wants a node; o/other holds what it is guaranteed, and `jobs` borrow."""
+    return a_snapshot(
+        quotas={**TWO, **{name.replace("_", "/"): gpus for name, gpus in quotas.items()}},
+        devices=devices(2),
+        running=[a_running("kept", "o/other", slots(0, 1), started_at=NOW - 9_000), *jobs],
+        queued=[a_queued("j", "o/mine", gpus=gpus)],
+    )
+
+
+def on(gpus: int) -> tuple[Slot, ...]:
+    return slots(1, 1, gpus=gpus)
+
+
+# -- who may be stopped -------------------------------------------------------------------
+
+
+def test_a_protected_job_is_never_stopped() -> None:
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/mine": 8, "o/other": 16},
+        devices=devices(2),
+        running=[a_running(f"r{i}", "o/other", slots(i, 1)) for i in range(2)],
+        queued=[a_queued("j", "o/mine", gpus=8)],
+    )
+    plan = plan_of(snapshot)
+    assert plan.reclaims == ()
+    assert why(plan, "j").code is Code.WAITING_FOR_GUARANTEE
+
+
+def test_only_what_fits_in_a_guarantee_reclaims() -> None:
+    snapshot = borrowers(a_running("b", "o/other", on(8)))
+    assert victims(plan_of(snapshot)) == ["b"]
+    larger = replace(snapshot, queued=(a_queued("j", "o/mine", gpus=8, nodes=2),))
+    assert plan_of(larger).reclaims == ()
+
+
+def test_a_job_that_could_start_on_free_gpus_never_reclaims() -> None:
+    snapshot = borrowers(a_running("b", "o/other", on(4)), gpus=4)
+    plan = plan_of(snapshot)
+    assert [start.job for start in plan.starts] == ["j"]
+    assert plan.reclaims == ()
+
+
+def test_an_ancestor_s_right_reaches_further_than_the_team_s() -> None:
+    """d is guaranteed 8 and uses none: its team without a guarantee may draw on that."""
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/d": 8, "o/d/t": 0, "o/e": 8, "o/e/t": 8},
+        devices=devices(2),
+        running=[
+            a_running("own", "o/e/t", slots(0, 1), started_at=NOW - 900),
+            a_running("lent", "o/e/t", slots(1, 1)),
+        ],
+        queued=[a_queued("j", "o/d/t", gpus=8)],
+    )
+    assert victims(plan_of(snapshot)) == ["lent"]
+
+
+def test_a_sister_s_borrowed_use_counts_as_gone_where_its_parent_s_right_is_weighed() -> None:
+    """t fits in its guarantee. s borrows 2 inside d, e borrows 2 of d's: both must go, although
+    d's guarantee has room for t only once s's borrowed job is gone."""
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/d": 8, "o/d/t": 4, "o/d/s": 4, "o/e": 8, "o/e/t": 8},
+        devices=devices(1, gpus=16),
+        running=[
+            a_running("s4", "o/d/s", slots(0, 1, gpus=4), started_at=NOW - 900),
+            a_running("s2", "o/d/s", slots(0, 1, gpus=2)),
+            a_running("e8", "o/e/t", slots(0, 1, gpus=8), started_at=NOW - 900),
+            a_running("e2", "o/e/t", slots(0, 1, gpus=2)),
+        ],
+        queued=[a_queued("j", "o/d/t", gpus=4)],
+    )
+    assert sorted(victims(plan_of(snapshot))) == ["e2", "s2"]
+
+
+def test_a_limit_further_up_can_only_be_relieved_below_it() -> None:
+    """GPUs are free, but d may not hold more: what s borrows inside d must go."""
+    snapshot = a_snapshot(
+        quotas=[
+            a_quota("o", 40),
+            a_quota("o/d", 10, borrow=0),
+            a_quota("o/d/t", 5),
+            a_quota("o/d/s", 5),
+            a_quota("o/e", 0),
+        ],
+        devices=devices(5),
+        running=[
+            a_running("s5", "o/d/s", slots(0, 1, gpus=5), started_at=NOW - 900),
+            a_running("s3", "o/d/s", slots(1, 1, gpus=3)),
+            a_running("e8", "o/e", slots(2, 1)),
+        ],
+        queued=[a_queued("j", "o/d/t", gpus=4)],
+    )
+    plan = plan_of(snapshot)
+    assert victims(plan) == ["s3"]
+    assert plan.reclaims[0].slots == slots(1, 1, gpus=4)
+
+
+def test_what_an_unreachable_cluster_runs_is_not_stopped() -> None:
+    fleet = (*devices(1, cluster="alpha"), *devices(1, cluster="beta"))
+    snapshot = a_snapshot(
+        quotas=TWO,
+        devices=fleet,
+        running=[
+            a_running("a", "o/other", slots(0, 1), started_at=NOW - 900),
+            a_running("b", "o/other", slots(0, 1, cluster="beta"), cluster="beta"),
+        ],
+        queued=[a_queued("j", "o/mine", gpus=8)],
+    )
+    assert victims(plan_of(snapshot)) == ["b"]
+    assert plan_of(replace(snapshot, clusters=frozenset({"alpha"}))).reclaims == ()
+
+
+# -- in which order -----------------------------------------------------------------------
+
+
+def test_only_as_many_as_needed() -> None:
+    jobs = [a_running(f"b{i}", "o/other", on(2), started_at=NOW - 10 * i) for i in range(4)]
+    assert victims(plan_of(borrowers(*jobs, gpus=3))) == ["b0", "b1"]
+
+
+def test_the_lower_rank_goes_first_then_the_lower_priority() -> None:
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/mine": 8, "o/low": 0, "o/high": 0},
+        ranks={"o/low": 1, "o/high": 2},
+        devices=devices(1, gpus=6),
+        running=[
+            a_running("h", "o/high", slots(0, 1, gpus=2), priority="low"),
+            a_running("n", "o/low", slots(0, 1, gpus=2), priority="normal"),
+            a_running("l", "o/low", slots(0, 1, gpus=2), priority="low", started_at=NOW - 999),
+        ],
+        queued=[a_queued("j", "o/mine", gpus=2)],
+    )
+    for gpus, expected in ((2, ["l"]), (4, ["l", "n"]), (6, ["l", "n", "h"])):
+        asked = replace(snapshot, queued=(a_queued("j", "o/mine", gpus=gpus),))
+        assert victims(plan_of(asked)) == expected
+
+
+def test_the_least_work_lost_since_the_checkpoint_goes_first_then_the_youngest() -> None:
+    jobs = [
+        a_running("old", "o/other", on(2), started_at=NOW - 500),
+        a_running("saved", "o/other", on(2), started_at=NOW - 900, checkpoint_at=NOW - 40),
+        a_running("older", "o/other", on(2), started_at=NOW - 950, checkpoint_at=NOW - 40),
+        a_running("young", "o/other", on(2), started_at=NOW - 100),
+    ]
+    for gpus, expected in (
+        (2, ["saved"]),
+        (4, ["saved", "older"]),
+        (6, ["saved", "older", "young"]),
+    ):
+        assert victims(plan_of(borrowers(*jobs, gpus=gpus))) == expected
+
+
+def test_victims_that_turn_out_not_to_be_needed_are_let_off() -> None:
+    """The cheapest are scattered; the node that can be cleared whole is taken."""
+    snapshot = a_snapshot(
+        quotas={"o": 24, "o/mine": 8, "o/other": 8, "o/third": 8},
+        devices=devices(3),
+        running=[
+            a_running("p", "o/other", slots(0, 1, gpus=7), started_at=NOW - 900),
+            a_running("q", "o/third", slots(1, 1, gpus=7), started_at=NOW - 900),
+            a_running("one", "o/other", slots(0, 1, gpus=1), started_at=NOW - 1),
+            a_running("top", "o/other", slots(1, 1, gpus=1), started_at=NOW - 2),
+            a_running("z", "o/other", slots(2, 1), started_at=NOW - 300),
+        ],
+        queued=[a_queued("j", "o/mine", gpus=8)],
+    )
+    plan = plan_of(snapshot)
+    assert victims(plan) == ["z"]
+    assert plan.reclaims[0].slots == slots(2, 1)
+
+
+def test_the_cluster_with_the_cheaper_victims_is_chosen() -> None:
+    fleet = (*devices(1, cluster="alpha"), *devices(1, cluster="beta"))
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/mine": 8, "o/other": 0},
+        devices=fleet,
+        running=[
+            a_running("a", "o/other", slots(0, 1), started_at=NOW - 900),
+            a_running("b", "o/other", slots(0, 1, cluster="beta"), cluster="beta"),
+        ],
+        queued=[a_queued("j", "o/mine", gpus=8)],
+    )
+    plan = plan_of(snapshot)
+    assert (plan.reclaims[0].cluster, victims(plan)) == ("beta", ["b"])
+    pinned = replace(snapshot, queued=(a_queued("j", "o/mine", gpus=8, cluster="alpha"),))
+    assert victims(plan_of(pinned)) == ["a"]
+
+
+def test_the_grace_is_the_policy_s_but_at_most_the_class_s() -> None:
+    low = a_running("b", "o/other", on(4), priority="low")
+    normal = a_running("c", "o/other", on(4))
+    plan = plan_of(borrowers(low, normal))
+    assert plan.reclaims == (
+        Reclaim(
+            "j",
+            "alpha",
+            slots(1, 1),
+            (
+                Victim("b.1", "b", "o/other", 4 * GPU, 60),
+                Victim("c.1", "c", "o/other", 4 * GPU, 300),
+            ),
+            NOW + 300,
+        ),
+    )
+    quick = plan_of(borrowers(low, normal), grace_period_s_default=30)
+    assert [victim.grace_s for victim in quick.reclaims[0].victims] == [30, 30]
+    assert quick.reclaims[0].grace_until == NOW + 30
+
+
+def test_reclaims_are_bounded_and_the_rest_keep_their_place() -> None:
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/mine": 8, "o/other": 0},
+        devices=devices(1),
+        running=[a_running(f"b{i}", "o/other", slots(0, 1, gpus=2)) for i in range(4)],
+        queued=[a_queued(f"j{i}", "o/mine", gpus=2, submitted_at=NOW - 9 + i) for i in range(4)],
+    )
+    plan = plan_of(snapshot, reclaims_max=3)
+    assert [reclaim.job for reclaim in plan.reclaims] == ["j0", "j1", "j2"]
+    assert len(set(victims(plan))) == 3
+    assert why(plan, "j3").code is Code.WAITING_FOR_GUARANTEE
+
+
+# -- inside a team ------------------------------------------------------------------------
+
+
+def test_a_class_that_preempts_takes_from_lower_classes_of_its_own_team() -> None:
+    snapshot = a_snapshot(
+        quotas={"o": 8, "o/t": 8},
+        devices=devices(1),
+        running=[
+            a_running("low", "o/t", slots(0, 1, gpus=4), priority="low", started_at=NOW - 900),
+            a_running("normal", "o/t", slots(0, 1, gpus=4)),
+        ],
+        queued=[a_queued("j", "o/t", gpus=4, priority="critical")],
+    )
+    plan = plan_of(snapshot)
+    assert victims(plan) == ["low"]
+    for gentle in ("normal", "low"):
+        asked = (a_queued("j", "o/t", gpus=4, priority=gentle),)
+        assert plan_of(replace(snapshot, queued=asked)).reclaims == ()
+
+
+def test_equal_classes_do_not_preempt_each_other() -> None:
+    snapshot = a_snapshot(
+        quotas={"o": 8, "o/t": 8},
+        devices=devices(1),
+        running=[a_running("r", "o/t", slots(0, 1), priority="critical")],
+        queued=[a_queued("j", "o/t", gpus=8, priority="critical")],
+    )
+    assert plan_of(snapshot).reclaims == ()
+
+
+def test_borrowers_are_asked_before_the_own_team_and_both_if_it_takes_both() -> None:
+    quotas = {"o": 8, "o/t": 8, "o/b": 0}
+    own = a_running("own", "o/t", slots(0, 1, gpus=4), started_at=NOW - 900)
+    lent = a_running("lent", "o/b", slots(0, 1, gpus=4), started_at=NOW - 900)
+    snapshot = a_snapshot(
+        quotas=quotas,
+        devices=devices(1),
+        running=[own, lent],
+        queued=[a_queued("j", "o/t", gpus=4, priority="critical")],
+    )
+    assert victims(plan_of(snapshot)) == ["lent"]
+    whole = (a_queued("j", "o/t", gpus=8, priority="critical"),)
+    assert sorted(victims(plan_of(replace(snapshot, queued=whole)))) == ["lent", "own"]
+
+
+# -- claims -------------------------------------------------------------------------------
+
+
+def claimed(*more: RunningJob, gpus: int = 8) -> Snapshot:
+    """`j` claims node 1, whose borrowers are being stopped."""
+    snapshot = borrowers(*more, gpus=gpus)
+    return replace(snapshot, claims=(a_claim("j", slots(1, 1, gpus=gpus)),))
+
+
+def test_a_claim_waits_for_its_last_victim_and_then_starts() -> None:
+    half = a_victim("v", "o/other", on(4), of="j", grace_until=NOW + 120)
+    plan = plan_of(claimed(half))
+    assert (plan.starts, plan.reclaims, plan.dropped_claims) == ((), (), ())
+    assert why(plan, "j").numbers == {
+        "need_mgpu": 8 * GPU,
+        "guaranteed_mgpu": 8 * GPU,
+        "coming_back_mgpu": 4 * GPU,
+        "earmarked_mgpu": 4 * GPU,
+        "victims": 1,
+        "grace_left_s": 300,
+    }
+    plan = plan_of(claimed())
+    assert [(start.job, start.slots) for start in plan.starts] == [("j", slots(1, 1))]
+    assert plan.dropped_claims == ()
+
+
+def test_what_is_earmarked_is_nobody_else_s() -> None:
+    snapshot = claimed(a_victim("v", "o/other", on(4), of="j"))
+    greedy = a_queued("k", "o/other", gpus=4, submitted_at=NOW - 9_000)
+    plan = plan_of(replace(snapshot, queued=(*snapshot.queued, greedy)))
+    assert plan.starts == ()
+    assert why(plan, "k").numbers["free_mgpu"] == 0
+    assert why(plan, "k").jobs_ahead == 1
+
+
+def test_what_a_claim_leaves_over_is_free_for_all() -> None:
+    snapshot = claimed(a_victim("v", "o/other", on(4), of="j"), gpus=6)
+    small = [a_queued(f"k{i}", "o/other", gpus=2) for i in range(2)]
+    plan = plan_of(replace(snapshot, queued=(*snapshot.queued, *small)))
+    assert [start.job for start in plan.starts] == ["k0"]
+
+
+def test_a_claim_s_quota_is_not_given_away_twice() -> None:
+    """Free GPUs elsewhere must not let the same team start what the claim will need."""
+    snapshot = a_snapshot(
+        quotas=[a_quota("o", 24), a_quota("o/mine", 8, borrow=0), a_quota("o/other", 8)],
+        devices=(*devices(2), *devices(3, gpus=4)[2:]),
+        running=[
+            a_running("kept", "o/other", slots(0, 1), started_at=NOW - 9_000),
+            a_victim("v", "o/other", slots(1, 1), of="j"),
+        ],
+        queued=[
+            a_queued("j", "o/mine", gpus=8),
+            a_queued("k", "o/mine", gpus=4, submitted_at=NOW - 9_000),
+        ],
+        claims=[a_claim("j", slots(1, 1))],
+    )
+    plan = plan_of(snapshot)
+    assert plan.starts == ()
+    assert why(plan, "k").code is Code.BORROW_LIMIT_REACHED
+    assert why(plan, "k").numbers["available_by_quota_mgpu"] == 0
+
+
+def test_a_claimed_job_starts_elsewhere_if_it_can_and_drops_the_claim() -> None:
+    snapshot = claimed(a_victim("v", "o/other", on(8), of="j"))
+    plan = plan_of(replace(snapshot, devices=devices(3)))
+    assert [(start.job, start.slots) for start in plan.starts] == [("j", slots(2, 1))]
+    assert plan.dropped_claims == ("j",)
+
+
+def test_a_claim_of_a_job_that_is_gone_is_dropped() -> None:
+    snapshot = replace(claimed(a_victim("v", "o/other", on(8), of="j")), queued=())
+    assert plan_of(snapshot).dropped_claims == ("j",)
+
+
+def test_a_claim_on_a_lost_node_is_dropped_and_made_anew_in_the_next_cycle() -> None:
+    victim = a_victim("v", "o/other", on(8), of="j")
+    other = a_running("b", "o/other", slots(2, 1))
+    snapshot = replace(
+        claimed(victim, other),
+        devices=(devices(1)[0], replace(devices(2)[1], capacity_mgpu=0), devices(3)[2]),
+    )
+    plan = plan_of(snapshot)
+    assert plan.dropped_claims == ("j",)
+    assert plan.reclaims == ()
+    plan = plan_of(replace(snapshot, claims=()))
+    assert victims(plan) == ["b"]
+
+
+def test_a_claim_on_a_cluster_that_fell_silent_is_dropped() -> None:
+    fleet = (*devices(2), *devices(1, cluster="beta"))
+    snapshot = replace(claimed(a_victim("v", "o/other", on(8), of="j")), devices=fleet)
+    plan = plan_of(replace(snapshot, clusters=frozenset({"beta"})))
+    assert plan.dropped_claims == ("j",)
+    assert [start.cluster for start in plan.starts] == ["beta"]
+
+
+def test_a_claim_whose_victims_do_not_die_is_given_up_in_the_end() -> None:
+    late = a_victim("v", "o/other", on(8), of="j", grace_until=NOW - 600)
+    snapshot = replace(claimed(late), claims=(a_claim("j", slots(1, 1), grace_until=NOW - 600),))
+    assert plan_of(snapshot).dropped_claims == ()
+    plan = plan_of(snapshot, claim_overdue_s=599)
+    assert plan.dropped_claims == ("j",)
+    orphan = replace(snapshot, claims=())
+    assert plan_of(orphan, claim_overdue_s=599).reclaims == ()
+
+
+def test_a_claim_that_quota_refuses_since_is_dropped() -> None:
+    snapshot = a_snapshot(
+        quotas=[a_quota("o", 16), a_quota("o/mine", 4, borrow=0), a_quota("o/other", 8)],
+        devices=devices(2),
+        running=[a_running("kept", "o/other", slots(0, 1))],
+        queued=[a_queued("j", "o/mine", gpus=8)],
+        claims=[a_claim("j", slots(1, 1))],
+    )
+    plan = plan_of(snapshot)
+    assert (plan.starts, plan.dropped_claims) == ((), ("j",))
+    assert why(plan, "j").code is Code.NEVER_FITS
+
+
+def test_what_is_going_anyway_is_claimed_before_anybody_is_stopped() -> None:
+    """v ends by itself (cancelled): the claim has no victims of its own."""
+    going = a_running(
+        "v", "o/other", on(8), phase=Phase.STOPPING, grace_until=NOW + 40, started_at=NOW - 10
+    )
+    lent = a_running("b", "o/other", slots(2, 1))
+    plan = plan_of(replace(borrowers(going, lent), devices=devices(3)))
+    assert plan.reclaims == (Reclaim("j", "alpha", slots(1, 1), (), NOW + 40),)
+    assert why(plan, "j").numbers["coming_back_mgpu"] == 8 * GPU
+    unknown = replace(going, grace_until=None)
+    assert victims(plan_of(replace(borrowers(unknown, lent), devices=devices(3)))) == ["b"]
+
+
+def test_a_victim_belongs_to_one_claim_only() -> None:
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/a": 4, "o/b": 4, "o/c": 0},
+        devices=devices(1),
+        running=[a_running("v", "o/c", slots(0, 1))],
+        queued=[
+            a_queued("ja", "o/a", gpus=4),
+            a_queued("jb", "o/b", gpus=4, submitted_at=NOW - 1),
+        ],
+    )
+    plan = plan_of(snapshot)
+    assert [(one.job, [v.job for v in one.victims]) for one in plan.reclaims] == [
+        ("ja", ["v"]),
+        ("jb", []),
+    ]
+
+
+def test_a_claim_made_by_a_right_further_up_yields_to_one_further_down() -> None:
+    """s claimed what d leaves idle; now t, guaranteed 8 inside d, wants it: s waits on."""
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/d": 8, "o/d/t": 8, "o/d/s": 0, "o/e": 8},
+        devices=devices(2),
+        running=[
+            a_running("e", "o/e", slots(0, 1), started_at=NOW - 900),
+            a_victim("v", "o/e", slots(1, 1), of="early", grace_until=NOW + 50),
+        ],
+        queued=[
+            a_queued("early", "o/d/s", gpus=8, submitted_at=NOW - 900),
+            a_queued("late", "o/d/t", gpus=8),
+        ],
+        claims=[a_claim("early", slots(1, 1), grace_until=NOW + 50)],
+    )
+    plan = plan_of(snapshot)
+    assert plan.reclaims == (Reclaim("late", "alpha", slots(1, 1), (), NOW + 50),)
+    assert plan.dropped_claims == ("early",)
+    assert why(plan, "early").code is Code.WAITING_FOR_FREE_GPUS
+    assert why(plan, "late").code is Code.WAITING_FOR_RECLAIM
+
+
+def test_a_claim_counts_toward_the_class_cap() -> None:
+    classes = (*CLASSES[:2], PriorityClass("normal", 10, team_cap_mgpu=8 * GPU))
+    snapshot = claimed(a_victim("v", "o/other", on(8), of="j"))
+    more = a_queued("k", "o/mine", gpus=1)
+    plan = plan_of(replace(snapshot, priority_classes=classes, queued=(*snapshot.queued, more)))
+    assert why(plan, "k").code is Code.CLASS_CAP_REACHED
