@@ -118,7 +118,7 @@ def clock(act: Callable[[], object]) -> float:
 def fill(attempts: int) -> None:
     """The month, made by the database itself: three segments of an hour each per attempt.
 
-    Every hundredth attempt starts in the last hour and still runs.
+    Every hundredth attempt still runs.
     """
     import psycopg
 
@@ -174,16 +174,22 @@ def fill(attempts: int) -> None:
         )
         owner.execute(
             """
-            INSERT INTO billing_usagesegment (attempt_id, start, "end", guaranteed_mgpu, borrowed_mgpu)
+            INSERT INTO billing_usagesegment
+                (attempt_id, start, "end", guaranteed_mgpu, borrowed_mgpu)
             SELECT id,
                 began + part * interval '1 hour',
-                CASE WHEN n %% 100 = 0 AND part = 2 THEN NULL ELSE began + (part + 1) * interval '1 hour' END,
+                CASE WHEN n %% 100 = 0 AND part = 2 THEN NULL
+                     ELSE began + (part + 1) * interval '1 hour' END,
                 CASE part WHEN 0 THEN mgpu WHEN 1 THEN mgpu / 2 ELSE 0 END,
                 CASE part WHEN 0 THEN 0 WHEN 1 THEN mgpu - mgpu / 2 ELSE mgpu END
             FROM (
                 SELECT id, mgpu, n,
-                    %(month)s + ((n::bigint * 7919) %% (%(seconds)s - 10800)) * interval '1 second' AS began
-                FROM (SELECT id, mgpu, row_number() OVER (ORDER BY id) AS n FROM billing_meteredattempt) AS numbered
+                    %(month)s + interval '1 second'
+                    * ((n::bigint * 7919) %% (%(seconds)s - 10800)) AS began
+                FROM (
+                    SELECT id, mgpu, row_number() OVER (ORDER BY id) AS n
+                    FROM billing_meteredattempt
+                ) AS numbered
             ) AS attempt, generate_series(0, 2) AS part
             """,
             values,
