@@ -18,6 +18,10 @@ from webapi.middleware import current_request_id
 log = logging.getLogger(__name__)
 
 CONTENT_TYPE = "application/problem+json"
+DETAIL_LENGTH_MAX = 2_000
+FIELD_DETAIL_LENGTH_MAX = 300
+POINTER_LENGTH_MAX = 200
+ERRORS_MAX = 50
 
 
 def problem(
@@ -29,22 +33,33 @@ def problem(
     errors: tuple[FieldError, ...] = (),
     data: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The body of a problem document; `data` adds members and never replaces the standard ones."""
+    """The body of a problem document; `data` adds members and never replaces the standard ones.
+
+    Texts are cut: refusals quote what was sent, and that may be megabytes.
+    """
     body: dict[str, Any] = dict(data or {})
     body |= {
         "type": f"urn:tidegate:problem:{code}",
         "title": title,
         "status": status,
-        "detail": detail,
+        "detail": _cut(detail, DETAIL_LENGTH_MAX),
         "code": code,
         "request_id": current_request_id(),
     }
     if errors:
         body["errors"] = [
-            {"pointer": error.pointer, "detail": error.detail, "code": error.code}
-            for error in errors
+            {
+                "pointer": _cut(error.pointer, POINTER_LENGTH_MAX),
+                "detail": _cut(error.detail, FIELD_DETAIL_LENGTH_MAX),
+                "code": error.code,
+            }
+            for error in errors[:ERRORS_MAX]
         ]
     return body
+
+
+def _cut(text: str, length_max: int) -> str:
+    return text if len(text) <= length_max else text[: length_max - 1] + "…"
 
 
 def render_problem(error: Exception, context: Mapping[str, Any]) -> Response | None:
@@ -98,7 +113,9 @@ def _describe(error: Exception) -> tuple[dict[str, Any] | None, dict[str, str]]:
                 400,
                 code="invalid_request",
                 title="The request is not valid",
-                detail="; ".join(_sentence(item) for item in found[:5]),
+                detail="; ".join(
+                    _cut(_sentence(item), FIELD_DETAIL_LENGTH_MAX) for item in found[:5]
+                ),
                 errors=found,
             ),
             headers,

@@ -126,6 +126,18 @@ def test_errors_of_ours_keep_their_pointers() -> None:
     assert response.data["errors"] == [{"pointer": "/a", "detail": "b", "code": "c"}]
 
 
+def test_what_is_quoted_is_cut() -> None:
+    error = exceptions.ValidationError({f"{'k' * 300}{n}": ["x" * 10_000] for n in range(100)})
+    for refusal in (error, InvalidRequest("y" * 10_000, errors=[FieldError("/a", "x" * 999)] * 99)):
+        response = render_problem(refusal, {})
+        assert response is not None
+        assert len(response.data["detail"]) <= 2000
+        assert len(response.data["errors"]) == 50
+        assert {len(item["detail"]) for item in response.data["errors"]} == {300}
+        assert all(item["detail"].endswith("x…") for item in response.data["errors"])
+        assert all(len(item["pointer"]) <= 200 for item in response.data["errors"])
+
+
 def test_the_name_of_a_broken_constraint_is_given() -> None:
     error = IntegrityError("x")
     error.__cause__ = psycopg.errors.UniqueViolation("x")
