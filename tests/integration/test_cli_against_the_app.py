@@ -1,0 +1,137 @@
+"""The command against the real application, over a real socket."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uvicorn
+from django.core.asgi import get_asgi_application
+from django.db import connection
+from typer.testing import CliRunner
+
+from builders.api_callers import a_token
+from builders.connector_builders import eventually
+from builders.job_builders import a_job, an_attempt
+from builders.portal_builders import Company, a_company, a_grant, a_user
+from cli.main import app
+from clusters.models import Cluster
+from jobs.models import Job
+from primitives.clock import SystemClock
+from tenants.models import User
+from tenants.roles import Role
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+TEAM = "ai-company/research/nlp"
+
+
+@dataclass
+class Site:
+    """A running server, and the command as Bob uses it."""
+
+    company: Company
+    bob: User
+
+    def run(self, *arguments: str, exit_code: int = 0, stdin: str | None = None) -> str:
+        result = CliRunner().invoke(app, list(arguments), input=stdin)
+        assert result.exit_code == exit_code, (result.stdout, result.stderr, result.exception)
+        return result.stdout if exit_code == 0 else result.stderr
+
+
+@pytest.fixture
+def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Site]:
+    # The server's thread gives its connection back after each request, so that the test
+    # database can be emptied.
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
+    company = a_company()
+    Cluster.objects.update(seen_at=SystemClock().now())
+    bob = a_user(company.organization, "bob")
+    a_grant(bob, Role.RESEARCHER, company.nlp)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(get_asgi_application(), log_level="warning", lifespan="off")
+    )
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    eventually(lambda: server.started or None)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.delenv("TIDEGATE_TOKEN", raising=False)
+    monkeypatch.delenv("TIDEGATE_SERVER", raising=False)
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    site = Site(company, bob)
+    site.run("login", "--server", address, "--token", "-", stdin=a_token(bob)[1])
+    yield site
+    server.should_exit = True
+    thread.join(timeout=30)
+    listener.close()
+    assert not thread.is_alive()
+
+
+def test_a_job_from_submission_to_its_end(site: Site, tmp_path: Path) -> None:
+    assert "bob@ai-company" in site.run("whoami")
+    plan = site.run("submit", "--team", TEAM, "--gpus", "12", "--plan", "--", "true")
+    assert "starts now       yes" in plan
+    assert "borrowed GPUs    4" in plan
+    assert not Job.objects.exists()
+
+    script = tmp_path / "train.sbatch"
+    script.write_text("#!/bin/bash\n#SBATCH -J bert -N 2\n#SBATCH --gres=gpu:8\nsrun train\n")
+    job_id = site.run("submit", str(script), "--team", TEAM, "--env", "SEED=1").strip()
+    job = Job.objects.get()
+    assert (str(job.pk), job.name, job.mgpu, job.environment) == (
+        job_id,
+        "bert",
+        16_000,
+        {"SEED": "1"},
+    )
+    assert site.run("ls", "--state", "queued").splitlines()[1].startswith(f"{job_id}  bert")
+    assert json.loads(site.run("get", "bert", "-o", "json"))["script"] == script.read_text()
+    assert site.run("why", "bert").startswith("The arbiter has not looked at it yet.")
+    assert site.run("hold", job_id) == f"{job_id}  held\n"
+    assert site.run("release", job_id) == f"{job_id}  queued\n"
+    assert "has not started yet" in site.run("logs", job_id, exit_code=3)
+    assert site.run("cancel", "bert") == f"{job_id}  cancelled\n"
+    assert site.run("wait", job_id, exit_code=130) == f"{job_id}  cancelled\n"
+
+
+def test_refusals_are_sentences(site: Site) -> None:
+    told = site.run("submit", "--team", TEAM, "--gpus", "40", "--", "true", exit_code=3)
+    assert told.startswith("Error: This can never run as asked for\n  gpus: 40 GPUs of h100")
+    told = site.run("submit", "--team", "rival/x", "--gpus", "1", "--", "true", exit_code=3)
+    assert "There is no team 'rival/x' that you can see." in told
+    told = site.run("get", "00000000-0000-7000-8000-000000000000", exit_code=3)
+    assert told == ("Error: There is no such thing here: There is no such job that you can see.\n")
+    assert "state" in site.run("ls", "--state", "busy", exit_code=3)
+
+
+def test_many_jobs_are_listed_page_by_page(site: Site) -> None:
+    for number in range(7):
+        a_job(site.company, site.bob, name=f"job-{number}")
+    shown = json.loads(site.run("ls", "--limit", "5", "-o", "json"))
+    assert [job["name"] for job in shown] == ["job-6", "job-5", "job-4", "job-3", "job-2"]
+
+
+def test_the_exit_code_of_a_failed_job(site: Site) -> None:
+    job = a_job(site.company, site.bob, state="failed", exit_code=7)
+    an_attempt(
+        job,
+        cluster=site.company.cluster,
+        state="ended",
+        ended_at=job.ended_at,
+        released_at=job.ended_at,
+    )
+    site.run("wait", str(job.pk), exit_code=7)
+    assert "\nexit code      7\n" in site.run("get", str(job.pk))
+
+
+def test_quotas(site: Site) -> None:
+    line = site.run("quota", "get", TEAM, "--pool", "h100").splitlines()[1]
+    assert line.split()[:4] == [TEAM, "h100", "8", "any"]
