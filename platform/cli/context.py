@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import click
 import httpx
 import typer
 from typer.core import TyperGroup
@@ -22,7 +21,7 @@ from cli.settings import load_settings
 class Commands(TyperGroup):
     """Turns the failures of all commands into a sentence and an exit code."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:
             return super().invoke(ctx)

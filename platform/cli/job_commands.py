@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 from uuid import uuid4
 
-import click
 import typer
 from typer.core import TyperCommand
 
@@ -36,7 +35,7 @@ JobArgument = Annotated[
 class SubmitCommand(TyperCommand):
     """Keeps what stands after `--` as the command to run."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Set `ctx.meta["command"]` and parse the rest."""
         if "--" in args:
             at = args.index("--")
@@ -398,7 +397,8 @@ def wait(
 
 def exit_code_of(job: dict[str, Any]) -> int:
     """The exit code of `wait` for a job that has ended."""
-    state, code = job["state"], job["exit_code"]
+    state = job["state"]
+    code: int | None = job["exit_code"]
     if state == "succeeded":
         return 0
     if state == "cancelled":
