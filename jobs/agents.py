@@ -17,6 +17,7 @@ from uuid import UUID
 import psycopg
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
+from django.db.models import Exists, OuterRef, Q
 
 from clusters.models import Cluster
 from clusters.observation import record_inventory, record_silence
@@ -25,6 +26,7 @@ from jobs.arbitration import Cycles
 from jobs.dispatch import connector_of, handlers
 from jobs.intentions import start_shard, stop_shard
 from jobs.leadership import Leadership, NotLeading
+from jobs.models import Attempt
 from jobs.observation import apply_listing
 from live.waking import Listener, dedicated_connection
 from outbox.delivery import deliver_due
@@ -85,7 +87,7 @@ def run_arbiter(stopping: Event, clock: Clock) -> None:
 
 
 def run_observer(stopping: Event, clock: Clock) -> None:
-    """Watch every enabled cluster and carry out what is intended for it."""
+    """Watch every cluster that matters and carry out what is intended for it."""
 
     def act(leadership: Leadership) -> None:
         agents: dict[UUID, _ClusterAgent] = {}
@@ -93,12 +95,10 @@ def run_observer(stopping: Event, clock: Clock) -> None:
             with dedicated_connection("tidegate-observer-listener") as own:
                 listener = Listener(own, "observer")
                 while leadership.is_leading and not stopping.is_set():
-                    enabled = set(
-                        Cluster.objects.filter(is_enabled=True).values_list("pk", flat=True)
-                    )
-                    for cluster_id in enabled - agents.keys():
+                    watched = _clusters_to_watch()
+                    for cluster_id in watched - agents.keys():
                         agents[cluster_id] = _ClusterAgent(cluster_id, leadership, clock)
-                    for cluster_id in agents.keys() - enabled:
+                    for cluster_id in agents.keys() - watched:
                         agents.pop(cluster_id).stop()
                     if listener.wait(CLUSTERS_AGAIN_S):
                         for agent in agents.values():
@@ -112,12 +112,25 @@ def run_observer(stopping: Event, clock: Clock) -> None:
     lead("observer", stopping, act)
 
 
+def _clusters_to_watch() -> set[UUID]:
+    """Enabled clusters, and disabled ones as long as something of ours runs there."""
+    return set(
+        Cluster.objects.filter(
+            Q(is_enabled=True)
+            | Exists(Attempt.objects.filter(cluster=OuterRef("pk"), released_at=None))
+        ).values_list("pk", flat=True)
+    )
+
+
 class _ClusterAgent:
     """Three threads for one cluster: one looks, one starts, one stops."""
 
     def __init__(self, cluster_id: UUID, leadership: Leadership, clock: Clock) -> None:
         self.stopping = Event()
-        self._news = {start_shard: Event(), stop_shard: Event()}
+        self._news: dict[Callable[[UUID], str], Event] = {
+            start_shard: Event(),
+            stop_shard: Event(),
+        }
         self._cluster_id = cluster_id
         self._leadership = leadership
         self._clock = clock

@@ -85,6 +85,7 @@ class Tidegate:
     def __init__(self, state: Path, port: int) -> None:
         self.state = state
         self.port = port
+        self._callers: list[Caller] = []
         self.address = f"http://127.0.0.1:{port}"
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")},
@@ -117,6 +118,11 @@ class Tidegate:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    def hang_up(self) -> None:
+        """Close the connections of all callers."""
+        for caller in self._callers:
+            caller.http.close()
+
     @property
     def personas(self) -> dict[str, Persona]:
         """The demo's logins, by login."""
@@ -128,13 +134,15 @@ class Tidegate:
 
     def caller(self, login: str) -> Caller:
         """The API as `login`."""
-        return Caller(self.address, self.personas[login].token)
+        caller = Caller(self.address, self.personas[login].token)
+        self._callers.append(caller)
+        return caller
 
     def caller_in(self, *roles: str) -> Caller:
         """The API as the first persona whose description names one of `roles`."""
         for persona in self.personas.values():
             if any(role in persona.persona for role in roles):
-                return Caller(self.address, persona.token)
+                return self.caller(persona.login)
         raise LookupError(roles)
 
 

@@ -18,4 +18,5 @@ def tidegate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tidegate]:
         running.embedded("up", "--detach", timeout_s=START_WITHIN_S)
         yield running
     finally:
+        running.hang_up()
         running.embedded("reset", "--yes", timeout_s=STOP_WITHIN_S)

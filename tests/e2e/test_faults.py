@@ -61,13 +61,15 @@ def is_ready(tidegate: Tidegate) -> bool:
 
 
 def attempt_supervisors(folder: Path) -> list[psutil.Process]:
-    """The small processes that watch over attempts of this installation."""
-    return [
-        process
+    """The small processes that watch over attempts of this installation; the keepers of their
+    ranks, forked from them, are left out."""
+    family = {
+        process.pid: process
         for process in psutil.process_iter()
-        if any("supervisor.py" in word for word in command_of(process))
+        if any(word.endswith("/supervise.py") for word in command_of(process))
         and any(str(folder) in word for word in command_of(process))
-    ]
+    }
+    return [process for process in family.values() if process.ppid() not in family]
 
 
 def command_of(process: psutil.Process) -> list[str]:
