@@ -40,7 +40,7 @@ export function aCompany(change: Partial<Company> = {}): Company {
 }
 
 export function aProblem(status: number, code: string, detail: string, data: object = {}): MockAnswer {
-  const problem: Problem = { title: code.replaceAll("_", " "), status, code, detail, request_id: "req-7f3a", ...data };
+  const problem: Problem = { type: "about:blank", title: code.replaceAll("_", " "), status, code, detail, request_id: "req-7f3a", ...data };
   return { status, body: problem };
 }
 
@@ -236,11 +236,13 @@ function submit({ query, body }: MockRequest): MockAnswer {
   if (query.get("dry_run") !== "true") return { status: 201, body: job };
   const startsNow = gpus <= 20;
   const plan: JobPlan = {
-    job,
+    job: { ...job, notice_signal: request.notice_signal ?? "TERM", held: request.held ?? false },
     notes: readSbatch(request.sbatch ?? ""),
     fits: true,
     would_start_now: startsNow,
-    explanation: startsNow ? null : anExplanation(),
+    explanation: startsNow
+      ? anExplanation({ code: "would_start", sentence: "It would start now.", victims: [] })
+      : anExplanation(),
     guaranteed_mgpu: job.mgpu,
     borrowed_mgpu: 0,
     cluster: startsNow ? "slurm-a" : null,

@@ -209,7 +209,7 @@ export function theNodes(cluster: string): ClusterNode[] {
     capacity_mgpu: 8 * GPU,
     is_schedulable: i !== 4,
     state: i === 4 ? "drained" : "idle",
-    seen_at: found?.seen_at ?? null,
+    seen_at: found?.seen_at ?? iso(Date.now()),
   }));
 }
 
@@ -231,6 +231,7 @@ export function anAttempt(change: Partial<Attempt> = {}): Attempt {
     released_at: null,
     outcome: null,
     exit_codes: {},
+    mgpu: 8 * GPU,
     guaranteed_mgpu: 8 * GPU,
     borrowed_mgpu: 0,
     message: "",
@@ -290,7 +291,7 @@ export function anExplanation(change: Partial<Explanation> = {}): Explanation {
   return {
     code: "waiting_for_reclaim",
     sentence:
-      "Your team is entitled to these 200 GPUs. They are lent out, and production is giving them back now.",
+      "Your team is entitled to these 200 GPUs. They are lent out, and production is giving them back now: at the latest in 4 min 12 s.",
     numbers: { need_mgpu: 200 * GPU, free_mgpu: 0, coming_back_mgpu: 200 * GPU },
     node: "ai-company/production",
     jobs_ahead: 0,
@@ -344,7 +345,7 @@ export function theJobs(): JobDetail[] {
       id: uuid(0x8f2c),
       name: "pretrain-13b",
       team: "ai-company/research/nlp",
-      type: "distributed_training",
+      type: "distributed",
       priority_class: "high",
       node_count: 25,
       mgpu: 200 * GPU,
@@ -429,13 +430,13 @@ export function theJobs(): JobDetail[] {
 export function theHistory(job: Job): HistoryEvent[] {
   const submitted = Date.parse(job.submitted_at);
   const events: HistoryEvent[] = [
-    { at: job.submitted_at, event: "submitted", detail: `by ${job.user}` },
-    { at: iso(submitted + 1000), event: "queued", detail: `1st of 1 in ${job.team.split("/").at(-1) ?? ""}, guaranteed demand` },
+    { at: job.submitted_at, event: "submitted", detail: { by: job.user } },
+    { at: iso(submitted + 1000), event: "queued", detail: { place: 1 } },
   ];
   if (job.explanation?.code === "waiting_for_reclaim") {
-    events.push({ at: iso(submitted + 2000), event: "waiting_for_reclaim", detail: "3 borrowers notified, grace 5 min" });
+    events.push({ at: iso(submitted + 2000), event: "reclaim_started", detail: { victims: 3, grace_s: 300 } });
   }
-  if (job.started_at) events.push({ at: job.started_at, event: "started", detail: "attempt 1 on slurm-a" });
+  if (job.started_at) events.push({ at: job.started_at, event: "started", detail: { attempt: 1, cluster: job.id } });
   return events;
 }
 
@@ -464,7 +465,7 @@ const HOUR = 3600;
 /** A month of use that adds up. `start` and `end` as asked. */
 export function aChargeback(start: string, end: string, groupBy = "team"): Chargeback {
   const NANO = 1_000_000_000;
-  const row = (node: string, kind: string, guaranteed: number, borrowed: number, jobs: number) => ({
+  const row = (node: string, kind: Chargeback["rows"][number]["node_kind"], guaranteed: number, borrowed: number, jobs: number) => ({
     node: `ai-company/${node}`,
     node_kind: kind,
     pool: "h100",
@@ -473,6 +474,7 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
     guaranteed_cost_nano: guaranteed * 2 * NANO,
     borrowed_cost_nano: borrowed * 1.5 * NANO,
     cost_nano: guaranteed * 2 * NANO + borrowed * 1.5 * NANO,
+    unpriced_mgpu_s: 0,
     jobs,
   });
   const teams = [
@@ -487,9 +489,12 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
     row("production", "department", 212_400, 118_900, 129),
     row("research", "department", 143_800, 2_100, 293),
   ];
-  const rows = groupBy === "department" ? departments : teams;
+  const rows =
+    groupBy === "department"
+      ? [...departments, ...teams].sort((a, b) => (a.node < b.node ? -1 : 1))
+      : teams;
   const sum = (value: (each: Chargeback["rows"][number]) => number) =>
-    rows.reduce((total, each) => total + value(each), 0);
+    teams.reduce((total, each) => total + value(each), 0);
   const guaranteed = sum((each) => each.guaranteed_mgpu_s);
   const borrowed = sum((each) => each.borrowed_mgpu_s);
   const dayMs = 86_400_000;
@@ -517,6 +522,7 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
       guaranteed_cost_nano: sum((each) => each.guaranteed_cost_nano),
       borrowed_cost_nano: sum((each) => each.borrowed_cost_nano),
       cost_nano: sum((each) => each.cost_nano),
+      unpriced_mgpu_s: 0,
       jobs: sum((each) => each.jobs),
     },
     check: { segments_mgpu_s: guaranteed + borrowed, rows_mgpu_s: guaranteed + borrowed, is_equal: true },

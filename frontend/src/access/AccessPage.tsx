@@ -5,7 +5,7 @@ import { useState } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
 import { tokensQuery } from "../api/queries";
-import type { NewToken, Token } from "../api/types";
+import type { NewToken, Token, TokenScope } from "../api/types";
 import { Confirm } from "../ui/Confirm";
 import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
@@ -104,7 +104,7 @@ function Secret({ token, onDone }: { token: NewToken; onDone: () => void }) {
 function TokenForm({ onCreated }: { onCreated: (token: NewToken) => void }) {
   const queryClient = useQueryClient();
   const [name, setName] = useState("");
-  const [scopes, setScopes] = useState<string[]>(["read"]);
+  const [scopes, setScopes] = useState<TokenScope[]>(["read"]);
   const [days, setDays] = useState("30");
   const create = useMutation({
     mutationFn: () =>
@@ -132,7 +132,10 @@ function TokenForm({ onCreated }: { onCreated: (token: NewToken) => void }) {
         error={refusals.name}
         onChange={(event) => setName(event.currentTarget.value)}
       />
-      <Checkbox.Group label="It may" value={scopes} error={refusals.scopes} onChange={setScopes}>
+      <Checkbox.Group label="It may" value={scopes} error={refusals.scopes} onChange={(chosen) =>
+          setScopes(SCOPES.map(([scope]) => scope).filter((scope) => chosen.includes(scope)))
+        }
+      >
         <div className="stack" style={{ gap: 8, marginTop: 6 }}>
           {SCOPES.map(([scope, meaning]) => (
             <Checkbox key={scope} value={scope} label={`${scope}: ${meaning}`} />
@@ -167,7 +170,7 @@ function TokenTable({ tokens }: { tokens: readonly Token[] }) {
   const [asked, setAsked] = useState<Token | null>(null);
   const revoke = useMutation({
     mutationFn: (token: Token) =>
-      unwrap(client.DELETE("/api/v1/tokens/{id}", { params: { path: { id: token.id } } })),
+      unwrap(client.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: token.id } } })),
     onSuccess: (_, token) => {
       toastDone(`Token ${token.name} no longer works`);
       void queryClient.invalidateQueries({ queryKey: tokensQuery.queryKey });

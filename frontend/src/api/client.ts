@@ -53,6 +53,8 @@ async function fetchWithLimit(request: Request): Promise<Response> {
     if (request.signal.aborted) throw error;
     const isTimeout = error instanceof DOMException && error.name === "TimeoutError";
     throw new ApiError({
+      type: "about:blank",
+      request_id: "",
       title: "No answer",
       status: 0,
       code: isTimeout ? "timeout" : "unreachable",
@@ -67,6 +69,8 @@ export const client = createClient<paths>({
   baseUrl: globalThis.location.origin,
   fetch: fetchWithLimit,
   credentials: "same-origin",
+  // Lists as the API reads them: `state=queued,running`.
+  querySerializer: { array: { style: "form", explode: false } },
 });
 
 client.use({
@@ -80,6 +84,8 @@ client.use({
 function toProblem(error: unknown, response: Response): Problem {
   if (typeof error === "object" && error !== null && "detail" in error) {
     return {
+      type: "about:blank",
+      request_id: "",
       title: response.statusText,
       code: "error",
       ...(error as object),
@@ -88,6 +94,8 @@ function toProblem(error: unknown, response: Response): Problem {
     };
   }
   return {
+    type: "about:blank",
+    request_id: "",
     title: response.statusText || "Error",
     status: response.status,
     code: "error",

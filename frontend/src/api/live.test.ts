@@ -5,12 +5,12 @@ import { connectLive, type LiveState, type Topic } from "./live";
 class FakeSocket {
   onopen: (() => void) | null = null;
   onmessage: ((event: { data: string }) => void) | null = null;
-  onclose: (() => void) | null = null;
+  onclose: ((event: { code: number }) => void) | null = null;
   isClosed = false;
-  close(): void {
+  close(code = 1006): void {
     if (this.isClosed) return;
     this.isClosed = true;
-    this.onclose?.();
+    this.onclose?.({ code });
   }
   hint(seq: number, topic: string): void {
     this.onmessage?.({ data: JSON.stringify({ seq, topic, ids: [], at: "2026-11-21T14:03:10Z" }) });
@@ -23,6 +23,7 @@ describe("change hints", () => {
   let sockets: FakeSocket[];
   let changes: Topic[][];
   let states: LiveState[];
+  let signedOut: number;
   let disconnect: () => void;
   const newest = () => {
     const socket = sockets.at(-1);
@@ -35,10 +36,12 @@ describe("change hints", () => {
     sockets = [];
     changes = [];
     states = [];
+    signedOut = 0;
     disconnect = connectLive({
       url: "ws://portal/ws/changes",
       onChange: (topics) => changes.push([...topics].sort()),
       onState: (state) => states.push(state),
+      onSignedOut: () => (signedOut += 1),
       random: () => 1,
       open: () => {
         const socket = new FakeSocket();
@@ -95,6 +98,15 @@ describe("change hints", () => {
   it("fetches everything every 30 s whatever happens", () => {
     vi.advanceTimersByTime(60_000);
     expect(changes).toEqual([ALL, ALL]);
+  });
+
+  it("asks who is signed in when the server says nobody is", () => {
+    newest().onopen?.();
+    newest().close(1006);
+    expect(signedOut).toBe(0);
+    vi.advanceTimersByTime(1000);
+    newest().close(4401);
+    expect(signedOut).toBe(1);
   });
 
   it("ignores what it does not understand", () => {

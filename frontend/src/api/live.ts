@@ -12,6 +12,8 @@ const COALESCE_MS = 1000;
 const POLL_MS = 30_000;
 /** A connection that neither opens nor fails within this time is given up. */
 const CONNECT_TIMEOUT_MS = 10_000;
+/** Close code of a connection without a session. */
+const SIGNED_OUT = 4401;
 const BACKOFF_MIN_MS = 1000;
 const BACKOFF_MAX_MS = 30_000;
 
@@ -19,6 +21,8 @@ export interface LiveOptions {
   url: string;
   onChange: (topics: ReadonlySet<Topic>) => void;
   onState: (state: LiveState) => void;
+  /** The server closed the connection because nobody is signed in any more. */
+  onSignedOut: () => void;
   open?: (url: string) => WebSocket;
   random?: () => number;
 }
@@ -28,6 +32,7 @@ export function connectLive({
   url,
   onChange,
   onState,
+  onSignedOut,
   open = (address) => new WebSocket(address),
   random = Math.random,
 }: LiveOptions): () => void {
@@ -83,8 +88,9 @@ export function connectLive({
       lastSeq = hint.seq;
       note(hasGap ? TOPICS : [hint.topic]);
     };
-    mine.onclose = () => {
+    mine.onclose = (event: CloseEvent) => {
       clearTimeout(connectTimer);
+      if (event.code === SIGNED_OUT && !isClosed) onSignedOut();
       if (socket === mine) retry();
     };
   };

@@ -2,7 +2,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import { client, nextCursor, rememberCsrfToken, ApiError, unwrap } from "./client";
-import type { Page, Session, TreeNode } from "./types";
+import type { Chargeback, JobState, Page, Session, TreeNode } from "./types";
 
 const PAGE_LIMIT = 50;
 /** Lists that are needed whole are read in pages of this size, and no more than MAX_PAGES of them. */
@@ -125,8 +125,8 @@ export function quotaChangesQuery(id: string) {
     queryKey: ["quotas", "changes", id],
     queryFn: ({ signal }) =>
       unwrap(
-        client.GET("/api/v1/quotas/{id}/changes", {
-          params: { path: { id }, query: { limit: PAGE_LIMIT } },
+        client.GET("/api/v1/quotas/{quota_id}/changes", {
+          params: { path: { quota_id: id }, query: { limit: PAGE_LIMIT } },
           signal,
         }),
       ),
@@ -150,12 +150,12 @@ export function priorityClassesQuery(organization: string) {
 }
 
 export interface JobFilter {
-  state?: string;
+  state?: JobState[];
   team?: string;
   user?: string;
   pool?: string;
   q?: string;
-  sort?: string;
+  sort?: "-submitted_at" | "submitted_at";
 }
 
 /** One page of the jobs list. */
@@ -185,37 +185,27 @@ export function jobQuery(id: string) {
   return queryOptions({
     queryKey: ["jobs", "one", id],
     queryFn: ({ signal }) =>
-      unwrap(client.GET("/api/v1/jobs/{id}", { params: { path: { id } }, signal })),
+      unwrap(client.GET("/api/v1/jobs/{job_id}", { params: { path: { job_id: id } }, signal })),
   });
 }
 
 export function jobAttemptsQuery(id: string) {
   return queryOptions({
     queryKey: ["jobs", "attempts", id],
-    queryFn: ({ signal }) =>
-      readWhole((cursor) =>
-        unwrap(
-          client.GET("/api/v1/jobs/{id}/attempts", {
-            params: { path: { id }, query: { limit: WHOLE_LIMIT, cursor } },
-            signal,
-          }),
-        ),
-      ),
+    queryFn: async ({ signal }) => {
+      const params = { path: { job_id: id } };
+      return (await unwrap(client.GET("/api/v1/jobs/{job_id}/attempts", { params, signal }))).items;
+    },
   });
 }
 
 export function jobHistoryQuery(id: string) {
   return queryOptions({
     queryKey: ["jobs", "history", id],
-    queryFn: ({ signal }) =>
-      readWhole((cursor) =>
-        unwrap(
-          client.GET("/api/v1/jobs/{id}/history", {
-            params: { path: { id }, query: { limit: WHOLE_LIMIT, cursor } },
-            signal,
-          }),
-        ),
-      ),
+    queryFn: async ({ signal }) => {
+      const params = { path: { job_id: id } };
+      return (await unwrap(client.GET("/api/v1/jobs/{job_id}/history", { params, signal }))).items;
+    },
   });
 }
 
@@ -223,15 +213,20 @@ export interface ReportFilter {
   start: string;
   end: string;
   team?: string;
-  group_by?: string;
+  group_by?: "team" | "department";
   pool?: string;
 }
 
 export function chargebackQuery(filter: ReportFilter) {
   return queryOptions({
     queryKey: ["reports", "chargeback", filter],
-    queryFn: ({ signal }) =>
-      unwrap(client.GET("/api/v1/reports/chargeback", { params: { query: filter }, signal })),
+    queryFn: async ({ signal }) => {
+      const report = await unwrap(
+        client.GET("/api/v1/reports/chargeback", { params: { query: filter }, signal }),
+      );
+      // The same address also gives CSV, as text; only when it is asked for.
+      return report as Chargeback;
+    },
   });
 }
 
@@ -239,8 +234,9 @@ export function chargebackJobsQuery(filter: {
   start: string;
   end: string;
   node: string;
+  as_of?: string;
   pool?: string;
-  usage_class?: string;
+  usage_class?: "guaranteed" | "borrowed";
 }) {
   return infiniteQueryOptions({
     ...paging,

@@ -1,396 +1,5114 @@
-/* Hand-written after the REST contract until `npm run types` writes this file from openapi.json. */
-
-type Body<T> = { content: { "application/json": T } };
-type Answer<T> = { headers: Record<string, unknown>; content: { "application/json": T } };
-type Empty = { headers: Record<string, unknown>; content?: never };
-type Op<Query, Path, Request, Response, Header = never> = {
-  parameters: { query?: Query; header?: Header; cookie?: never } & ([Path] extends [never] ? { path?: never } : { path: Path });
-  requestBody?: Request;
-  responses: Response;
-};
-type Read<R, Query = never, Path = never> = Op<Query, Path, never, { 200: Answer<R> }>;
-type Page<T> = { items: T[]; next: string | null };
-type S = components["schemas"];
-type ById = { id: string };
-type Paged = { limit?: number; cursor?: string };
-
-export interface components {
-  schemas: {
-    Session: {
-      user: {
-        id: string;
-        login: string;
-        username: string;
-        name: string;
-        kind: "person" | "service";
-        organization: { id: string; slug: string; name: string } | null;
-      };
-      grants: { role: string; node_path: string | null }[];
-      permissions: Record<string, string[]>;
-      csrf_token: string;
-      features: { version: string };
-    };
-    Node: {
-      id: string;
-      kind: "organization" | "department" | "team";
-      slug: string;
-      name: string;
-      path: string;
-      parent: string | null;
-      organization: string;
-      depth: number;
-    };
-    Pool: {
-      id: string;
-      name: string;
-      description: string;
-      weight: number;
-      capacity_mgpu: number;
-      guaranteed_mgpu: number | null;
-      is_overcommitted: boolean;
-    };
-    ClusterPool: {
-      pool: string;
-      capacity_mgpu: number;
-      healthy_mgpu: number;
-      nodes: number;
-      nodes_healthy: number;
-    };
-    Cluster: {
-      id: string;
-      name: string;
-      kind: string;
-      is_enabled: boolean;
-      state: "reachable" | "unreachable" | "never_seen";
-      seen_at: string | null;
-      stale_after_s: number;
-      message: string;
-      pools: S["ClusterPool"][];
-    };
-    ClusterNode: {
-      id: string;
-      cluster: string;
-      name: string;
-      pool: string;
-      capacity_mgpu: number;
-      is_schedulable: boolean;
-      state: string;
-      seen_at: string | null;
-    };
-    QuotaUse: {
-      in_use_mgpu: number;
-      protected_mgpu: number;
-      borrowed_mgpu: number;
-      lent_mgpu: number;
-      available_mgpu: number;
-      waiting_mgpu: number;
-      as_of: string | null;
-    };
-    Quota: {
-      id: string;
-      node: string;
-      node_kind: "organization" | "department" | "team";
-      node_name: string;
-      parent: string | null;
-      pool: string;
-      guaranteed_mgpu: number;
-      guaranteed_percent: string | null;
-      borrow_limit_mgpu: number | null;
-      lend_limit_mgpu: number | null;
-      weight: number;
-      version: number;
-      reserve_mgpu: number;
-      use: S["QuotaUse"];
-      can_edit: string[];
-    };
-    QuotaPatch: {
-      guaranteed_mgpu?: number;
-      guaranteed_percent?: string;
-      borrow_limit_mgpu?: number | null;
-      lend_limit_mgpu?: number | null;
-      weight?: number;
-      reason: string;
-    };
-    QuotaChange: {
-      id: string;
-      at: string;
-      actor: string | null;
-      before: Record<string, unknown> | null;
-      after: Record<string, unknown>;
-      reason: string;
-    };
-    PriorityClass: {
-      id: string;
-      organization: string;
-      name: string;
-      order: number;
-      preempts_within_team: boolean;
-      grace_period_s: number;
-      team_cap_mgpu: number | null;
-      price_multiplier_ppm: number;
-      description: string;
-    };
-    Attempt: {
-      id: string;
-      number: number;
-      cluster: string;
-      state: "reserved" | "starting" | "running" | "stopping" | "ended";
-      native_id: string;
-      native_state: string;
-      slots: { node: string; mgpu: number }[];
-      granted_at: string | null;
-      started_at: string | null;
-      notice_at: string | null;
-      grace_until: string | null;
-      ended_at: string | null;
-      released_at: string | null;
-      outcome: string | null;
-      exit_codes: Record<string, number>;
-      guaranteed_mgpu: number;
-      borrowed_mgpu: number;
-      message: string;
-      beneficiary: string | null;
-    };
-    Explanation: {
-      code: string;
-      sentence: string;
-      numbers: Record<string, unknown>;
-      node: string | null;
-      jobs_ahead: number;
-      victims: {
-        job: string;
-        name: string;
-        team: string;
-        mgpu: number;
-        notice_at: string | null;
-        grace_until: string | null;
-      }[];
-      estimated_start: { earliest: string | null; latest: string | null; method: string } | null;
-      as_of: string;
-    };
-    Job: {
-      id: string;
-      name: string;
-      type: string;
-      team: string;
-      user: string;
-      organization: string;
-      pool: string;
-      state:
-        | "queued"
-        | "starting"
-        | "running"
-        | "preempting"
-        | "succeeded"
-        | "failed"
-        | "cancelled"
-        | "timed_out"
-        | "held";
-      priority_class: string;
-      mgpu_per_node: number;
-      node_count: number;
-      mgpu: number;
-      time_limit_s: number | null;
-      is_preemptible: boolean;
-      is_requeueable: boolean;
-      checkpoint_path: string | null;
-      cluster: string | null;
-      submitted_at: string;
-      started_at: string | null;
-      ended_at: string | null;
-      end_reason: string | null;
-      exit_code: number | null;
-      attempt: number;
-      current_attempt: S["Attempt"] | null;
-      explanation: S["Explanation"] | null;
-      usage: { guaranteed_mgpu_s: number; borrowed_mgpu_s: number };
-      can: string[];
-    };
-    JobDetail: S["Job"] & {
-      script: string | null;
-      environment: Record<string, string> | null;
-      notes: S["Note"][];
-    };
-    Note: {
-      line: number;
-      text: string;
-      verdict: "understood" | "ignored" | "refused";
-      detail: string;
-    };
-    JobRequest: {
-      team: string;
-      name?: string;
-      pool?: string;
-      gpus?: string;
-      gpus_per_node?: string;
-      nodes?: number;
-      script?: string;
-      sbatch?: string;
-      time_limit_s?: number | null;
-      priority_class?: string;
-      type?: string;
-      environment?: Record<string, string>;
-      is_preemptible?: boolean;
-      is_requeueable?: boolean;
-      checkpoint_path?: string;
-      cluster?: string;
-      notice_signal?: string;
-      held?: boolean;
-    };
-    JobPlan: {
-      job: Partial<S["Job"]>;
-      notes: S["Note"][];
-      fits: boolean;
-      explanation: S["Explanation"] | null;
-      would_start_now: boolean;
-      guaranteed_mgpu: number;
-      borrowed_mgpu: number;
-      cluster: string | null;
-      cost_per_hour_nano: number | null;
-      currency: string | null;
-    };
-    HistoryEvent: { at: string; event: string; detail: string };
-    LogChunk: {
-      attempt: number;
-      rank: number;
-      stream: "stdout" | "stderr";
-      offset: number;
-      next_offset: number;
-      text: string;
-      is_final: boolean;
-      is_truncated: boolean;
-      ranks: number;
-    };
-    ChargebackRow: {
-      node: string;
-      node_kind: string;
-      pool: string;
-      guaranteed_mgpu_s: number;
-      borrowed_mgpu_s: number;
-      guaranteed_cost_nano: number;
-      borrowed_cost_nano: number;
-      cost_nano: number;
-      jobs: number;
-    };
-    ChargebackTotals: Omit<S["ChargebackRow"], "node" | "node_kind" | "pool">;
-    Chargeback: {
-      start: string;
-      end: string;
-      as_of: string;
-      currency: string;
-      rows: S["ChargebackRow"][];
-      totals: S["ChargebackTotals"];
-      check: { segments_mgpu_s: number; rows_mgpu_s: number; is_equal: boolean };
-      days: { day: string; pool: string; guaranteed_mgpu_s: number; borrowed_mgpu_s: number }[];
-      capacity:
-        | { pool: string; capacity_mgpu_s: number; in_use_mgpu_s: number; idle_mgpu_s: number }[]
-        | null;
-    };
-    ChargebackJob: {
-      job: string;
-      name: string;
-      team: string;
-      user: string;
-      pool: string;
-      usage_class: "guaranteed" | "borrowed";
-      mgpu_s: number;
-      cost_nano: number;
-      attempts: number;
-    };
-    Token: {
-      id: string;
-      name: string;
-      prefix: string;
-      scopes: string[];
-      expires_at: string;
-      last_used_at: string | null;
-      created_at: string;
-      revoked_at: string | null;
-    };
-    TokenRequest: { name: string; scopes: string[]; expires_in_days: number };
-    NewToken: S["Token"] & { secret: string };
-  };
-}
+/**
+ * This file was auto-generated by openapi-typescript.
+ * Do not make direct changes to the file.
+ */
 
 export interface paths {
-  "/api/v1/session": {
-    get: Read<S["Session"]>;
-    post: Op<never, never, Body<{ login: string; password: string }>, { 200: Answer<S["Session"]> }>;
-    delete: Op<never, never, never, { 204: Empty }>;
-  };
-  "/api/v1/organizations": { get: Read<Page<S["Node"]>, Paged> };
-  "/api/v1/departments": { get: Read<Page<S["Node"]>, Paged & { organization?: string; parent?: string }> };
-  "/api/v1/teams": { get: Read<Page<S["Node"]>, Paged & { organization?: string; parent?: string }> };
-  "/api/v1/pools": { get: Read<Page<S["Pool"]>, Paged> };
-  "/api/v1/clusters": { get: Read<Page<S["Cluster"]>, Paged> };
-  "/api/v1/nodes": { get: Read<Page<S["ClusterNode"]>, Paged & { cluster?: string; pool?: string }> };
-  "/api/v1/quotas": {
-    get: Read<Page<S["Quota"]>, Paged & { pool?: string; node?: string; subtree?: string }>;
-  };
-  "/api/v1/quotas/{id}": {
-    get: Read<S["Quota"], never, ById>;
-    patch: Op<never, ById, Body<S["QuotaPatch"]>, { 200: Answer<S["Quota"]> }, { "If-Match": string }>;
-  };
-  "/api/v1/quotas/{id}/changes": { get: Read<Page<S["QuotaChange"]>, Paged, ById> };
-  "/api/v1/priority-classes": { get: Read<Page<S["PriorityClass"]>, Paged & { organization?: string }> };
-  "/api/v1/jobs": {
-    get: Read<
-      Page<S["Job"]>,
-      Paged & {
-        state?: string;
-        team?: string;
-        user?: string;
-        pool?: string;
-        q?: string;
-        submitted_at__gte?: string;
-        submitted_at__lt?: string;
-        usage_class?: string;
-        sort?: string;
-      }
-    >;
-    post: Op<
-      { dry_run?: boolean },
-      never,
-      Body<S["JobRequest"]>,
-      { 200: Answer<S["JobPlan"]>; 201: Answer<S["JobDetail"]> },
-      { "Idempotency-Key"?: string }
-    >;
-  };
-  "/api/v1/jobs/{id}": { get: Read<S["JobDetail"], never, ById> };
-  "/api/v1/jobs/{id}/attempts": { get: Read<Page<S["Attempt"]>, Paged, ById> };
-  "/api/v1/jobs/{id}/history": { get: Read<Page<S["HistoryEvent"]>, Paged, ById> };
-  "/api/v1/jobs/{id}/logs": {
-    get: Read<
-      S["LogChunk"],
-      { attempt?: number; rank?: number; stream?: string; offset?: number; limit?: number },
-      ById
-    >;
-  };
-  "/api/v1/jobs/{id}/cancel": { post: Op<never, ById, never, { 200: Answer<S["JobDetail"]> }> };
-  "/api/v1/jobs/{id}/hold": { post: Op<never, ById, never, { 200: Answer<S["JobDetail"]> }> };
-  "/api/v1/jobs/{id}/release": { post: Op<never, ById, never, { 200: Answer<S["JobDetail"]> }> };
-  "/api/v1/reports/chargeback": {
-    get: Read<
-      S["Chargeback"],
-      {
-        start: string;
-        end: string;
-        organization?: string;
-        team?: string;
-        group_by?: string;
-        pool?: string;
-      }
-    >;
-  };
-  "/api/v1/reports/chargeback/jobs": {
-    get: Read<
-      Page<S["ChargebackJob"]>,
-      Paged & { start: string; end: string; node: string; pool?: string; usage_class?: string }
-    >;
-  };
-  "/api/v1/tokens": {
-    get: Read<Page<S["Token"]>, Paged>;
-    post: Op<never, never, Body<S["TokenRequest"]>, { 201: Answer<S["NewToken"]> }>;
-  };
-  "/api/v1/tokens/{id}": { delete: Op<never, ById, never, { 204: Empty }> };
+    "/api/v1/audit-events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Audit events, newest first
+         * @description Of the nodes on which the caller has view_audit; the platform's own events are for platform admins.
+         */
+        get: operations["list_audit_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Clusters
+         * @description A page of clusters, by name.
+         */
+        get: operations["list_clusters"];
+        put?: never;
+        /**
+         * Add a cluster
+         * @description The new cluster, not seen yet. For platform administrators.
+         */
+        post: operations["create_cluster"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{cluster_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One cluster
+         * @description The cluster.
+         */
+        get: operations["get_cluster"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change a cluster
+         * @description The changed cluster. For platform administrators; name and kind stay.
+         */
+        patch: operations["change_cluster"];
+        trace?: never;
+    };
+    "/api/v1/departments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Departments, by path
+         * @description Departments by path.
+         */
+        get: operations["list_departments"];
+        put?: never;
+        /**
+         * Create a department
+         * @description A new department.
+         */
+        post: operations["create_department"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/departments/{node_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One department
+         * @description One department.
+         */
+        get: operations["get_department"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Rename a department
+         * @description Another name.
+         */
+        patch: operations["rename_department"];
+        trace?: never;
+    };
+    "/api/v1/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Jobs
+         * @description The caller's own, and those of the teams whose jobs they may see. Newest first, unless sorted otherwise.
+         */
+        get: operations["jobs_retrieve"];
+        put?: never;
+        /**
+         * Submit a job, or see what would become of it
+         * @description With `dry_run=true` nothing is changed and the answer is a plan (200).
+         */
+        post: operations["jobs_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One job
+         * @description Script and environment are null for those who may see the job only.
+         */
+        get: operations["jobs_retrieve_2"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/attempts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A job's attempts
+         * @description All of them, first to last.
+         */
+        get: operations["jobs_attempts_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a job
+         * @description A running job gets its notice signal, and is stopped by force 30 s later.
+         */
+        post: operations["jobs_cancel_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/explanation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Why a job waits
+         * @description Of a job that does not wait the code is `not_waiting`.
+         */
+        get: operations["jobs_explanation_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A job's timeline
+         * @description All of it, first to last.
+         */
+        get: operations["jobs_history_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/hold": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Hold a queued job
+         * @description The job after it.
+         */
+        post: operations["jobs_hold_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A piece of a job's log
+         * @description Control characters are left out. Read on at `next_offset`.
+         */
+        get: operations["jobs_logs_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/release": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Release a held job
+         * @description The job after it.
+         */
+        post: operations["jobs_release_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Nodes of the clusters
+         * @description A page of nodes, by cluster, name and pool.
+         */
+        get: operations["list_cluster_nodes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/organizations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Organizations, by path
+         * @description Organizations by path.
+         */
+        get: operations["list_organizations"];
+        put?: never;
+        /**
+         * Create an organization (platform admins)
+         * @description A new organization.
+         */
+        post: operations["create_organization"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/organizations/{node_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One organization
+         * @description One organization.
+         */
+        get: operations["get_organization"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Rename an organization (platform admins)
+         * @description Another name.
+         */
+        patch: operations["rename_organization"];
+        trace?: never;
+    };
+    "/api/v1/pools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Pools
+         * @description A page of pools, by name.
+         */
+        get: operations["list_pools"];
+        put?: never;
+        /**
+         * Add a pool
+         * @description The new pool. For platform administrators.
+         */
+        post: operations["create_pool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One pool
+         * @description The pool.
+         */
+        get: operations["get_pool"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change a pool
+         * @description The changed pool. For platform administrators; the name stays.
+         */
+        patch: operations["change_pool"];
+        trace?: never;
+    };
+    "/api/v1/priority-classes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Priority classes
+         * @description A page of priority classes.
+         */
+        get: operations["list_priority_classes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Quotas in tree order
+         * @description Parents first, siblings by path, then by pool.
+         */
+        get: operations["list_quotas"];
+        put?: never;
+        /**
+         * Give a node a quota in a pool
+         * @description The new quota.
+         */
+        post: operations["create_quota"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas/{quota_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One quota
+         * @description The quota and its ETag.
+         */
+        get: operations["get_quota"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change a quota
+         * @description Takes effect in the arbiter's next cycle. Guarantees below and beside it that are percentages follow.
+         */
+        patch: operations["change_quota"];
+        trace?: never;
+    };
+    "/api/v1/quotas/{quota_id}/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Changes of a quota, newest first
+         * @description A page of changes.
+         */
+        get: operations["list_quota_changes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rate-cards": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Prices of the organizations whose costs the caller may see
+         * @description A page of rate cards.
+         */
+        get: operations["list_rate_cards"];
+        put?: never;
+        /**
+         * Give an organization a rate card
+         * @description The new card, without lines.
+         */
+        post: operations["create_rate_card"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rate-cards/{card_id}/lines": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add a price
+         * @description It may start in the past, where there was no price; a price that has applied never changes. To raise a price, end the current line and add another.
+         */
+        post: operations["add_rate_line"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rate-cards/{card_id}/lines/{line_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Let a price end
+         * @description Now at the earliest, so that no past report changes.
+         */
+        patch: operations["end_rate_line"];
+        trace?: never;
+    };
+    "/api/v1/reports/chargeback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Usage and cost of a period
+         * @description Of everything below `organization` or `team`, or else of all that the caller may see costs of. CSV has one line per team, pool and usage class.
+         */
+        get: operations["get_chargeback_report"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reports/chargeback/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The jobs behind a number
+         * @description Largest first. Every page counts until the time of the first, so all pages together sum to one number.
+         */
+        get: operations["list_chargeback_jobs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/role-grants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Role grants, oldest first
+         * @description Grants in the order of their making.
+         */
+        get: operations["list_role_grants"];
+        put?: never;
+        /**
+         * Grant a role
+         * @description Nobody grants what they lack: every permission of the role must be held by the caller on the node, by the token used too.
+         */
+        post: operations["grant_role"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/role-grants/{grant_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Take a role back
+         * @description Take a role back.
+         */
+        delete: operations["revoke_role"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Who is signed in
+         * @description Sets the cookie csrftoken, which signing in needs, also with the answer 401.
+         */
+        get: operations["get_session"];
+        put?: never;
+        /**
+         * Sign in
+         * @description Begin a session under a new session key.
+         */
+        post: operations["sign_in"];
+        /**
+         * Sign out
+         * @description End the session.
+         */
+        delete: operations["sign_out"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Teams, by path
+         * @description Teams by path.
+         */
+        get: operations["list_teams"];
+        put?: never;
+        /**
+         * Create a team
+         * @description A new team.
+         */
+        post: operations["create_team"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/teams/{node_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One team
+         * @description One team.
+         */
+        get: operations["get_team"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Rename a team
+         * @description Another name.
+         */
+        patch: operations["rename_team"];
+        trace?: never;
+    };
+    "/api/v1/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One's own access tokens, newest first
+         * @description Own tokens, newest first.
+         */
+        get: operations["list_tokens"];
+        put?: never;
+        /**
+         * Create an access token; its secret is shown once
+         * @description A new token.
+         */
+        post: operations["create_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke an access token and all that were made with it
+         * @description Revoke a token.
+         */
+        delete: operations["revoke_token"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * People and service accounts, by login
+         * @description All of the organization for those who manage members or read the audit log somewhere in it; oneself for everybody else.
+         */
+        get: operations["list_users"];
+        put?: never;
+        /**
+         * Create a person or service account
+         * @description A new user.
+         */
+        post: operations["create_user"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{user_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One person or service account
+         * @description One user.
+         */
+        get: operations["get_user"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Rename, deactivate or reactivate
+         * @description Change a user.
+         */
+        patch: operations["change_user"];
+        trace?: never;
+    };
+}
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        /** @description A personal access token, without its secret. */
+        AccessToken: {
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            expires_at: string;
+            /** Format: uuid */
+            id: string;
+            /**
+             * Format: date-time
+             * @description To the minute
+             */
+            last_used_at: string | null;
+            name: string;
+            /** @description The first 12 characters, to recognise it by */
+            prefix: string;
+            /** Format: date-time */
+            revoked_at: string | null;
+            scopes: components["schemas"]["ScopesEnum"][];
+        };
+        /** @description A token to be made. */
+        AccessTokenCreationRequest: {
+            expires_in_days: number;
+            name: string;
+            scopes: components["schemas"]["ScopesEnum"][];
+        };
+        AccessTokenPage: {
+            items: components["schemas"]["AccessToken"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description Usage in milli-GPU-seconds and cost in nano-currency. */
+        Amounts: {
+            borrowed_cost_nano: number;
+            borrowed_mgpu_s: number;
+            /** @description Of both classes */
+            cost_nano: number;
+            guaranteed_cost_nano: number;
+            guaranteed_mgpu_s: number;
+            jobs: number;
+            /** @description Part of the usage that had no price and is in the cost as 0 */
+            unpriced_mgpu_s: number;
+        };
+        /** @description One execution of a job on one cluster. */
+        Attempt: {
+            /**
+             * Format: uuid
+             * @description The job it makes room for, if the caller may see that one
+             */
+            beneficiary: string | null;
+            borrowed_mgpu: number;
+            cluster: string;
+            /** Format: date-time */
+            ended_at: string | null;
+            /** @description By rank; negative: killed by that signal */
+            exit_codes: {
+                [key: string]: number;
+            };
+            /**
+             * Format: date-time
+             * @description Stopped by force then
+             */
+            grace_until: string | null;
+            /** Format: date-time */
+            granted_at: string;
+            guaranteed_mgpu: number;
+            /** Format: uuid */
+            id: string;
+            message: string;
+            mgpu: number;
+            /** @description The cluster's own id */
+            native_id: string | null;
+            /** @description The cluster's own word */
+            native_state: string;
+            /** Format: date-time */
+            notice_at: string | null;
+            /** @description From 1 */
+            number: number;
+            outcome: string | null;
+            /**
+             * Format: date-time
+             * @description Its GPUs are free since
+             */
+            released_at: string | null;
+            slots: components["schemas"]["Slot"][];
+            /** Format: date-time */
+            started_at: string | null;
+            state: components["schemas"]["AttemptStateEnum"];
+        };
+        /**
+         * @description * `reserved` - reserved
+         *     * `starting` - starting
+         *     * `running` - running
+         *     * `stopping` - stopping
+         *     * `ended` - ended
+         * @enum {string}
+         */
+        AttemptStateEnum: "reserved" | "starting" | "running" | "stopping" | "ended";
+        /** @description One act: who did what to what, when. */
+        AuditEvent: {
+            action: string;
+            /** @description Login, `system` or `anonymous` */
+            actor: string;
+            /** Format: date-time */
+            at: string;
+            detail: {
+                [key: string]: unknown;
+            };
+            /** Format: uuid */
+            id: string;
+            /** @description Path of the node it belongs to */
+            readonly node: string | null;
+            /** @description Slug; null: the platform's */
+            readonly organization: string | null;
+            /** @description Empty when no request caused it */
+            request_id: string;
+            subject: components["schemas"]["AuditSubject"];
+        };
+        AuditEventPage: {
+            items: components["schemas"]["AuditEvent"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description What an act was done to. */
+        AuditSubject: {
+            id: string;
+            kind: string;
+        };
+        /**
+         * @description * `guaranteed` - guaranteed
+         *     * `weight` - weight
+         *     * `borrow_limit` - borrow_limit
+         *     * `lend_limit` - lend_limit
+         * @enum {string}
+         */
+        CanEditEnum: "guaranteed" | "weight" | "borrow_limit" | "lend_limit";
+        /**
+         * @description * `cancel` - cancel
+         *     * `hold` - hold
+         *     * `release` - release
+         *     * `logs` - logs
+         * @enum {string}
+         */
+        CanEnum: "cancel" | "hold" | "release" | "logs";
+        /** @description The same usage summed twice: straight from the segments, and over the rows of teams. */
+        ChargebackCheck: {
+            is_equal: boolean;
+            rows_mgpu_s: number;
+            segments_mgpu_s: number;
+        };
+        /** @description Usage of a pool on one day, UTC. */
+        ChargebackDay: {
+            borrowed_mgpu_s: number;
+            /** Format: date */
+            day: string;
+            guaranteed_mgpu_s: number;
+            pool: string;
+        };
+        /** @description What one job used in one usage class in the period, over `attempts` attempts. */
+        ChargebackJob: {
+            attempts: number;
+            cost_nano: number;
+            /** Format: uuid */
+            job: string;
+            mgpu_s: number;
+            name: string;
+            pool: string;
+            /** @description Path of the team */
+            team: string;
+            usage_class: components["schemas"]["UsageClassEnum"];
+            /** @description User name */
+            user: string;
+        };
+        ChargebackJobPage: {
+            items: components["schemas"]["ChargebackJob"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /**
+         * @description Who used what from `start` to `end`, and what it costs. What still runs counts until `end`
+         *     or `as_of`, whichever is earlier.
+         */
+        ChargebackReport: {
+            /** Format: date-time */
+            as_of: string;
+            /** @description Null where it would tell what other organizations used */
+            capacity: components["schemas"]["PoolCapacity"][] | null;
+            check: components["schemas"]["ChargebackCheck"];
+            /** @description ISO 4217; null where no rate card applies */
+            currency: string | null;
+            days: components["schemas"]["ChargebackDay"][];
+            /** Format: date-time */
+            end: string;
+            rows: components["schemas"]["ChargebackRow"][];
+            /** Format: date-time */
+            start: string;
+            totals: components["schemas"]["Amounts"];
+        };
+        /**
+         * @description What a node used of a pool; an organization or department includes its whole subtree, so
+         *     add up the rows of teams only, or take the totals.
+         */
+        ChargebackRow: {
+            borrowed_cost_nano: number;
+            borrowed_mgpu_s: number;
+            /** @description Of both classes */
+            cost_nano: number;
+            guaranteed_cost_nano: number;
+            guaranteed_mgpu_s: number;
+            jobs: number;
+            /** @description Path of the node */
+            node: string;
+            node_kind: components["schemas"]["ChargebackRowNodeKindEnum"];
+            pool: string;
+            /** @description Part of the usage that had no price and is in the cost as 0 */
+            unpriced_mgpu_s: number;
+        };
+        /**
+         * @description * `organization` - Organization
+         *     * `department` - Department
+         *     * `team` - Team
+         * @enum {string}
+         */
+        ChargebackRowNodeKindEnum: "organization" | "department" | "team";
+        /** @description A place where jobs run, as last seen. */
+        Cluster: {
+            /** Format: uuid */
+            id: string;
+            /** @description Disabled: no new starts, what runs goes on */
+            is_enabled: boolean;
+            kind: string;
+            /** @description Why it does not answer, or what of its answer could not be used */
+            message: string;
+            name: string;
+            pools: components["schemas"]["ClusterPool"][];
+            /**
+             * Format: date-time
+             * @description Last complete answer
+             */
+            seen_at: string | null;
+            /** @description Age of the last answer from which the cluster counts as unreachable */
+            stale_after_s: number;
+            state: components["schemas"]["ClusterStateEnum"];
+        };
+        /**
+         * @description * `local` - local
+         * @enum {string}
+         */
+        ClusterCreateKindEnum: "local";
+        /** @description A new cluster. */
+        ClusterCreateRequest: {
+            /** @default true */
+            is_enabled?: boolean;
+            kind: components["schemas"]["ClusterCreateKindEnum"];
+            name: string;
+            /** @description The connector's; never shown again */
+            options: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description A node of a cluster as last seen; in state "gone" once its cluster lists it no more. */
+        ClusterNode: {
+            /** Format: int64 */
+            capacity_mgpu: number;
+            cluster: string;
+            /** Format: uuid */
+            readonly id: string;
+            is_schedulable: boolean;
+            name: string;
+            pool: string;
+            /**
+             * Format: date-time
+             * @description When the node was last in an answer of its cluster.
+             */
+            readonly seen_at: string;
+            state: string;
+        };
+        ClusterNodePage: {
+            items: components["schemas"]["ClusterNode"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        ClusterPage: {
+            items: components["schemas"]["Cluster"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description What a cluster has of one pool. */
+        ClusterPool: {
+            capacity_mgpu: number;
+            /** @description On schedulable nodes */
+            healthy_mgpu: number;
+            nodes: number;
+            nodes_healthy: number;
+            pool: string;
+        };
+        /**
+         * @description * `reachable` - reachable
+         *     * `unreachable` - unreachable
+         *     * `never_seen` - never_seen
+         * @enum {string}
+         */
+        ClusterStateEnum: "reachable" | "unreachable" | "never_seen";
+        /** @description What to change of a cluster; `options` are replaced whole. */
+        ClusterUpdateRequest: {
+            is_enabled?: boolean;
+            /** @description The connector's; never shown again */
+            options?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * @description * `never_fits` - never_fits
+         *     * `waiting_for_guarantee` - waiting_for_guarantee
+         *     * `borrow_limit_reached` - borrow_limit_reached
+         *     * `parent_limit_reached` - parent_limit_reached
+         *     * `waiting_for_free_gpus` - waiting_for_free_gpus
+         *     * `waiting_for_reclaim` - waiting_for_reclaim
+         *     * `behind_higher_priority` - behind_higher_priority
+         *     * `behind_fair_share` - behind_fair_share
+         *     * `topology_fragmented` - topology_fragmented
+         *     * `class_cap_reached` - class_cap_reached
+         *     * `cluster_unavailable` - cluster_unavailable
+         *     * `held_by_user` - held_by_user
+         *     * `dispatching` - dispatching
+         *     * `not_yet_decided` - not_yet_decided
+         *     * `not_waiting` - not_waiting
+         *     * `would_start` - would_start
+         * @enum {string}
+         */
+        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
+        /** @description A range and how it came about, never a promise. */
+        EstimatedStart: {
+            /** Format: date-time */
+            earliest: string | null;
+            /** Format: date-time */
+            latest: string | null;
+            method: string;
+        };
+        /** @description Why a job waits. */
+        Explanation: {
+            /** Format: date-time */
+            as_of: string;
+            code: components["schemas"]["CodeEnum"];
+            estimated_start: components["schemas"]["EstimatedStart"] | null;
+            jobs_ahead: number;
+            /** @description Path of the node whose limit binds */
+            node: string | null;
+            numbers: {
+                [key: string]: number;
+            };
+            sentence: string;
+            victims: components["schemas"]["Victim"][];
+        };
+        /** @description One thing wrong with one field; `pointer` is an RFC 6901 JSON pointer. */
+        FieldProblem: {
+            code: string;
+            detail: string;
+            pointer: string;
+        };
+        /** @description A job. */
+        Job: {
+            /** @description Number of the latest attempt, 0 before the first */
+            attempt: number;
+            can: components["schemas"]["CanEnum"][];
+            checkpoint_path: string | null;
+            /** @description The one it is pinned to */
+            cluster: string | null;
+            current_attempt: components["schemas"]["Attempt"] | null;
+            end_reason: string | null;
+            /** Format: date-time */
+            ended_at: string | null;
+            exit_code: number | null;
+            explanation: components["schemas"]["Explanation"] | null;
+            /** Format: uuid */
+            id: string;
+            is_preemptible: boolean;
+            is_requeueable: boolean;
+            /** @description In all */
+            mgpu: number;
+            mgpu_per_node: number;
+            name: string;
+            node_count: number;
+            /** @description Slug */
+            organization: string;
+            pool: string;
+            priority_class: string;
+            /**
+             * Format: date-time
+             * @description Of the current attempt
+             */
+            started_at: string | null;
+            state: components["schemas"]["StateBf2Enum"];
+            /** Format: date-time */
+            submitted_at: string;
+            /** @description Path */
+            team: string;
+            time_limit_s: number | null;
+            type: components["schemas"]["TypeEnum"];
+            usage: components["schemas"]["JobUsage"];
+            /** @description Username */
+            user: string;
+        };
+        /** @description A job's attempts, first to last; the latest 500. */
+        JobAttempts: {
+            items: components["schemas"]["Attempt"][];
+        };
+        /** @description A job with what was submitted. */
+        JobDetail: {
+            /** @description Number of the latest attempt, 0 before the first */
+            attempt: number;
+            can: components["schemas"]["CanEnum"][];
+            checkpoint_path: string | null;
+            /** @description The one it is pinned to */
+            cluster: string | null;
+            current_attempt: components["schemas"]["Attempt"] | null;
+            end_reason: string | null;
+            /** Format: date-time */
+            ended_at: string | null;
+            /** @description null as the script */
+            environment: {
+                [key: string]: string;
+            } | null;
+            exit_code: number | null;
+            explanation: components["schemas"]["Explanation"] | null;
+            /** Format: uuid */
+            id: string;
+            is_preemptible: boolean;
+            is_requeueable: boolean;
+            /** @description In all */
+            mgpu: number;
+            mgpu_per_node: number;
+            name: string;
+            node_count: number;
+            notes: components["schemas"]["Note"][];
+            /** @description Slug */
+            organization: string;
+            pool: string;
+            priority_class: string;
+            /** @description null: the caller may not read it */
+            script: string | null;
+            /**
+             * Format: date-time
+             * @description Of the current attempt
+             */
+            started_at: string | null;
+            state: components["schemas"]["StateBf2Enum"];
+            /** Format: date-time */
+            submitted_at: string;
+            /** @description Path */
+            team: string;
+            time_limit_s: number | null;
+            type: components["schemas"]["TypeEnum"];
+            usage: components["schemas"]["JobUsage"];
+            /** @description Username */
+            user: string;
+        };
+        /** @description One line of a job's timeline. */
+        JobEvent: {
+            /** Format: date-time */
+            at: string;
+            detail: {
+                [key: string]: unknown;
+            };
+            event: string;
+        };
+        /** @description A job's timeline, first to last; the latest 1,000 lines. */
+        JobHistory: {
+            items: components["schemas"]["JobEvent"][];
+        };
+        /** @description A piece of a log. Read on at `next_offset`; offsets are bytes. */
+        JobLog: {
+            attempt: number;
+            /** @description The stream has ended and this is its end */
+            is_final: boolean;
+            /** @description The size cap cut it */
+            is_truncated: boolean;
+            next_offset: number;
+            offset: number;
+            rank: number;
+            ranks: number;
+            stream: string;
+            text: string;
+        };
+        JobPage: {
+            items: components["schemas"]["Job"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description What would become of a request if it were sent now. Feasibility, not a reservation. */
+        JobPlan: {
+            borrowed_mgpu: number;
+            /** @description Where it would start now */
+            cluster: string | null;
+            cost_per_hour_nano: number | null;
+            currency: string | null;
+            explanation: components["schemas"]["Explanation"];
+            /** @description false: it could never run, or would be refused */
+            fits: boolean;
+            guaranteed_mgpu: number;
+            job: components["schemas"]["ResolvedJob"];
+            notes: components["schemas"]["Note"][];
+            would_start_now: boolean;
+        };
+        /**
+         * @description What to run. Either `gpus` in all (laid out on nodes when `nodes` is absent) or
+         *     `gpus_per_node` and `nodes`; either `script` or `sbatch`, whose directives are read, and over
+         *     which the other members win.
+         */
+        JobRequestRequest: {
+            /** @description Absolute */
+            checkpoint_path?: string;
+            /** @description Pin it to this cluster */
+            cluster?: string;
+            environment?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: double
+             * @description At most three decimals
+             */
+            gpus?: number;
+            /** Format: double */
+            gpus_per_node?: number;
+            /** @default false */
+            held?: boolean;
+            /** @default false */
+            is_preemptible?: boolean;
+            /** @default true */
+            is_requeueable?: boolean;
+            name?: string;
+            nodes?: number;
+            /** @default TERM */
+            notice_signal?: components["schemas"]["NoticeSignalEnum"];
+            /** @description May be left out when there is one */
+            pool?: string;
+            /** @default normal */
+            priority_class?: string;
+            /** @description At most 1 MiB of UTF-8 */
+            sbatch?: string;
+            /** @description At most 1 MiB of UTF-8 */
+            script?: string;
+            /** @description Path: `ai-company/research/nlp` */
+            team: string;
+            time_limit_s?: number;
+            type?: components["schemas"]["TypeEnum"];
+        };
+        /** @description What the job has used so far, over all its attempts. */
+        JobUsage: {
+            borrowed_mgpu_s: number;
+            guaranteed_mgpu_s: number;
+        };
+        /** @description A token just made: the only time that its secret is shown. */
+        NewAccessToken: {
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            expires_at: string;
+            /** Format: uuid */
+            id: string;
+            /**
+             * Format: date-time
+             * @description To the minute
+             */
+            last_used_at: string | null;
+            name: string;
+            /** @description The first 12 characters, to recognise it by */
+            prefix: string;
+            /** Format: date-time */
+            revoked_at: string | null;
+            scopes: components["schemas"]["ScopesEnum"][];
+            /** @description `tdg_` and 36 characters; null in the repeated answer to an Idempotency-Key, because secrets are not stored */
+            secret: string | null;
+        };
+        /** @description A new department or team. */
+        NodeCreationRequest: {
+            name: string;
+            /** @description Path of the node above */
+            parent: string;
+            /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`; it never changes */
+            slug: string;
+        };
+        /** @description What became of one line of an sbatch text; line 0 is the whole text. */
+        Note: {
+            detail: string;
+            line: number;
+            text: string;
+            verdict: components["schemas"]["VerdictEnum"];
+        };
+        /**
+         * @description * `TERM` - TERM
+         *     * `USR1` - USR1
+         *     * `USR2` - USR2
+         *     * `INT` - INT
+         *     * `HUP` - HUP
+         * @enum {string}
+         */
+        NoticeSignalEnum: "TERM" | "USR1" | "USR2" | "INT" | "HUP";
+        /** @description A new organization. */
+        OrganizationCreationRequest: {
+            name: string;
+            /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`; it never changes */
+            slug: string;
+        };
+        /** @description GPUs of one kind that are interchangeable for quota. */
+        Pool: {
+            /** @description Healthy now, on all enabled clusters */
+            capacity_mgpu: number;
+            description: string;
+            /** @description To all organizations; null unless you administer the platform */
+            guaranteed_mgpu: number | null;
+            /** Format: uuid */
+            id: string;
+            /** @description Whether more is guaranteed to organizations than is healthy now */
+            is_overcommitted: boolean;
+            name: string;
+            /** @description Worth against the reference GPU, per mille */
+            weight: number;
+        };
+        /** @description Healthy capacity of a pool, what all organizations held of it, and the difference. */
+        PoolCapacity: {
+            capacity_mgpu_s: number;
+            /** @description Negative where jobs held GPUs of nodes that no longer counted as healthy */
+            idle_mgpu_s: number;
+            in_use_mgpu_s: number;
+            pool: string;
+        };
+        /** @description A new pool. Clusters report their nodes under its name. */
+        PoolCreateRequest: {
+            description?: string;
+            name: string;
+            weight?: number;
+        };
+        PoolPage: {
+            items: components["schemas"]["Pool"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description What to change of a pool; what is left out stays. */
+        PoolUpdateRequest: {
+            description?: string;
+            weight?: number;
+        };
+        /** @description A priority class of an organization; higher `order` is served first. */
+        PriorityClass: {
+            description?: string;
+            grace_period_s?: number;
+            /** Format: uuid */
+            readonly id: string;
+            name: string;
+            order: number;
+            organization: string;
+            preempts_within_team?: boolean;
+            price_multiplier_ppm?: number;
+            /** Format: int64 */
+            team_cap_mgpu?: number | null;
+        };
+        PriorityClassPage: {
+            items: components["schemas"]["PriorityClass"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /**
+         * @description A refusal (RFC 9457). `detail` is for people, `code` for programs; refusals may carry
+         *     further members with the numbers behind the sentence.
+         */
+        Problem: {
+            /** @description Stable, for programs */
+            code: string;
+            /** @description What is wrong and what to do about it */
+            detail: string;
+            errors?: components["schemas"]["FieldProblem"][];
+            /** @description To find the request in the logs by */
+            request_id: string;
+            status: number;
+            title: string;
+            /** @description `urn:tidegate:problem:` and the code */
+            type: string;
+        };
+        /** @description A node's quota in one pool. Limits of null are no limit of their own. */
+        Quota: {
+            borrow_limit_mgpu: number | null;
+            /** @description What the caller may change. Without `guaranteed`, a borrow limit that is set may only be lowered */
+            can_edit: components["schemas"]["CanEditEnum"][];
+            guaranteed_mgpu: number;
+            /** @description Of the parent, like "40.00", when it is written so */
+            guaranteed_percent: string | null;
+            /** Format: uuid */
+            id: string;
+            lend_limit_mgpu: number | null;
+            /** @description Path of the tree node */
+            node: string;
+            node_kind: components["schemas"]["TreeNodeKind"];
+            node_name: string;
+            /** @description Path of the parent */
+            parent: string | null;
+            pool: string;
+            /** @description Guaranteed, but to no child */
+            reserve_mgpu: number;
+            use: components["schemas"]["QuotaUse"];
+            /** @description The ETag is "v" and this number, quoted */
+            version: number;
+            weight: number;
+        };
+        /** @description One change of a quota; `before` is null for the first. */
+        QuotaChange: {
+            /** @description Login; null: the system */
+            actor: string | null;
+            after: components["schemas"]["QuotaValues"];
+            /** Format: date-time */
+            at: string;
+            before: components["schemas"]["QuotaValues"] | null;
+            /** Format: uuid */
+            readonly id: string;
+            reason: string;
+        };
+        QuotaChangePage: {
+            items: components["schemas"]["QuotaChange"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description A first quota for a node in a pool; one of the two guarantees is needed. */
+        QuotaCreateRequest: {
+            /** Format: int64 */
+            borrow_limit_mgpu?: number | null;
+            /** Format: int64 */
+            guaranteed_mgpu?: number;
+            guaranteed_percent?: string;
+            /** Format: int64 */
+            lend_limit_mgpu?: number | null;
+            /** @description Path of the tree node */
+            node: string;
+            pool: string;
+            /** @default First quota */
+            reason?: string;
+            weight?: number;
+        };
+        QuotaPage: {
+            items: components["schemas"]["Quota"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description What to change; what is left out stays. */
+        QuotaUpdateRequest: {
+            /** Format: int64 */
+            borrow_limit_mgpu?: number | null;
+            /** Format: int64 */
+            guaranteed_mgpu?: number;
+            guaranteed_percent?: string;
+            /** Format: int64 */
+            lend_limit_mgpu?: number | null;
+            /** @description Why; kept in the history for everybody to read */
+            reason: string;
+            weight?: number;
+        };
+        /** @description Where the arbiter's last cycle left the node; all 0 with `as_of` null before the first. */
+        QuotaUse: {
+            /**
+             * Format: date-time
+             * @description When one of these numbers last changed
+             */
+            as_of: string | null;
+            /** @description What could still start here by quota; negative when too much is held */
+            available_mgpu: number;
+            /** @description In use above the guarantee */
+            borrowed_mgpu: number;
+            /** @description Starting, running or being stopped */
+            in_use_mgpu: number;
+            /** @description Of its idle guarantee, in use by others */
+            lent_mgpu: number;
+            /** @description Of that, protected at this node */
+            protected_mgpu: number;
+            /** @description What its queued jobs ask for */
+            waiting_mgpu: number;
+        };
+        /** @description A quota's settings at one time. */
+        QuotaValues: {
+            borrow_limit_mgpu: number | null;
+            guaranteed_mgpu: number;
+            guaranteed_percent: string | null;
+            lend_limit_mgpu: number | null;
+            weight: number;
+        };
+        /** @description An organization's prices. */
+        RateCard: {
+            /** @description ISO 4217 */
+            currency: string;
+            /** Format: uuid */
+            id: string;
+            /** @description By pool, usage class and start */
+            lines: components["schemas"]["RateLine"][];
+            organization: string;
+        };
+        /** @description A new, empty rate card. */
+        RateCardCreateRequest: {
+            /** @description ISO 4217, for example EUR */
+            currency: string;
+            organization: string;
+        };
+        RateCardPage: {
+            items: components["schemas"]["RateCard"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description Price of a GPU-hour over `[start, end)`. */
+        RateLine: {
+            /**
+             * Format: date-time
+             * @description Null: until further notice
+             */
+            end: string | null;
+            /** Format: uuid */
+            id: string;
+            pool: string;
+            price_nano: number;
+            /** Format: date-time */
+            start: string;
+            usage_class: components["schemas"]["UsageClassEnum"];
+        };
+        /** @description A new price. */
+        RateLineCreateRequest: {
+            /** Format: date-time */
+            end?: string | null;
+            pool: string;
+            /** Format: int64 */
+            price_nano: number;
+            /** Format: date-time */
+            start: string;
+            usage_class: components["schemas"]["UsageClassEnum"];
+        };
+        /** @description When a price ends. */
+        RateLineEndRequest: {
+            /** Format: date-time */
+            end: string;
+        };
+        /** @description A new name; the path stays. */
+        RenamingRequest: {
+            name: string;
+        };
+        /** @description A request with every choice made. */
+        ResolvedJob: {
+            checkpoint_path: string | null;
+            cluster: string | null;
+            held: boolean;
+            is_preemptible: boolean;
+            is_requeueable: boolean;
+            mgpu: number;
+            mgpu_per_node: number;
+            name: string;
+            node_count: number;
+            notice_signal: components["schemas"]["NoticeSignalEnum"];
+            pool: string;
+            priority_class: string;
+            team: string;
+            time_limit_s: number | null;
+            type: components["schemas"]["TypeEnum"];
+        };
+        /**
+         * @description * `platform_admin` - platform_admin
+         *     * `organization_admin` - organization_admin
+         *     * `department_admin` - department_admin
+         *     * `team_lead` - team_lead
+         *     * `researcher` - researcher
+         *     * `finance` - finance
+         *     * `auditor` - auditor
+         *     * `service_account` - service_account
+         * @enum {string}
+         */
+        RoleEnum: "platform_admin" | "organization_admin" | "department_admin" | "team_lead" | "researcher" | "finance" | "auditor" | "service_account";
+        /** @description A user's role on a node and everything below it. */
+        RoleGrant: {
+            /** Format: date-time */
+            created_at: string;
+            /** @description null: at set-up */
+            granted_by?: string | null;
+            /** Format: uuid */
+            id: string;
+            /** @description null: the platform */
+            node?: string | null;
+            role: components["schemas"]["RoleEnum"];
+            user: string;
+        };
+        /** @description A role to be granted. */
+        RoleGrantCreationRequest: {
+            /** @description Path; null for platform_admin only */
+            node?: string | null;
+            role: components["schemas"]["RoleEnum"];
+            /** @description Login */
+            user: string;
+        };
+        RoleGrantPage: {
+            items: components["schemas"]["RoleGrant"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /**
+         * @description * `read` - read
+         *     * `jobs` - jobs
+         *     * `quotas` - quotas
+         *     * `reports` - reports
+         *     * `admin` - admin
+         * @enum {string}
+         */
+        ScopesEnum: "read" | "jobs" | "quotas" | "reports" | "admin";
+        /** @description Who is signed in and what they may do where. */
+        Session: {
+            /** @description For X-CSRFToken; empty with an access token */
+            csrf_token: string;
+            features: components["schemas"]["SessionFeatures"];
+            grants: components["schemas"]["SessionGrant"][];
+            /** @description Permissions by path of a grant's node, held on its whole subtree; an empty path is the platform */
+            permissions: {
+                [key: string]: ("view_tree" | "view_jobs" | "view_job_content" | "submit_jobs" | "manage_jobs" | "manage_members" | "manage_structure" | "manage_quota" | "view_costs" | "manage_prices" | "view_audit" | "manage_clusters")[];
+            };
+            user: components["schemas"]["SessionUser"];
+        };
+        /** @description What this server is. */
+        SessionFeatures: {
+            version: string;
+        };
+        /** @description One role of the signed-in user. */
+        SessionGrant: {
+            /** @description null: the whole platform */
+            node_path: string | null;
+            role: components["schemas"]["RoleEnum"];
+        };
+        /** @description The organization of the signed-in user. */
+        SessionOrganization: {
+            /** Format: uuid */
+            id: string;
+            name: string;
+            slug: string;
+        };
+        /** @description The signed-in user. */
+        SessionUser: {
+            /** Format: uuid */
+            id: string;
+            kind: components["schemas"]["UserKind"];
+            login: string;
+            name: string;
+            organization: components["schemas"]["SessionOrganization"] | null;
+            username: string;
+        };
+        /** @description Login and password. */
+        SigningInRequest: {
+            login: string;
+            password: string;
+        };
+        /** @description GPUs on one node. */
+        Slot: {
+            mgpu: number;
+            node: string;
+        };
+        /**
+         * @description * `held` - held
+         *     * `queued` - queued
+         *     * `starting` - starting
+         *     * `running` - running
+         *     * `preempting` - preempting
+         *     * `succeeded` - succeeded
+         *     * `failed` - failed
+         *     * `cancelled` - cancelled
+         *     * `timed_out` - timed_out
+         * @enum {string}
+         */
+        StateBf2Enum: "held" | "queued" | "starting" | "running" | "preempting" | "succeeded" | "failed" | "cancelled" | "timed_out";
+        /** @description The new job and what became of the lines of its sbatch text. */
+        SubmittedJob: {
+            /** @description Number of the latest attempt, 0 before the first */
+            attempt: number;
+            can: components["schemas"]["CanEnum"][];
+            checkpoint_path: string | null;
+            /** @description The one it is pinned to */
+            cluster: string | null;
+            current_attempt: components["schemas"]["Attempt"] | null;
+            end_reason: string | null;
+            /** Format: date-time */
+            ended_at: string | null;
+            exit_code: number | null;
+            explanation: components["schemas"]["Explanation"] | null;
+            /** Format: uuid */
+            id: string;
+            is_preemptible: boolean;
+            is_requeueable: boolean;
+            /** @description In all */
+            mgpu: number;
+            mgpu_per_node: number;
+            name: string;
+            node_count: number;
+            notes: components["schemas"]["Note"][];
+            /** @description Slug */
+            organization: string;
+            pool: string;
+            priority_class: string;
+            /**
+             * Format: date-time
+             * @description Of the current attempt
+             */
+            started_at: string | null;
+            state: components["schemas"]["StateBf2Enum"];
+            /** Format: date-time */
+            submitted_at: string;
+            /** @description Path */
+            team: string;
+            time_limit_s: number | null;
+            type: components["schemas"]["TypeEnum"];
+            usage: components["schemas"]["JobUsage"];
+            /** @description Username */
+            user: string;
+        };
+        /** @description An organization, department or team. */
+        TreeNode: {
+            /** @description Levels below the organization, which has 0 */
+            depth: number;
+            /** Format: uuid */
+            id: string;
+            kind: components["schemas"]["TreeNodeKind"];
+            name: string;
+            organization: string;
+            /** @description Path of the node above */
+            parent: string | null;
+            /** @description Slugs from the organization: `ai-company/research/nlp` */
+            path: string;
+            slug: string;
+        };
+        /**
+         * @description * `organization` - organization
+         *     * `department` - department
+         *     * `team` - team
+         * @enum {string}
+         */
+        TreeNodeKind: "organization" | "department" | "team";
+        TreeNodePage: {
+            items: components["schemas"]["TreeNode"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /**
+         * @description * `training` - training
+         *     * `distributed` - distributed
+         *     * `interactive` - interactive
+         *     * `inference` - inference
+         *     * `array` - array
+         * @enum {string}
+         */
+        TypeEnum: "training" | "distributed" | "interactive" | "inference" | "array";
+        /**
+         * @description * `guaranteed` - Guaranteed
+         *     * `borrowed` - Borrowed
+         * @enum {string}
+         */
+        UsageClassEnum: "guaranteed" | "borrowed";
+        /** @description A person or service account. */
+        User: {
+            /** Format: date-time */
+            created_at: string;
+            /** Format: uuid */
+            id: string;
+            is_active: boolean;
+            kind: components["schemas"]["UserKind"];
+            /** @description `username@organization`; unique on the platform */
+            login: string;
+            name: string;
+            /** @description null: the platform's */
+            organization?: string | null;
+            username: string;
+        };
+        /** @description What may change of a user. */
+        UserChangeRequest: {
+            /** @description false ends all sessions and revokes all tokens for good */
+            is_active?: boolean;
+            name?: string;
+        };
+        /** @description A new person or service account, without any role. */
+        UserCreationRequest: {
+            kind: components["schemas"]["UserKind"];
+            name: string;
+            /** @description Its slug; null: the platform's */
+            organization: string | null;
+            /** @description At least 12 characters; absent: no signing in by browser */
+            password?: string | null;
+            /** @description `[a-z0-9]([a-z0-9._-]*[a-z0-9])?` */
+            username: string;
+        };
+        /**
+         * @description * `person` - person
+         *     * `service` - service
+         * @enum {string}
+         */
+        UserKind: "person" | "service";
+        UserPage: {
+            items: components["schemas"]["User"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /**
+         * @description * `understood` - understood
+         *     * `ignored` - ignored
+         *     * `refused` - refused
+         * @enum {string}
+         */
+        VerdictEnum: "understood" | "ignored" | "refused";
+        /** @description A job that gives GPUs back. What the caller may not see of it is null. */
+        Victim: {
+            /** Format: date-time */
+            grace_until: string | null;
+            /** Format: uuid */
+            job: string | null;
+            mgpu: number;
+            name: string | null;
+            /** Format: date-time */
+            notice_at: string | null;
+            team: string | null;
+        };
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export interface operations {
+    list_audit_events: {
+        parameters: {
+            query?: {
+                /** @description Exactly this action */
+                action?: string;
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+                /** @description Slug of an organization */
+                organization?: string;
+                /** @description Not before this time */
+                since?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditEventPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_clusters: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_cluster: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ClusterCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cluster"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_cluster: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cluster_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cluster"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_cluster: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cluster_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ClusterUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cluster"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_departments: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+                /** @description Slug of an organization */
+                organization?: string;
+                /** @description Path of the node directly above */
+                parent?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNodePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_department: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NodeCreationRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_department: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rename_department: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RenamingRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    jobs_retrieve: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+                pool?: string;
+                /** @description A part of the name */
+                q?: string;
+                sort?: "-submitted_at" | "submitted_at";
+                /** @description One or several, with commas between them */
+                state?: ("held" | "queued" | "starting" | "running" | "preempting" | "succeeded" | "failed" | "cancelled" | "timed_out")[];
+                submitted_at__gte?: string;
+                submitted_at__lt?: string;
+                /** @description A path and all below it */
+                team?: string;
+                /** @description Only jobs that hold GPUs now: all guaranteed, or in part borrowed */
+                usage_class?: "borrowed" | "guaranteed";
+                /** @description A username */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    jobs_create: {
+        parameters: {
+            query?: {
+                /** @description Only plan */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobRequestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobPlan"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SubmittedJob"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    jobs_retrieve_2: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    jobs_attempts_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobAttempts"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    jobs_cancel_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    jobs_explanation_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Explanation"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    jobs_history_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobHistory"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    jobs_hold_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    jobs_logs_retrieve: {
+        parameters: {
+            query?: {
+                /** @description The latest if absent */
+                attempt?: number;
+                /** @description Bytes at most, 16 to 262144 */
+                limit?: number;
+                /** @description In bytes; negative: from the end */
+                offset?: number;
+                rank?: number;
+                stream?: "stderr" | "stdout";
+            };
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobLog"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    jobs_release_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_cluster_nodes: {
+        parameters: {
+            query?: {
+                /** @description Only of this cluster */
+                cluster?: string;
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+                /** @description Only of this pool */
+                pool?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterNodePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_organizations: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNodePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_organization: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OrganizationCreationRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_organization: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rename_organization: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RenamingRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_pools: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_pool: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PoolCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pool"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_pool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                pool_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pool"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_pool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                pool_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PoolUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pool"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_priority_classes: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+                /** @description Only of this slug */
+                organization?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PriorityClassPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_quotas: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+                /** @description Only this node (path) */
+                node?: string;
+                /** @description Only this pool */
+                pool?: string;
+                /** @description Only this node and what is below it */
+                subtree?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_quota: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QuotaCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_quota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                quota_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_quota: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag that the change is based on */
+                "If-Match": string;
+            };
+            path: {
+                quota_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QuotaUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_quota_changes: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                quota_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaChangePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_rate_cards: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateCardPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_rate_card: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RateCardCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateCard"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    add_rate_line: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                card_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RateLineCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLine"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    end_rate_line: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                card_id: string;
+                line_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RateLineEndRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLine"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_chargeback_report: {
+        parameters: {
+            query: {
+                /** @description Count what still runs until then at most; now if absent. With the same as_of a report and the jobs behind it agree exactly. */
+                as_of?: string;
+                /** @description Second after the last, at most 400 days after start */
+                end: string;
+                format?: "csv" | "json";
+                /** @description department: also organizations and departments, parents first */
+                group_by?: "department" | "team";
+                /** @description Only below this slug */
+                organization?: string;
+                /** @description Only this pool */
+                pool?: string;
+                /** @description First second, with an offset */
+                start: string;
+                /** @description Only this node (path) and what is below it */
+                team?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChargebackReport"];
+                    "text/csv": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_chargeback_jobs: {
+        parameters: {
+            query: {
+                /** @description Count what still runs until then at most; now if absent. With the same as_of a report and the jobs behind it agree exactly. */
+                as_of?: string;
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Second after the last, at most 400 days after start */
+                end: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+                /** @description Path of the row */
+                node: string;
+                /** @description Only this pool */
+                pool?: string;
+                /** @description First second, with an offset */
+                start: string;
+                /** @description Only this class; both if absent */
+                usage_class?: "borrowed" | "guaranteed";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChargebackJobPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_role_grants: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+                /** @description Path of exactly this node */
+                node?: string;
+                role?: "auditor" | "department_admin" | "finance" | "organization_admin" | "platform_admin" | "researcher" | "service_account" | "team_lead";
+                /** @description Login */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoleGrantPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    grant_role: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RoleGrantCreationRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoleGrant"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revoke_role: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                grant_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sign_in: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SigningInRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sign_out: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_teams: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+                /** @description Slug of an organization */
+                organization?: string;
+                /** @description Path of the node directly above */
+                parent?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNodePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_team: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NodeCreationRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_team: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rename_team: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RenamingRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_tokens: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccessTokenPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_token: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AccessTokenCreationRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewAccessToken"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revoke_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_users: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+                /** @description Slug of an organization */
+                organization?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_user: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserCreationRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_user: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_user: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["UserChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
 }

@@ -4,43 +4,33 @@ import type { components } from "./schema";
 type Schemas = components["schemas"];
 
 export type Session = Schemas["Session"];
-export type TreeNode = Schemas["Node"];
+export type TreeNode = Schemas["TreeNode"];
 export type Pool = Schemas["Pool"];
 export type Cluster = Schemas["Cluster"];
 export type ClusterNode = Schemas["ClusterNode"];
 export type Quota = Schemas["Quota"];
-export type QuotaPatch = Schemas["QuotaPatch"];
+export type QuotaPatch = Schemas["QuotaUpdateRequest"];
 export type QuotaChange = Schemas["QuotaChange"];
 export type PriorityClass = Schemas["PriorityClass"];
 export type Job = Schemas["Job"];
 export type JobDetail = Schemas["JobDetail"];
 export type JobState = Job["state"];
-export type JobRequest = Schemas["JobRequest"];
+export type JobRequest = Schemas["JobRequestRequest"];
 export type JobPlan = Schemas["JobPlan"];
 export type SbatchNote = Schemas["Note"];
 export type Attempt = Schemas["Attempt"];
 export type Explanation = Schemas["Explanation"];
-export type HistoryEvent = Schemas["HistoryEvent"];
-export type LogChunk = Schemas["LogChunk"];
-export type Chargeback = Schemas["Chargeback"];
+export type HistoryEvent = Schemas["JobEvent"];
+export type LogChunk = Schemas["JobLog"];
+export type Chargeback = Schemas["ChargebackReport"];
 export type ChargebackRow = Schemas["ChargebackRow"];
 export type ChargebackJob = Schemas["ChargebackJob"];
-export type Token = Schemas["Token"];
-export type NewToken = Schemas["NewToken"];
+export type Token = Schemas["AccessToken"];
+export type NewToken = Schemas["NewAccessToken"];
+export type TokenScope = Token["scopes"][number];
+export type Problem = Schemas["Problem"] & Record<string, unknown>;
 
 export interface Page<T> {
   items: T[];
   next: string | null;
-}
-
-/** RFC 9457, with the fields that Tidegate adds. */
-export interface Problem {
-  type?: string;
-  title: string;
-  status: number;
-  detail: string;
-  code: string;
-  request_id?: string;
-  errors?: { pointer: string; detail: string; code: string }[];
-  [data: string]: unknown;
 }

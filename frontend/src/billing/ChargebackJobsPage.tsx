@@ -8,7 +8,7 @@ import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
 import { Empty, Lines, QueryView } from "../ui/states";
-import { formatGpuHours, formatMoney } from "../ui/units";
+import { formatGpuHours, formatCost } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 import { resolvePeriod } from "./period";
 import { useChargebackCurrency } from "./useChargebackCurrency";
@@ -17,13 +17,15 @@ import "./billing.css";
 
 /** The jobs that make one number of the chargeback, and their sum, which is that number. */
 export function ChargebackJobsPage() {
-  const { start, end, node, pool, usage } = useSearch({ from: "/shell/chargeback/jobs" });
+  const { start, end, as_of, node, pool, usage } = useSearch({ from: "/shell/chargeback/jobs" });
   usePageTitle("Jobs behind a charge");
   const jobs = useInfiniteQuery(
     chargebackJobsQuery({
       start,
       end,
       node,
+      // Until the same moment as the report, so that the sums agree.
+      ...(as_of ? { as_of } : {}),
       ...(pool ? { pool } : {}),
       ...(usage ? { usage_class: usage } : {}),
     }),
@@ -130,7 +132,7 @@ function JobRows({ items, isWhole }: { items: readonly ChargebackJob[]; isWhole:
             </td>
             <td className="n hide">{item.attempts}</td>
             <td className="n">{formatGpuHours(item.mgpu_s)}</td>
-            <td className="n">{formatMoney(item.cost_nano, currency)}</td>
+            <td className="n">{formatCost(item.cost_nano, currency)}</td>
           </tr>
         ))}
       </tbody>
@@ -142,7 +144,7 @@ function JobRows({ items, isWhole }: { items: readonly ChargebackJob[]; isWhole:
           <td />
           <td className="n hide" />
           <td className="n">{formatGpuHours(mgpuS)}</td>
-          <td className="n">{formatMoney(cost, currency)}</td>
+          <td className="n">{formatCost(cost, currency)}</td>
         </tr>
       </tfoot>
     </table>

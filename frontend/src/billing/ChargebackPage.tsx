@@ -9,7 +9,7 @@ import { Kpi } from "../ui/Kpi";
 import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
-import { formatGpuHours, formatMoney, formatShare } from "../ui/units";
+import { formatGpuHours, formatCost, formatShare } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 import { ChargebackTable } from "./ChargebackTable";
 import { DaysChart } from "./DaysChart";
@@ -184,17 +184,17 @@ function Figures({ report }: { report: Chargeback }) {
     (capacity ?? []).reduce((total, pool) => total + pool[value], 0);
   return (
     <div className="kpis" style={{ margin: 0 }}>
-      <Kpi value={formatMoney(totals.cost_nano, currency)} label="cost" context={`${totals.jobs} jobs`} />
+      <Kpi value={formatCost(totals.cost_nano, currency)} label="cost" context={`${totals.jobs} jobs`} />
       <Kpi
         value={formatGpuHours(totals.guaranteed_mgpu_s)}
         label="GPU-hours guaranteed"
-        context={formatMoney(totals.guaranteed_cost_nano, currency)}
+        context={formatCost(totals.guaranteed_cost_nano, currency)}
       />
       <Kpi
         tone={totals.borrowed_mgpu_s > 0 ? "borrow" : undefined}
         value={formatGpuHours(totals.borrowed_mgpu_s)}
         label="GPU-hours borrowed"
-        context={formatMoney(totals.borrowed_cost_nano, currency)}
+        context={formatCost(totals.borrowed_cost_nano, currency)}
       />
       {capacity === null ? (
         <Kpi value={formatGpuHours(used)} label="GPU-hours in all" context="guaranteed and borrowed" />

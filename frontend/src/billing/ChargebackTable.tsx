@@ -1,7 +1,8 @@
 import { Link } from "@tanstack/react-router";
 
 import type { Chargeback, ChargebackRow } from "../api/types";
-import { formatGpuHours, formatGpuSeconds, formatMoney } from "../ui/units";
+import { lastPart } from "../jobs/words";
+import { formatGpuHours, formatGpuSeconds, formatCost } from "../ui/units";
 import { reconcile } from "./totals";
 
 /** Rows, totals under them, and in sight the check that both are what was metered. */
@@ -9,6 +10,8 @@ export function ChargebackTable({ report, groupLabel }: { report: Chargeback; gr
   const { rows, totals, currency } = report;
   const hasPools = new Set(rows.map((row) => row.pool)).size > 1;
   const common = commonParent(rows.map((row) => row.node));
+  const isTree = rows.some((row) => row.node_kind !== "team");
+  const top = Math.min(...rows.map((row) => row.node.split("/").length));
   return (
     <>
       <table aria-label={`Chargeback by ${groupLabel.toLowerCase()}`}>
@@ -36,8 +39,12 @@ export function ChargebackTable({ report, groupLabel }: { report: Chargeback; gr
         <tbody>
           {rows.map((row) => (
             <tr key={`${row.node} ${row.pool}`}>
-              <th scope="row" title={row.node}>
-                <NodeName path={row.node} common={common} />
+              <th
+                scope="row"
+                title={row.node}
+                style={isTree ? { paddingLeft: 10 + 18 * (row.node.split("/").length - top) } : undefined}
+              >
+                {isTree ? lastPart(row.node) : <NodeName path={row.node} common={common} />}
               </th>
               {hasPools && <td>{row.pool}</td>}
               <td className="n hide">
@@ -54,7 +61,7 @@ export function ChargebackTable({ report, groupLabel }: { report: Chargeback; gr
               <td className="n hide">{row.jobs}</td>
               <td className="n">
                 <JobsLink report={report} row={row} mgpuS={row.guaranteed_mgpu_s + row.borrowed_mgpu_s}>
-                  {formatMoney(row.cost_nano, currency)}
+                  {formatCost(row.cost_nano, currency)}
                 </JobsLink>
               </td>
             </tr>
@@ -70,11 +77,17 @@ export function ChargebackTable({ report, groupLabel }: { report: Chargeback; gr
               {formatGpuHours(totals.guaranteed_mgpu_s + totals.borrowed_mgpu_s)}
             </td>
             <td className="n hide">{totals.jobs}</td>
-            <td className="n">{formatMoney(totals.cost_nano, currency)}</td>
+            <td className="n">{formatCost(totals.cost_nano, currency)}</td>
           </tr>
         </tfoot>
       </table>
       <Check report={report} />
+      {totals.unpriced_mgpu_s > 0 && (
+        <p className="check bad-text">
+          ▲ {formatGpuHours(totals.unpriced_mgpu_s)} GPU-h had no price and count as 0. Add a price to the rate
+          card before you bill.
+        </p>
+      )}
     </>
   );
 }
@@ -140,7 +153,14 @@ function JobsLink({
   return (
     <Link
       to="/chargeback/jobs"
-      search={{ start: report.start, end: report.end, node: row.node, pool: row.pool, usage }}
+      search={{
+        start: report.start,
+        end: report.end,
+        as_of: report.as_of,
+        node: row.node,
+        pool: row.pool,
+        usage,
+      }}
       aria-label={`${children}: the jobs behind it`}
     >
       {children}

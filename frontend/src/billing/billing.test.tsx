@@ -124,6 +124,15 @@ describe("the chargeback page", () => {
     await waitFor(() => expect(within(table).getByRole("row", { name: /^Total/ })).toHaveTextContent("118,900.00"));
   });
 
+  it("by department shows the tree, and counts nothing twice", async () => {
+    open("/chargeback?period=last-month&group=department");
+    const table = await screen.findByRole("table", { name: "Chargeback by department" });
+    const names = within(table).getAllByRole("rowheader").map((cell) => cell.textContent);
+    expect(names.slice(0, 3)).toEqual(["exploration", "sandbox", "production"]);
+    expect(within(table).getByRole("row", { name: /^Total/ })).toHaveTextContent("454,400.00");
+    expect(screen.getByText(/^Segments 590,100\.00 GPU-h = rows 590,100\.00 GPU-h/)).toBeInTheDocument();
+  });
+
   it("has the days as a table too", async () => {
     const { user } = open("/chargeback?period=last-month");
     await user.click(await screen.findByRole("button", { name: "Show as a table" }));

@@ -8,10 +8,14 @@ export interface Sums {
   costNano: bigint;
 }
 
-/** Adds the rows up again, exactly, to hold them against what the server says. */
+/**
+ * Adds the rows of teams up again, exactly, to hold them against what the server says. Rows of
+ * organizations and departments are sums of their teams already.
+ */
 export function sumRows(rows: readonly ChargebackRow[]): Sums {
+  const teams = rows.filter((row) => row.node_kind === "team");
   const sum = (value: (row: ChargebackRow) => number) =>
-    rows.reduce((total, row) => total + BigInt(value(row)), 0n);
+    teams.reduce((total, row) => total + BigInt(value(row)), 0n);
   return {
     guaranteedMgpuS: sum((row) => row.guaranteed_mgpu_s),
     borrowedMgpuS: sum((row) => row.borrowed_mgpu_s),

@@ -3,9 +3,9 @@ import { useSearch } from "@tanstack/react-router";
 
 import { chargebackQuery } from "../api/queries";
 
-/** The currency of the report that this list belongs to; empty until it is known. */
-export function useChargebackCurrency(): string {
+/** The currency of the report that this list belongs to; null until it is known and where there is no price. */
+export function useChargebackCurrency(): string | null {
   const { start, end, node } = useSearch({ from: "/shell/chargeback/jobs" });
   const report = useQuery(chargebackQuery({ start, end, group_by: "team", team: node }));
-  return report.data?.currency ?? "";
+  return report.data?.currency ?? null;
 }

@@ -45,7 +45,7 @@ function Notices({ session }: { session: Session }) {
   const now = useNowMs();
   const clusters = useQuery(clustersQuery);
   const giving = useQuery({
-    ...someJobsQuery({ state: "preempting", user: session.user.username }, SHOWN),
+    ...someJobsQuery({ state: ["preempting"], user: session.user.username }, SHOWN),
     enabled: may(session, "view_jobs"),
   });
   const stale = (clusters.data ?? []).filter(

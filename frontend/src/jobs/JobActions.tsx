@@ -13,9 +13,9 @@ import { toastDone, toastError } from "../ui/toast";
 import { formatGpuCount } from "../ui/units";
 
 const ACTIONS = {
-  hold: { label: "Hold", done: "is held", path: "/api/v1/jobs/{id}/hold" },
-  release: { label: "Release", done: "is queued again", path: "/api/v1/jobs/{id}/release" },
-  cancel: { label: "Cancel", done: "is being cancelled", path: "/api/v1/jobs/{id}/cancel" },
+  hold: { label: "Hold", done: "is held", path: "/api/v1/jobs/{job_id}/hold" },
+  release: { label: "Release", done: "is queued again", path: "/api/v1/jobs/{job_id}/release" },
+  cancel: { label: "Cancel", done: "is being cancelled", path: "/api/v1/jobs/{job_id}/cancel" },
 } as const;
 type Action = keyof typeof ACTIONS;
 
@@ -26,7 +26,7 @@ export function JobActions({ job }: { job: JobDetail }) {
   const [asked, setAsked] = useState<Action | null>(null);
   const act = useMutation({
     mutationFn: (action: Action) =>
-      unwrap(client.POST(ACTIONS[action].path, { params: { path: { id: job.id } } })),
+      unwrap(client.POST(ACTIONS[action].path, { params: { path: { job_id: job.id } } })),
     onSuccess: (changed, action) => {
       queryClient.setQueryData(jobQuery(job.id).queryKey, (before) => before && { ...before, ...changed });
       void queryClient.invalidateQueries({ queryKey: ["jobs"] });

@@ -12,6 +12,7 @@ import { Lines, QueryView } from "../ui/states";
 import { Countdown, Time } from "../ui/Time";
 import { formatDuration, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
+import { describeDetail } from "./history";
 import { AttemptTable } from "./AttemptTable";
 import { JobActions } from "./JobActions";
 import { LogViewer } from "./LogViewer";
@@ -306,7 +307,7 @@ function Timeline({ job }: { job: JobDetail }) {
                   <Time at={event.at} show="clock" />
                 </td>
                 <th scope="row">{event.event.replaceAll("_", " ")}</th>
-                <td className="dim">{event.detail}</td>
+                <td className="dim">{describeDetail(event.detail)}</td>
               </tr>
             ))}
             {estimate?.latest && (

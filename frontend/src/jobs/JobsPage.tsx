@@ -12,7 +12,7 @@ import { CliLine } from "../ui/CliLine";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { usePageTitle } from "../ui/usePageTitle";
 import { JobTable } from "./JobTable";
-import { JOB_STATES, stateWord } from "./words";
+import { JOB_STATES, parseStates, stateWord } from "./words";
 
 const TYPING_MS = 300;
 
@@ -31,15 +31,24 @@ export function JobsPage() {
   usePageTitle("Jobs");
   const session = useSession();
   const { filters, change, navigate } = useFilters();
-  const { scope, cursor, ...rest } = filters;
+  const { scope, cursor, state, ...rest } = filters;
+  const states = parseStates(state);
   const jobs = useQuery({
-    ...jobsPageQuery({ ...rest, team: scope, sort: "-submitted_at" }, cursor),
+    ...jobsPageQuery(
+      {
+        ...rest,
+        ...(states.length > 0 ? { state: states } : {}),
+        team: scope,
+        sort: "-submitted_at",
+      },
+      cursor,
+    ),
     placeholderData: keepPreviousData,
   });
   const [newer, setNewer] = useState<(string | undefined)[]>([]);
   const go = (to: string | undefined) =>
     void navigate({ search: (before) => ({ ...before, cursor: to }) });
-  const isFiltered = scope !== undefined || Object.values(rest).some(Boolean);
+  const isFiltered = scope !== undefined || states.length > 0 || Object.values(rest).some(Boolean);
   return (
     <>
       <div className="spread">
@@ -161,7 +170,7 @@ function FilterBar({
 }) {
   const pools = useQuery(poolsQuery);
   const poolNames = pools.data?.map(({ name }) => name) ?? [];
-  const states = filters.state?.split(",").filter(Boolean) ?? [];
+  const states = parseStates(filters.state);
   return (
     <div className="filters" role="search" aria-label="Filter jobs">
       <TypedFilter label="Name contains" value={filters.q} onChange={(q) => change({ q })} isSearch />

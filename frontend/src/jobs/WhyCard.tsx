@@ -9,47 +9,43 @@ import { codeWords, lastPart, reclaimDeadline } from "./words";
 /** "Why is it waiting?": the sentence first, then the numbers, then who gives back and when. */
 export function WhyCard({ explanation, title = "Why is it waiting?" }: { explanation: Explanation; title?: string }) {
   const deadline = reclaimDeadline(explanation);
-  const numbers = Object.entries(explanation.numbers).filter(
-    (entry): entry is [string, string | number | boolean] => isShown(entry[1]),
-  );
+  // The sentence tells the time left as it was when decided; here it ticks instead.
+  const told = explanation.sentence.replace(/:? at the latest in [^.]+\.$/i, "");
+  const numbers = Object.entries(explanation.numbers).filter(([name]) => name !== "grace_left_s");
   return (
     <section className="card mark" aria-label={title}>
       <h2>{title}</h2>
       <p className="sentence">
-        {explanation.sentence}
-        {deadline && (
+        {deadline === null ? (
+          explanation.sentence
+        ) : (
           <>
-            {" "}
-            At the latest in <Countdown until={deadline} />.
+            {told.replace(/\.$/, "")}: at the latest in <Countdown until={deadline} />.
           </>
         )}
       </p>
-      <div className="scroll-x">
-        <table className="evidence">
-          <thead>
-            <tr>
-              <th scope="col">Cause</th>
-              {numbers.map(([name]) => (
-                <th key={name} scope="col">
-                  {numberLabel(name)}
-                </th>
-              ))}
-              {explanation.node && <th scope="col">Decided at</th>}
-              <th scope="col">Jobs ahead</th>
-            </tr>
-          </thead>
-          <tbody>
-            <tr>
-              <td>{codeWords(explanation.code)}</td>
-              {numbers.map(([name, value]) => (
-                <td key={name}>{numberText(name, value)}</td>
-              ))}
-              {explanation.node && <td title={explanation.node}>{lastPart(explanation.node)}</td>}
-              <td>{explanation.jobs_ahead === 0 ? "none" : explanation.jobs_ahead}</td>
-            </tr>
-          </tbody>
-        </table>
-      </div>
+      <dl className="evidence">
+        <div>
+          <dt>Cause</dt>
+          <dd>{codeWords(explanation.code)}</dd>
+        </div>
+        {numbers.map(([name, value]) => (
+          <div key={name}>
+            <dt>{numberLabel(name)}</dt>
+            <dd>{numberText(name, value)}</dd>
+          </div>
+        ))}
+        {explanation.node && (
+          <div>
+            <dt>Decided at</dt>
+            <dd title={explanation.node}>{lastPart(explanation.node)}</dd>
+          </div>
+        )}
+        <div>
+          <dt>Jobs ahead</dt>
+          <dd>{explanation.jobs_ahead === 0 ? "none" : explanation.jobs_ahead}</dd>
+        </div>
+      </dl>
       {explanation.victims.length > 0 && <GivingBack explanation={explanation} />}
       <h2 className="gap">When will it start?</h2>
       <EstimatedStart explanation={explanation} />
@@ -84,15 +80,19 @@ function GivingBack({ explanation }: { explanation: Explanation }) {
           </tr>
         </thead>
         <tbody>
-          {explanation.victims.map((victim) => (
-            <tr key={victim.job}>
+          {explanation.victims.map((victim, i) => (
+            <tr key={victim.job ?? i}>
               <th scope="row">
-                <Link to="/jobs/$jobId" params={{ jobId: victim.job }}>
-                  {victim.name}
-                </Link>
+                {victim.job === null ? (
+                  <span className="dim">a job that you may not see</span>
+                ) : (
+                  <Link to="/jobs/$jobId" params={{ jobId: victim.job }}>
+                    {victim.name}
+                  </Link>
+                )}
               </th>
-              <td className="hide" title={victim.team}>
-                {lastPart(victim.team)}
+              <td className="hide" title={victim.team ?? undefined}>
+                {victim.team === null ? <span className="faint">–</span> : lastPart(victim.team)}
               </td>
               <td className="n">{formatGpus(victim.mgpu)}</td>
               <td className="hide">{victim.notice_at ? <Time at={victim.notice_at} show="clock" /> : "next decision"}</td>
@@ -152,18 +152,22 @@ function EstimatedStart({ explanation }: { explanation: Explanation }) {
   );
 }
 
-function isShown(value: unknown): boolean {
-  return typeof value === "number" || typeof value === "string" || typeof value === "boolean";
-}
-
 const NUMBER_LABELS: Record<string, string> = {
   need_mgpu: "Needs",
   free_mgpu: "Free now",
-  available_mgpu: "Quota lets start",
-  guaranteed_mgpu: "Guaranteed",
-  in_use_mgpu: "In use",
-  borrowed_mgpu: "Borrowed",
+  largest_free_on_a_cluster_mgpu: "Free on one cluster",
+  available_by_quota_mgpu: "Quota lets start",
+  guaranteed_mgpu: "Inside the guarantee",
+  earmarked_mgpu: "Kept for it already",
   coming_back_mgpu: "Coming back",
+  limit_mgpu: "May hold",
+  held_mgpu: "Holds",
+  could_ever_mgpu: "Could ever have",
+  mgpu_per_node: "GPUs per node",
+  nodes_needed: "Nodes needed",
+  nodes_fitting: "Nodes that fit",
+  class_cap_mgpu: "Cap of the class",
+  class_in_use_mgpu: "Class in use",
 };
 
 function numberLabel(name: string): string {
@@ -173,9 +177,7 @@ function numberLabel(name: string): string {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-function numberText(name: string, value: string | number | boolean): string {
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value === "number" && name.endsWith("_mgpu")) return formatGpus(value);
-  if (typeof value === "number" && name.endsWith("_s")) return formatDuration(value);
-  return String(value);
+function numberText(name: string, value: number): string {
+  if (/(?:^|_)mgpu(?:$|_)/.test(name)) return formatGpus(value);
+  return name.endsWith("_s") ? formatDuration(value) : String(value);
 }

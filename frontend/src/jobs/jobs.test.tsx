@@ -5,6 +5,7 @@ import { aProblem } from "../../mock/answer.ts";
 import { aJob, anExplanation, theJobs } from "../../mock/company.ts";
 import type { LogChunk } from "../api/types";
 import { accessibilityFaults, open, type Override } from "../test/render";
+import { describeDetail } from "./history";
 import { exitCodeWords } from "./AttemptTable";
 import { appendChunk, emptyBuffer, readable } from "./logBuffer";
 import { codeWords, jobPill, reclaimDeadline, usageClass } from "./words";
@@ -58,6 +59,12 @@ describe("words", () => {
     expect(reclaimDeadline(anExplanation({ victims: [] }))).toBeNull();
   });
 
+  it("tells an event's data in a few words, and leaves out bare ids", () => {
+    const detail = { attempt: 1, cluster: "01935000-0000-7000-8000-000000008f2c", grace_s: 300, mgpu: 8, held_mgpu: 500 };
+    expect(describeDetail(detail)).toBe("attempt 1 · grace 5 min · mgpu 8 · held 0.5");
+    expect(describeDetail({ what: "time_limit", is_final: true, gone: null })).toBe("what time limit · is final yes");
+  });
+
   it("names the ranks that failed", () => {
     expect(exitCodeWords({})).toBe("–");
     expect(exitCodeWords({ "0": 0, "1": 0 })).toBe("0");
@@ -70,8 +77,8 @@ describe("the job page of a waiting job", () => {
   it("says why first, then the numbers, who gives back, and when it starts", async () => {
     const { container } = open(`/jobs/${WAITING}`);
     const card = await screen.findByRole("region", { name: "Why is it waiting?" });
-    expect(card).toHaveTextContent(/Your team is entitled to these 200 GPUs\..*At the latest in 4:1\d\./);
-    expect(within(card).getByRole("columnheader", { name: "Needs" })).toBeInTheDocument();
+    expect(card).toHaveTextContent(/Your team is entitled to these 200 GPUs\..*giving them back now: at the latest in 4:1\d\./);
+    expect(within(card).getByText("Needs")).toBeInTheDocument();
     const givers = within(card).getAllByRole("row", { name: /serve-llama|eval-sweep/ });
     expect(givers).toHaveLength(3);
     expect(within(card).getByRole("row", { name: /^Coming back/ })).toHaveTextContent("200");
@@ -103,6 +110,22 @@ describe("the job page of a waiting job", () => {
       override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
     });
     expect(await screen.findByText(/^Unknown: nothing that runs now says when it ends/)).toBeInTheDocument();
+  });
+
+  it("names nobody that the reader may not see", async () => {
+    const hidden = { job: null, name: null, team: null, mgpu: 64_000, notice_at: null, grace_until: null };
+    const job = aJob({
+      id: WAITING,
+      state: "queued",
+      attempt: 0,
+      current_attempt: null,
+      explanation: anExplanation({ victims: [hidden, hidden] }),
+    });
+    open(`/jobs/${WAITING}`, {
+      override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
+    });
+    expect(await screen.findAllByText("a job that you may not see")).toHaveLength(2);
+    expect(screen.getByRole("row", { name: /^Coming back/ })).toHaveTextContent("128");
   });
 
   it("asks before it cancels", async () => {

@@ -24,8 +24,8 @@ export interface LiveLog {
 
 function readChunk({ job, attempt, rank, stream }: LogSource, offset: number, limit: number, signal?: AbortSignal) {
   return unwrap(
-    client.GET("/api/v1/jobs/{id}/logs", {
-      params: { path: { id: job }, query: { attempt, rank, stream, offset, limit } },
+    client.GET("/api/v1/jobs/{job_id}/logs", {
+      params: { path: { job_id: job }, query: { attempt, rank, stream, offset, limit } },
       signal,
     }),
   );

@@ -11,6 +11,12 @@ export const JOB_STATES: readonly JobState[] = [
   "cancelled",
   "timed_out",
 ];
+/** The states in a comma-separated list; what is none is left out. */
+export function parseStates(list: string | undefined): JobState[] {
+  const asked = new Set(list?.split(","));
+  return JOB_STATES.filter((state) => asked.has(state));
+}
+
 const ENDED: ReadonlySet<JobState> = new Set(["succeeded", "failed", "cancelled", "timed_out"]);
 
 export function isEnded(state: JobState): boolean {
@@ -68,6 +74,9 @@ const CODE_WORDS: Record<string, string> = {
   budget_exhausted: "budget exhausted",
   class_cap_reached: "cap of the priority class reached",
   held_by_user: "held",
+  not_yet_decided: "not decided yet",
+  not_waiting: "not waiting",
+  would_start: "would start now",
   dependency: "waiting for another job",
   begin_time: "begin time not reached",
   cluster_unavailable: "cluster unavailable",

@@ -27,14 +27,14 @@ export function QuotaForm({
   const [fields, setFields] = useState<QuotaFields>(() => fieldsOf(quota));
   const [conflict, setConflict] = useState<{ current: Quota; patch: QuotaPatch } | null>(null);
   const set = (change: Partial<QuotaFields>) => setFields({ ...fields, ...change });
-  const canEdit = (field: string) => base.can_edit.includes(field);
+  const canEdit = (field: Quota["can_edit"][number]) => base.can_edit.includes(field);
   const form = readForm(base, fields);
 
   const save = useMutation({
     mutationFn: ({ patch, version }: { patch: QuotaPatch; version: number }) =>
       unwrap(
-        client.PATCH("/api/v1/quotas/{id}", {
-          params: { path: { id: quota.id }, header: { "If-Match": `"v${version}"` } },
+        client.PATCH("/api/v1/quotas/{quota_id}", {
+          params: { path: { quota_id: quota.id }, header: { "If-Match": `"v${version}"` } },
           body: patch,
         }),
       ),

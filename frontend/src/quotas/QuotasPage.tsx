@@ -76,7 +76,7 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
   const clusters = useQuery(clustersQuery);
   const pools = useQuery(poolsQuery);
   const waiting = useQuery(
-    someJobsQuery({ state: "queued", pool, ...(scope ? { team: scope } : {}) }, WAITING_SHOWN),
+    someJobsQuery({ state: ["queued"], pool, ...(scope ? { team: scope } : {}) }, WAITING_SHOWN),
   );
   const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
   const toggle = (path: string) => {

@@ -131,12 +131,14 @@ const chargebackJobsRoute = createRoute({
   ): {
     start: string;
     end: string;
+    as_of?: string;
     node: string;
     pool?: string;
     usage?: (typeof USAGE_CLASSES)[number];
   } => ({
     start: textParam(search, "start") ?? "",
     end: textParam(search, "end") ?? "",
+    as_of: textParam(search, "as_of"),
     node: textParam(search, "node") ?? "",
     pool: textParam(search, "pool"),
     usage: choiceParam(search, "usage", USAGE_CLASSES),

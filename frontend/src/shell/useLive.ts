@@ -1,6 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 
+import { sessionQuery } from "../api/queries";
 import { connectLive, type LiveState } from "../api/live";
 
 /** Keeps the page's queries fresh while it is open. */
@@ -12,6 +13,7 @@ export function useLive(): LiveState {
     return connectLive({
       url: `${scheme}://${location.host}/ws/changes`,
       onState: setState,
+      onSignedOut: () => void queryClient.invalidateQueries(sessionQuery),
       onChange: (topics) => {
         for (const topic of topics) void queryClient.invalidateQueries({ queryKey: [topic] });
       },

@@ -18,7 +18,9 @@ import { usePageTitle } from "../ui/usePageTitle";
 import {
   draftOf,
   emptyDraft,
+  JOB_TYPES,
   newIdempotencyKey,
+  NOTICE_SIGNALS,
   placeRefusals,
   readDraft,
   submitCommand,
@@ -30,7 +32,7 @@ import { SbatchDrop } from "./SbatchDrop";
 import "./submit.css";
 
 const PLAN_PAUSE_MS = 500;
-const TYPES = ["training", "distributed_training", "interactive", "inference"];
+
 
 function planQuery(request: JobRequest | null) {
   return queryOptions({
@@ -285,7 +287,7 @@ function FormFields({
           value={draft.priorityClass}
           error={errors.priorityClass}
           description={
-            chosenClass && chosenClass.price_multiplier_ppm !== 1_000_000
+            chosenClass?.price_multiplier_ppm !== undefined && chosenClass.price_multiplier_ppm !== 1_000_000
               ? `costs ${formatMultiplier(chosenClass.price_multiplier_ppm)}`
               : undefined
           }
@@ -376,10 +378,10 @@ function FormFields({
               placeholder="training"
               clearable
               clearButtonProps={{ "aria-label": "The default type" }}
-              data={TYPES.map((type) => ({ value: type, label: type.replaceAll("_", " ") }))}
+              data={[...JOB_TYPES]}
               value={draft.type}
               error={errors.type}
-              onChange={(type) => set({ type })}
+              onChange={(type) => set({ type: JOB_TYPES.find((each) => each === type) ?? null })}
             />
             <Select
               label="Cluster"
@@ -412,13 +414,18 @@ function FormFields({
               error={errors.checkpointPath}
               onChange={(event) => set({ checkpointPath: event.currentTarget.value })}
             />
-            <TextInput
+            <Select
               label="Notice signal"
               description="Sent when the GPUs are asked back."
               placeholder="TERM"
+              clearable
+              clearButtonProps={{ "aria-label": "The default signal" }}
+              data={[...NOTICE_SIGNALS]}
               value={draft.noticeSignal}
               error={errors.noticeSignal}
-              onChange={(event) => set({ noticeSignal: event.currentTarget.value })}
+              onChange={(signal) =>
+                set({ noticeSignal: NOTICE_SIGNALS.find((each) => each === signal) ?? null })
+              }
             />
           </div>
           <Checkbox

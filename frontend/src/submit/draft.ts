@@ -1,6 +1,9 @@
 import type { JobDetail, JobRequest } from "../api/types";
 import { gpusToDecimal, parseGpus, parseTimeLimit } from "../ui/units";
 
+export const JOB_TYPES = ["training", "distributed", "interactive", "inference", "array"] as const;
+export const NOTICE_SIGNALS = ["TERM", "INT", "HUP", "USR1", "USR2"] as const;
+
 /** What is typed in the submit form, as text. */
 export interface Draft {
   door: "form" | "sbatch";
@@ -15,13 +18,13 @@ export interface Draft {
   sbatch: string;
   timeLimit: string;
   priorityClass: string | null;
-  type: string | null;
+  type: (typeof JOB_TYPES)[number] | null;
   environment: string;
   isPreemptible: boolean;
   isRequeueable: boolean;
   checkpointPath: string;
   cluster: string | null;
-  noticeSignal: string;
+  noticeSignal: (typeof NOTICE_SIGNALS)[number] | null;
   isHeld: boolean;
 }
 
@@ -47,7 +50,7 @@ export function emptyDraft(): Draft {
     isRequeueable: true,
     checkpointPath: "",
     cluster: null,
-    noticeSignal: "",
+    noticeSignal: null,
     isHeld: false,
   };
 }
@@ -111,11 +114,11 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     if (draft.shape === "total") {
       const mgpu = parseGpus(draft.gpus);
       if (mgpu === null || mgpu === 0) errors.gpus = "A number of GPUs, such as 8 or 0.5.";
-      else request.gpus = gpusToDecimal(mgpu);
+      else request.gpus = Number(gpusToDecimal(mgpu));
     } else {
       const mgpu = parseGpus(draft.gpusPerNode);
       if (mgpu === null || mgpu === 0) errors.gpusPerNode = "A number of GPUs, such as 8.";
-      else request.gpus_per_node = gpusToDecimal(mgpu);
+      else request.gpus_per_node = Number(gpusToDecimal(mgpu));
       if (/^[1-9]\d{0,5}$/.test(draft.nodes.trim())) request.nodes = Number(draft.nodes.trim());
       else errors.nodes = "A whole number, at least 1.";
     }
@@ -135,7 +138,7 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     if (!draft.isRequeueable) request.is_requeueable = false;
     if (draft.checkpointPath.trim() !== "") request.checkpoint_path = draft.checkpointPath.trim();
     if (draft.cluster !== null) request.cluster = draft.cluster;
-    if (draft.noticeSignal.trim() !== "") request.notice_signal = draft.noticeSignal.trim();
+    if (draft.noticeSignal !== null) request.notice_signal = draft.noticeSignal;
     if (draft.isHeld) request.held = true;
   }
   return { request: Object.keys(errors).length === 0 ? request : null, errors };

@@ -12,13 +12,13 @@ describe("the draft", () => {
   it("becomes the smallest request that says the same", () => {
     const { request, errors } = readDraft({ ...emptyDraft(), team: VISION, gpus: "8", timeLimit: "72h", script: "run" });
     expect(errors).toEqual({});
-    expect(request).toEqual({ team: VISION, gpus: "8", time_limit_s: 259_200, script: "run" });
+    expect(request).toEqual({ team: VISION, gpus: 8, time_limit_s: 259_200, script: "run" });
   });
 
   it("counts per node when asked so, and leaves all to the script in an sbatch", () => {
     const draft = { ...emptyDraft(), team: VISION, script: "run" };
     expect(readDraft({ ...draft, shape: "per_node", gpusPerNode: "8", nodes: "25" }).request).toMatchObject({
-      gpus_per_node: "8",
+      gpus_per_node: 8,
       nodes: 25,
     });
     expect(readDraft({ ...draft, door: "sbatch", sbatch: "#SBATCH --gpus=8", gpus: "nonsense" }).request).toEqual({
@@ -49,7 +49,7 @@ describe("the draft", () => {
     if (!job) throw new Error("the story has pretrain-13b");
     expect(readDraft(draftOf(job)).request).toMatchObject({
       team: "ai-company/research/nlp",
-      gpus_per_node: "8",
+      gpus_per_node: 8,
       nodes: 25,
       priority_class: "high",
       time_limit_s: 259_200,
@@ -92,7 +92,7 @@ describe("the submit page", () => {
     const posts = requests.filter(({ method, query }) => method === "POST" && query.get("dry_run") === null);
     expect(posts).toHaveLength(1);
     expect(posts[0]?.headers["idempotency-key"]).toMatch(/^[0-9a-f-]{32,36}$/);
-    expect(posts[0]?.body).toMatchObject({ team: VISION, gpus: "200" });
+    expect(posts[0]?.body).toMatchObject({ team: VISION, gpus: 200 });
   });
 
   it("sends the same key again after a lost answer, and a new one for a changed request", async () => {

@@ -70,6 +70,11 @@ export function formatMoney(nano: Quantity, currency: string): string {
   return `${prefix}${symbol}${rest}`;
 }
 
+/** Money, or that there is no price: where no rate card applies, a cost of 0 would be a lie. */
+export function formatCost(nano: Quantity, currency: string | null): string {
+  return currency === null ? "no price" : formatMoney(nano, currency);
+}
+
 function currencySymbol(currency: string): string {
   if (!/^[A-Z]{3}$/.test(currency)) return `${currency} `;
   const parts = new Intl.NumberFormat("en", { style: "currency", currency }).formatToParts(0);

@@ -1,0 +1,23 @@
+import { formatClock, formatDuration, formatGpus } from "../ui/units";
+
+const ISO_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:Z|[+-]\d{2}:\d{2})$/;
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+function describeValue(key: string, value: unknown): string | null {
+  if (typeof value === "number" && key.endsWith("_mgpu")) return formatGpus(value);
+  if (typeof value === "number" && key.endsWith("_s")) return formatDuration(value);
+  if (typeof value === "number") return String(value);
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value !== "string" || value === "" || UUID.test(value)) return null;
+  return ISO_TIME.test(value) ? formatClock(new Date(value)) : value.replaceAll("_", " ");
+}
+
+/** The data of an event in a few words: "attempt 1 · grace 5 min". Bare ids tell nobody anything. */
+export function describeDetail(detail: Readonly<Record<string, unknown>>): string {
+  return Object.entries(detail)
+    .flatMap(([key, value]) => {
+      const text = describeValue(key, value);
+      return text === null ? [] : [`${key.replace(/_(?:mgpu|s)$/, "").replaceAll("_", " ")} ${text}`];
+    })
+    .join(" · ");
+}
