@@ -125,6 +125,7 @@ class _PoolCycle:
         self._queues: dict[int, TeamQueue] = {}
         self._homeless: list[QueuedJob] = []
         self._agenda = Agenda()
+        self._fleet_words: dict[Shape, tuple[Code | None, int]] = {}
         self._not_again = frozenset(pool.dropped)
 
     def run(self) -> None:
@@ -212,25 +213,34 @@ class _PoolCycle:
         return cls
 
     def _judge(self, cls: JobClass, most_mgpu: int) -> None:
-        """Mark a class that cannot start in this cycle whatever the others do."""
-        pool, shape, cap = self.pool, cls.shape, cls.priority.cap_mgpu
+        """Mark a class that cannot start in this cycle whatever the others do; `most_mgpu` is
+        what quota could ever give its team."""
+        shape, cap = cls.shape, cls.priority.cap_mgpu
+        cls.code, cls.could_ever_mgpu = self._fleet_word(shape)
+        if cls.code is not Code.CLUSTER_UNAVAILABLE:
+            most_mgpu = most_mgpu if cap is None else min(most_mgpu, cap)
+            if shape.total_mgpu > most_mgpu:
+                cls.code, cls.could_ever_mgpu = Code.NEVER_FITS, most_mgpu
+
+    def _fleet_word(self, shape: Shape) -> tuple[Code | None, int]:
+        """Why no fleet could start `shape` in this cycle, and the most it could ever give."""
+        known = self._fleet_words.get(shape)
+        if known is not None:
+            return known
+        pool = self.pool
+        word: tuple[Code | None, int] = (None, 0)
         if shape.mgpu <= 0 or shape.node_count <= 0:
-            cls.code = Code.NEVER_FITS
+            word = (Code.NEVER_FITS, 0)
         elif pool.layout.is_empty or (
             shape.cluster is not None and shape.cluster not in pool.accepting
         ):
-            cls.code = Code.CLUSTER_UNAVAILABLE
-        elif shape.total_mgpu > most_mgpu:
-            cls.code = Code.NEVER_FITS
-            cls.could_ever_mgpu = most_mgpu
-        elif cap is not None and shape.total_mgpu > cap:
-            cls.code = Code.NEVER_FITS
-            cls.could_ever_mgpu = cap
+            word = (Code.CLUSTER_UNAVAILABLE, 0)
         elif not pool.layout.holds(shape):
-            cls.code = Code.NEVER_FITS
-            cls.could_ever_mgpu = pool.layout.most_mgpu(shape)
+            word = (Code.NEVER_FITS, pool.layout.most_mgpu(shape))
         elif not pool.free.free:
-            cls.code = Code.CLUSTER_UNAVAILABLE
+            word = (Code.CLUSTER_UNAVAILABLE, 0)
+        self._fleet_words[shape] = word
+        return word
 
     # -- service --------------------------------------------------------------------------
 

@@ -79,6 +79,11 @@ class FreeDevices:
         nodes = self._by_free[cluster]
         return len(nodes) - bisect_left(nodes, (mgpu, ""))
 
+    def with_room(self, cluster: str, mgpu: int) -> list[tuple[int, str]]:
+        """(free milli-GPU, node) of every node of a cluster with at least `mgpu` free."""
+        nodes = self._by_free[cluster]
+        return nodes[bisect_left(nodes, (mgpu, "")) :]
+
     def fits(self, shape: Shape) -> bool:
         """Whether some cluster has room for the whole gang now."""
         if shape in self._failed:
@@ -135,7 +140,7 @@ class Layout:
     operator can undo.
     """
 
-    __slots__ = ("_known", "_sizes", "capacity_mgpu")
+    __slots__ = ("_sizes", "capacity_mgpu")
 
     def __init__(self, capacities: Mapping[str, Mapping[str, int]]) -> None:
         largest = max((max(nodes.values(), default=0) for nodes in capacities.values()), default=0)
@@ -144,27 +149,20 @@ class Layout:
             cluster: sorted(mgpu if mgpu > 0 else largest for mgpu in nodes.values())
             for cluster, nodes in capacities.items()
         }
-        self._known: dict[Shape, bool] = {}
         self.capacity_mgpu = sum(sum(sizes) for sizes in self._sizes.values())
 
     def holds(self, shape: Shape) -> bool:
         """Whether one cluster, empty, has enough nodes that are large enough."""
-        known = self._known.get(shape)
-        if known is None:
-            wanted = self._sizes if shape.cluster is None else (shape.cluster,)
-            sizes = (self._sizes.get(cluster, []) for cluster in wanted)
-            known = any(
-                len(size) - bisect_left(size, shape.mgpu) >= shape.node_count for size in sizes
-            )
-            self._known[shape] = known
-        return known
+        return self._nodes_with(shape) >= shape.node_count
 
     def most_mgpu(self, shape: Shape) -> int:
         """The most that nodes of one cluster could give in pieces of the shape's size."""
+        return self._nodes_with(shape) * shape.mgpu
+
+    def _nodes_with(self, shape: Shape) -> int:
         wanted = self._sizes if shape.cluster is None else (shape.cluster,)
         sizes = (self._sizes.get(cluster, []) for cluster in wanted)
-        nodes = max((len(size) - bisect_left(size, shape.mgpu) for size in sizes), default=0)
-        return nodes * shape.mgpu
+        return max((len(size) - bisect_left(size, shape.mgpu) for size in sizes), default=0)
 
     @property
     def is_empty(self) -> bool:

@@ -71,8 +71,8 @@ class Pool:
     `now` counts what is in use and what claims have free already; `later` is how it stands when
     everything that is being stopped is gone and every claim is used, or None while
     nothing is being stopped. A start must be allowed by both.
-    `coming_back[cluster][node]` is what attempts that no claim waits for give back within
-    their grace.
+    `leaving` are the attempts that give their GPUs back within their grace;
+    `coming_back[cluster][node]` is what of that no claim waits for.
     """
 
     name: str
@@ -87,6 +87,7 @@ class Pool:
     layout: Layout
     accepting: frozenset[str]
     holdings: list[Holding]
+    leaving: list[Holding]
     protected: list[int]
     earmarks: dict[str, Earmark]
     dropped: list[str]
@@ -226,9 +227,8 @@ class Pool:
         return max(
             (
                 holding.run.grace_until
-                for holding in self.holdings
-                if holding.is_coming_back
-                and holding.run.grace_until is not None
+                for holding in self.leaving
+                if holding.run.grace_until is not None
                 and holding.run.cluster == place.cluster
                 and any(slot.node in nodes for slot in holding.run.slots)
             ),
@@ -289,7 +289,8 @@ def open_pool(
 
     used = held_by_node(holdings)
     staying = [holding for holding in holdings if not holding.is_coming_back]
-    coming_back = held_by_node(holding for holding in holdings if holding.is_coming_back)
+    leaving = [holding for holding in holdings if holding.is_coming_back]
+    coming_back = held_by_node(leaving)
     free = {
         cluster: {node: mgpu - used.get(cluster, {}).get(node, 0) for node, mgpu in nodes.items()}
         for cluster, nodes in offered.items()
@@ -310,7 +311,7 @@ def open_pool(
     now = Ledger(tree, quota, _capacity(offered, used), direct)
     now.charge(ROOT, sum(holding.mgpu for holding in holdings if holding.team == ROOT))
     later = None
-    if earmarks or len(staying) < len(holdings):
+    if earmarks or leaving:
         direct = _direct_use(tree, staying)
         for earmark in earmarks.values():
             direct[earmark.team] += earmark.job.mgpu
@@ -329,6 +330,7 @@ def open_pool(
         layout=Layout(capacities),
         accepting=clusters,
         holdings=holdings,
+        leaving=leaving,
         protected=_protect(tree, quota, holdings, earmarks.values()),
         earmarks=earmarks,
         dropped=dropped,

@@ -201,11 +201,18 @@ class _Search:
 
     def nodes(self) -> tuple[str, ...]:
         """The fullest nodes that fit once the victims are gone."""
-        fitting = sorted(
-            (free + self._extra.get(node, 0), node)
-            for node, free in self._free.items()
-            if free + self._extra.get(node, 0) >= self._shape.mgpu
-        )
+        wanted = self._shape.mgpu
+        fitting = [
+            (free, node)
+            for free, node in self._pool.free.with_room(self._cluster, wanted)
+            if node not in self._extra
+        ]
+        fitting += [
+            (self._free[node] + extra, node)
+            for node, extra in self._extra.items()
+            if self._free[node] + extra >= wanted
+        ]
+        fitting.sort()
         return tuple(sorted(node for _, node in fitting[: self._shape.node_count]))
 
     def _stop(self, candidate: Candidate, sign: int) -> None:
