@@ -1,10 +1,9 @@
 """Laws of the meter's fold.
 
-Mutants tried, each of which a law here caught: taking the latest start instead of the first
-recorded (permuted), splitting at changes of class after the end (inside), `<` for `<=` at the
-opening class (as_second_by_second), dropping the cut of an amount above the holding (classes
-sum), letting `lost` win over `ended` (as_second_by_second), sorting classes by time alone
-(permuted, as_second_by_second).
+Mutants tried, each of which died here: the latest start instead of the first recorded, changes
+of class after the end counted, a class told at the very start not counted for it, no cut of an
+amount above the holding, `lost` before `ended`, classes of one second in no order, an end at
+the start taken for usage.
 """
 
 from __future__ import annotations
