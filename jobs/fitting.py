@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from uuid import UUID
-
-from django.db.models import Count, F, Q
 
 from arbiter.cycle import decide
 from arbiter.decisions import Code, Waiting
@@ -15,12 +12,9 @@ from arbiter.policy import Policy
 from arbiter.snapshot import Device, QueuedJob, Snapshot, TreeNode
 from arbiter.snapshot import PriorityClass as ArbiterPriorityClass
 from arbiter.snapshot import Quota as ArbiterQuota
-from clusters.models import ClusterNode
-from clusters.observation import GONE
 from connectors.workload_checks import RANKS_MAX
 from primitives.units import MGPU_PER_GPU
-from quotas.models import PriorityClass, Quota
-from tenants.models import Node
+from quotas.models import PriorityClass
 
 _ANYONE = "anyone"
 _ASKED = "asked"
@@ -58,22 +52,6 @@ class Fleet:
         )
 
 
-def fleet_of(pool_id: UUID) -> Fleet:
-    """The pool's nodes by cluster and size. One query."""
-    sizes: dict[str, dict[int, int]] = {}
-    for cluster_id, mgpu, is_schedulable, count in (
-        ClusterNode.objects.filter(pool_id=pool_id)
-        .exclude(state=GONE, is_schedulable=False)
-        .values_list("cluster_id", "capacity_mgpu", "is_schedulable")
-        .annotate(nodes=Count("pk"))
-        .order_by("cluster_id", "capacity_mgpu")
-    ):
-        of_cluster = sizes.setdefault(str(cluster_id), {})
-        size = mgpu if is_schedulable else 0
-        of_cluster[size] = of_cluster.get(size, 0) + count
-    return Fleet(sizes)
-
-
 def lay_out(mgpu: int, largest_node_mgpu: int | None) -> tuple[int, int] | None:
     """(milli-GPU per node, nodes) for `mgpu` in all: one node if that can hold it, else the
     largest equal parts of whole GPUs that a node can hold. None when there are none.
@@ -88,30 +66,35 @@ def lay_out(mgpu: int, largest_node_mgpu: int | None) -> tuple[int, int] | None:
 
 def why_never(
     *,
-    team: Node,
-    pool_id: UUID,
+    tree: tuple[TreeNode, ...],
+    quotas: Sequence[ArbiterQuota],
+    team: str,
+    pool: str,
     priority_class: PriorityClass,
     mgpu_per_node: int,
     node_count: int,
     cluster: str | None,
     fleet: Fleet,
 ) -> Waiting | None:
-    """The arbiter's word that such a job could never start, or None. Two queries at most."""
-    nodes, quotas = _tree_around(team, pool_id)
+    """The arbiter's word that such a job could never start, or None.
+
+    `tree` and `quotas` need hold only what bears on `team`: its own path, and what others
+    never lend.
+    """
     plan = decide(
         Snapshot(
             taken_at=0,
-            nodes=nodes,
-            quotas=quotas,
+            nodes=tree,
+            quotas=tuple(quota for quota in quotas if quota.pool == pool),
             priority_classes=(
                 ArbiterPriorityClass(
-                    str(priority_class.pk),
+                    priority_class.name,
                     priority_class.order,
                     team_cap_mgpu=priority_class.team_cap_mgpu,
                 ),
             ),
             devices=tuple(
-                Device(name, f"{mgpu}-{number}", str(pool_id), mgpu)
+                Device(name, f"{mgpu}-{number}", pool, mgpu)
                 for name, sizes in fleet.sizes.items()
                 for mgpu, count in sizes.items()
                 for number in range(count)
@@ -121,12 +104,12 @@ def why_never(
             queued=(
                 QueuedJob(
                     _ASKED,
-                    str(team.pk),
+                    team,
                     _ANYONE,
-                    str(pool_id),
+                    pool,
                     mgpu_per_node,
                     node_count,
-                    str(priority_class.pk),
+                    priority_class.name,
                     0,
                     cluster=cluster,
                 ),
@@ -135,39 +118,3 @@ def why_never(
         Policy(),
     )
     return next((item for item in plan.waiting if item.code is Code.NEVER_FITS), None)
-
-
-def _tree_around(
-    team: Node, pool_id: UUID
-) -> tuple[tuple[TreeNode, ...], tuple[ArbiterQuota, ...]]:
-    """The part of the tree that bears on what `team` could ever have: its own path, and what
-    others never lend, with their paths."""
-    rows = list(
-        Quota.objects.filter(
-            Q(node__path__in=_paths_to(team.path)) | Q(lend_limit_mgpu__lt=F("guaranteed_mgpu")),
-            pool_id=pool_id,
-        ).values_list(
-            "node_id",
-            "guaranteed_mgpu",
-            "lend_limit_mgpu",
-            "borrow_limit_mgpu",
-            "node__path",
-        )
-    )
-    wanted = {path for row in rows for path in _paths_to(row[4])} | set(_paths_to(team.path))
-    nodes = tuple(
-        TreeNode(str(pk), None if parent is None else str(parent))
-        for pk, parent in Node.objects.filter(path__in=sorted(wanted)).values_list(
-            "pk", "parent_id"
-        )
-    )
-    pool = str(pool_id)
-    return nodes, tuple(
-        ArbiterQuota(str(node), pool, guaranteed, lend, borrow)
-        for node, guaranteed, lend, borrow, _ in rows
-    )
-
-
-def _paths_to(path: str) -> Sequence[str]:
-    steps = path.rstrip("/").split("/")
-    return ["/".join(steps[: depth + 1]) + "/" for depth in range(len(steps))]

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Count, Q
 from uuid_utils.compat import uuid7
 
 from arbiter.decisions import Waiting
 from audit.recording import record
 from clusters.models import Cluster, Pool
 from jobs.errors import NeverFits, TooManyOpenJobs
-from jobs.fitting import Fleet, fleet_of, lay_out, why_never
-from jobs.lifecycle import OPEN
+from jobs.fitting import Fleet, lay_out, why_never
 from jobs.models import Job, JobState, JobType
+from jobs.offers import Offer, offer_to
 from jobs.requests import JobRequest, hint_settled
 from jobs.sbatch import Note, Verdict
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
 from primitives.errors import FieldError, InvalidRequest, NotFound
-from primitives.units import gpus_text
+from primitives.units import MGPU_PER_GPU, gpus_text
 from quotas.models import PriorityClass
 from tenants.access import Actor, visible_node
 from tenants.models import Node, NodeKind
@@ -54,6 +53,7 @@ class ResolvedRequest:
     node_count: int
     notes: tuple[Note, ...]
     fleet: Fleet
+    offer: Offer
     never: Waiting | None
 
     @property
@@ -82,7 +82,7 @@ def submit_job(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
     resolved = resolve(request, actor=actor)
     if resolved.never is not None:
         raise _never_fits(resolved, resolved.never)
-    _refuse_too_many(resolved.team, actor)
+    _refuse_too_many(resolved.offer)
     job = Job(
         id=uuid7(),
         organization=resolved.team.organization,
@@ -131,10 +131,11 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     Raises as `submit_job`, except for NeverFits, which is an answer here.
     """
     team = _team(request, actor)
+    offer = offer_to(team, actor.user)
     errors: list[FieldError] = []
     notes = request.notes
-    pool, notes = _pool(request, team, notes, errors)
-    priority_class, notes = _priority_class(request, team, notes, errors)
+    pool, notes = _pool(request, team, offer.pools, notes, errors)
+    priority_class, notes = _priority_class(request, offer.priority_classes, notes, errors)
     cluster = None
     if pool is not None and request.cluster is not None:
         cluster = _cluster(request.cluster, pool, errors)
@@ -142,7 +143,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
         raise InvalidRequest(
             "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in errors), errors=errors
         )
-    fleet = fleet_of(pool.pk)
+    fleet = offer.fleet(pool)
     mgpu_per_node, node_count = _shape(request, fleet, cluster)
     return ResolvedRequest(
         request=request,
@@ -155,9 +156,12 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
         node_count=node_count,
         notes=notes,
         fleet=fleet,
+        offer=offer,
         never=why_never(
-            team=team,
-            pool_id=pool.pk,
+            tree=offer.tree(),
+            quotas=offer.quotas,
+            team=team.path,
+            pool=str(pool.pk),
             priority_class=priority_class,
             mgpu_per_node=mgpu_per_node,
             node_count=node_count,
@@ -180,13 +184,13 @@ def _team(request: JobRequest, actor: Actor) -> Node:
 
 
 def _pool(
-    request: JobRequest, team: Node, notes: tuple[Note, ...], errors: list[FieldError]
+    request: JobRequest,
+    team: Node,
+    offered: Mapping[str, Pool],
+    notes: tuple[Note, ...],
+    errors: list[FieldError],
 ) -> tuple[Pool | None, tuple[Note, ...]]:
     """The pool asked for, or hinted at, or the only one that the organization has."""
-    offered = {
-        pool.name: pool
-        for pool in Pool.objects.filter(quotas__node=team.organization_id).order_by("name")
-    }
     named = request.pool
     for hint in request.pool_hints:
         if named is None and hint.name in offered:
@@ -216,14 +220,11 @@ def _pool(
 
 
 def _priority_class(
-    request: JobRequest, team: Node, notes: tuple[Note, ...], errors: list[FieldError]
+    request: JobRequest,
+    known: Mapping[str, PriorityClass],
+    notes: tuple[Note, ...],
+    errors: list[FieldError],
 ) -> tuple[PriorityClass | None, tuple[Note, ...]]:
-    known = {
-        item.name: item
-        for item in PriorityClass.objects.filter(organization=team.organization_id).order_by(
-            "-order", "name"
-        )
-    }
     named = request.priority_class
     hint = request.class_hint
     if hint is not None:
@@ -297,41 +298,42 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
         "largest_node_mgpu": fleet.largest_node_mgpu(pinned) or 0,
         "could_ever_mgpu": never.numbers.get("could_ever_mgpu", 0),
     }
-    asked = f"{gpus_text(resolved.mgpu)} GPUs of {pool} can never run"
+    asked = f"{_gpus(resolved.mgpu)} of {pool} can never run"
     if fitting < resolved.node_count:
         where = "no cluster has" if pinned is None else f"{resolved.cluster} does not have"
         return (
             f"{asked}: {where} {_nodes(resolved.node_count)} with "
-            f"{gpus_text(resolved.mgpu_per_node)} GPUs each. The largest node has "
-            f"{gpus_text(numbers['largest_node_mgpu'])} GPUs, and at most "
+            f"{_gpus(resolved.mgpu_per_node)} each. The largest node has "
+            f"{_gpus(numbers['largest_node_mgpu'])}, and at most "
             f"{_nodes(fitting)} of one cluster can give {gpus_text(resolved.mgpu_per_node)}.",
             numbers,
         )
     if cap_mgpu is not None and resolved.mgpu > cap_mgpu:
         return (
             f"{asked} in the class {resolved.priority_class.name}: it lets a team have at most "
-            f"{gpus_text(cap_mgpu)} GPUs at once.",
+            f"{_gpus(cap_mgpu)} at once.",
             numbers,
         )
     return (
         f"{asked} for {resolved.team.display_path}: its quota, with all that it may borrow, is at "
-        f"most {gpus_text(numbers['could_ever_mgpu'])} GPUs even when everything is idle. Ask for "
+        f"most {_gpus(numbers['could_ever_mgpu'])} even when everything is idle. Ask for "
         "at most that, or have the quota raised.",
         numbers,
     )
+
+
+def _gpus(mgpu: int) -> str:
+    return "1 GPU" if mgpu == MGPU_PER_GPU else f"{gpus_text(mgpu)} GPUs"
 
 
 def _nodes(count: int) -> str:
     return "1 node" if count == 1 else f"{count:,} nodes"
 
 
-def _refuse_too_many(team: Node, actor: Actor) -> None:
-    counts = Job.objects.filter(
-        organization=team.organization_id, state__in=[state.value for state in OPEN]
-    ).aggregate(everybody=Count("pk"), own=Count("pk", filter=Q(user=actor.user)))
+def _refuse_too_many(offer: Offer) -> None:
     for who, count, most in (
-        ("You have", counts["own"], OPEN_JOBS_PER_USER_MAX),
-        ("Your organization has", counts["everybody"], OPEN_JOBS_PER_ORGANIZATION_MAX),
+        ("You have", offer.open_jobs_of_user, OPEN_JOBS_PER_USER_MAX),
+        ("Your organization has", offer.open_jobs, OPEN_JOBS_PER_ORGANIZATION_MAX),
     ):
         if count >= most:
             raise TooManyOpenJobs(
