@@ -27,6 +27,7 @@ from primitives.units import gpus_text
 from quotas.envelope import EnvelopeBroken, Family
 from quotas.locks import lock_quotas
 from quotas.models import Quota, QuotaChange
+from quotas.policies import ensure_rules
 from tenants.access import PLATFORM, Actor, get_visible, visible_node
 from tenants.models import Node
 from tenants.names import clean_name
@@ -87,6 +88,8 @@ def create_quota(
 ) -> Quota:
     """Give a node its quota in a pool.
 
+    An organization's first quota brings the standard policy and priority classes with it.
+
     Raises NotFound for a node that the actor cannot see, InvalidRequest for an unknown pool or a
     meaningless guarantee, Forbidden, Conflict when there is one already or the parent has none,
     and EnvelopeBroken or LendsTooMuch.
@@ -118,6 +121,8 @@ def create_quota(
         changed = _settle(family, quota)
         quota.save(force_insert=True)
         _store(quota, changed, before, actor=actor, reason=reason, now=now)
+        if node.parent is None:
+            ensure_rules(node)
     return quota
 
 

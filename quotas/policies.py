@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from django.db import transaction
 
 from audit.recording import record
 from live.waking import wake
-from primitives.errors import Conflict, InvalidRequest
+from primitives.errors import InvalidRequest
 from primitives.units import PPM
 from quotas.models import OrganizationPolicy, PriorityClass
 from tenants.access import Actor, under, visible_node
@@ -29,6 +29,31 @@ class ClassRules:
     team_cap_mgpu: int | None = None
     price_multiplier_ppm: int = PPM
     description: str = ""
+
+
+#: What an organization starts with; its administrators may add classes.
+STANDARD_CLASSES: Mapping[str, ClassRules] = {
+    "critical": ClassRules(1000, preempts_within_team=True, description="production inference"),
+    "high": ClassRules(100, preempts_within_team=True, description="training deadlines"),
+    "normal": ClassRules(10, description="research"),
+    "low": ClassRules(1, grace_period_s=60, description="experimentation"),
+}
+
+
+def ensure_rules(organization: Node) -> None:
+    """Give an organization that has none the standard policy and priority classes.
+
+    Without a class no job could be submitted. What is there already stays as it is.
+    """
+    OrganizationPolicy.objects.get_or_create(organization=organization)
+    if not PriorityClass.objects.filter(organization=organization).exists():
+        PriorityClass.objects.bulk_create(
+            [
+                PriorityClass(organization=organization, name=name, **asdict(rules))
+                for name, rules in STANDARD_CLASSES.items()
+            ],
+            ignore_conflicts=True,
+        )
 
 
 @transaction.atomic
@@ -75,22 +100,19 @@ def set_policy(
 
 
 @transaction.atomic
-def add_priority_class(
+def set_priority_class(
     organization_path: str, name: str, rules: ClassRules, *, actor: Actor, now: datetime
 ) -> PriorityClass:
-    """A new priority class of the organization.
+    """Give the organization's priority class `name` these rules; a new name is a new class.
 
-    Raises NotFound for a foreign organization, Forbidden without manage_quota on it, and
-    Conflict when the name is taken.
+    Raises NotFound for a foreign organization and Forbidden without manage_quota on it.
     """
     organization = visible_node(actor, organization_path, Permission.MANAGE_QUOTA)
-    found, is_new = PriorityClass.objects.get_or_create(
+    found, _ = PriorityClass.objects.update_or_create(
         organization=organization, name=name, defaults=asdict(rules)
     )
-    if not is_new:
-        raise Conflict(f"{organization} has a priority class {name!r} already.")
     _record(
-        "priority_class.created",
+        "priority_class.changed",
         organization,
         found.pk,
         {"name": name, **asdict(rules)},

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from channels.auth import get_user
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
-from django.contrib.auth import get_user_model
 
 from live.publishing import EVERYBODY, group_of
 
@@ -58,14 +58,17 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
                 await self.close(code=SIGNED_OUT)
                 return
 
-    @database_sync_to_async
-    def _audiences(self) -> list[str] | None:
-        user_id = getattr(self.scope.get("user"), "pk", None)
-        session = self.scope.get("session")
-        if user_id is None or session is None or not session.exists(session.session_key or ""):
+    async def _audiences(self) -> list[str] | None:
+        """Whose hints the session may see now; None when it is over.
+
+        `get_user` compares the session's hash too, which ends with a password change or a
+        deactivation, even one that was taken back meanwhile.
+        """
+        session = self.scope["session"]
+        if not await database_sync_to_async(session.exists)(session.session_key or ""):
             return None
-        user = get_user_model().objects.filter(pk=user_id, is_active=True).first()
-        if user is None:
+        user = await get_user(self.scope)
+        if not user.is_authenticated or not user.is_active:
             return None
         organization = getattr(user, "organization_id", None)
         return [EVERYBODY, str(organization)] if organization is not None else [EVERYBODY]

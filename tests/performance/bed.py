@@ -23,7 +23,7 @@ def a_database() -> Iterator[None]:
 
     plan = plan_servers()
     try:
-        plan.start_postgres()
+        plan.start_postgres(durable=True)
         os.environ["DJANGO_SETTINGS_MODULE"] = "portal.settings"
         subprocess.run(
             [sys.executable, str(REPO / "manage.py"), "migrate", "--verbosity", "0"],

@@ -18,7 +18,7 @@ from primitives.errors import Unauthenticated
 from primitives.units import MGPU_PER_GPU
 from quotas.administration import QuotaEdit, create_quota
 from quotas.fleet import administrator
-from quotas.policies import ClassRules, add_priority_class, set_policy
+from quotas.policies import ClassRules, set_policy, set_priority_class
 from tenants.access import Actor, actor_of
 from tenants.granting import grant_role
 from tenants.membership import create_user
@@ -175,7 +175,7 @@ def _load_rules(company: Company, *, actor: Actor, now: datetime) -> None:
             grace_period_s=part.grace_period_s,
             description=part.use,
         )
-        add_priority_class(company.slug, part.name, rules, actor=actor, now=now)
+        set_priority_class(company.slug, part.name, rules, actor=actor, now=now)
 
 
 def _load_prices(company: Company, *, now: datetime) -> None:
