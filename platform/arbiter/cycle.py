@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from operator import attrgetter
 
 from arbiter.decisions import Classed, Code, NodeUse, Plan, Reclaim, Start, Waiting
@@ -403,8 +404,7 @@ class _PoolCycle:
                     continue
                 source = pool.source(team, cls.shape.total_mgpu)
                 reason = reasons.of(team, cls, source)
-                for job in jobs:
-                    reason_of[job] = reason
+                reason_of.update(dict.fromkeys(jobs, reason))
                 if cls.code is Code.NEVER_FITS or cls.code is Code.CLUSTER_UNAVAILABLE:
                     hopeless.extend(jobs)
                     continue
@@ -414,28 +414,17 @@ class _PoolCycle:
                     order.standings[stand] = self._standing(team, source)
                 order.add(cls.priority.order, jobs, stand)
             order.end_line()
-        ahead = len(explained)
-        for job in order.merged():
-            reason = reason_of[job]
-            latest = None
-            if ahead == 0 and reason.code in _WAITS_FOR_DEVICES:
-                latest = free_by_time_limits(pool, shape_at[job])
-            explained.append(
-                Waiting(
-                    self._jobs[job].id,
-                    reason.code,
-                    reason.numbers,
-                    reason.node,
-                    ahead,
-                    None,
-                    latest,
-                    None if latest is None else "time_limits",
-                )
-            )
-            ahead += 1
+        in_order = order.merged()
+        first = len(explained)
+        for ahead, place in enumerate(in_order, first):
+            code, numbers, node = reason_of[place]
+            explained.append(Waiting(self._jobs[place].id, code, numbers, node, ahead))
+        if first == 0 and in_order and explained[0].code in _WAITS_FOR_DEVICES:
+            latest = free_by_time_limits(pool, shape_at[in_order[0]])
+            if latest is not None:
+                explained[0] = replace(explained[0], latest=latest, method="time_limits")
         for job in sorted(hopeless):
-            reason = reason_of[job]
-            explained.append(Waiting(self._jobs[job].id, reason.code, reason.numbers, reason.node))
+            explained.append(Waiting(self._jobs[job].id, *reason_of[job]))
         explained.extend(
             Waiting(job.id, Code.NEVER_FITS, {"need_mgpu": job.mgpu, "could_ever_mgpu": 0})
             for job in self._homeless

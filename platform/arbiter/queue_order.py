@@ -165,8 +165,7 @@ class ServiceOrder:
     def add(self, priority: int, jobs: Iterable[int], stand: tuple[int, int]) -> None:
         """Add jobs (places by age) of one priority and standing to the current team's line."""
         self._line.setdefault(priority, []).extend(jobs)
-        for job in jobs:
-            self._stand_of[job] = stand
+        self._stand_of.update(dict.fromkeys(jobs, stand))
 
     def end_line(self) -> None:
         """The current team's line is complete."""

@@ -11,6 +11,7 @@ lower classes there.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -42,12 +43,13 @@ class Taking:
 class Reclaimer:
     """Finds victims in one pool; keeps the borrowed attempts sorted for the whole cycle."""
 
-    __slots__ = ("_borrowed", "_by_team", "_pool")
+    __slots__ = ("_borrowed", "_by_team", "_most", "_pool")
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._by_team: dict[int, list[Holding]] = {}
         self._borrowed = self._sort_borrowed()
+        self._most: dict[str, list[int]] | None = None
 
     def may_find(self, team: int, *, preempts: bool) -> bool:
         """Whether there is anything at all that could come back for a job of `team`."""
@@ -61,7 +63,9 @@ class Reclaimer:
         Borrowers are asked first; then, if the job's class preempts within its team, lower
         classes there; then both, when only that makes the job fit in a guarantee.
         """
-        taking = self._choose(team, shape, self._outside(team, shape.total_mgpu, []))
+        taking = None
+        if self._pool.source(team, shape.total_mgpu) != ROOT and self._could_be_freed(shape):
+            taking = self._choose(team, shape, self._outside(team, shape.total_mgpu, []))
         if taking is not None or not priority.preempts:
             return taking
         own = self._own(team, priority.order)
@@ -70,6 +74,36 @@ class Reclaimer:
         return self._choose(team, shape, own) or self._choose(
             team, shape, own + self._outside(team, shape.total_mgpu, own)
         )
+
+    def _could_be_freed(self, shape: Shape) -> bool:
+        """Whether there is a place for `shape` if everything borrowed anywhere were gone.
+
+        An upper bound that holds for the whole cycle, and spares the search for
+        every team that waits for what nobody can give.
+        """
+        if self._most is None:
+            self._most = self._most_free()
+        return any(
+            len(most) - bisect_left(most, shape.mgpu) >= shape.node_count
+            for most in (self._most[cluster] for cluster in self._pool.free.clusters(shape.cluster))
+        )
+
+    def _most_free(self) -> dict[str, list[int]]:
+        """By cluster: the nodes' GPUs that are free or borrowed or coming back, sorted."""
+        free = {cluster: dict(nodes) for cluster, nodes in self._pool.free.free.items()}
+        for cluster, nodes in self._pool.coming_back.items():
+            for node, mgpu in nodes.items():
+                if node in free.get(cluster, ()):
+                    free[cluster][node] += mgpu
+        borrowed = {
+            id(holding): holding for found in self._borrowed.values() for _, holding in found
+        }
+        for holding in borrowed.values():
+            if not holding.is_going:
+                for slot in holding.run.slots:
+                    if slot.node in free[holding.run.cluster]:
+                        free[holding.run.cluster][slot.node] += slot.mgpu
+        return {cluster: sorted(nodes.values()) for cluster, nodes in free.items()}
 
     def _outside(self, team: int, mgpu: int, own: Sequence[Candidate]) -> list[Candidate]:
         """Attempts of other teams that the guarantees above `team` give a right to.

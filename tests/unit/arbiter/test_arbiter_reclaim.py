@@ -482,3 +482,34 @@ def test_a_claim_counts_toward_the_class_cap() -> None:
     more = a_queued("k", "o/mine", gpus=1)
     plan = plan_of(replace(snapshot, priority_classes=classes, queued=(*snapshot.queued, more)))
     assert why(plan, "k").code is Code.CLASS_CAP_REACHED
+
+
+def test_a_class_that_preempts_has_no_right_to_what_others_give_back() -> None:
+    """Beyond its guarantee even a critical job waits its turn for GPUs that come free."""
+    going = a_running("v", "o/other", on(8), phase=Phase.STOPPING, grace_until=NOW + 40)
+    snapshot = a_snapshot(
+        quotas={"o": 8, "o/mine": 0, "o/other": 8, "p": 8},
+        devices=devices(2),
+        running=[a_running("kept", "o/other", slots(0, 1), started_at=NOW - 9_000), going],
+        queued=[a_queued("j", "o/mine", gpus=8, priority="critical")],
+    )
+    assert plan_of(snapshot).reclaims == ()
+
+
+def test_nobody_is_stopped_where_even_all_borrowers_would_not_make_room() -> None:
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/mine": 8, "o/other": 12},
+        devices=devices(2),
+        running=[
+            a_running("p0", "o/other", slots(0, 1, gpus=6), started_at=NOW - 900),
+            a_running("p1", "o/other", slots(1, 1, gpus=6), started_at=NOW - 900),
+            a_running("b0", "o/other", slots(0, 1, gpus=2)),
+            a_running("b1", "o/other", slots(1, 1, gpus=2)),
+        ],
+        queued=[a_queued("j", "o/mine", gpus=8)],
+    )
+    plan = plan_of(snapshot)
+    assert plan.reclaims == ()
+    assert why(plan, "j").code is Code.WAITING_FOR_GUARANTEE
+    halves = replace(snapshot, queued=(a_queued("j", "o/mine", gpus=2, nodes=2),))
+    assert sorted(victims(plan_of(halves))) == ["b0", "b1"]
