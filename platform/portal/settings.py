@@ -187,8 +187,8 @@ SPECTACULAR_SETTINGS = {
         "TreeNodeKind": "tenants.models.NodeKind.values",
         "UserKind": "tenants.models.UserKind.values",
         "ClusterState": "clusters.queries.State",
-        "JobState": "jobs.models.JobState",
-        "AttemptState": "jobs.models.AttemptState",
+        "JobState": "jobs.models.JobState.values",
+        "AttemptState": "jobs.models.AttemptState.values",
     },
 }
 
