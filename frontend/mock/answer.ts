@@ -221,7 +221,7 @@ function logChunk(query: URLSearchParams, isFinal: boolean): LogChunk {
 
 function submit({ query, body }: MockRequest): MockAnswer {
   const request = body as JobRequest;
-  const gpus = Number(request.gpus ?? Number(request.gpus_per_node ?? 8) * (request.nodes ?? 1));
+  const gpus = request.gpus ?? (request.gpus_per_node ?? 8) * (request.nodes ?? 1);
   if (gpus > 1000) {
     return aProblem(400, "invalid_request", "The job could never run.", {
       errors: [{ pointer: "/gpus", detail: "Pool h100 has 1,000 GPUs; ask for fewer.", code: "never_fits" }],

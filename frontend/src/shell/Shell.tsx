@@ -181,7 +181,10 @@ function LiveBadge({ state }: { state: LiveState }) {
 }
 
 function ThemeMenu() {
-  const { colorScheme, setColorScheme } = useMantineColorScheme();
+  const { colorScheme, setColorScheme } = useMantineColorScheme({
+    // Else a style tag is written while the scheme changes, which the CSP refuses.
+    keepTransitions: true,
+  });
   const choices = [
     ["light", "Light"],
     ["dark", "Dark"],
@@ -195,17 +198,18 @@ function ThemeMenu() {
         </button>
       </Menu.Target>
       <Menu.Dropdown>
-        {choices.map(([value, label]) => (
-          <Menu.Item
-            key={value}
-            role="menuitemradio"
-            aria-checked={colorScheme === value}
-            onClick={() => setColorScheme(value)}
-            rightSection={colorScheme === value ? "✓" : undefined}
-          >
-            {label}
-          </Menu.Item>
-        ))}
+        <Menu.RadioGroup
+          value={colorScheme}
+          onChange={(value) =>
+            setColorScheme(choices.find(([choice]) => choice === value)?.[0] ?? "auto")
+          }
+        >
+          {choices.map(([value, label]) => (
+            <Menu.RadioItem key={value} value={value} closeMenuOnClick>
+              {label}
+            </Menu.RadioItem>
+          ))}
+        </Menu.RadioGroup>
       </Menu.Dropdown>
     </Menu>
   );

@@ -116,6 +116,16 @@ describe("the frame", () => {
     expect(screen.queryByRole("row", { name: /production/ })).toBeNull();
   });
 
+  it("changes the theme from the keyboard and remembers it", async () => {
+    const { user } = open("/jobs");
+    (await screen.findByRole("button", { name: "Theme" })).focus();
+    await user.keyboard("{Enter}");
+    await user.click(await screen.findByRole("menuitemradio", { name: "Dark" }));
+    expect(document.documentElement).toHaveAttribute("data-mantine-color-scheme", "dark");
+    expect(localStorage.getItem("mantine-color-scheme-value")).toBe("dark");
+    localStorage.clear();
+  });
+
   it("jumps by two keys, but not while somebody types", async () => {
     const { user, router } = open("/jobs");
     const search = await screen.findByRole("textbox", { name: "Name contains" });

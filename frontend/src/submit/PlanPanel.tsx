@@ -50,22 +50,19 @@ function Plan({ plan }: { plan: JobPlan }) {
       <p className={`sentence ${tone}`}>{text}</p>
       <table className="facts">
         <tbody>
-          {job.name !== undefined && <Fact name="Name">{job.name}</Fact>}
-          {job.mgpu !== undefined && (
-            <Fact name="Asks for">
-              {formatGpuCount(job.mgpu)}
-              {job.pool !== undefined && ` of ${job.pool}`}
-              {job.node_count !== undefined && job.node_count > 1 && ` on ${job.node_count} nodes`}
-            </Fact>
-          )}
+          <Fact name="Name">{job.name}</Fact>
+          <Fact name="Asks for">
+            {formatGpuCount(job.mgpu)} of {job.pool}
+            {job.node_count > 1 && ` on ${job.node_count} nodes`}
+          </Fact>
           <Fact name="Would run as">{plan.fits ? runsAs : "–"}</Fact>
           <Fact name="Can be preempted">
             {job.is_preemptible ? "yes" : plan.borrowed_mgpu > 0 ? "while borrowed" : "no"}
           </Fact>
           <Fact name="Time limit">
-            {job.time_limit_s == null ? "none" : formatDuration(job.time_limit_s)}
+            {job.time_limit_s === null ? "none" : formatDuration(job.time_limit_s)}
           </Fact>
-          {job.time_limit_s != null && job.mgpu !== undefined && (
+          {job.time_limit_s !== null && (
             <Fact name="At most">{formatGpuHours(job.mgpu * job.time_limit_s)} GPU-h</Fact>
           )}
           {plan.cost_per_hour_nano !== null && plan.currency !== null && (
