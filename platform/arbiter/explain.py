@@ -1,0 +1,196 @@
+"""A decision in one or two plain sentences for a person, with its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from arbiter.decisions import Code, Waiting
+from arbiter.snapshot import QueuedJob
+from primitives.units import gpus_text
+
+#: Codes for which it helps to know how many jobs come first.
+_IN_LINE = frozenset(
+    (
+        Code.WAITING_FOR_FREE_GPUS,
+        Code.WAITING_FOR_GUARANTEE,
+        Code.TOPOLOGY_FRAGMENTED,
+        Code.BORROW_LIMIT_REACHED,
+        Code.PARENT_LIMIT_REACHED,
+    )
+)
+
+
+def sentence(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    """Why `job` waits; `names` maps tree and cluster ids to what people call them.
+
+    A node that `names` lacks (the reader may not see it) is not named.
+    """
+    told = _TELLERS[waiting.code](waiting, job, names)
+    if waiting.code in _IN_LINE and waiting.jobs_ahead:
+        ahead = "1 job is" if waiting.jobs_ahead == 1 else f"{waiting.jobs_ahead:,} jobs are"
+        told = f"{told} {ahead} ahead of it."
+    return told
+
+
+def duration_text(seconds: int) -> str:
+    """`seconds` in the two largest units that matter: "4 min 12 s", "2 h", "1 d 3 h"."""
+    units = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+    parts = []
+    left = max(0, seconds)
+    for i, (size, name) in enumerate(units):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {name}")
+            if i + 1 < len(units):
+                after = left // units[i + 1][0]
+                if after:
+                    parts.append(f"{after} {units[i + 1][1]}")
+            break
+    return " ".join(parts) or "0 s"
+
+
+def _gpus(mgpu: int) -> str:
+    return f"{gpus_text(mgpu)} GPU{'' if mgpu == 1_000 else 's'}"
+
+
+def _are(mgpu: int) -> str:
+    return "is" if mgpu == 1_000 else "are"
+
+
+def _need(waiting: Waiting, job: QueuedJob) -> str:
+    """What the job needs: "8 GPUs", or "16 GPUs (2 nodes with 8 each)"."""
+    need = _gpus(waiting.numbers.get("need_mgpu", job.mgpu))
+    if job.node_count > 1:
+        need += f" ({job.node_count} nodes with {gpus_text(job.mgpu_per_node)} each)"
+    return need
+
+
+def _never_fits(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    most = waiting.numbers.get("could_ever_mgpu", 0)
+    asks = f"This job asks for {_need(waiting, job)} and will never start as it is:"
+    if most <= 0:
+        return f"{asks} your team can get no such GPUs in this pool."
+    return f"{asks} the most your team can ever get for such a job is {_gpus(most)}."
+
+
+def _waiting_for_guarantee(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    numbers = waiting.numbers
+    told = f"Your team is entitled to these {_gpus(numbers['need_mgpu'])}"
+    if "limit_mgpu" in numbers:
+        return (
+            f"{told}, but {_node(waiting, names)} holds {gpus_text(numbers['held_mgpu'])} of the"
+            f" {_gpus(numbers['limit_mgpu'])} it may, and nothing there can be taken back now."
+        )
+    free = numbers["largest_free_on_a_cluster_mgpu"]
+    return (
+        f"{told}; {gpus_text(free)} {_are(free)} free on one cluster, and nothing that is lent out"
+        " can be taken back to make room for the rest."
+    )
+
+
+def _limit_reached(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    numbers = waiting.numbers
+    who = "Your team" if waiting.node == job.team else _node(waiting, names)
+    return (
+        f"{who} may hold at most {_gpus(numbers['limit_mgpu'])} and holds"
+        f" {gpus_text(numbers['held_mgpu'])}; this job needs {_need(waiting, job)}."
+    )
+
+
+def _waiting_for_free_gpus(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    numbers = waiting.numbers
+    free, largest = numbers["free_mgpu"], numbers["largest_free_on_a_cluster_mgpu"]
+    if largest >= numbers["need_mgpu"]:
+        room = max(0, numbers["available_by_quota_mgpu"])
+        return (
+            f"It needs {_need(waiting, job)}. {gpus_text(free)} {_are(free)} free but kept for"
+            f" other teams; quota leaves {gpus_text(room)} for yours."
+        )
+    if free >= numbers["need_mgpu"]:
+        return (
+            f"It needs {_need(waiting, job)} on one cluster; {gpus_text(free)} are free in all, but"
+            f" at most {gpus_text(largest)} on one."
+        )
+    return f"It needs {_need(waiting, job)}; {gpus_text(free)} {_are(free)} free."
+
+
+def _waiting_for_reclaim(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    numbers = waiting.numbers
+    need, here = numbers["need_mgpu"], numbers["earmarked_mgpu"]
+    if numbers["guaranteed_mgpu"] >= need:
+        told = (
+            f"Your team is entitled to these {_gpus(need)}."
+            " They are lent out and are being given back"
+        )
+    else:
+        told = f"{_gpus(need)} {_are(need)} being given back for it"
+    told += f": at the latest in {duration_text(numbers['grace_left_s'])}."
+    if here:
+        told += f" {gpus_text(here)} {_are(here)} here already."
+    return told
+
+
+def _behind_higher_priority(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    return (
+        f"It needs {_need(waiting, job)}, but a job of your team that comes first keeps its place"
+        " until it can start."
+    )
+
+
+def _behind_fair_share(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    ahead = waiting.jobs_ahead
+    order = "it comes first"
+    if ahead:
+        order = f"{ahead:,} waiting job{' comes' if ahead == 1 else 's come'} before it"
+    return (
+        f"It could start, but this cycle has started as many jobs as it may; {order} in the next."
+    )
+
+
+def _topology_fragmented(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    numbers = waiting.numbers
+    count, fitting = numbers["nodes_needed"], numbers["nodes_fitting"]
+    nodes = "1 node" if count == 1 else f"{count} nodes of one cluster"
+    each = "" if count == 1 else " each"
+    has = "none has" if fitting == 0 else "1 has" if fitting == 1 else f"at most {fitting} have"
+    free = numbers["largest_free_on_a_cluster_mgpu"]
+    return (
+        f"{_gpus(free)} {_are(free)} free on one cluster, but scattered:"
+        f" it needs {nodes} with {gpus_text(numbers['mgpu_per_node'])} free{each}, and {has}."
+    )
+
+
+def _class_cap_reached(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    numbers = waiting.numbers
+    return (
+        f"In this priority class your team may use {_gpus(numbers['class_cap_mgpu'])} at once and"
+        f" uses {gpus_text(numbers['class_in_use_mgpu'])}; this job needs {_need(waiting, job)}."
+    )
+
+
+def _cluster_unavailable(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    if job.cluster is None:
+        return "No cluster with such GPUs accepts jobs now."
+    named = names.get(job.cluster)
+    which = "The cluster it is pinned to" if named is None else f"{named}, where it must run,"
+    return f"{which} does not accept jobs now."
+
+
+def _node(waiting: Waiting, names: Mapping[str, str]) -> str:
+    named = None if waiting.node is None else names.get(waiting.node)
+    return "A node above your team" if named is None else named
+
+
+_TELLERS: Mapping[Code, Callable[[Waiting, QueuedJob, Mapping[str, str]], str]] = {
+    Code.NEVER_FITS: _never_fits,
+    Code.WAITING_FOR_GUARANTEE: _waiting_for_guarantee,
+    Code.BORROW_LIMIT_REACHED: _limit_reached,
+    Code.PARENT_LIMIT_REACHED: _limit_reached,
+    Code.WAITING_FOR_FREE_GPUS: _waiting_for_free_gpus,
+    Code.WAITING_FOR_RECLAIM: _waiting_for_reclaim,
+    Code.BEHIND_HIGHER_PRIORITY: _behind_higher_priority,
+    Code.BEHIND_FAIR_SHARE: _behind_fair_share,
+    Code.TOPOLOGY_FRAGMENTED: _topology_fragmented,
+    Code.CLASS_CAP_REACHED: _class_cap_reached,
+    Code.CLUSTER_UNAVAILABLE: _cluster_unavailable,
+}
