@@ -4,7 +4,8 @@ Mutants tried in the SQL, each of which died here: no cost of the usage before t
 off, half rounded up, the segments before the period left out, or only where one begins with the
 period, an inner join to the prices, two rate lines of one price counted as one, prices of
 the other class, no gap after the last line. All happens within one day here; the exact tests of
-the report hold the split into days. An earlier version drew so few changes of class and prices that two of them survived.
+the report hold the split into days. An earlier version drew so few changes of class and prices
+that two of them survived.
 """
 
 from __future__ import annotations
