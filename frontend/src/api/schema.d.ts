@@ -131,13 +131,13 @@ export interface paths {
          * Jobs
          * @description The caller's own, and those of the teams whose jobs they may see. Newest first, unless sorted otherwise.
          */
-        get: operations["jobs_retrieve"];
+        get: operations["get_jobs"];
         put?: never;
         /**
          * Submit a job, or see what would become of it
          * @description With `dry_run=true` nothing is changed and the answer is a plan (200).
          */
-        post: operations["jobs_create"];
+        post: operations["post_jobs"];
         delete?: never;
         options?: never;
         head?: never;
@@ -155,7 +155,7 @@ export interface paths {
          * One job
          * @description Script and environment are null for those who may see the job only.
          */
-        get: operations["jobs_retrieve_2"];
+        get: operations["get_jobs_by_job_id"];
         put?: never;
         post?: never;
         delete?: never;
@@ -175,7 +175,7 @@ export interface paths {
          * A job's attempts
          * @description All of them, first to last.
          */
-        get: operations["jobs_attempts_retrieve"];
+        get: operations["get_jobs_by_job_id_attempts"];
         put?: never;
         post?: never;
         delete?: never;
@@ -197,7 +197,7 @@ export interface paths {
          * Cancel a job
          * @description A running job gets its notice signal, and is stopped by force 30 s later.
          */
-        post: operations["jobs_cancel_create"];
+        post: operations["post_jobs_by_job_id_cancel"];
         delete?: never;
         options?: never;
         head?: never;
@@ -215,7 +215,7 @@ export interface paths {
          * Why a job waits
          * @description Of a job that does not wait the code is `not_waiting`.
          */
-        get: operations["jobs_explanation_retrieve"];
+        get: operations["get_jobs_by_job_id_explanation"];
         put?: never;
         post?: never;
         delete?: never;
@@ -235,7 +235,7 @@ export interface paths {
          * A job's timeline
          * @description All of it, first to last.
          */
-        get: operations["jobs_history_retrieve"];
+        get: operations["get_jobs_by_job_id_history"];
         put?: never;
         post?: never;
         delete?: never;
@@ -257,7 +257,7 @@ export interface paths {
          * Hold a queued job
          * @description The job after it.
          */
-        post: operations["jobs_hold_create"];
+        post: operations["post_jobs_by_job_id_hold"];
         delete?: never;
         options?: never;
         head?: never;
@@ -275,7 +275,7 @@ export interface paths {
          * A piece of a job's log
          * @description Control characters are left out. Read on at `next_offset`.
          */
-        get: operations["jobs_logs_retrieve"];
+        get: operations["get_jobs_by_job_id_logs"];
         put?: never;
         post?: never;
         delete?: never;
@@ -297,7 +297,7 @@ export interface paths {
          * Release a held job
          * @description The job after it.
          */
-        post: operations["jobs_release_create"];
+        post: operations["post_jobs_by_job_id_release"];
         delete?: never;
         options?: never;
         head?: never;
@@ -915,7 +915,7 @@ export interface components {
             slots: components["schemas"]["Slot"][];
             /** Format: date-time */
             started_at: string | null;
-            state: components["schemas"]["AttemptStateEnum"];
+            state: components["schemas"]["AttemptState"];
         };
         /**
          * @description * `reserved` - reserved
@@ -925,7 +925,7 @@ export interface components {
          *     * `ended` - ended
          * @enum {string}
          */
-        AttemptStateEnum: "reserved" | "starting" | "running" | "stopping" | "ended";
+        AttemptState: "reserved" | "starting" | "running" | "stopping" | "ended";
         /** @description One act: who did what to what, when. */
         AuditEvent: {
             action: string;
@@ -1070,7 +1070,7 @@ export interface components {
             seen_at: string | null;
             /** @description Age of the last answer from which the cluster counts as unreachable */
             stale_after_s: number;
-            state: components["schemas"]["ClusterStateEnum"];
+            state: components["schemas"]["ClusterState"];
         };
         /**
          * @description * `local` - local
@@ -1125,12 +1125,12 @@ export interface components {
             pool: string;
         };
         /**
-         * @description * `reachable` - reachable
-         *     * `unreachable` - unreachable
-         *     * `never_seen` - never_seen
+         * @description * `reachable` - REACHABLE
+         *     * `unreachable` - UNREACHABLE
+         *     * `never_seen` - NEVER_SEEN
          * @enum {string}
          */
-        ClusterStateEnum: "reachable" | "unreachable" | "never_seen";
+        ClusterState: "reachable" | "unreachable" | "never_seen";
         /** @description What to change of a cluster; `options` are replaced whole. */
         ClusterUpdateRequest: {
             is_enabled?: boolean;
@@ -1220,7 +1220,7 @@ export interface components {
              * @description Of the current attempt
              */
             started_at: string | null;
-            state: components["schemas"]["StateBf2Enum"];
+            state: components["schemas"]["JobState"];
             /** Format: date-time */
             submitted_at: string;
             /** @description Path */
@@ -1274,7 +1274,7 @@ export interface components {
              * @description Of the current attempt
              */
             started_at: string | null;
-            state: components["schemas"]["StateBf2Enum"];
+            state: components["schemas"]["JobState"];
             /** Format: date-time */
             submitted_at: string;
             /** @description Path */
@@ -1375,6 +1375,19 @@ export interface components {
             time_limit_s?: number;
             type?: components["schemas"]["TypeEnum"];
         };
+        /**
+         * @description * `held` - held
+         *     * `queued` - queued
+         *     * `starting` - starting
+         *     * `running` - running
+         *     * `preempting` - preempting
+         *     * `succeeded` - succeeded
+         *     * `failed` - failed
+         *     * `cancelled` - cancelled
+         *     * `timed_out` - timed_out
+         * @enum {string}
+         */
+        JobState: "held" | "queued" | "starting" | "running" | "preempting" | "succeeded" | "failed" | "cancelled" | "timed_out";
         /** @description What the job has used so far, over all its attempts. */
         JobUsage: {
             borrowed_mgpu_s: number;
@@ -1781,19 +1794,6 @@ export interface components {
             mgpu: number;
             node: string;
         };
-        /**
-         * @description * `held` - held
-         *     * `queued` - queued
-         *     * `starting` - starting
-         *     * `running` - running
-         *     * `preempting` - preempting
-         *     * `succeeded` - succeeded
-         *     * `failed` - failed
-         *     * `cancelled` - cancelled
-         *     * `timed_out` - timed_out
-         * @enum {string}
-         */
-        StateBf2Enum: "held" | "queued" | "starting" | "running" | "preempting" | "succeeded" | "failed" | "cancelled" | "timed_out";
         /** @description The new job and what became of the lines of its sbatch text. */
         SubmittedJob: {
             /** @description Number of the latest attempt, 0 before the first */
@@ -1827,7 +1827,7 @@ export interface components {
              * @description Of the current attempt
              */
             started_at: string | null;
-            state: components["schemas"]["StateBf2Enum"];
+            state: components["schemas"]["JobState"];
             /** Format: date-time */
             submitted_at: string;
             /** @description Path */
@@ -2425,7 +2425,7 @@ export interface operations {
             };
         };
     };
-    jobs_retrieve: {
+    get_jobs: {
         parameters: {
             query?: {
                 /** @description Opaque, from `next` of a page */
@@ -2479,7 +2479,7 @@ export interface operations {
             };
         };
     };
-    jobs_create: {
+    post_jobs: {
         parameters: {
             query?: {
                 /** @description Only plan */
@@ -2564,7 +2564,7 @@ export interface operations {
             };
         };
     };
-    jobs_retrieve_2: {
+    get_jobs_by_job_id: {
         parameters: {
             query?: never;
             header?: never;
@@ -2609,7 +2609,7 @@ export interface operations {
             };
         };
     };
-    jobs_attempts_retrieve: {
+    get_jobs_by_job_id_attempts: {
         parameters: {
             query?: never;
             header?: never;
@@ -2654,7 +2654,7 @@ export interface operations {
             };
         };
     };
-    jobs_cancel_create: {
+    post_jobs_by_job_id_cancel: {
         parameters: {
             query?: never;
             header?: never;
@@ -2715,7 +2715,7 @@ export interface operations {
             };
         };
     };
-    jobs_explanation_retrieve: {
+    get_jobs_by_job_id_explanation: {
         parameters: {
             query?: never;
             header?: never;
@@ -2760,7 +2760,7 @@ export interface operations {
             };
         };
     };
-    jobs_history_retrieve: {
+    get_jobs_by_job_id_history: {
         parameters: {
             query?: never;
             header?: never;
@@ -2805,7 +2805,7 @@ export interface operations {
             };
         };
     };
-    jobs_hold_create: {
+    post_jobs_by_job_id_hold: {
         parameters: {
             query?: never;
             header?: never;
@@ -2866,7 +2866,7 @@ export interface operations {
             };
         };
     };
-    jobs_logs_retrieve: {
+    get_jobs_by_job_id_logs: {
         parameters: {
             query?: {
                 /** @description The latest if absent */
@@ -2936,7 +2936,7 @@ export interface operations {
             };
         };
     };
-    jobs_release_create: {
+    post_jobs_by_job_id_release: {
         parameters: {
             query?: never;
             header?: never;
