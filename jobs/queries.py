@@ -6,6 +6,7 @@ environments; nothing is counted.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -13,8 +14,10 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
+from arbiter.decisions import Code
 from audit.models import AuditEvent
 from audit.recording import record
 from billing.queries import usage_of_jobs
@@ -324,24 +327,60 @@ def _filtered(jobs: QuerySet[Job], actor: Actor, wanted: JobFilter) -> QuerySet[
 
 
 def _views(rows: Sequence[JobRow], *, now: datetime) -> list[JobView]:
-    started = [row.id for row in rows if row.attempt_number > 0]
-    attempts = {
-        values[1]: AttemptRow(*values)
-        for values in Attempt.objects.filter(
-            job_id__in=[row.id for row in rows if row.attempt_number and row.state not in WAITING],
-            number=F("job__attempt_number"),
-        ).values_list(*_columns(AttemptRow))
-    }
-    usage = usage_of_jobs(started, now=now)
-    victims = _victims([row.id for row in rows if row.state == "queued"])
+    attempts = _current_attempts(rows)
+    usage = usage_of_jobs([row.id for row in rows if row.attempt_number > 0], now=now)
+    victims = _victims([row.id for row in rows if _waits_for_victims(row)])
     return [
         JobView(row, attempts.get(row.id), victims.get(row.id, ()), *usage.get(row.id, (0, 0)))
         for row in rows
     ]
 
 
+def _current_attempts(rows: Sequence[JobRow]) -> Mapping[UUID, AttemptRow]:
+    """The latest attempt of each job that does not wait again, in one statement.
+
+    Written out, because the planner takes the ORM's `number = job.attempt_number` for a join of
+    whole tables.
+    """
+    wanted = [(row.id, row.attempt_number) for row in rows if row.state not in WAITING]
+    if not wanted:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT a.id, a.job_id, a.number, c.name, a.state, a.native_id, a.native_state,
+                   a.slots::text, a.mgpu, a.guaranteed_mgpu, a.granted_at, a.started_at,
+                   a.notice_at, a.grace_until, a.ended_at, a.released_at, a.outcome,
+                   a.exit_codes::text, a.message, r.job_id, b.user_id, t.path
+            FROM unnest(%s::uuid[], %s::int[]) AS w (job_id, number)
+            JOIN jobs_attempt a ON a.job_id = w.job_id AND a.number = w.number
+            JOIN clusters_cluster c ON c.id = a.cluster_id
+            LEFT JOIN jobs_reclaim r ON r.id = a.reclaim_id
+            LEFT JOIN jobs_job b ON b.id = r.job_id
+            LEFT JOIN tenants_node t ON t.id = b.team_id
+            """,
+            [[job_id for job_id, _ in wanted], [number for _, number in wanted]],
+        )
+        return {
+            values[1]: AttemptRow(
+                *values[:7],
+                json.loads(values[7]),
+                *values[8:17],
+                json.loads(values[17]),
+                *values[18:],
+            )
+            for values in cursor.fetchall()
+        }
+
+
+def _waits_for_victims(row: JobRow) -> bool:
+    return row.explanation is not None and row.explanation["code"] == Code.WAITING_FOR_RECLAIM
+
+
 def _victims(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[VictimRow]]:
     """Attempts that still hold GPUs which open claims of these jobs wait for."""
+    if not job_ids:
+        return {}
     found: dict[UUID, list[VictimRow]] = {}
     for values in (
         Attempt.objects.filter(

@@ -378,7 +378,13 @@ def test_bad_queries_are_refused(world: World, query: str) -> None:
 
 
 def test_a_page_costs_the_same_queries_whatever_its_size(world: World) -> None:
-    reclaimer = a_job(world.company, world.alice, name="reclaimer")
+    reclaimer = a_job(
+        world.company,
+        world.alice,
+        name="reclaimer",
+        explanation={"code": "waiting_for_reclaim"},
+        explained_at=NOW,
+    )
     claim = Reclaim.objects.create(
         job=reclaimer,
         cluster=world.company.cluster,

@@ -235,7 +235,7 @@ def test_no_query_breaks_the_server(company: Company, bob: User, caller: Caller,
             assert answer.status_code < 500, (path, text, answer.content)
         for path in ("jobs", f"jobs/{job.pk}/hold"):
             answer = caller.post(f"{path}?{name}={text}", {})
-            assert 400 <= answer.status_code < 500, (path, text)
+            assert answer.status_code < 500, (path, text, answer.content)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,158 @@
+"""The jobs list through REST, on a table of 100,000 jobs.
+
+    python tests/performance/bench_jobs_list.py [--smoke]
+
+One web process as `make up` starts it, 8 connections; pages of 50 jobs for an administrator who
+sees all of them, for a lead who sees one team's, and for a researcher who sees their own; targets:
+p95 under 50 ms. The clients share the machine with server and database.
+"""
+
+from __future__ import annotations
+
+import argparse
+from http.client import HTTPConnection
+
+from bed import a_database
+from web_bed import Answer, a_web_process, load, read
+
+CLIENTS = 8
+TEAMS = 100
+USERS_PER_TEAM = 5
+
+
+def main() -> None:
+    """Fill a database, list, print figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="a hundredth of the size")
+    arguments = parser.parse_args()
+    with a_database():
+        measure(1_000 if arguments.smoke else 100_000, 24 if arguments.smoke else 1_000)
+
+
+def measure(jobs: int, requests: int) -> None:
+    """Print the figures for one size."""
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    from builders.api_callers import Caller
+
+    tokens = fill(jobs)
+    caller = Caller({"Authorization": f"Bearer {tokens['administrator']}"})
+    caller.get("jobs")
+    with CaptureQueriesContext(connection) as queries:
+        page = caller.get("jobs").json()
+    connection.close()
+    assert len(page["items"]) == 50
+    deep = page["next"].removeprefix("/api/v1/")
+    print(f"{jobs} jobs of {TEAMS} teams, {CLIENTS} connections, pages of 50")
+    print(f"{'statements of a page':<40} {len(queries)}")
+    with a_web_process() as port:
+        for label, person, path in (
+            ("newest, administrator", "administrator", "jobs"),
+            ("next page, administrator", "administrator", deep),
+            ("oldest first, administrator", "administrator", "jobs?sort=submitted_at"),
+            ("running, administrator", "administrator", "jobs?state=running"),
+            ("one team, administrator", "administrator", "jobs?team=bench/team-7"),
+            ("one user, administrator", "administrator", "jobs?user=user-7-3"),
+            ("common name, administrator", "administrator", "jobs?q=train"),
+            ("rare name, administrator", "administrator", "jobs?q=needle"),
+            ("newest, lead of a team", "lead", "jobs"),
+            ("newest, researcher", "researcher", "jobs"),
+        ):
+            headers = {"Authorization": f"Bearer {tokens[person]}"}
+
+            def ask(
+                to: HTTPConnection, index: int, path: str = path, headers: dict[str, str] = headers
+            ) -> Answer:
+                to.request("GET", f"/api/v1/{path}", headers=headers)
+                return read(to)
+
+            load(port, CLIENTS, CLIENTS, ask)
+            print(f"{label:<40} {load(port, requests, CLIENTS, ask)}")
+    connection.close()
+
+
+def fill(jobs: int) -> dict[str, str]:
+    """Jobs made by the database itself, one in a hundred running; tokens by person."""
+    from django.db import connection
+
+    from builders.api_callers import a_token
+    from builders.portal_builders import (
+        a_cluster,
+        a_grant,
+        a_pool,
+        a_priority_class,
+        a_team,
+        a_user,
+        an_organization,
+    )
+    from tenants.roles import Role
+
+    pool, cluster = a_pool(), a_cluster()
+    organization = an_organization("bench")
+    normal = a_priority_class(organization)
+    teams = [a_team(organization, f"team-{number}") for number in range(TEAMS)]
+    users = [
+        [a_user(organization, f"user-{team}-{number}") for number in range(USERS_PER_TEAM)]
+        for team in range(TEAMS)
+    ]
+    administrator = a_user(organization, "administrator")
+    a_grant(administrator, Role.ORGANIZATION_ADMIN, organization)
+    lead, researcher = users[7][0], users[7][3]
+    a_grant(lead, Role.TEAM_LEAD, teams[7])
+    a_grant(researcher, Role.RESEARCHER, teams[7])
+    with connection.cursor() as cursor:
+        # Ids as version 7 UUIDs are: a time in milliseconds, then the job's number.
+        cursor.execute(
+            """
+            INSERT INTO jobs_job (id, organization_id, team_id, user_id, name, type, pool_id,
+                priority_class_id, mgpu_per_node, node_count, script, environment, notes,
+                notice_signal, is_preemptible, is_requeueable, state, submitted_at, started_at,
+                ended_at, attempt_number)
+            SELECT (lpad(to_hex(1790000000000 + n * 1000), 12, '0') || '7000'
+                    || lpad(to_hex(n), 16, '8000000000000000'))::uuid,
+                   %(organization)s, (%(teams)s::uuid[])[n %% %(team_count)s + 1],
+                   (%(users)s::uuid[])[n %% %(user_count)s + 1],
+                   CASE WHEN n %% 5000 = 17 THEN 'needle-' ELSE 'train-' END || n,
+                   'training', %(pool)s, %(class)s, 1000, 1,
+                   repeat('python train.py' || chr(10), 50),
+                   '{}', '[]', 'TERM', false, true,
+                   CASE WHEN n %% 100 = 0 THEN 'running' ELSE 'succeeded' END,
+                   to_timestamp(1790000000 + n), to_timestamp(1790000001 + n),
+                   CASE WHEN n %% 100 <> 0 THEN to_timestamp(1790000100 + n) END, 1
+            FROM generate_series(1, %(jobs)s) AS n
+            """,
+            {
+                "organization": organization.pk,
+                "teams": [team.pk for team in teams],
+                "team_count": TEAMS,
+                # User n works in the team of job n: as many lists as there are people a team.
+                "users": [users[n % TEAMS][n // TEAMS].pk for n in range(TEAMS * USERS_PER_TEAM)],
+                "user_count": TEAMS * USERS_PER_TEAM,
+                "pool": pool.pk,
+                "class": normal.pk,
+                "jobs": jobs,
+            },
+        )
+        cursor.execute(
+            """
+            INSERT INTO jobs_attempt (id, job_id, number, cluster_id, slots, mgpu,
+                guaranteed_mgpu, state, epoch, granted_at, native_state, started_at, ended_at,
+                released_at, exit_codes, message, missed_listings)
+            SELECT gen_random_uuid(), id, 1, %(cluster)s, '[{"node": "n1", "mgpu": 1000}]', 1000,
+                   1000, CASE WHEN state = 'running' THEN 'running' ELSE 'ended' END, 1,
+                   submitted_at, '', started_at, ended_at, ended_at, '{}', '', 0
+            FROM jobs_job
+            """,
+            {"cluster": cluster.pk},
+        )
+        cursor.execute("ANALYZE")
+    return {
+        "administrator": a_token(administrator)[1],
+        "lead": a_token(lead)[1],
+        "researcher": a_token(researcher)[1],
+    }
+
+
+if __name__ == "__main__":
+    main()
