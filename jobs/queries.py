@@ -21,10 +21,12 @@ from arbiter.decisions import Code
 from audit.models import AuditEvent
 from audit.recording import record
 from billing.queries import usage_of_jobs
+from clusters.models import Cluster
 from jobs.lifecycle import WAITING
 from jobs.models import Attempt, Job, JobEvent
 from primitives.errors import FieldError, InvalidRequest, NotFound
 from tenants.access import Actor, under, visible, visible_node
+from tenants.models import Node
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
 
@@ -268,10 +270,35 @@ def get_attempts(job_id: UUID, *, actor: Actor) -> list[AttemptRow]:
 
 
 def get_history(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, str, Mapping[str, Any]]]:
-    """(time, event, detail) of a visible job, first to last. Raises NotFound."""
+    """(time, event, detail) of a visible job, first to last. Raises NotFound.
+
+    Clusters are told by name, and the team for which a job was stopped by its path, or as
+    null to those who cannot see that team.
+    """
     _row(job_id, actor)
     latest = JobEvent.objects.filter(job_id=job_id).order_by("-pk")
-    return list(latest.values_list("at", "event", "detail")[:HISTORY_MAX])[::-1]
+    events = list(latest.values_list("at", "event", "detail")[:HISTORY_MAX])[::-1]
+    clusters = _named(Cluster.objects.all(), "name", [e[2].get("cluster") for e in events])
+    teams = _named(Node.objects.all(), "path", [e[2].get("for_team") for e in events])
+    shown = []
+    for at, event, stored in events:
+        detail = dict(stored)
+        if "cluster" in detail:
+            detail["cluster"] = clusters.get(detail["cluster"])
+        if "for_team" in detail:
+            path = teams.get(detail["for_team"])
+            is_seen = path is not None and actor.holds(Permission.VIEW_TREE, path)
+            detail["for_team"] = path.rstrip("/") if path is not None and is_seen else None
+        shown.append((at, event, detail))
+    return shown
+
+
+def _named(rows: QuerySet[Any], field: str, ids: Collection[str | None]) -> Mapping[str, str]:
+    """`field` of the rows with these ids, by the id's text; no query for none."""
+    wanted = {text for text in ids if text is not None}
+    if not wanted:
+        return {}
+    return {str(pk): value for pk, value in rows.filter(pk__in=wanted).values_list("pk", field)}
 
 
 def row_of(job: Job) -> JobRow:

@@ -578,6 +578,23 @@ def test_history(world: World) -> None:
     }
 
 
+def test_history_names_what_the_caller_may_see(world: World) -> None:
+    job = a_job(world.company, world.bob)
+    teams = (world.company.inference, world.rival.nlp)
+    record_events(
+        [
+            Happening(job.pk, NOW, "granted", {"cluster": str(world.company.cluster.pk)}),
+            *(Happening(job.pk, NOW, "preempting", {"for_team": str(t.pk)}) for t in teams),
+        ]
+    )
+    items = by_token(world.bob).get(f"jobs/{job.pk}/history").json()["items"]
+    assert [item["detail"] for item in items] == [
+        {"cluster": "local"},
+        {"for_team": "ai-company/production/inference"},
+        {"for_team": None},
+    ]
+
+
 # -- cancel, hold, release --------------------------------------------------------------------
 
 
