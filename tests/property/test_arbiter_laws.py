@@ -85,7 +85,11 @@ class Tree:
 def empty_worlds(
     draw: st.DrawFn, *, nodes_max: int = 4, node_gpus_max: int = 4, clusters_max: int = 2
 ) -> Snapshot:
-    """Organizations, departments and teams with guarantees inside the envelope and capacity."""
+    """Organizations, departments and teams with guarantees inside the envelope and capacity.
+
+    Half of the worlds lend and borrow without limits, so that much is borrowed and reclaimed.
+    """
+    is_open = draw(st.booleans())
     clusters = draw(st.integers(1, clusters_max))
     devices = tuple(
         Device(f"c{i % clusters}", f"n{i}", "p", draw(st.integers(1, node_gpus_max)) * GPU)
@@ -96,8 +100,8 @@ def empty_worlds(
     quotas: list[Quota] = []
 
     def grow(name: str, parent: str | None, most: int, depth: int) -> int:
-        guaranteed = draw(st.integers(0, most))
-        limits = st.none() | st.integers(0, 3)
+        guaranteed = draw(st.just(most) | st.integers(0, most))
+        limits = st.none() if is_open else st.none() | st.integers(0, 3)
         lend, borrow = draw(limits), draw(limits)
         nodes.append(TreeNode(name, parent, draw(st.integers(0, 2))))
         quotas.append(
@@ -111,8 +115,9 @@ def empty_worlds(
         )
         if depth:
             left = guaranteed
-            for i in range(draw(st.integers(1, 3))):
-                left -= grow(f"{name}/{i}", name, left, depth - 1)
+            for i in range(draw(st.integers(2, 3))):
+                share = draw(st.sampled_from([left, left // 2]))
+                left -= grow(f"{name}/{i}", name, share, depth - 1)
         return guaranteed
 
     left = capacity
@@ -151,7 +156,7 @@ def a_job(draw: st.DrawFn, number: int, world: World, *, gpus: int, count: int) 
 
 def move(draw: st.DrawFn, world: World, number: int, *, gpus: int, count: int) -> None:
     """Something happens between two cycles."""
-    for i in range(draw(st.integers(0, 4))):
+    for i in range(draw(st.integers(0, 6))):
         world.submit(a_job(draw, number * 10 + i, world, gpus=gpus, count=count))
     for job in sorted(world.running):
         if draw(st.integers(0, 4)) == 0:
@@ -271,6 +276,23 @@ def check_claims(snapshot: Snapshot, plan: Plan) -> None:
     assert all(held[key] <= capacity[key] for key in held)
 
 
+def check_future(snapshot: Snapshot) -> None:
+    """Once everything that is being stopped is gone and every claim is used, limits hold."""
+    tree = Tree(snapshot)
+    use: Counter[str] = Counter()
+    for run in snapshot.running:
+        if run.phase is not Phase.STOPPING:
+            use[run.team] += run.mgpu
+    jobs = {job.id: job for job in snapshot.queued}
+    for claim in snapshot.claims:
+        use[jobs[claim.job].team] += jobs[claim.job].mgpu
+    for quota in snapshot.quotas:
+        if quota.borrow_limit_mgpu is not None:
+            limit = quota.guaranteed_mgpu + quota.borrow_limit_mgpu
+            assert tree.held(quota.node, dict(use)) <= limit
+    assert tree.held(None, dict(use)) <= capacity_of(snapshot)
+
+
 def check_account(snapshot: Snapshot, plan: Plan) -> None:
     tree = Tree(snapshot)
     started = {start.job for start in plan.starts}
@@ -322,6 +344,7 @@ def test_no_cycle_breaks_a_limit_or_a_promise(data: st.DataObject) -> None:
         check_reclaims(snapshot, plan)
         check_claims(snapshot, plan)
         check_account(snapshot, plan)
+        check_future(world.snapshot())
 
 
 @given(st.data())

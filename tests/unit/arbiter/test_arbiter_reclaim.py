@@ -513,3 +513,18 @@ def test_nobody_is_stopped_where_even_all_borrowers_would_not_make_room() -> Non
     assert why(plan, "j").code is Code.WAITING_FOR_GUARANTEE
     halves = replace(snapshot, queued=(a_queued("j", "o/mine", gpus=2, nodes=2),))
     assert sorted(victims(plan_of(halves))) == ["b0", "b1"]
+
+
+def test_a_sister_is_spared_where_only_the_parent_s_guarantee_gives_the_right() -> None:
+    """t has no guarantee: it draws on what d leaves idle, which no sister of t has to give up."""
+    snapshot = a_snapshot(
+        quotas={"o": 24, "o/d": 16, "o/d/s": 0, "o/d/t": 0, "o/e": 8},
+        devices=devices(3),
+        running=[
+            a_running("kept", "o/e", slots(0, 1), started_at=NOW - 900),
+            a_running("lent", "o/e", slots(1, 1), started_at=NOW - 800),
+            a_running("sister", "o/d/s", slots(2, 1), started_at=NOW - 1),
+        ],
+        queued=[a_queued("j", "o/d/t", gpus=8)],
+    )
+    assert victims(plan_of(snapshot)) == ["lent"]
