@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -280,7 +280,7 @@ def get_history(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, str, Mapp
     events = list(latest.values_list("at", "event", "detail")[:HISTORY_MAX])[::-1]
     clusters = _named(Cluster.objects.all(), "name", [e[2].get("cluster") for e in events])
     teams = _named(Node.objects.all(), "path", [e[2].get("for_team") for e in events])
-    shown = []
+    shown: list[tuple[datetime, str, Mapping[str, Any]]] = []
     for at, event, stored in events:
         detail = dict(stored)
         if "cluster" in detail:
@@ -388,16 +388,13 @@ def _current_attempts(rows: Sequence[JobRow]) -> Mapping[UUID, AttemptRow]:
             """,
             [[job_id for job_id, _ in wanted], [number for _, number in wanted]],
         )
-        return {
-            values[1]: AttemptRow(
-                *values[:7],
-                json.loads(values[7]),
-                *values[8:17],
-                json.loads(values[17]),
-                *values[18:],
-            )
-            for values in cursor.fetchall()
-        }
+        found = [AttemptRow(*values) for values in cursor.fetchall()]
+    return {
+        row.job_id: replace(
+            row, slots=json.loads(str(row.slots)), exit_codes=json.loads(str(row.exit_codes))
+        )
+        for row in found
+    }
 
 
 def _waits_for_victims(row: JobRow) -> bool:

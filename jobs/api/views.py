@@ -63,6 +63,7 @@ class JobList(APIView):
     """The jobs that the caller may see, and new ones."""
 
     @extend_schema(
+        operation_id="list_jobs",
         summary="Jobs",
         description="The caller's own, and those of the teams whose jobs they may see. "
         "Newest first, unless sorted otherwise.",
@@ -129,6 +130,7 @@ class JobList(APIView):
         )
 
     @extend_schema(
+        operation_id="submit_job",
         summary="Submit a job, or see what would become of it",
         description="With `dry_run=true` nothing is changed and the answer is a plan (200).",
         request=shapes.JobRequestSerializer,
@@ -161,6 +163,7 @@ class JobDetail(APIView):
     """One job."""
 
     @extend_schema(
+        operation_id="get_job",
         summary="One job",
         description="Script and environment are null for those who may see the job only.",
         responses=answers({200: shapes.JobDetailSerializer}, 404),
@@ -178,6 +181,7 @@ class JobExplanation(APIView):
     """Why a job waits."""
 
     @extend_schema(
+        operation_id="get_job_explanation",
         summary="Why a job waits",
         description="Of a job that does not wait the code is `not_waiting`.",
         responses=answers({200: shapes.ExplanationSerializer}, 404),
@@ -193,7 +197,9 @@ class JobAttempts(APIView):
     """The executions of a job."""
 
     @extend_schema(
-        summary="A job's attempts", responses=answers({200: shapes.JobAttemptsSerializer}, 404)
+        operation_id="list_job_attempts",
+        summary="A job's attempts",
+        responses=answers({200: shapes.JobAttemptsSerializer}, 404),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         """All of them, first to last."""
@@ -207,7 +213,9 @@ class JobHistory(APIView):
     """The timeline of a job."""
 
     @extend_schema(
-        summary="A job's timeline", responses=answers({200: shapes.JobHistorySerializer}, 404)
+        operation_id="get_job_history",
+        summary="A job's timeline",
+        responses=answers({200: shapes.JobHistorySerializer}, 404),
     )
     def get(self, request: Request, job_id: UUID) -> Response:
         """All of it, first to last."""
@@ -219,6 +227,7 @@ class JobLogs(APIView):
     """The log of a job."""
 
     @extend_schema(
+        operation_id="get_job_log",
         summary="A piece of a job's log",
         description="Control characters are left out. Read on at `next_offset`.",
         parameters=[
@@ -281,6 +290,7 @@ class JobCancel(APIView):
     """Ending a job."""
 
     @extend_schema(
+        operation_id="cancel_job",
         summary="Cancel a job",
         description="A running job gets its notice signal, and is stopped by force 30 s later.",
         request=None,
@@ -295,6 +305,7 @@ class JobHold(APIView):
     """Keeping a job back."""
 
     @extend_schema(
+        operation_id="hold_job",
         summary="Hold a queued job",
         request=None,
         responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409),
@@ -308,6 +319,7 @@ class JobRelease(APIView):
     """Letting a held job queue again."""
 
     @extend_schema(
+        operation_id="release_job",
         summary="Release a held job",
         request=None,
         responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409),
