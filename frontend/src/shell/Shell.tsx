@@ -33,7 +33,7 @@ const SECTIONS: { title: string | null; items: NavItem[] }[] = [
     title: null,
     items: [
       { to: "/", label: "Home" },
-      { to: "/jobs", label: "Jobs", needs: "view_jobs" },
+      { to: "/jobs", label: "Jobs" },
       { to: "/submit", label: "Submit", needs: "submit_jobs" },
     ],
   },

@@ -178,6 +178,7 @@ function SubmitForm({
             placeholder="choose"
             searchable
             required
+            allowDeselect={false}
             data={teams}
             value={draft.team}
             error={errors.team}
