@@ -15,6 +15,7 @@ import { usePageTitle } from "../ui/usePageTitle";
 import { QuotaDrawer } from "./QuotaDrawer";
 import { QuotaTable } from "./QuotaTable";
 import { inTreeOrder, peersOf, rootsOf } from "./tree";
+import { guaranteedDemand } from "./use";
 
 const WAITING_SHOWN = 200;
 
@@ -202,7 +203,7 @@ function Summary({
       )}
       {asOf ? (
         <>
-          last decision <Time at={asOf} />
+          last change <Time at={asOf} />
         </>
       ) : (
         "no decision yet"
@@ -240,11 +241,7 @@ function Figures({
   const waitingMgpu = sum(roots, (quota) => quota.use.waiting_mgpu);
   const isWhole = roots.every((quota) => quota.parent === null);
   const healthy = isWhole && clusters ? healthyIn(clusters, pool).healthyMgpu : null;
-  const entitled = waiting
-    .filter(({ explanation }) =>
-      ["waiting_for_reclaim", "waiting_for_guarantee", "dispatching"].includes(explanation?.code ?? ""),
-    )
-    .reduce((total, job) => total + job.mgpu, 0);
+  const entitled = guaranteedDemand(quotas, waiting);
   return (
     <div className="kpis">
       <Kpi
