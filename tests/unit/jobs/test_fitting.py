@@ -1,0 +1,56 @@
+"""How GPUs are laid out on nodes, and what a fleet could hold."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.fitting import Fleet, lay_out
+
+
+@pytest.mark.parametrize(
+    ("mgpu", "largest", "expected"),
+    [
+        (500, 8_000, (500, 1)),
+        (8_000, 8_000, (8_000, 1)),
+        (9_000, 8_000, (3_000, 3)),
+        (16_000, 8_000, (8_000, 2)),
+        (13_000, 8_000, (1_000, 13)),
+        (1_000, 500, None),
+        (4_097_000, 1_000, None),
+        (64_000, None, (64_000, 1)),
+    ],
+)
+def test_layouts(mgpu: int, largest: int | None, expected: tuple[int, int] | None) -> None:
+    assert lay_out(mgpu, largest) == expected
+
+
+@given(gpus=st.integers(1, 64), largest=st.integers(1, 9))
+def test_parts_are_equal_whole_and_as_large_as_a_node_holds(gpus: int, largest: int) -> None:
+    """Mutants that died: rounding the first number of nodes down, taking the smallest parts,
+    forgetting that parts are whole GPUs (with gpus=3, largest=2: 1.5 each)."""
+    laid_out = lay_out(gpus * 1_000, largest * 1_000)
+    assert laid_out is not None
+    mgpu_per_node, nodes = laid_out
+    assert mgpu_per_node * nodes == gpus * 1_000
+    assert mgpu_per_node % 1_000 == 0
+    assert mgpu_per_node <= largest * 1_000
+    larger = range(mgpu_per_node // 1_000 + 1, largest + 1)
+    assert not any(gpus % part == 0 for part in larger)
+
+
+def test_a_drained_node_counts_as_the_largest_known() -> None:
+    fleet = Fleet({"a": {8_000: 2, 0: 3}, "b": {4_000: 10}})
+    assert fleet.largest_node_mgpu() == 8_000
+    assert fleet.largest_node_mgpu("b") == 4_000
+    assert fleet.nodes_with(8_000) == 5
+    assert fleet.nodes_with(4_000) == 10
+    assert fleet.nodes_with(8_000, "b") == 0
+    assert fleet.nodes_with(9_000) == 0
+
+
+def test_a_fleet_of_which_nothing_is_known() -> None:
+    assert Fleet({}).largest_node_mgpu() is None
+    assert Fleet({}).nodes_with(1) == 0
+    assert Fleet({"a": {0: 2}}).nodes_with(64_000) == 2
