@@ -11,7 +11,7 @@ from arbiter.pool import Pool
 from arbiter.protection import protect
 from arbiter.quota_tree import ROOT, Tree
 from arbiter.snapshot import QueuedJob, Slot
-from primitives.units import largest_remainder
+from primitives.units import MGPU_PER_GPU, largest_remainder
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +179,10 @@ def lent_out(
                 spare[node] = min(idle, lendable[node])
         drawn = min(drawn - max(0, min(reserve, drawn)), sum(spare.values()))
         if drawn > 0:
-            for node, share in largest_remainder(drawn, spare, out_of=sum(spare.values())).items():
-                lent[node] = share
+            # In whole GPUs where all amounts are whole, so that nobody reads of a third of one.
+            is_whole = all(mgpu % MGPU_PER_GPU == 0 for mgpu in (drawn, *spare.values()))
+            unit = MGPU_PER_GPU if is_whole else 1
+            shares = largest_remainder(drawn // unit, spare, out_of=sum(spare.values()))
+            for node, share in shares.items():
+                lent[node] = share * unit
     return lent
