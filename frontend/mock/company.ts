@@ -299,7 +299,7 @@ export function anExplanation(change: Partial<Explanation> = {}): Explanation {
     estimated_start: {
       earliest: iso(now + 18_000),
       latest: iso(now + 252_000),
-      method: "from the grace of the slowest borrower",
+      method: "reclaim",
     },
     as_of: iso(now - 2000),
     ...change,

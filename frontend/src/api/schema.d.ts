@@ -131,13 +131,13 @@ export interface paths {
          * Jobs
          * @description The caller's own, and those of the teams whose jobs they may see. Newest first, unless sorted otherwise.
          */
-        get: operations["get_jobs"];
+        get: operations["list_jobs"];
         put?: never;
         /**
          * Submit a job, or see what would become of it
          * @description With `dry_run=true` nothing is changed and the answer is a plan (200).
          */
-        post: operations["post_jobs"];
+        post: operations["submit_job"];
         delete?: never;
         options?: never;
         head?: never;
@@ -155,7 +155,7 @@ export interface paths {
          * One job
          * @description Script and environment are null for those who may see the job only.
          */
-        get: operations["get_jobs_by_job_id"];
+        get: operations["get_job"];
         put?: never;
         post?: never;
         delete?: never;
@@ -175,7 +175,7 @@ export interface paths {
          * A job's attempts
          * @description All of them, first to last.
          */
-        get: operations["get_jobs_by_job_id_attempts"];
+        get: operations["list_job_attempts"];
         put?: never;
         post?: never;
         delete?: never;
@@ -197,7 +197,7 @@ export interface paths {
          * Cancel a job
          * @description A running job gets its notice signal, and is stopped by force 30 s later.
          */
-        post: operations["post_jobs_by_job_id_cancel"];
+        post: operations["cancel_job"];
         delete?: never;
         options?: never;
         head?: never;
@@ -215,7 +215,7 @@ export interface paths {
          * Why a job waits
          * @description Of a job that does not wait the code is `not_waiting`.
          */
-        get: operations["get_jobs_by_job_id_explanation"];
+        get: operations["get_job_explanation"];
         put?: never;
         post?: never;
         delete?: never;
@@ -235,7 +235,7 @@ export interface paths {
          * A job's timeline
          * @description All of it, first to last.
          */
-        get: operations["get_jobs_by_job_id_history"];
+        get: operations["get_job_history"];
         put?: never;
         post?: never;
         delete?: never;
@@ -257,7 +257,7 @@ export interface paths {
          * Hold a queued job
          * @description The job after it.
          */
-        post: operations["post_jobs_by_job_id_hold"];
+        post: operations["hold_job"];
         delete?: never;
         options?: never;
         head?: never;
@@ -275,7 +275,7 @@ export interface paths {
          * A piece of a job's log
          * @description Control characters are left out. Read on at `next_offset`.
          */
-        get: operations["get_jobs_by_job_id_logs"];
+        get: operations["get_job_log"];
         put?: never;
         post?: never;
         delete?: never;
@@ -297,7 +297,7 @@ export interface paths {
          * Release a held job
          * @description The job after it.
          */
-        post: operations["post_jobs_by_job_id_release"];
+        post: operations["release_job"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2425,7 +2425,7 @@ export interface operations {
             };
         };
     };
-    get_jobs: {
+    list_jobs: {
         parameters: {
             query?: {
                 /** @description Opaque, from `next` of a page */
@@ -2479,7 +2479,7 @@ export interface operations {
             };
         };
     };
-    post_jobs: {
+    submit_job: {
         parameters: {
             query?: {
                 /** @description Only plan */
@@ -2564,7 +2564,7 @@ export interface operations {
             };
         };
     };
-    get_jobs_by_job_id: {
+    get_job: {
         parameters: {
             query?: never;
             header?: never;
@@ -2609,7 +2609,7 @@ export interface operations {
             };
         };
     };
-    get_jobs_by_job_id_attempts: {
+    list_job_attempts: {
         parameters: {
             query?: never;
             header?: never;
@@ -2654,7 +2654,7 @@ export interface operations {
             };
         };
     };
-    post_jobs_by_job_id_cancel: {
+    cancel_job: {
         parameters: {
             query?: never;
             header?: never;
@@ -2715,7 +2715,7 @@ export interface operations {
             };
         };
     };
-    get_jobs_by_job_id_explanation: {
+    get_job_explanation: {
         parameters: {
             query?: never;
             header?: never;
@@ -2760,7 +2760,7 @@ export interface operations {
             };
         };
     };
-    get_jobs_by_job_id_history: {
+    get_job_history: {
         parameters: {
             query?: never;
             header?: never;
@@ -2805,7 +2805,7 @@ export interface operations {
             };
         };
     };
-    post_jobs_by_job_id_hold: {
+    hold_job: {
         parameters: {
             query?: never;
             header?: never;
@@ -2866,7 +2866,7 @@ export interface operations {
             };
         };
     };
-    get_jobs_by_job_id_logs: {
+    get_job_log: {
         parameters: {
             query?: {
                 /** @description The latest if absent */
@@ -2936,7 +2936,7 @@ export interface operations {
             };
         };
     };
-    post_jobs_by_job_id_release: {
+    release_job: {
         parameters: {
             query?: never;
             header?: never;

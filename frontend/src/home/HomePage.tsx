@@ -7,7 +7,7 @@ import type { Job, JobState, Quota, Session } from "../api/types";
 import { JobTable } from "../jobs/JobTable";
 import { JOB_STATES, lastPart, stateTone, stateWord } from "../jobs/words";
 import { QuotaBar, QuotaLegend } from "../quotas/QuotaBar";
-import { commonScale, quotaUse } from "../quotas/use";
+import { commonScale, formatLent, quotaUse } from "../quotas/use";
 import { isWithin, may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { freshnessOf } from "../shell/Freshness";
@@ -224,7 +224,7 @@ function TeamTable({ teams }: { teams: readonly Quota[] }) {
                 <td className="n">
                   {formatGpus(free)}
                   {use.lentMgpu > 0 && (
-                    <div className="small faint hide">{formatGpus(Math.min(free, use.lentMgpu))} lent, back within the grace</div>
+                    <div className="small faint hide">{formatLent(Math.min(free, use.lentMgpu))} lent, back within the grace</div>
                   )}
                 </td>
                 <td className="n hide">{formatGpus(borrowable)}</td>

@@ -18,9 +18,8 @@ import { JobActions } from "./JobActions";
 import { LogViewer } from "./LogViewer";
 import { SbatchNotes } from "./SbatchNotes";
 import { BorrowedPill, StatePill } from "./StatePill";
-import { isEnded, shortId, stateWord, usageClass } from "./words";
+import { isEnded, methodWords, shortId, stateWord, usageClass } from "./words";
 import { WhyCard } from "./WhyCard";
-import "./log.css";
 
 export function JobPage() {
   const { jobId } = useParams({ from: "/shell/jobs/$jobId" });
@@ -322,7 +321,7 @@ function Timeline({ job }: { job: JobDetail }) {
                   <Time at={estimate.latest} show="clock" />
                 </td>
                 <th scope="row">expected start</th>
-                <td>{estimate.method}</td>
+                <td>{methodWords(estimate.method)}</td>
               </tr>
             )}
           </tbody>

@@ -5,7 +5,7 @@ import { Time } from "../ui/Time";
 import { formatGpus } from "../ui/units";
 import { BorrowedPill, StatePill } from "./StatePill";
 import { lastPart } from "./words";
-import "./log.css";
+import "./job-table.css";
 
 /** Jobs as rows: the name always in sight, columns go before rows on a phone. */
 export function JobTable({ jobs, caption }: { jobs: readonly Job[]; caption: string }) {

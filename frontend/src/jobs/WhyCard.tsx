@@ -4,13 +4,16 @@ import type { Explanation } from "../api/types";
 import { useNowMs } from "../ui/now";
 import { Countdown, Time } from "../ui/Time";
 import { formatDuration, formatGpus } from "../ui/units";
-import { codeWords, lastPart, reclaimDeadline } from "./words";
+import { codeWords, lastPart, methodWords, reclaimDeadline } from "./words";
+import "./why.css";
 
 /** "Why is it waiting?": the sentence first, then the numbers, then who gives back and when. */
 export function WhyCard({ explanation, title = "Why is it waiting?" }: { explanation: Explanation; title?: string }) {
   const deadline = reclaimDeadline(explanation);
   // The sentence tells the time left as it was when decided; here it ticks instead.
-  const told = explanation.sentence.replace(/:? at the latest in [^.]+\.$/i, "");
+  const parts = /^(.*?):? at the latest in [^.]+\.(.*)$/i.exec(explanation.sentence);
+  const told = parts?.[1] ?? explanation.sentence.replace(/\.$/, "");
+  const rest = parts?.[2] ?? "";
   const numbers = Object.entries(explanation.numbers).filter(([name]) => name !== "grace_left_s");
   return (
     <section className="card mark" aria-label={title}>
@@ -20,7 +23,7 @@ export function WhyCard({ explanation, title = "Why is it waiting?" }: { explana
           explanation.sentence
         ) : (
           <>
-            {told.replace(/\.$/, "")}: at the latest in <Countdown until={deadline} />.
+            {told}: at the latest in <Countdown until={deadline} />.{rest}
           </>
         )}
       </p>
@@ -147,7 +150,7 @@ function EstimatedStart({ explanation }: { explanation: Explanation }) {
         </>
       )}
       {isPast && <span className="dim"> · that has passed; the next decision says anew</span>}
-      <span className="faint"> · {method}</span>
+      <span className="faint"> · {methodWords(method)}</span>
     </p>
   );
 }
@@ -168,6 +171,7 @@ const NUMBER_LABELS: Record<string, string> = {
   nodes_fitting: "Nodes that fit",
   class_cap_mgpu: "Cap of the class",
   class_in_use_mgpu: "Class in use",
+  victims: "Jobs that give back",
 };
 
 function numberLabel(name: string): string {

@@ -1,4 +1,4 @@
-import { formatClock, formatDuration, formatGpus } from "../ui/units";
+import { formatClock, formatDuration, formatGpuCount, formatGpus } from "../ui/units";
 
 const ISO_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:Z|[+-]\d{2}:\d{2})$/;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -16,6 +16,7 @@ function describeValue(key: string, value: unknown): string | null {
 export function describeDetail(detail: Readonly<Record<string, unknown>>): string {
   return Object.entries(detail)
     .flatMap(([key, value]) => {
+      if (key === "mgpu" && typeof value === "number") return [formatGpuCount(value)];
       const text = describeValue(key, value);
       return text === null ? [] : [`${key.replace(/_(?:mgpu|s)$/, "").replaceAll("_", " ")} ${text}`];
     })

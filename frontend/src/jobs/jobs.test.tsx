@@ -56,12 +56,13 @@ describe("words", () => {
   it("waits for the slowest of those who give back", () => {
     const explanation = anExplanation();
     expect(reclaimDeadline(explanation)).toBe(explanation.victims[2]?.grace_until);
-    expect(reclaimDeadline(anExplanation({ victims: [] }))).toBeNull();
+    expect(reclaimDeadline(anExplanation({ victims: [] }))).toBe(explanation.estimated_start?.latest);
+    expect(reclaimDeadline(anExplanation({ victims: [], code: "waiting_for_free_gpus" }))).toBeNull();
   });
 
   it("tells an event's data in a few words, and leaves out bare ids", () => {
-    const detail = { attempt: 1, cluster: "01935000-0000-7000-8000-000000008f2c", grace_s: 300, mgpu: 8, held_mgpu: 500 };
-    expect(describeDetail(detail)).toBe("attempt 1 · grace 5 min · mgpu 8 · held 0.5");
+    const detail = { attempt: 1, cluster: "01935000-0000-7000-8000-000000008f2c", grace_s: 300, mgpu: 8000, held_mgpu: 500 };
+    expect(describeDetail(detail)).toBe("attempt 1 · grace 5 min · 8 GPUs · held 0.5");
     expect(describeDetail({ what: "time_limit", is_final: true, gone: null })).toBe("what time limit · is final yes");
   });
 
@@ -82,8 +83,25 @@ describe("the job page of a waiting job", () => {
     const givers = within(card).getAllByRole("row", { name: /serve-llama|eval-sweep/ });
     expect(givers).toHaveLength(3);
     expect(within(card).getByRole("row", { name: /^Coming back/ })).toHaveTextContent("200");
-    expect(card).toHaveTextContent("from the grace of the slowest borrower");
+    expect(card).toHaveTextContent("from the grace of those who give back");
     expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("keeps what the sentence says after the time left", async () => {
+    const sentence = "These 24 GPUs are being given back: at the latest in 1 min 49 s. 8 are here already.";
+    const job = aJob({
+      id: WAITING,
+      state: "queued",
+      attempt: 0,
+      current_attempt: null,
+      explanation: anExplanation({ sentence }),
+    });
+    open(`/jobs/${WAITING}`, {
+      override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
+    });
+    expect(await screen.findByRole("region", { name: "Why is it waiting?" })).toHaveTextContent(
+      /being given back: at the latest in 4:1\d\. 8 are here already\./,
+    );
   });
 
   it("counts down while one looks", async () => {

@@ -96,6 +96,16 @@ export function jobPill(job: Pick<Job, "state" | "explanation">): { text: string
   return { text: stateWord(job.state), tone: stateTone(job.state) };
 }
 
+const METHOD_WORDS: Record<string, string> = {
+  reclaim: "from the grace of those who give back",
+  time_limits: "from the time limits of what runs",
+};
+
+/** How an estimated start came about, in words; an unknown method by its own name. */
+export function methodWords(method: string): string {
+  return METHOD_WORDS[method] ?? method.replaceAll("_", " ");
+}
+
 /** How what runs counts against the quota: the two shapes of the bars, in words. */
 export function usageClass(job: Pick<Job, "current_attempt">): "guaranteed" | "borrowed" | "partly borrowed" | null {
   const attempt = job.current_attempt;
@@ -104,10 +114,15 @@ export function usageClass(job: Pick<Job, "current_attempt">): "guaranteed" | "b
   return attempt.guaranteed_mgpu === 0 ? "borrowed" : "partly borrowed";
 }
 
-/** The last moment at which a reclaim's GPUs are free, or null when nobody is giving back. */
+/**
+ * The last moment at which a reclaim's GPUs are free, or null when nobody is giving back. Where those
+ * who give back were already asked for somebody else, the estimate has it.
+ */
 export function reclaimDeadline(explanation: Explanation): string | null {
   const deadlines = explanation.victims.flatMap(({ grace_until }) => (grace_until === null ? [] : [grace_until]));
-  if (deadlines.length === 0) return null;
+  if (deadlines.length === 0) {
+    return explanation.code === "waiting_for_reclaim" ? (explanation.estimated_start?.latest ?? null) : null;
+  }
   return deadlines.reduce((last, each) => (new Date(each) > new Date(last) ? each : last));
 }
 

@@ -9,7 +9,7 @@ import { Time } from "../ui/Time";
 import { formatGpus } from "../ui/units";
 import { describeChange } from "./changes";
 import { QuotaForm } from "./QuotaForm";
-import { quotaUse } from "./use";
+import { formatLent, quotaUse } from "./use";
 import { QuotaBar } from "./QuotaBar";
 
 /** One node's quota: its numbers, the form that changes it, and who changed it before. */
@@ -55,7 +55,7 @@ export function QuotaDrawer({
               )}
             </Fact>
             <Fact name="Borrowed now">{formatGpus(use.borrowedMgpu)}</Fact>
-            <Fact name="Lent now">{formatGpus(use.lentMgpu)}</Fact>
+            <Fact name="Lent now">{formatLent(use.lentMgpu)}</Fact>
             <Fact name="Could start now">{formatGpus(quota.use.available_mgpu)}</Fact>
             <Fact name="Waiting">{formatGpus(use.waitingMgpu)}</Fact>
             {quota.node_kind !== "team" && (

@@ -4,7 +4,7 @@ import type { Quota } from "../api/types";
 import { formatGpus } from "../ui/units";
 import { QuotaBar, QuotaLegend } from "./QuotaBar";
 import { quotaRows } from "./tree";
-import { commonScale, quotaUse } from "./use";
+import { commonScale, formatLent, quotaUse } from "./use";
 import "./quota-table.css";
 
 /** The tree with its bars, all on one scale. */
@@ -77,7 +77,7 @@ export function QuotaTable({
                   {use.borrowedMgpu > 0 ? (
                     <span className="pill borrow">{formatGpus(use.borrowedMgpu)} borrowed</span>
                   ) : use.lentMgpu > 0 ? (
-                    `${formatGpus(use.lentMgpu)} lent`
+                    `${formatLent(use.lentMgpu)} lent`
                   ) : (
                     <None />
                   )}

@@ -8,7 +8,7 @@ import { describeChange } from "./changes";
 import { fieldsOf, parsePercent, readForm } from "./form";
 import { QuotaBar } from "./QuotaBar";
 import { quotaRows } from "./tree";
-import { commonScale, quotaUse } from "./use";
+import { commonScale, formatLent, guaranteedDemand, quotaUse } from "./use";
 
 const NLP = "ai-company/research/nlp";
 const RESEARCH = "ai-company/research";
@@ -54,6 +54,19 @@ describe("the quota bar", () => {
       quotaUse(aQuota(NLP, 200, { inUse: 0 }, { borrow_limit_mgpu: 10 ** 12 })),
     ];
     expect(commonScale(uses)).toBe(600_000);
+  });
+});
+
+describe("waiting", () => {
+  it("counts only jobs that fit whole into what is left of the guarantee, oldest first", () => {
+    const quotas = [aQuota(NLP, 200, { inUse: 100 }), aQuota(RESEARCH, 400)];
+    const job = (mgpu: number, submitted_at: string, team = NLP) => ({ mgpu, submitted_at, team });
+    expect(guaranteedDemand(quotas, [job(60_000, "2"), job(80_000, "1"), job(150_000, "0")])).toBe(80_000);
+    expect(guaranteedDemand(quotas, [job(8_000, "0", "elsewhere/team")])).toBe(0);
+  });
+
+  it("does not pretend to know which part of a GPU was lent", () => {
+    expect([formatLent(200_000), formatLent(194_737)]).toEqual(["200", "≈195"]);
   });
 });
 

@@ -1,5 +1,5 @@
-import type { Quota } from "../api/types";
-import { formatGpus } from "../ui/units";
+import type { Job, Quota } from "../api/types";
+import { formatGpus, formatRatio } from "../ui/units";
 
 /** What a quota bar draws, in milli-GPU. */
 export interface QuotaUse {
@@ -50,9 +50,32 @@ export function describeUse(use: QuotaUse): string {
     `${formatGpus(use.inUseMgpu)} of ${formatGpus(use.guaranteedMgpu)} guaranteed GPUs in use`,
   ];
   if (use.borrowedMgpu > 0) parts.push(`${formatGpus(use.borrowedMgpu)} borrowed`);
-  if (use.lentMgpu > 0) parts.push(`${formatGpus(use.lentMgpu)} lent`);
+  if (use.lentMgpu > 0) parts.push(`${formatLent(use.lentMgpu)} lent`);
   if (use.idleMgpu > 0) parts.push(`${formatGpus(use.idleMgpu)} idle`);
   if (use.waitingMgpu > 0) parts.push(`${formatGpus(use.waitingMgpu)} waiting`);
   if (use.ceilingMgpu !== null) parts.push(`at most ${formatGpus(use.ceilingMgpu)} with borrowing`);
   return parts.join(", ");
+}
+
+/** Of the waiting jobs, in milli-GPU, those that fit whole into what is left of their team's guarantee. */
+export function guaranteedDemand(
+  quotas: readonly Quota[],
+  waiting: readonly Pick<Job, "team" | "mgpu" | "submitted_at">[],
+): number {
+  const left = new Map(
+    quotas.map((quota) => [quota.node, quota.guaranteed_mgpu - quota.use.protected_mgpu]),
+  );
+  let demand = 0;
+  for (const job of [...waiting].sort((a, b) => (a.submitted_at < b.submitted_at ? -1 : 1))) {
+    const room = left.get(job.team) ?? 0;
+    if (job.mgpu > room) continue;
+    left.set(job.team, room - job.mgpu);
+    demand += job.mgpu;
+  }
+  return demand;
+}
+
+/** Lent GPUs. Who of several idle nodes lent which is a matter of shares, so parts of a GPU mean little. */
+export function formatLent(lentMgpu: number): string {
+  return lentMgpu % 1000 === 0 ? formatGpus(lentMgpu) : `≈${formatRatio(lentMgpu, 1000n, 0, false)}`;
 }
