@@ -39,8 +39,7 @@ def recorded_pid(tidegate: Tidegate, service: str) -> int:
 
 def kill_and_wait(tidegate: Tidegate, service: str) -> None:
     """kill -9, then wait until the supervisor has put another process in its place."""
-    pid = recorded_pid(tidegate, service)
-    psutil.Process(pid).send_signal(signal.SIGKILL)
+    pid = settle(lambda: killed(tidegate, service))
 
     def is_back() -> bool:
         try:
@@ -51,6 +50,16 @@ def kill_and_wait(tidegate: Tidegate, service: str) -> None:
 
     settle(is_back)
     settle(lambda: is_ready(tidegate))
+
+
+def killed(tidegate: Tidegate, service: str) -> int | None:
+    """Pid of the service, killed; None while the supervisor is just replacing it."""
+    try:
+        pid = recorded_pid(tidegate, service)
+        psutil.Process(pid).send_signal(signal.SIGKILL)
+    except (psutil.NoSuchProcess, FileNotFoundError, ValueError):
+        return None
+    return pid
 
 
 def is_ready(tidegate: Tidegate) -> bool:
