@@ -5,7 +5,6 @@ import { Link, useSearch } from "@tanstack/react-router";
 import { clusterNodesQuery, clustersQuery } from "../api/queries";
 import type { Cluster } from "../api/types";
 import { FreshnessBadge, freshnessOf } from "../shell/Freshness";
-import { CliLine } from "../ui/CliLine";
 import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
@@ -146,10 +145,7 @@ function Nodes({ cluster }: { cluster: string }) {
   const nodes = useInfiniteQuery(clusterNodesQuery(cluster));
   return (
     <section className="card" aria-label={`Nodes of ${cluster}`}>
-      <div className="spread">
-        <h2>Nodes of {cluster}</h2>
-        <CliLine command={`tidegate clusters nodes ${cluster}`} />
-      </div>
+      <h2>Nodes of {cluster}</h2>
       <QueryView query={nodes}>
         {(data) => {
           const items = data.pages.flatMap((page) => page.items);

@@ -121,7 +121,7 @@ function MyJobs({ session }: { session: Session }) {
                 <Link to="/jobs" search={{ user }}>
                   All my jobs
                 </Link>
-                <CliLine command="tidegate ls --mine" />
+                <CliLine command={`tidegate ls --user ${user}`} />
               </div>
             </div>
           )
@@ -171,7 +171,7 @@ function MyTeams({ session, scope }: { session: Session; scope: string | undefin
         {(items) => {
           const teams = myTeams(session, items);
           return teams.length === 0 ? (
-            <Empty cli="tidegate quota get" action={<Link to="/quotas">See the whole tree</Link>}>
+            <Empty cli="tidegate quota get ORGANIZATION --subtree" action={<Link to="/quotas">See the whole tree</Link>}>
               No team of yours has a quota here.
             </Empty>
           ) : (

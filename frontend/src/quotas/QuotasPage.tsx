@@ -36,7 +36,7 @@ export function QuotasPage() {
         <QueryView query={pools} loading={<Lines count={8} />}>
           {() => (
             <div className="card">
-              <Empty cli="tidegate quota get">
+              <Empty>
                 No pool of GPUs is registered yet. A platform administrator adds one together with the first
                 cluster.
               </Empty>
@@ -98,7 +98,8 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
       {(unordered) => {
         const items = inTreeOrder(unordered, comparePaths);
         const open = items.find((quota) => quota.node === node);
-        const command = `tidegate quota get${scope ? ` ${scope}` : ""} --pool ${pool}`;
+        const top = scope ?? rootsOf(items)[0]?.node ?? "ORGANIZATION";
+        const command = `tidegate quota get ${top} --subtree --pool ${pool}`;
         return (
           <>
             <Summary

@@ -228,6 +228,6 @@ describe("the quotas page", () => {
     open("/quotas?scope=ai-company/research", { company: aCompany({ quotas: [] }) });
     expect(await screen.findByText(/No quota of pool h100 is set at or below ai-company\/research/)).toBeInTheDocument();
     expect(screen.getByRole("link", { name: "Show everything" })).toBeInTheDocument();
-    expect(screen.getByText("tidegate quota get ai-company/research --pool h100")).toBeInTheDocument();
+    expect(screen.getByText("tidegate quota get ai-company/research --subtree --pool h100")).toBeInTheDocument();
   });
 });

@@ -210,6 +210,15 @@ export function submitCommand(draft: Draft): string {
     }
     option("time", draft.timeLimit);
     option("class", draft.priorityClass);
+    for (const [name, value] of Object.entries(parseEnvironment(draft.environment).environment)) {
+      option("env", `${name}=${value}`);
+    }
+    option("checkpoint", draft.checkpointPath);
+    option("cluster", draft.cluster);
+    option("signal", draft.noticeSignal);
+    if (draft.isPreemptible) parts.push("--preemptible");
+    if (!draft.isRequeueable) parts.push("--no-requeue");
+    if (draft.isHeld) parts.push("--hold");
   }
   parts.push(draft.door === "form" ? "job.sh" : "job.sbatch");
   return parts.join(" ");

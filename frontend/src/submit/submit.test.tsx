@@ -62,6 +62,13 @@ describe("the draft", () => {
     );
   });
 
+  it("leaves nothing that was asked for out of the command", () => {
+    const draft = { ...emptyDraft(), team: VISION, environment: "A=1 2", isRequeueable: false, isHeld: true };
+    expect(submitCommand({ ...draft, noticeSignal: "USR1" })).toBe(
+      `tidegate submit --team ${VISION} --gpus 1 --env 'A=1 2' --signal USR1 --no-requeue --hold job.sh`,
+    );
+  });
+
   it("puts refusals at their fields, and keeps what has none", () => {
     const refusals = { gpus: "Too many.", notes: "Line 3 is refused." };
     expect(placeRefusals(refusals, { ...emptyDraft(), shape: "per_node" })).toEqual({
