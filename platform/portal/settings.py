@@ -56,9 +56,15 @@ def _database(name: str) -> dict[str, Any]:
         "NAME": unquote(url.path[1:]),
         "USER": unquote(url.username or ""),
         "PASSWORD": unquote(url.password or ""),
-        "CONN_MAX_AGE": 600,
+        # Under ASGI every request runs in a thread of its own, so a connection kept per thread is
+        # never used again: the pool keeps them.
+        "CONN_MAX_AGE": 0,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {"connect_timeout": 5, "options": "-c lock_timeout=10s"},
+        "OPTIONS": {
+            "connect_timeout": 5,
+            "options": "-c lock_timeout=10s",
+            "pool": {"min_size": 0, "max_size": 16, "timeout": 10},
+        },
     }
 
 
