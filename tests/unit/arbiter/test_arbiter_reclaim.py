@@ -528,3 +528,19 @@ def test_a_sister_is_spared_where_only_the_parent_s_guarantee_gives_the_right() 
         queued=[a_queued("j", "o/d/t", gpus=8)],
     )
     assert victims(plan_of(snapshot)) == ["lent"]
+
+
+def test_the_right_further_up_is_weighed_again_when_victims_are_let_off() -> None:
+    """e6 alone would make room, but d's guarantee covers j only with s2 gone."""
+    snapshot = a_snapshot(
+        quotas={"o": 20, "o/d": 8, "o/d/t": 4, "o/d/s": 4, "o/e": 8, "o/f": 4},
+        devices=devices(1, gpus=20),
+        running=[
+            a_running("s4", "o/d/s", slots(0, 1, gpus=4), started_at=NOW - 900),
+            a_running("s2", "o/d/s", slots(0, 1, gpus=2), started_at=NOW - 10),
+            a_running("e8", "o/e", slots(0, 1, gpus=8), started_at=NOW - 900),
+            a_running("e6", "o/e", slots(0, 1, gpus=6), started_at=NOW - 90),
+        ],
+        queued=[a_queued("j", "o/d/t", gpus=4)],
+    )
+    assert victims(plan_of(snapshot)) == ["s2", "e6"]
