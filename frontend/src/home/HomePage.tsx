@@ -33,7 +33,7 @@ export function HomePage() {
       <p className="sub">{session.user.organization?.name ?? "All organizations"}</p>
       <div className="rows">
         <Notices session={session} />
-        {may(session, "view_jobs") && <MyJobs session={session} />}
+        <MyJobs session={session} />
         {may(session, "view_tree") && <MyTeams session={session} scope={scope} />}
       </div>
     </>
@@ -44,10 +44,9 @@ export function HomePage() {
 function Notices({ session }: { session: Session }) {
   const now = useNowMs();
   const clusters = useQuery(clustersQuery);
-  const giving = useQuery({
-    ...someJobsQuery({ state: ["preempting"], user: session.user.username }, SHOWN),
-    enabled: may(session, "view_jobs"),
-  });
+  const giving = useQuery(
+    someJobsQuery({ state: ["preempting"], user: session.user.username }, SHOWN),
+  );
   const stale = (clusters.data ?? []).filter(
     (cluster) => cluster.is_enabled && !freshnessOf(cluster, now).isFresh,
   );
