@@ -139,7 +139,7 @@ def test_a_lead_sets_the_lend_limit_of_the_team(tidegate: Tidegate, page: Page) 
     page.get_by_role("link", name="NLP", exact=True).click()
     history = page.get_by_role("region", name="History of changes")
     expect(history).to_contain_text("50 GPUs stay ready for the demo")
-    page.get_by_role("button", name="Close").click()
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
     change_lend_limit(page, "", "The demo is over")
     settle(lambda: limit() is None)
 

@@ -62,8 +62,10 @@ export function useLog(source: LogSource, isPaused: boolean): LiveLog {
           error: error instanceof Error ? error : new Error(String(error)),
           isLoading: false,
         });
-        const isHopeless = error instanceof ApiError && error.status >= 400 && error.status < 500;
-        if (!isHopeless) timer = setTimeout(() => void read(), RETRY_MS);
+        // 404 is also said of a log that is not there yet: the attempt is just starting.
+        const status = error instanceof ApiError ? error.status : 0;
+        const isHopeless = status >= 400 && status < 500 && status !== 404;
+        if (!isHopeless) timer = setTimeout(() => void read(), status === 404 ? POLL_MS : RETRY_MS);
       }
     };
     void read();
