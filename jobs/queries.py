@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection
@@ -25,7 +24,7 @@ from clusters.models import Cluster
 from jobs.lifecycle import WAITING
 from jobs.models import Attempt, Job, JobEvent
 from primitives.errors import FieldError, InvalidRequest, NotFound
-from tenants.access import Actor, under, visible, visible_node
+from tenants.access import PLATFORM, Actor, under, visible, visible_node
 from tenants.models import Node, NodeKind
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
@@ -67,8 +66,7 @@ def may_read_content(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
     return own or actor.holds(Permission.VIEW_JOB_CONTENT, team_path)
 
 
-@dataclass(frozen=True, slots=True)
-class JobRow:
+class JobRow(NamedTuple):
     """What a list shows of a job. Fields with `__` are read by `_rows` in one go."""
 
     id: UUID
@@ -105,8 +103,7 @@ class JobRow:
         return self.mgpu_per_node * self.node_count
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
+class AttemptRow(NamedTuple):
     """What is shown of an attempt. `reclaim__*` say for whom it was or is being stopped."""
 
     id: UUID
@@ -133,8 +130,7 @@ class AttemptRow:
     reclaim__job__team__path: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class VictimRow:
+class VictimRow(NamedTuple):
     """A job that gives its GPUs back for the job `reclaim__job_id`."""
 
     reclaim__job_id: UUID
@@ -182,11 +178,6 @@ class JobFilter:
     usage_class: str | None = None
 
 
-@cache
-def _columns(row: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(row))
-
-
 def list_jobs(
     actor: Actor,
     wanted: JobFilter,
@@ -200,7 +191,7 @@ def list_jobs(
 
     Raises InvalidRequest for a team that the actor cannot see.
     """
-    jobs = _filtered(_visible_by_team(actor, wanted.team), wanted)
+    jobs = _filtered(_visible_below(actor, wanted.team), wanted)
     if after is not None:
         jobs = jobs.filter(pk__lt=after) if newest_first else jobs.filter(pk__gt=after)
     ordered = jobs.order_by("-pk" if newest_first else "pk")
@@ -261,7 +252,7 @@ def get_attempts(job_id: UUID, *, actor: Actor) -> list[AttemptRow]:
     """The latest 500 attempts of a visible job, first to last. Raises NotFound."""
     _row(job_id, actor)
     latest = Attempt.objects.filter(job_id=job_id).order_by("-number")
-    return [AttemptRow(*values) for values in latest.values_list(*_columns(AttemptRow))[:500]][::-1]
+    return [AttemptRow(*values) for values in latest.values_list(*AttemptRow._fields)[:500]][::-1]
 
 
 def get_history(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, str, Mapping[str, Any]]]:
@@ -305,7 +296,7 @@ def row_of(job: Job) -> JobRow:
             found = None if found is None else getattr(found, step)
         return found
 
-    return JobRow(*(value(path) for path in _columns(JobRow)))
+    return JobRow(*(value(path) for path in JobRow._fields))
 
 
 def _row(job_id: UUID, actor: Actor) -> JobRow:
@@ -331,11 +322,11 @@ def _rows(jobs: QuerySet[Job]) -> list[JobRow]:
 
     The names behind the ids are read apart: planning six joins costs more than both together.
     """
-    columns = [_ID_OF.get(name, name) for name in _columns(JobRow)]
+    columns = [_ID_OF.get(name, name) for name in JobRow._fields]
     found = list(jobs.values_list(*columns))
     if not found:
         return []
-    named = {at for at, name in enumerate(_columns(JobRow)) if name in _ID_OF}
+    named = {at for at, name in enumerate(JobRow._fields) if name in _ID_OF}
     ids = {values[at] for values in found for at in named} - {None}
     with connection.cursor() as cursor:
         cursor.execute(
@@ -363,14 +354,13 @@ def _rows(jobs: QuerySet[Job]) -> list[JobRow]:
     ]
 
 
-def _visible_by_team(actor: Actor, top_path: str | None) -> QuerySet[Job]:
-    """`visible_jobs` below `top_path`, told by the ids of the teams, which costs one more query
-    and lets the planner choose among the indexes of jobs instead of joining the tree.
+def _visible_below(actor: Actor, top_path: str | None) -> QuerySet[Job]:
+    """`visible_jobs` below `top_path`, told by ids of organizations and teams: up to three small
+    queries more, and the planner has the indexes of jobs to choose from instead of a join.
 
     Raises InvalidRequest for a path that the actor cannot see.
     """
-    teams = Node.objects.filter(kind=NodeKind.TEAM)
-    own = Q()
+    jobs = Job.objects.all()
     if top_path is not None:
         try:
             top = visible_node(actor, top_path)
@@ -378,13 +368,28 @@ def _visible_by_team(actor: Actor, top_path: str | None) -> QuerySet[Job]:
             raise InvalidRequest(
                 problem.detail, errors=[FieldError("/team", problem.detail)]
             ) from None
-        teams = teams.filter(under([top.path], "path"))
-        own = Q(team__in=list(teams.values_list("pk", flat=True)))
-    seen = visible(actor, teams, Permission.VIEW_JOBS, path_field="path")
-    condition = Q(team__in=list(seen.values_list("pk", flat=True)))
-    if actor.user.is_active and actor.permits(Permission.VIEW_JOBS):
-        condition |= Q(user=actor.user) & own
-    return Job.objects.filter(condition)
+        if top.kind == NodeKind.ORGANIZATION:
+            jobs = jobs.filter(organization=top)
+        else:
+            below = Node.objects.filter(under([top.path], "path"), kind=NodeKind.TEAM)
+            jobs = jobs.filter(team__in=list(below.values_list("pk", flat=True)))
+    prefixes = actor.prefixes(Permission.VIEW_JOBS)
+    if PLATFORM in prefixes:
+        return jobs
+    whole = _seen_ids(actor, NodeKind.ORGANIZATION) if prefixes else []
+    condition = Q(organization__in=whole)
+    if len(prefixes) > len(whole):
+        condition |= Q(team__in=_seen_ids(actor, NodeKind.TEAM))
+    is_member = actor.user.is_active and actor.permits(Permission.VIEW_JOBS)
+    # Their own are in their organization, of which they may see all anyway.
+    if is_member and actor.user.organization_id not in whole:
+        condition |= Q(user=actor.user)
+    return jobs.filter(condition)
+
+
+def _seen_ids(actor: Actor, kind: NodeKind) -> list[UUID]:
+    nodes = visible(actor, Node.objects.filter(kind=kind), Permission.VIEW_JOBS, path_field="path")
+    return list(nodes.values_list("pk", flat=True))
 
 
 def _filtered(jobs: QuerySet[Job], wanted: JobFilter) -> QuerySet[Job]:
@@ -447,10 +452,10 @@ def _current_attempts(rows: Sequence[JobRow]) -> Mapping[UUID, AttemptRow]:
             """,
             [[job_id for job_id, _ in wanted], [number for _, number in wanted]],
         )
-        found = [AttemptRow(*values) for values in cursor.fetchall()]
+        found = [AttemptRow._make(values) for values in cursor.fetchall()]
     return {
-        row.job_id: replace(
-            row, slots=json.loads(str(row.slots)), exit_codes=json.loads(str(row.exit_codes))
+        row.job_id: row._replace(
+            slots=json.loads(str(row.slots)), exit_codes=json.loads(str(row.exit_codes))
         )
         for row in found
     }
@@ -470,7 +475,7 @@ def _victims(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[VictimRow]]:
             reclaim__job_id__in=job_ids, reclaim__closed_at=None, released_at=None
         )
         .order_by("grace_until", "pk")
-        .values_list(*_columns(VictimRow))
+        .values_list(*VictimRow._fields)
     ):
         row = VictimRow(*values)
         of_job = found.setdefault(row.reclaim__job_id, [])

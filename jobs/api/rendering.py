@@ -14,9 +14,29 @@ from tenants.access import Actor
 from tenants.roles import Permission
 
 
-def job_body(view: JobView, *, actor: Actor, now: datetime) -> dict[str, Any]:
+class Rights:
+    """What one caller may do to jobs, remembered by owner and team for a whole page."""
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+        self._known: dict[tuple[bool, str], tuple[bool, bool]] = {}
+
+    def to(self, job: JobRow) -> tuple[bool, bool]:
+        """Whether the caller may change the job, and read its content."""
+        is_own = job.user_id == self.actor.user.pk
+        key = (is_own, job.team__path)
+        if key not in self._known:
+            may_manage = (is_own and self.actor.permits(Permission.SUBMIT_JOBS)) or (
+                self.actor.holds(Permission.MANAGE_JOBS, job.team__path)
+            )
+            may_read = may_read_content(self.actor, user_id=job.user_id, team_path=job.team__path)
+            self._known[key] = (may_manage, may_read)
+        return self._known[key]
+
+
+def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
     """A job as lists show it."""
-    job = view.job
+    job, actor = view.job, rights.actor
     return {
         "id": str(job.id),
         "name": job.name,
@@ -49,16 +69,16 @@ def job_body(view: JobView, *, actor: Actor, now: datetime) -> dict[str, Any]:
             "guaranteed_mgpu_s": view.guaranteed_mgpu_s,
             "borrowed_mgpu_s": view.borrowed_mgpu_s,
         },
-        "can": allowed_actions(job, actor),
+        "can": allowed_actions(job, rights),
     }
 
 
 def detail_body(
-    view: JobView, content: JobContent, *, actor: Actor, now: datetime
+    view: JobView, content: JobContent, *, rights: Rights, now: datetime
 ) -> dict[str, Any]:
     """A job with what was submitted, as far as the caller may read it."""
     return {
-        **job_body(view, actor=actor, now=now),
+        **job_body(view, rights=rights, now=now),
         "script": content.script,
         "environment": content.environment,
         "notes": content.notes,
@@ -111,20 +131,18 @@ def history_body(
     }
 
 
-def allowed_actions(job: JobRow, actor: Actor) -> list[str]:
+def allowed_actions(job: JobRow, rights: Rights) -> list[str]:
     """What the caller may do to the job in its present state."""
-    own = job.user_id == actor.user.pk and actor.permits(Permission.SUBMIT_JOBS)
+    may_manage, may_read = rights.to(job)
     actions = []
-    if own or actor.holds(Permission.MANAGE_JOBS, job.team__path):
+    if may_manage:
         if job.state not in FINAL and job.cancel_requested_at is None:
             actions.append("cancel")
         if job.state == JobState.QUEUED:
             actions.append("hold")
         if job.state == JobState.HELD:
             actions.append("release")
-    if job.attempt_number > 0 and may_read_content(
-        actor, user_id=job.user_id, team_path=job.team__path
-    ):
+    if job.attempt_number > 0 and may_read:
         actions.append("logs")
     return actions
 

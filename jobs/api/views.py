@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 from billing.models import UsageClass
 from jobs import logs
 from jobs.api import serializers as shapes
-from jobs.api.rendering import attempt_body, detail_body, history_body, job_body
+from jobs.api.rendering import Rights, attempt_body, detail_body, history_body, job_body
 from jobs.cancellation import cancel_job, hold_job, release_job
 from jobs.explaining import explanation_of
 from jobs.models import Job, JobState
@@ -122,10 +122,11 @@ class JobList(APIView):
             now=now,
         )
         shown = found[:limit]
+        rights = Rights(actor)
         following = encode_cursor([str(shown[-1].job.id)]) if len(found) > limit else None
         return Response(
             page_body(
-                request, Page(shown, following), lambda view: job_body(view, actor=actor, now=now)
+                request, Page(shown, following), lambda view: job_body(view, rights=rights, now=now)
             )
         )
 
@@ -154,7 +155,7 @@ class JobList(APIView):
         def act() -> tuple[int, dict[str, Any]]:
             job = submit_job(wanted, actor=actor, now=now)
             view = JobView(row_of(job), None, (), 0, 0)
-            return 201, {**job_body(view, actor=actor, now=now), "notes": job.notes}
+            return 201, {**job_body(view, rights=Rights(actor), now=now), "notes": job.notes}
 
         return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
 
@@ -174,7 +175,7 @@ class JobDetail(APIView):
         actor, now = actor_from(request), SystemClock().now()
         view = get_job(job_id, actor=actor, now=now)
         content = get_content(view, actor=actor, now=now)
-        return Response(detail_body(view, content, actor=actor, now=now))
+        return Response(detail_body(view, content, rights=Rights(actor), now=now))
 
 
 class JobExplanation(APIView):
@@ -337,7 +338,7 @@ def _changed(request: Request, job_id: UUID, change: Callable[..., Job]) -> Resp
     change(job_id, actor=actor, now=now)
     view = get_job(job_id, actor=actor, now=now)
     content = get_content(view, actor=actor, now=now)
-    return Response(detail_body(view, content, actor=actor, now=now))
+    return Response(detail_body(view, content, rights=Rights(actor), now=now))
 
 
 def _plan_body(preview: Preview) -> dict[str, Any]:
