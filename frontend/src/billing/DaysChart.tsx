@@ -126,7 +126,7 @@ export function DaysChart({ report }: { report: Chargeback }) {
                 </g>
               );
             })}
-            {capacity !== null && capacity <= scale && (
+            {capacity !== null && capacity >= most && capacity <= scale && (
               <line className="capacity" x1={0} x2={WIDTH} y1={y(capacity)} y2={y(capacity)} />
             )}
           </svg>
@@ -147,7 +147,7 @@ export function DaysChart({ report }: { report: Chargeback }) {
               </span>
               borrowed
             </li>
-            {capacity !== null && capacity <= scale && <li>┄ capacity {formatGpuHours(Math.round(capacity))} GPU-h a day</li>}
+            {capacity !== null && capacity >= most && capacity <= scale && <li>┄ capacity {formatGpuHours(Math.round(capacity))} GPU-h a day</li>}
           </ul>
         </>
       )}
