@@ -331,8 +331,17 @@ def check_account(snapshot: Snapshot, plan: Plan) -> None:
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_cycle_breaks_a_limit_or_a_promise(data: st.DataObject) -> None:
     """Capacity, borrow and lend limits, all or nothing, protected never reclaimed, one claim
-    per victim and job, accounts that add up: after each of a dozen cycles with random arrivals,
-    exits and early or late departures of victims.
+    per victim and job, accounts that add up, and promises that fit: after each of a dozen cycles
+    with random arrivals, exits and early or late departures of victims.
+
+    Mutants that die here: a limit looked at for the team only; what the organizations hold not
+    compared with the capacity; the lend limit taken for what is kept; jobs protected in part;
+    attempts reclaimed that are protected where the paths part; a reclaim that quota forbids;
+    preemption of equal classes in the team; a claim's free GPUs, stored or new, left to others;
+    a new claim left out of what is promised.
+    Mutants that live here and die in the unit tests: jobs not taken "protected one level lower
+    first"; rights of ancestors weighed without, or only with, the victims below them; claims
+    that never yield; what is promised not looked at by starts.
     """
     world = World(data.draw(empty_worlds()), POLICY)
     for number in range(data.draw(st.integers(1, 12))):
@@ -353,8 +362,8 @@ def test_lost_nodes_silent_clusters_and_changed_quotas_break_nothing(data: st.Da
     """Starts still fit devices and limits, every job is told why, and parts still add up, while
     nodes drain and come back, clusters fall silent, and guarantees and limits move at will.
 
-    Mutants that die here: see `test_no_cycle_breaks_a_limit_or_a_promise`; capacity counted
-    without what still runs on drained nodes.
+    Mutants that die here: those on limits above; the half of the rule by which a start may leave
+    held GPUs as they were; capacity without what still runs on drained nodes.
     """
     world = World(data.draw(empty_worlds()), POLICY)
     whole = world.base
@@ -393,6 +402,10 @@ def test_lost_nodes_silent_clusters_and_changed_quotas_break_nothing(data: st.Da
 @given(st.data(), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_order_of_the_input_changes_nothing(data: st.DataObject, dice: random.Random) -> None:
+    """Equal snapshots give equal plans, however their parts are ordered, and twice the same.
+
+    Mutant that dies here: the queued jobs are not sorted by age.
+    """
     world = World(data.draw(empty_worlds()), POLICY)
     for number in range(data.draw(st.integers(1, 6))):
         move(data.draw, world, number, gpus=3, count=2)

@@ -544,3 +544,21 @@ def test_the_right_further_up_is_weighed_again_when_victims_are_let_off() -> Non
         queued=[a_queued("j", "o/d/t", gpus=4)],
     )
     assert victims(plan_of(snapshot)) == ["s2", "e6"]
+
+
+def test_of_two_claims_on_a_node_that_shrank_the_later_is_dropped() -> None:
+    shrunk = (devices(1)[0], replace(devices(2)[1], capacity_mgpu=6 * GPU))
+    snapshot = a_snapshot(
+        quotas=TWO,
+        devices=shrunk,
+        running=[
+            a_running("kept", "o/other", slots(0, 1), started_at=NOW - 9_000),
+            a_victim("v", "o/other", on(3), of="j"),
+            a_victim("w", "o/other", on(3), of="k"),
+        ],
+        queued=[a_queued("j", "o/mine", gpus=4), a_queued("k", "o/mine", gpus=4)],
+        claims=[a_claim("k", on(4)), a_claim("j", on(4), grace_until=NOW + 200)],
+    )
+    plan = plan_of(snapshot)
+    assert plan.dropped_claims == ("k",)
+    assert why(plan, "j").code is Code.WAITING_FOR_RECLAIM
