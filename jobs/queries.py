@@ -7,7 +7,7 @@ environments; nothing is counted.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -331,16 +331,15 @@ def _rows(jobs: QuerySet[Job]) -> list[JobRow]:
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            SELECT id, path FROM tenants_node
-            WHERE id = ANY(%(ids)s) AND kind = 'team'
-            UNION ALL SELECT id, slug FROM tenants_node
-            WHERE id = ANY(%(ids)s) AND kind = 'organization'
-            UNION ALL SELECT id, username FROM tenants_user WHERE id = ANY(%(ids)s)
-            UNION ALL SELECT id, name FROM clusters_pool WHERE id = ANY(%(ids)s)
-            UNION ALL SELECT id, name FROM quotas_priorityclass WHERE id = ANY(%(ids)s)
-            UNION ALL SELECT id, name FROM clusters_cluster WHERE id = ANY(%(ids)s)
+            WITH wanted AS MATERIALIZED (SELECT unnest(%s::uuid[]) AS id)
+            SELECT id, CASE kind WHEN 'organization' THEN slug ELSE path END
+            FROM wanted JOIN tenants_node USING (id)
+            UNION ALL SELECT id, username FROM wanted JOIN tenants_user USING (id)
+            UNION ALL SELECT id, name FROM wanted JOIN clusters_pool USING (id)
+            UNION ALL SELECT id, name FROM wanted JOIN quotas_priorityclass USING (id)
+            UNION ALL SELECT id, name FROM wanted JOIN clusters_cluster USING (id)
             """,
-            {"ids": list(ids)},
+            [_array(ids)],
         )
         names = dict(cursor.fetchall())
     return [
@@ -352,6 +351,12 @@ def _rows(jobs: QuerySet[Job]) -> list[JobRow]:
         )
         for values in found
     ]
+
+
+def _array(values: Iterable[UUID | int]) -> str:
+    """A PostgreSQL array as text: the driver quotes a list element by element, ten times
+    slower."""
+    return "{" + ",".join(map(str, values)) + "}"
 
 
 def _visible_below(actor: Actor, top_path: str | None) -> QuerySet[Job]:
@@ -450,7 +455,7 @@ def _current_attempts(rows: Sequence[JobRow]) -> Mapping[UUID, AttemptRow]:
             LEFT JOIN jobs_job b ON b.id = r.job_id
             LEFT JOIN tenants_node t ON t.id = b.team_id
             """,
-            [[job_id for job_id, _ in wanted], [number for _, number in wanted]],
+            [_array(job_id for job_id, _ in wanted), _array(number for _, number in wanted)],
         )
         found = [AttemptRow._make(values) for values in cursor.fetchall()]
     return {
