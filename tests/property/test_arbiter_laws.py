@@ -57,13 +57,29 @@ class Tree:
         kept = 0 if lend is None else self.guaranteed(node) - lend
         return max(use.get(node, 0) + below, kept)
 
-    def protected(self, node: str) -> list[RunningJob]:
-        """Running jobs protected at `node`, claims not counted."""
-        below = [
-            run
-            for run in self.snapshot.running
-            if run.phase is not Phase.STOPPING and node in self.path(run.team)
+    def standing(self) -> list[RunningJob]:
+        """What runs and is not being stopped, and claims as jobs that started when made."""
+        jobs = {job.id: job for job in self.snapshot.queued}
+        claims = [
+            RunningJob(
+                job=claim.job,
+                attempt=claim.job,
+                team=jobs[claim.job].team,
+                user="u",
+                pool="p",
+                cluster=claim.cluster,
+                slots=claim.slots,
+                priority_class=jobs[claim.job].priority_class,
+                submitted_at=0,
+                started_at=claim.claimed_at or 0,
+            )
+            for claim in self.snapshot.claims
         ]
+        return claims + [run for run in self.snapshot.running if run.phase is not Phase.STOPPING]
+
+    def protected(self, node: str) -> list[RunningJob]:
+        """What of `standing` is protected at `node`."""
+        below = [run for run in self.standing() if node in self.path(run.team)]
         lower = [run.job for child in self.children(node) for run in self.protected(child)]
         below.sort(
             key=lambda run: (
@@ -229,7 +245,7 @@ def check_reclaims(snapshot: Snapshot, plan: Plan) -> None:
     jobs = {job.id: job for job in snapshot.queued}
     running = {run.attempt: run for run in snapshot.running}
     taken: set[str] = set()
-    gone: set[str] = set()
+    gone: set[str] = set(plan.dropped_claims)
     kept = {claim.job for claim in snapshot.claims} - set(plan.dropped_claims)
     for reclaim in plan.reclaims:
         job = jobs[reclaim.job]
