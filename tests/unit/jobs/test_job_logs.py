@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from builders.api_callers import by_token
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_company, a_grant, a_user
+from clusters.models import Cluster
 from connectors.errors import ClusterUnavailable, LogUnavailable
 from connectors.protocol import LogChunk
 from jobs import logs
@@ -111,11 +111,11 @@ def bob(company: Company) -> User:
 
 
 def with_cluster(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster) -> FakeCluster:
-    def open_fake(kind: str, options: Mapping[str, Any]) -> FakeCluster:
-        assert (kind, options) == ("local", {})
+    def fake_of(asked: Cluster) -> FakeCluster:
+        assert (asked.kind, asked.options) == ("local", {})
         return cluster
 
-    monkeypatch.setattr(logs, "open_connector", open_fake)
+    monkeypatch.setattr(logs, "connector_of", fake_of)
     return cluster
 
 
