@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from threading import Event, Thread
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -22,6 +23,7 @@ from django.db.models import Exists, OuterRef, Q
 from clusters.models import Cluster
 from clusters.observation import record_inventory, record_silence
 from connectors.errors import ConnectorError
+from connectors.protocol import ClusterConnector
 from jobs.arbitration import Cycles
 from jobs.dispatch import connector_of, handlers
 from jobs.intentions import start_shard, stop_shard
@@ -136,6 +138,7 @@ class _ClusterAgent:
         self._clock = clock
         self._ticks = 0
         self._listed_at: datetime | None = None
+        self._opened: tuple[tuple[str, Any], ClusterConnector] | None = None
         self._threads = [
             Thread(target=self._watch, daemon=True, name="observe"),
             Thread(target=self._serve, args=(start_shard,), daemon=True, name="start"),
@@ -191,7 +194,7 @@ class _ClusterAgent:
     def _look(self) -> float:
         cluster = Cluster.objects.get(pk=self._cluster_id)
         try:
-            connector = connector_of(cluster)
+            connector = self._connector(cluster)
             inventory = connector.inventory() if self._ticks % INVENTORY_EVERY == 0 else None
             listing = connector.observe()
         except ConnectorError as error:
@@ -206,13 +209,23 @@ class _ClusterAgent:
         self._ticks += 1
         now = self._clock.now()
         apply_listing(
-            cluster, listing, previous_at=self._listed_at, leadership=self._leadership, now=now
+            cluster,
+            listing,
+            previous_at=self._listed_at or cluster.observed_at,
+            leadership=self._leadership,
+            now=now,
         )
         self._listed_at = from_epoch(listing.observed_at)
         if inventory is not None:
             with self._leadership.fence():
                 record_inventory(cluster, inventory, now=now)
         return float(settings.OBSERVATION_PERIOD_S)
+
+    def _connector(self, cluster: Cluster) -> ClusterConnector:
+        """The same connector as long as the options stay: it remembers what has ended."""
+        if self._opened is None or self._opened[0] != (cluster.kind, cluster.options):
+            self._opened = ((cluster.kind, cluster.options), connector_of(cluster))
+        return self._opened[1]
 
     def _deliver(self, shard: str) -> float:
         deliver_due(

@@ -491,16 +491,18 @@ def _apply_classes(plan: Plan, now: datetime) -> None:
 
 def _enforce_deadlines(now: datetime) -> None:
     """Ask for the forced stop of attempts whose grace is over (level-triggered, persisted)."""
-    late = list(
-        Attempt.objects.select_for_update()
-        .filter(
-            state=AttemptState.STOPPING,
-            released_at=None,
-            forced_at=None,
-            grace_until__lte=now,
-        )
-        .order_by("pk")[:DEADLINES_MAX]
+    overdue = Attempt.objects.filter(
+        state=AttemptState.STOPPING, released_at=None, forced_at=None, grace_until__lte=now
     )
+    # The job before its attempt, as everywhere; one that somebody is just changing waits for
+    # the next cycle.
+    jobs = list(
+        Job.objects.select_for_update(skip_locked=True, no_key=True)
+        .filter(pk__in=list(overdue.values_list("job_id", flat=True)[:DEADLINES_MAX]))
+        .only("id")
+        .order_by("pk")
+    )
+    late = list(overdue.filter(job__in=jobs).select_for_update().order_by("pk"))
     if not late:
         return
     Attempt.objects.filter(pk__in=[a.pk for a in late]).update(forced_at=now)

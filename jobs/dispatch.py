@@ -124,10 +124,11 @@ def stop_attempt(message: Message, leadership: Leadership) -> None:
     """End the attempt by force. Raises NotYet when the cluster did not answer.
 
     Also for an attempt that was never acknowledged: the cluster then refuses a late start, and
-    observation, which from here on expects it, finds out whether it ever ran.
+    observation, which from here on expects it, finds out whether it ever ran. A lost attempt
+    is stopped too, in case it turns up again.
     """
     attempt = _attempt(message.subject)
-    if attempt.released_at is not None:
+    if attempt.released_at is not None and attempt.outcome != "lost":
         return
     try:
         connector_of(attempt.cluster).stop(attempt.key)

@@ -66,8 +66,13 @@ class Leadership:
 
     @property
     def is_leading(self) -> bool:
-        """Whether the last heartbeat is fresh enough to go on."""
-        return not self._ended.is_set() and time.monotonic() - self._beat_at < 0.6 * self._ttl_s
+        """Whether the last heartbeat is fresh enough to go on.
+
+        No, once said, is final for the epoch: whoever asked has stopped working by then.
+        """
+        if time.monotonic() - self._beat_at >= 0.6 * self._ttl_s:
+            self._ended.set()
+        return not self._ended.is_set()
 
     def fence(self) -> AbstractContextManager[None]:
         """A transaction fenced by this leader's epoch; see `fence`."""
@@ -81,7 +86,6 @@ class Leadership:
         self.resign()
         with ExitStack() as stack:
             own = stack.enter_context(dedicated_connection(f"tidegate-{self.role}-leader"))
-            own.execute("SET transaction_timeout = '10s'")
             own.execute("SET lock_timeout = '5s'")
             own.execute(
                 "INSERT INTO jobs_leadership (role, epoch, holder) VALUES (%s, 0, '') "
@@ -95,12 +99,17 @@ class Leadership:
             holder = f"{socket.gethostname()}:{os.getpid()}"
             row = own.execute(
                 "UPDATE jobs_leadership SET epoch = epoch + 1, holder = %s, "
-                "backend_pid = pg_backend_pid(), heartbeat_at = clock_timestamp() "
+                "backend_pid = pg_backend_pid() "
                 "WHERE role = %s RETURNING epoch",
                 [holder, self.role],
             ).fetchone()
             assert row is not None
             self.epoch = row[0]
+            own.execute(
+                "INSERT INTO jobs_heartbeat (role, epoch, at) VALUES (%s, %s, clock_timestamp()) "
+                "ON CONFLICT (role) DO UPDATE SET epoch = excluded.epoch, at = excluded.at",
+                [self.role, self.epoch],
+            )
             self._beat_at = time.monotonic()
             self._ended = Event()
             self._stack = stack.pop_all()
@@ -124,7 +133,7 @@ class Leadership:
             started = time.monotonic()
             try:
                 cursor = own.execute(
-                    "UPDATE jobs_leadership SET heartbeat_at = clock_timestamp() "
+                    "UPDATE jobs_heartbeat SET at = clock_timestamp() "
                     "WHERE role = %s AND epoch = %s",
                     [self.role, epoch],
                 )
@@ -140,8 +149,9 @@ class Leadership:
 
     def _depose_silent_leader(self, own: psycopg.Connection) -> None:
         row = own.execute(
-            "SELECT backend_pid, epoch FROM jobs_leadership "
-            "WHERE role = %s AND heartbeat_at < clock_timestamp() - make_interval(secs => %s)",
+            "SELECT l.backend_pid, l.epoch FROM jobs_leadership l "
+            "JOIN jobs_heartbeat h ON h.role = l.role AND h.epoch = l.epoch "
+            "WHERE l.role = %s AND h.at < clock_timestamp() - make_interval(secs => %s)",
             [self.role, self._ttl_s],
         ).fetchone()
         if row is None or row[0] is None:

@@ -66,10 +66,11 @@ def verdict(
 ) -> Verdict:
     """What the end of an attempt means (semantics section 4, Requeue).
 
-    A cancelled job is cancelled whatever its last attempt did, unless it ended before the
-    notice. A preempted one goes back to its queue even when it exits with 0: after a notice
-    that means "saved", not "done". A cluster's fault requeues too, after at most ten earlier
-    ones (`faults`). A job that may not be requeued fails with the reason.
+    A cancelled job is cancelled whatever its last attempt did, unless that ended before it
+    was told to (`ended_before_notice`). A preempted one goes back to its queue even when it
+    exits with 0: after a notice that means "saved", not "done". A cluster's fault requeues
+    too, after at most ten earlier ones (`faults`). A job that may not be requeued fails with
+    the reason.
     """
     natural = {
         "succeeded": Verdict(S.SUCCEEDED, None),
@@ -77,7 +78,7 @@ def verdict(
         "failed": Verdict(S.FAILED, "exit_code"),
         "start_failed": Verdict(S.FAILED, "rejected_by_cluster"),
     }
-    if stop_reason is not None and ended_before_notice and outcome in natural:
+    if ended_before_notice and outcome in natural:
         return natural[outcome]
     if is_cancelled:
         return Verdict(S.CANCELLED, "cancelled_by_user")

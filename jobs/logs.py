@@ -9,7 +9,7 @@ from uuid import UUID
 
 from connectors.errors import ClusterUnavailable, LogUnavailable
 from connectors.protocol import LogChunk
-from connectors.registry import open_connector
+from jobs.dispatch import connector_of
 from jobs.errors import ClusterAway
 from jobs.models import Attempt
 from primitives.errors import NotFound
@@ -68,14 +68,14 @@ def read_log(
     if rank >= ranks:
         raise NotFound(f"The attempt has {ranks} ranks, the last of them is rank {ranks - 1}.")
     try:
-        chunk = open_connector(found.cluster.kind, found.cluster.options).read_log(
+        chunk = connector_of(found.cluster).read_log(
             found.key, rank=rank, stream=stream, offset=offset, limit=limit
         )
     except LogUnavailable as problem:
         raise NotFound(
             f"There is no {stream} of rank {rank} of attempt {found.number}: {problem}"
         ) from problem
-    except (ClusterUnavailable, KeyError) as problem:
+    except ClusterUnavailable as problem:
         raise ClusterAway(
             f"The cluster {found.cluster.name} does not answer, so its logs cannot be read now; "
             "try again in a moment."

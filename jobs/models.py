@@ -256,15 +256,29 @@ class JobEvent(models.Model):
 class Leadership(models.Model):
     """Who leads in a role ("arbiter", "observer"), and the epoch that fences every write.
 
-    `heartbeat_at` is by the database's clock; `backend_pid` is the recorded leader's own
-    connection, which a standby may end when the heartbeat is too old.
+    `backend_pid` is the recorded leader's own connection, which a standby may end when its
+    heartbeat is too old.
     """
 
     role = models.CharField(max_length=16, primary_key=True)
     epoch = models.BigIntegerField(default=0)
     holder = models.CharField(max_length=200, blank=True)
     backend_pid = models.IntegerField(null=True)
-    heartbeat_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
         return f"{self.role} epoch {self.epoch}"
+
+
+class Heartbeat(models.Model):
+    """When the leader of a role last said that it lives, by the database's clock.
+
+    A row of its own: every fence holds the leadership's row shared, and a heartbeat that had
+    to wait for a long write would depose a leader that works.
+    """
+
+    role = models.CharField(max_length=16, primary_key=True)
+    epoch = models.BigIntegerField()
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.role} epoch {self.epoch} at {self.at:%Y-%m-%dT%H:%M:%SZ}"

@@ -11,15 +11,19 @@ from collections.abc import Mapping
 from datetime import datetime
 from uuid import UUID
 
+from django.db import InterfaceError, OperationalError
+
 from billing.metering import record_ended, record_lost, record_started
 from clusters.models import Cluster
 from connectors.protocol import Listing, Observation, WorkloadPhase
 from jobs import lifecycle
-from jobs.leadership import Leadership
+from jobs.intentions import stop_intention
+from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt, AttemptState, Job, JobState
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
+from outbox.recording import intend
 from primitives.clock import from_epoch
 
 log = logging.getLogger(__name__)
@@ -66,7 +70,10 @@ def apply_listing(
         try:
             with leadership.fence():
                 changed += _apply_one(attempt.id, attempt.job_id, observation, previous_at, now)
-        except (lifecycle.IllegalMove, ValueError):
+        except (NotLeading, OperationalError, InterfaceError):
+            raise
+        except Exception:
+            # Whatever is wrong with one answer, the attempts behind it must not wait for it.
             log.exception("attempt %s could not be brought up to date", attempt.id)
     return changed
 
@@ -170,7 +177,7 @@ def _take_over(
             from_epoch(ended_at) if ended_at is not None else now
         )
         attempt.outcome = observation.outcome.value if observation.outcome else "failed"
-    elif attempt.state != AttemptState.STOPPING:
+    elif attempt.state not in (AttemptState.STOPPING, AttemptState.ENDED):
         attempt.state = state
     if observation.is_released and attempt.state == AttemptState.ENDED:
         assert attempt.ended_at is not None
@@ -205,6 +212,8 @@ def _miss(
     )
     if attempt.started_at is not None:
         record_lost(attempt.id, at=last_seen, now=now)
+    # Should it turn up again, it must not run beside the next attempt.
+    intend([stop_intention("stop_attempt", attempt)], now=now)
     happenings.append(Happening(attempt.job_id, now, "lost", {"attempt": attempt.number}))
     return True
 
@@ -213,16 +222,15 @@ def conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happ
     """Move a locked job on after its locked attempt released its GPUs (saves neither)."""
     assert attempt.outcome is not None
     assert attempt.ended_at is not None
+    asked_at = attempt.notice_at or job.cancel_requested_at
     end = lifecycle.verdict(
         outcome=attempt.outcome,
         stop_reason=attempt.stop_reason,
         is_cancelled=job.cancel_requested_at is not None,
         is_requeueable=job.is_requeueable,
-        ended_before_notice=attempt.notice_at is not None and attempt.ended_at < attempt.notice_at,
+        ended_before_notice=asked_at is not None and attempt.ended_at < asked_at,
         faults=_earlier_faults(attempt),
     )
-    if job.state == JobState.STARTING and end.state != JobState.QUEUED and attempt.started_at:
-        job.state = JobState.RUNNING
     lifecycle.check_move(job.state, end.state)
     job.state = end.state
     job.explanation = None

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
 from uuid_utils.compat import uuid7
 
 from arbiter.cycle import decide
@@ -44,10 +43,10 @@ def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
 
     Raises as `jobs.submission.resolve` does.
     """
-    with transaction.atomic():
-        resolved = resolve(request, actor=actor)
-        snapshot = load_snapshot(now)
-        names = display_names()
+    resolved = resolve(request, actor=actor)
+    # One snapshot of one instant: it must be the outermost transaction.
+    snapshot = load_snapshot(now)
+    names = display_names()
     job = QueuedJob(
         id=str(uuid7()),
         team=str(resolved.team.pk),

@@ -9,7 +9,7 @@ from channels.auth import get_user
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 
-from live.publishing import EVERYBODY, group_of
+from live.publishing import EVERYBODY, PLATFORM, group_of
 
 RECHECK_S = 60
 SIGNED_OUT = 4401
@@ -49,7 +49,7 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
 
     async def change(self, event: dict[str, Any]) -> None:
         """Pass a hint on."""
-        await self.send_json({key: event[key] for key in ("seq", "topic", "ids", "at")})
+        await self.send_json({key: event[key] for key in ("stream", "seq", "topic", "ids", "at")})
 
     async def _recheck(self) -> None:
         while True:
@@ -71,4 +71,4 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
         if not user.is_authenticated or not user.is_active:
             return None
         organization = getattr(user, "organization_id", None)
-        return [EVERYBODY, str(organization)] if organization is not None else [EVERYBODY]
+        return [EVERYBODY, PLATFORM if organization is None else str(organization)]

@@ -19,6 +19,8 @@ Topic = Literal["jobs", "quotas", "clusters", "reports"]
 CHANNEL = "tidegate_live"
 IDS_MAX = 50
 EVERYBODY = "everybody"
+#: Platform administrators: told of every organization's changes.
+PLATFORM = "platform"
 
 
 def publish(topic: Topic, *, ids: Iterable[object] = (), organization_id: UUID | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from channels.layers import get_channel_layer
 
-from live.publishing import CHANNEL, IDS_MAX, group_of
+from live.publishing import CHANNEL, EVERYBODY, IDS_MAX, PLATFORM, group_of
 from live.waking import dedicated_connection
 
 log = logging.getLogger(__name__)
@@ -73,12 +73,13 @@ def _relay(
     while not stopping.is_set():
         for notice in own.notifies(timeout=PERIOD_S):
             merger.add(notice.payload)
-        for audience, topic, ids in merger.take():
+        for audience, topic, ids in _with_platform(merger.take()):
             sequence[audience] += 1
             if time.monotonic() < silent_until:
                 continue
             message = {
                 "type": "change",
+                "stream": audience,
                 "seq": sequence[audience],
                 "topic": topic,
                 "ids": ids,
@@ -90,6 +91,17 @@ def _relay(
                 # Any failure of the layer means the same: nobody hears this hint.
                 log.warning("live relay cannot reach Valkey; it tries again in 5 s", exc_info=True)
                 silent_until = time.monotonic() + 5
+
+
+def _with_platform(
+    hints: list[tuple[str, str, list[str]]],
+) -> list[tuple[str, str, list[str]]]:
+    """The hints, and those of organizations once more for platform administrators."""
+    return [
+        (to, topic, ids)
+        for audience, topic, ids in hints
+        for to in ((audience,) if audience == EVERYBODY else (audience, PLATFORM))
+    ]
 
 
 async def _send(group: str, message: dict[str, Any]) -> None:

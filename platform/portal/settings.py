@@ -45,6 +45,12 @@ def _int(name: str, default: int, *, low: int, high: int) -> int:
     return int(value)
 
 
+#: A process that hangs inside a transaction must not hold up an election or a cycle for ever.
+_SESSION_LIMITS = (
+    "-c lock_timeout=10s -c statement_timeout=60s -c idle_in_transaction_session_timeout=15s"
+)
+
+
 def _database(name: str) -> dict[str, Any]:
     url = urlsplit(_text(name))
     if url.scheme not in {"postgres", "postgresql"} or not url.hostname or not url.path[1:]:
@@ -62,7 +68,7 @@ def _database(name: str) -> dict[str, Any]:
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "connect_timeout": 5,
-            "options": "-c lock_timeout=10s",
+            "options": _SESSION_LIMITS,
             "pool": {"min_size": 0, "max_size": 16, "timeout": 10},
         },
     }

@@ -87,7 +87,14 @@ def test_a_hint_reaches_the_organization_and_nobody_else() -> None:
     company, other = a_company(), a_company("other")
     bob, charlie = a_user(company.organization, "bob"), a_user(other.organization, "charlie")
     keys = a_session(bob), a_session(charlie)
-    hint = {"type": "change", "seq": 7, "topic": "jobs", "ids": ["a"], "at": "2026-11-21T12:00:00Z"}
+    hint = {
+        "type": "change",
+        "stream": "organization",
+        "seq": 7,
+        "topic": "jobs",
+        "ids": ["a"],
+        "at": "2026-11-21T12:00:00Z",
+    }
 
     async def scene() -> None:
         sockets = [a_socket(key) for key in keys]
@@ -97,7 +104,7 @@ def test_a_hint_reaches_the_organization_and_nobody_else() -> None:
         assert layer is not None
         await layer.group_send(group_of(str(company.organization.pk)), hint)
         received = await a_hint(sockets[0])
-        assert received == {key: hint[key] for key in ("seq", "topic", "ids", "at")}
+        assert received == {key: hint[key] for key in ("stream", "seq", "topic", "ids", "at")}
         assert await sockets[1].receive_nothing()
         await layer.group_send(group_of(EVERYBODY), hint)
         assert (await a_hint(sockets[1]))["seq"] == 7

@@ -1,0 +1,207 @@
+"""What a cluster says of an attempt, and what it does not say."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from billing.metering import Grant, record_started, register_attempt
+from billing.models import UsageSegment
+from builders.loop_builders import Fenced, a_job
+from builders.portal_builders import NOW, Company, a_company, a_user
+from connectors.protocol import Listing, Observation, Outcome, WorkloadPhase
+from jobs.models import Attempt, Job, JobState
+from jobs.observation import apply_listing
+from outbox.models import Message
+
+pytestmark = pytest.mark.django_db
+
+STARTED = int(NOW.timestamp())
+
+
+@pytest.fixture
+def company() -> Company:
+    return a_company()
+
+
+def a_running_attempt(company: Company) -> Attempt:
+    bob = a_user(company.organization)
+    job = a_job(
+        company.nlp, bob, company.pool, gpus=8, now=NOW, state=JobState.RUNNING, attempt_number=1
+    )
+    attempt = Attempt.objects.create(
+        job=job,
+        number=1,
+        cluster=company.cluster,
+        slots=[{"node": "n", "mgpu": 8000}],
+        mgpu=8000,
+        guaranteed_mgpu=8000,
+        state="running",
+        epoch=1,
+        granted_at=NOW,
+        started_at=NOW,
+        native_id="1",
+        native_state="running",
+    )
+    register_attempt(
+        Grant(
+            attempt_id=attempt.id,
+            job_id=job.id,
+            job_name=job.name,
+            number=1,
+            team=company.nlp,
+            user_id=bob.id,
+            pool_id=company.pool.id,
+            cluster_id=company.cluster.id,
+            priority_class="normal",
+            multiplier_ppm=1_000_000,
+            mgpu=8000,
+            guaranteed_mgpu=8000,
+            at=NOW,
+        ),
+        now=NOW,
+    )
+    record_started(attempt.id, at=NOW, now=NOW)
+    return attempt
+
+
+def said(
+    attempt: Attempt,
+    phase: WorkloadPhase = WorkloadPhase.RUNNING,
+    *,
+    native_state: str = "running",
+    ended_s: int | None = None,
+    released_s: int | None = None,
+    outcome: Outcome | None = None,
+) -> Observation:
+    return Observation(
+        key=attempt.key,
+        native_id="1",
+        native_state=native_state,
+        phase=phase,
+        started_at=STARTED,
+        ended_at=None if ended_s is None else STARTED + ended_s,
+        released_at=None if released_s is None else STARTED + released_s,
+        is_released=released_s is not None,
+        outcome=outcome,
+        exit_codes={} if outcome is None else {0: 0},
+    )
+
+
+def listen(company: Company, *observations: Observation, at_s: int, previous_s: int = 0) -> int:
+    now = NOW + timedelta(seconds=at_s)
+    return apply_listing(
+        company.cluster,
+        Listing(STARTED + at_s, {item.key: item for item in observations}),
+        previous_at=NOW + timedelta(seconds=previous_s),
+        leadership=Fenced("observer"),  # type: ignore[arg-type]
+        now=now,
+    )
+
+
+def test_a_listing_that_says_nothing_new_writes_nothing(company: Company) -> None:
+    attempt = a_running_attempt(company)
+    assert listen(company, said(attempt), at_s=5) == 0
+
+
+def test_gpus_are_held_until_the_last_process_is_gone(company: Company) -> None:
+    attempt = a_running_attempt(company)
+    ended = said(
+        attempt, WorkloadPhase.ENDED, native_state="ended", ended_s=10, outcome=Outcome.SUCCEEDED
+    )
+    listen(company, ended, at_s=11)
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.released_at) == ("ended", None)
+    assert Job.objects.get().state == "running"
+    gone = said(
+        attempt,
+        WorkloadPhase.ENDED,
+        native_state="ended",
+        ended_s=10,
+        released_s=25,
+        outcome=Outcome.SUCCEEDED,
+    )
+    listen(company, gone, at_s=26)
+    job = Job.objects.get()
+    assert (job.state, job.ended_at) == ("succeeded", NOW + timedelta(seconds=10))
+    segment = UsageSegment.objects.get()
+    assert (segment.start, segment.end) == (NOW, NOW + timedelta(seconds=25))
+
+
+def test_absent_is_lost_only_after_three_complete_listings_and_never_finished(
+    company: Company,
+) -> None:
+    """Metered up to the last listing that had it, queued again, and stopped should it turn up."""
+    attempt = a_running_attempt(company)
+    for at_s in (61, 62):
+        listen(company, at_s=at_s, previous_s=60)
+        assert Job.objects.get().state == "running"
+    listen(company, at_s=63, previous_s=60)
+    attempt.refresh_from_db()
+    assert (attempt.outcome, attempt.released_at) == ("lost", NOW + timedelta(seconds=60))
+    assert Job.objects.get().state == "queued"
+    segment = UsageSegment.objects.get()
+    assert (segment.start, segment.end) == (NOW, NOW + timedelta(seconds=60))
+    assert [message.kind for message in Message.objects.all()] == ["stop_attempt"]
+
+
+def test_an_attempt_that_was_only_missed_is_not_lost(company: Company) -> None:
+    attempt = a_running_attempt(company)
+    listen(company, at_s=1)
+    listen(company, at_s=2)
+    listen(company, said(attempt), at_s=3)
+    listen(company, at_s=4)
+    attempt.refresh_from_db()
+    assert (attempt.missed_listings, attempt.outcome) == (1, None)
+
+
+def test_one_answer_that_cannot_be_stored_does_not_hold_up_the_others(company: Company) -> None:
+    """Planted: catching only IllegalMove and ValueError leaves the second one running."""
+    bad, good = a_running_attempt(company), a_running_attempt(company)
+    listen(
+        company,
+        said(bad, native_state="x" * 101),
+        said(
+            good,
+            WorkloadPhase.ENDED,
+            native_state="ended",
+            ended_s=5,
+            released_s=5,
+            outcome=Outcome.SUCCEEDED,
+        ),
+        at_s=6,
+    )
+    good.refresh_from_db()
+    assert good.released_at == NOW + timedelta(seconds=5)
+
+
+def test_an_ended_attempt_does_not_run_again_because_its_record_became_unreadable(
+    company: Company,
+) -> None:
+    attempt = a_running_attempt(company)
+    Attempt.objects.update(state="ended", ended_at=NOW, outcome="succeeded")
+    listen(company, said(attempt, native_state="unreadable"), at_s=6)
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.native_state) == ("ended", "unreadable")
+
+
+@pytest.mark.parametrize(("cancelled_s", "state"), [(9, "cancelled"), (11, "succeeded")])
+def test_a_job_that_ended_before_it_was_cancelled_has_succeeded(
+    company: Company, cancelled_s: int, state: str
+) -> None:
+    attempt = a_running_attempt(company)
+    Job.objects.update(cancel_requested_at=NOW + timedelta(seconds=cancelled_s))
+    listen(
+        company,
+        said(
+            attempt,
+            WorkloadPhase.ENDED,
+            native_state="ended",
+            ended_s=10,
+            released_s=30,
+            outcome=Outcome.SUCCEEDED,
+        ),
+        at_s=31,
+    )
+    assert Job.objects.get().state == state
