@@ -96,7 +96,7 @@ def _running() -> tuple[RunningJob, ...]:
         "starting": Phase.STARTING,
         "running": Phase.RUNNING,
         "stopping": Phase.STOPPING,
-        # Ended, but its GPUs are not free before the last process is gone.
+        # Ended, but its GPUs are not free before the last process is gone: soon.
         "ended": Phase.STOPPING,
     }
     return tuple(
@@ -142,7 +142,8 @@ def _running() -> tuple[RunningJob, ...]:
                    extract(epoch FROM j.submitted_at)::bigint,
                    extract(epoch FROM coalesce(a.started_at, a.granted_at))::bigint,
                    a.state, j.is_preemptible, j.time_limit_s,
-                   extract(epoch FROM a.grace_until)::bigint,
+                   extract(epoch FROM
+                       coalesce(a.grace_until, a.ended_at + interval '60 s'))::bigint,
                    CASE WHEN r.closed_at IS NULL THEN r.job_id::text END, a.guaranteed_mgpu
             FROM jobs_attempt a
             JOIN jobs_job j ON j.id = a.job_id
@@ -155,11 +156,18 @@ def _running() -> tuple[RunningJob, ...]:
 
 def _claims() -> tuple[Claim, ...]:
     return tuple(
-        Claim(job=job, cluster=cluster, slots=_slots(slots), grace_until=grace_until)
-        for job, cluster, slots, grace_until in _rows(
+        Claim(
+            job=job,
+            cluster=cluster,
+            slots=_slots(slots),
+            grace_until=grace_until,
+            claimed_at=claimed_at,
+        )
+        for job, cluster, slots, grace_until, claimed_at in _rows(
             """
             SELECT job_id::text, cluster_id::text, slots::text,
-                   extract(epoch FROM grace_until)::bigint
+                   extract(epoch FROM grace_until)::bigint,
+                   extract(epoch FROM created_at)::bigint
             FROM jobs_reclaim WHERE closed_at IS NULL
             """
         )

@@ -53,15 +53,23 @@ class Fleet:
 
 
 def lay_out(mgpu: int, largest_node_mgpu: int | None) -> tuple[int, int] | None:
-    """(milli-GPU per node, nodes) for `mgpu` in all: one node if that can hold it, else the
-    largest equal parts of whole GPUs that a node can hold. None when there are none.
+    """(milli-GPU per node, nodes) for `mgpu` in all: one node if that can hold it, else equal
+    parts of whole GPUs. The largest parts that fill the largest node without a rest (100 GPUs
+    on nodes of 8 are 25 x 4: 20 x 5 would leave three on each of 20 nodes), unless those are
+    less than half of the largest that a node can hold. None when there are none.
     """
     if largest_node_mgpu is None or mgpu <= largest_node_mgpu:
         return mgpu, 1
-    for nodes in range(ceil(mgpu / largest_node_mgpu), RANKS_MAX + 1):
-        if mgpu % (nodes * MGPU_PER_GPU) == 0:
-            return mgpu // nodes, nodes
-    return None
+    parts = [
+        (mgpu // nodes, nodes)
+        for nodes in range(ceil(mgpu / largest_node_mgpu), RANKS_MAX + 1)
+        if mgpu % (nodes * MGPU_PER_GPU) == 0
+    ]
+    if not parts:
+        return None
+    largest, _ = parts[0]
+    even = (part for part in parts if largest_node_mgpu % part[0] == 0 and part[0] * 2 >= largest)
+    return next(even, parts[0])
 
 
 def why_never(

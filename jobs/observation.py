@@ -235,7 +235,9 @@ def conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happ
     job.state = end.state
     job.explanation = None
     job.explained_at = None
-    detail: dict[str, object] = {"attempt": attempt.number, "outcome": attempt.outcome}
+    detail: dict[str, object] = {"attempt": attempt.number}
+    if end.state != JobState.CANCELLED:
+        detail["outcome"] = attempt.outcome
     if end.reason is not None:
         detail["reason"] = end.reason
     if end.state == JobState.QUEUED:

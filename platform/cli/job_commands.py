@@ -352,7 +352,8 @@ def _change(ctx: typer.Context, jobs: Sequence[str], action: str) -> None:
             failed = error
             tell(f"Error: {job}: {error.message}")
         else:
-            typer.echo(f"{found['id']}  {found['state']}")
+            is_ending = action == "cancel" and found["state"] != "cancelled"
+            typer.echo(f"{found['id']}  {'cancelling' if is_ending else found['state']}")
     if failed is not None:
         raise typer.Exit(failed.exit_code)
 

@@ -34,8 +34,8 @@ def body_of(
         if not command:
             raise CliError("There is no command after --.")
         body: dict[str, Any] = {
-            "name": command[0].rsplit("/", 1)[-1] or "job",
-            "script": f"#!/bin/sh\nexec {shlex.join(command)}\n",
+            "name": command[0].split()[0].rsplit("/", 1)[-1] if command[0].strip() else "job",
+            "script": f"#!/bin/sh\n{_command_line(command)}\n",
         }
     else:
         assert source is not None
@@ -130,3 +130,11 @@ def _text(value: object, where: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise CliError(f"{where} must be text; put it in quotes.")
     return str(value)
+
+
+def _command_line(command: Sequence[str]) -> str:
+    """`command` as a line of shell: several words as they stand; one quoted text, as with
+    `sh -c`, is a line of shell already."""
+    if len(command) == 1 and any(character.isspace() for character in command[0]):
+        return command[0]
+    return f"exec {shlex.join(command)}"

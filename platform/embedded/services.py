@@ -53,7 +53,14 @@ def portal_services(layout: Layout, *, port: int) -> tuple[Service, ...]:
     commands = {
         "web": (
             *(*python, "uvicorn", "portal.asgi:application", "--host", HOST, "--port", str(port)),
-            *("--timeout-graceful-shutdown", "5", "--no-server-header", "--no-access-log"),
+            *(
+                "--workers",
+                "2",
+                "--timeout-graceful-shutdown",
+                "5",
+                "--no-server-header",
+                "--no-access-log",
+            ),
         ),
         "arbiter": (sys.executable, "manage.py", "run_arbiter"),
         "observer": (sys.executable, "manage.py", "run_observer"),

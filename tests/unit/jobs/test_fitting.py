@@ -17,6 +17,7 @@ from jobs.fitting import Fleet, lay_out
         (9_000, 8_000, (3_000, 3)),
         (16_000, 8_000, (8_000, 2)),
         (13_000, 8_000, (1_000, 13)),
+        (100_000, 8_000, (4_000, 25)),
         (1_000, 500, None),
         (4_097_000, 1_000, None),
         (64_000, None, (64_000, 1)),
@@ -36,8 +37,13 @@ def test_parts_are_equal_whole_and_as_large_as_a_node_holds(gpus: int, largest: 
     assert mgpu_per_node * nodes == gpus * 1_000
     assert mgpu_per_node % 1_000 == 0
     assert mgpu_per_node <= largest * 1_000
-    larger = range(mgpu_per_node // 1_000 + 1, largest + 1)
-    assert not any(gpus % part == 0 for part in larger)
+    parts = [part for part in range(1, largest + 1) if gpus % part == 0]
+    part = mgpu_per_node // 1_000
+    if part != max(parts):
+        # A smaller part is taken only to leave no rest on the nodes, and is not tiny.
+        assert largest % part == 0
+        assert largest % max(parts) != 0
+        assert part * 2 >= max(parts)
 
 
 def test_a_drained_node_counts_as_the_largest_known() -> None:
