@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -105,19 +104,6 @@ def release_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     return _switch(job, JobState.QUEUED, "released", actor, now)
 
 
-def held_explanation(now: datetime) -> dict[str, Any]:
-    """Why a held job waits, in the form of every explanation."""
-    return {
-        "code": "held_by_user",
-        "sentence": "The job is held; release it to let it queue.",
-        "numbers": {},
-        "node": None,
-        "jobs_ahead": 0,
-        "estimated_start": None,
-        "as_of": now.isoformat(timespec="seconds").replace("+00:00", "Z"),
-    }
-
-
 def _job_to_manage(job_id: UUID, actor: Actor) -> Job:
     # The row is locked only after it was found visible, so that nobody can hold up a
     # stranger's job by guessing its id.
@@ -136,8 +122,8 @@ def _job_to_manage(job_id: UUID, actor: Actor) -> Job:
 def _switch(job: Job, state: JobState, event: str, actor: Actor, now: datetime) -> Job:
     lifecycle.check_move(job.state, state)
     job.state = state
-    job.explanation = held_explanation(now) if state == JobState.HELD else None
-    job.explained_at = now if state == JobState.HELD else None
+    job.explanation = None
+    job.explained_at = None
     job.save(update_fields=["state", "explanation", "explained_at"])
     record_events([Happening(job.id, now, event, {"by": actor.user.username})])
     _audit(f"job_{event}", job, actor, now)

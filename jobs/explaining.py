@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from jobs.models import JobState
-from jobs.queries import JobView, VictimRow, may_see
+from jobs.queries import AttemptRow, JobView, VictimRow, may_see
 from tenants.access import Actor
 from tenants.roles import Permission
 
@@ -29,6 +29,8 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
         return plain_explanation(
             DISPATCHING, f"Its GPUs are reserved and it is being started{where}.", now
         )
+    if job.state == JobState.PREEMPTING and view.attempt is not None:
+        return plain_explanation(NOT_WAITING, _being_stopped(view.attempt), now)
     if job.state != JobState.QUEUED:
         return plain_explanation(NOT_WAITING, f"It does not wait: it is {job.state}.", now)
     if job.explanation is None:
@@ -37,6 +39,16 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
         **job.explanation,
         "victims": [_shown_victim(victim, actor) for victim in view.victims],
     }
+
+
+def _being_stopped(attempt: AttemptRow) -> str:
+    """What the owner of a victim needs to know: since when, until when, and what then."""
+    until = "" if attempt.grace_until is None else f", by force at {iso(attempt.grace_until)}"
+    since = "" if attempt.notice_at is None else f" It got its notice at {iso(attempt.notice_at)}."
+    return (
+        f"Its GPUs are taken back: it is being stopped{until}.{since} It queues again "
+        "at its old place, unless it was submitted without requeue."
+    )
 
 
 def waiting_explanation(view: JobView, *, actor: Actor, now: datetime) -> dict[str, Any] | None:

@@ -83,6 +83,10 @@ def print_job(job: Mapping[str, Any]) -> None:
     )
 
 
+#: Codes of jobs of which nobody asks when they start.
+_NOT_IN_LINE = frozenset({"not_waiting", "held_by_user", "dispatching", "never_fits"})
+
+
 def print_explanation(explanation: Mapping[str, Any]) -> None:
     """Why a job waits."""
     typer.echo(plain(explanation["sentence"]))
@@ -91,8 +95,8 @@ def print_explanation(explanation: Mapping[str, Any]) -> None:
     fields.append(("limit of", explanation["node"]))
     if explanation["jobs_ahead"]:
         fields.append(("jobs ahead", explanation["jobs_ahead"]))
-    if estimate is not None:
-        fields.append(("starts", _range(estimate)))
+    if explanation["code"] not in _NOT_IN_LINE:
+        fields.append(("starts", "unknown" if estimate is None else _range(estimate)))
     fields += labels(explanation["numbers"])
     fields.append(("as of", explanation["as_of"]))
     typer.echo()

@@ -15,8 +15,10 @@ from builders.portal_builders import NOW, Company, a_company, a_user, an_actor
 from jobs import arbitration
 from jobs.arbitration import Cycles, load_snapshot
 from jobs.cancellation import cancel_job, hold_job, release_job
+from jobs.explaining import explanation_of
 from jobs.leadership import NotLeading
 from jobs.models import Attempt, Job, JobEvent, JobState, Leadership, Reclaim
+from jobs.queries import get_job
 from outbox.models import Message
 from primitives.errors import Conflict, Forbidden, NotFound
 from tenants.access import actor_of
@@ -238,7 +240,7 @@ def test_a_held_job_does_not_start_until_it_is_released(
 ) -> None:
     job = a_job(company.nlp, bob, company.pool, now=NOW)
     held = hold_job(job.id, actor=actor_of(bob), now=NOW)
-    assert held.explanation["code"] == "held_by_user"
+    assert held.state == "held"
     assert cycles.run(NOW).started == 0
     release_job(job.id, actor=actor_of(bob), now=NOW)
     assert cycles.run(NOW).started == 1
@@ -292,3 +294,24 @@ def test_what_has_ended_cannot_be_cancelled(company: Company, bob: User) -> None
         cancel_job(job.id, actor=actor_of(bob), now=NOW)
     with pytest.raises(Conflict, match="Only a queued job can be held"):
         hold_job(job.id, actor=actor_of(bob), now=NOW)
+
+
+def test_the_owner_of_a_victim_is_told_since_when_and_until_when(
+    company: Company, bob: User
+) -> None:
+    job = a_job(company.inference, bob, company.pool, gpus=8, now=NOW)
+    attempt = a_running_attempt(job, company)
+    Job.objects.filter(pk=job.pk).update(state=JobState.PREEMPTING)
+    Attempt.objects.filter(pk=attempt.pk).update(
+        state="stopping",
+        stop_reason="preempted",
+        notice_at=NOW,
+        grace_until=NOW + timedelta(seconds=300),
+    )
+    actor = actor_of(bob)
+    told = explanation_of(get_job(job.id, actor=actor, now=NOW), actor=actor, now=NOW)
+    assert told["sentence"] == (
+        "Its GPUs are taken back: it is being stopped, by force at 2026-11-21T12:05:00Z. It got "
+        "its notice at 2026-11-21T12:00:00Z. It queues again at its old place, unless it was "
+        "submitted without requeue."
+    )
