@@ -18,7 +18,7 @@ _REGISTRIES = tuple(
     f"{name}.{end}"
     for name, end in (
         *(("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com")),
-        *(("yarnpkg", "com"), ("deb.debian", "org")),
+        *(("yarnpkg", "com"), ("debian", "org")),
     )
 )
 
