@@ -318,7 +318,19 @@ def test_a_gang_of_125_ranks_runs(rig: Rig) -> None:
 
 
 def test_when_one_rank_fails_the_others_are_ended(rig: Rig) -> None:
-    workload = a_workload('[ "$RANK" = 1 ] && exit 3; sleep 1000', ranks=3, grace_s=1_000)
+    # Rank 1 fails when the others run: a rank that had not started yet never would.
+    workload = a_workload(
+        f"""
+        touch {rig.scratch}/ready$RANK
+        if [ "$RANK" = 1 ]; then
+            while ! [ -e {rig.scratch}/ready0 -a -e {rig.scratch}/ready2 ]; do sleep 0.02; done
+            exit 3
+        fi
+        exec sleep 1000
+        """,
+        ranks=3,
+        grace_s=1_000,
+    )
     rig.connector.submit(workload)
     seen = until_released(rig.connector, workload.key)
     assert (seen.outcome, seen.exit_codes) == (Outcome.FAILED, {0: -15, 1: 3, 2: -15})
