@@ -9,8 +9,9 @@ from typing import Protocol
 
 
 class WorkloadPhase(StrEnum):
-    """Where a workload stands on its cluster."""
+    """Where a workload stands on its cluster. One that is held waits for `release`."""
 
+    HELD = "held"
     STARTING = "starting"
     RUNNING = "running"
     STOPPING = "stopping"
@@ -25,6 +26,7 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed_out"
     STOPPED = "stopped"
     NODE_FAILED = "node_failed"
+    PREEMPTED = "preempted"
     START_FAILED = "start_failed"
 
 
@@ -40,11 +42,14 @@ class RankSlot:
 class Workload:
     """What a cluster is asked to run: one attempt of one job.
 
-    `key` is ours and unique for ever; it is how the workload is found again. `slots` has one
-    entry per rank, in rank order. `environment` is already checked (reliability rules);
-    the connector adds the rendezvous and GPU variables. `time_limit_s` of None is no limit.
-    `notice_signal` is sent to every rank's process group by `notify` and `grace_s` before the
-    time limit; at the limit the group is killed.
+    `key` is ours and unique for ever; it is how the workload is found again. `team` is the path
+    of the team that it counts for, and `is_borrowed` says that it uses more than the team's
+    guarantee. `user` is the portal's name of its owner and `cluster_user` the cluster's, where
+    the cluster has users. `slots` has one entry per rank, in rank order; a cluster with a
+    scheduler of its own takes their number and size and chooses the nodes itself. `environment`
+    is already checked (reliability rules); the connector adds the rendezvous and GPU variables.
+    `time_limit_s` of None is no limit. `notice_signal` is sent to every rank's process group by
+    `notify` and `grace_s` before the time limit; at the limit the group is killed.
     """
 
     key: str
@@ -53,6 +58,9 @@ class Workload:
     user: str
     script: str
     slots: tuple[RankSlot, ...]
+    team: str = ""
+    is_borrowed: bool = False
+    cluster_user: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     time_limit_s: int | None = None
     notice_signal: str = "TERM"
@@ -65,7 +73,8 @@ class Observation:
 
     `is_released` is True only when none of its processes or Pods is left, so that its GPUs are
     free; `released_at` says since when. `exit_codes` are by rank (negative: killed by
-    that signal); a missing rank is unknown.
+    that signal); a missing rank is unknown. `submitted_at` tells two holders of one id apart.
+    `slots` are where the ranks really are, or None where the cluster keeps to what was asked.
     """
 
     key: str
@@ -79,18 +88,66 @@ class Observation:
     outcome: Outcome | None = None
     exit_codes: Mapping[int, int] = field(default_factory=dict)
     message: str = ""
+    submitted_at: int | None = None
+    slots: tuple[RankSlot, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NativeWorkload:
+    """A workload that somebody gave to the cluster beside the portal.
+
+    `native_id` with `submitted_at` is unique on its cluster. `account` and `user` are the
+    cluster's names; `slots` are empty until it runs, `mgpu` is what it asks for in all.
+    """
+
+    native_id: str
+    submitted_at: int
+    name: str
+    account: str
+    user: str
+    pool: str
+    mgpu: int
+    native_state: str
+    phase: WorkloadPhase
+    is_preemptible: bool = False
+    started_at: int | None = None
+    ended_at: int | None = None
+    is_released: bool = False
+    outcome: Outcome | None = None
+    time_limit_s: int | None = None
+    slots: tuple[RankSlot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Every workload of ours that the cluster knows, as one complete answer.
+    """Every workload that the cluster knows, as one complete answer.
 
     There is no partial listing: a connector that cannot list everything raises
     ClusterUnavailable. A key that is absent here is unknown to the cluster, never finished.
+
+    Where one key was accepted more than once, `copies` has all of them and `observations` the
+    oldest; `seen` finds the one that was recorded. `natives` are not ours.
     """
 
     observed_at: int
     observations: Mapping[str, Observation]
+    copies: Mapping[str, tuple[Observation, ...]] = field(default_factory=dict)
+    natives: tuple[NativeWorkload, ...] = ()
+
+    def seen(self, key: str, native_id: str | None) -> Observation | None:
+        """What the cluster says of `key` under the recorded `native_id`, or under any id while
+        none is recorded."""
+        for observation in self.all_of(key):
+            if native_id is None or observation.native_id == native_id:
+                return observation
+        return None
+
+    def all_of(self, key: str) -> tuple[Observation, ...]:
+        """Everything that the cluster accepted under `key`."""
+        if key in self.copies:
+            return self.copies[key]
+        observation = self.observations.get(key)
+        return () if observation is None else (observation,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,28 +189,65 @@ class ClusterConnector(Protocol):
 
     State lives in our database and on the cluster, never in the connector object, so any
     process may open one at any time.
+
+    A cluster that can itself take one submission for two (a lost answer, a controller that
+    forgets) `submits_held`: what it accepts does not run before `release`, and only the
+    recorded id is ever released, once it has been listed `settle_s` seconds after its submit
+    time. Elsewhere `submit` starts the workload, and twice the same key is one workload.
+
+    `native_id` in the methods below is the cluster's id as recorded. It saves a look-up; the
+    connector still makes sure that it belongs to `key` before it acts.
     """
 
-    def submit(self, workload: Workload) -> str:
-        """Start `workload` once and return the cluster's id for it.
+    @property
+    def submits_held(self) -> bool:
+        """Whether a submission waits for `release`."""
+        ...
 
-        A second call with the same key changes nothing and returns the same id. Raises
-        WorkloadRejected when the cluster will never accept this workload.
+    @property
+    def settle_s(self) -> int:
+        """Seconds after its submit time from which a held workload can no longer be forgotten
+        by its cluster, so that its id is its own for good."""
+        ...
+
+    def submit(self, workload: Workload, *, is_first: bool = False) -> str:
+        """Give `workload` to the cluster and return the cluster's id for it.
+
+        A second call with the same key changes nothing and returns the same id; where
+        `submits_held`, calls at the same moment may leave held copies with ids of their own.
+        `is_first` promises that nobody has submitted the key before, which saves a look-up.
+        Raises WorkloadRejected when the cluster will never accept this workload.
         """
         ...
 
-    def observe(self) -> Listing:
-        """Every workload of ours that the cluster knows."""
+    def release(self, key: str, native_id: str) -> None:
+        """Let a held workload run. Idempotent; one that is not held is left alone."""
         ...
 
-    def notify(self, key: str) -> None:
+    def remove_copy(self, key: str, native_id: str) -> None:
+        """Take a held workload off the cluster; one that is not held is left alone."""
+        ...
+
+    def observe(self) -> Listing:
+        """Every workload that the cluster knows."""
+        ...
+
+    def find_ended(self, key: str, native_id: str) -> Observation | None:
+        """What the cluster's accounting says of a released workload that is listed no more.
+
+        None when the accounting answers and does not know it, or when there is none. Raises
+        ClusterUnavailable while it cannot answer, or may be late.
+        """
+        ...
+
+    def notify(self, key: str, *, native_id: str | None = None) -> None:
         """Tell the workload that it will be stopped: its notice signal, to every rank.
 
         Idempotent; a workload that has ended or is unknown is left alone.
         """
         ...
 
-    def stop(self, key: str) -> None:
+    def stop(self, key: str, *, native_id: str | None = None) -> None:
         """End all of the workload's processes now, by force. Idempotent; also for unknown keys:
         a key that was stopped before it was submitted never starts."""
         ...
@@ -162,13 +256,23 @@ class ClusterConnector(Protocol):
         """All nodes with what they offer now."""
         ...
 
-    def read_log(self, key: str, *, rank: int, stream: str, offset: int, limit: int) -> LogChunk:
+    def read_log(
+        self,
+        key: str,
+        *,
+        rank: int,
+        stream: str,
+        offset: int,
+        limit: int,
+        cluster_user: str | None = None,
+    ) -> LogChunk:
         """At most `limit` bytes of `stream` ("stdout" or "stderr") of one rank from `offset`.
 
-        A negative offset counts from the end. Raises LogUnavailable when there is none.
+        A negative offset counts from the end. `cluster_user` is the workload's. Raises
+        LogUnavailable when there is none.
         """
         ...
 
-    def forget(self, key: str) -> None:
+    def forget(self, key: str, *, native_id: str | None = None) -> None:
         """Drop the cluster's record of an ended workload; its logs may go. Idempotent."""
         ...

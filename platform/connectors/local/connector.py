@@ -38,6 +38,7 @@ from connectors.protocol import (
     Listing,
     LogChunk,
     NodeCapacity,
+    Observation,
     Workload,
 )
 from connectors.workload_checks import check_key, check_workload
@@ -68,7 +69,17 @@ class LocalConnector:
         with self._unavailable_on_error(f"use {self._root}"):
             publishing.make_root(self._root)
 
-    def submit(self, workload: Workload) -> str:
+    @property
+    def submits_held(self) -> bool:
+        """No: one rename decides which submission of a key is the one."""
+        return False
+
+    @property
+    def settle_s(self) -> int:
+        """What was accepted is on the disk."""
+        return 0
+
+    def submit(self, workload: Workload, *, is_first: bool = False) -> str:
         """See the protocol. An attempt that was forgotten is not started again."""
         check_workload(workload)
         files = self._files(workload.key)
@@ -81,6 +92,12 @@ class LocalConnector:
             self._supervise(files)
         return workload.key
 
+    def release(self, key: str, native_id: str) -> None:
+        """Nothing is ever held here."""
+
+    def remove_copy(self, key: str, native_id: str) -> None:
+        """There are no copies here."""
+
     def observe(self) -> Listing:
         """See the protocol. Also starts a supervisor where one has been killed."""
         observed_at = int(time.time())
@@ -92,13 +109,17 @@ class LocalConnector:
                 found[key] = dataclasses.replace(found[key], message=problem)
         return Listing(observed_at, found)
 
-    def notify(self, key: str) -> None:
+    def find_ended(self, key: str, native_id: str) -> Observation | None:
+        """None: what is not listed any more is known to nobody."""
+        return None
+
+    def notify(self, key: str, *, native_id: str | None = None) -> None:
         """See the protocol. The notice is sent once per attempt, whoever asks how often."""
         files = self._files(check_key(key))
         with self._unavailable_on_error(f"notify {key}"):
             self._request(files, files.notify_request)
 
-    def stop(self, key: str) -> None:
+    def stop(self, key: str, *, native_id: str | None = None) -> None:
         """See the protocol. A key that was never submitted is listed as stopped from then on."""
         files = self._files(check_key(key))
         with self._unavailable_on_error(f"stop {key}"):
@@ -125,7 +146,16 @@ class LocalConnector:
         )
         return Inventory(observed_at, nodes)
 
-    def read_log(self, key: str, *, rank: int, stream: str, offset: int, limit: int) -> LogChunk:
+    def read_log(
+        self,
+        key: str,
+        *,
+        rank: int,
+        stream: str,
+        offset: int,
+        limit: int,
+        cluster_user: str | None = None,
+    ) -> LogChunk:
         """See the protocol. At most 1 MiB at once; from an offset past the end, no bytes."""
         files = self._files(check_key(key))
         if stream not in _STREAMS:
@@ -146,7 +176,7 @@ class LocalConnector:
         end = start + len(data)
         return LogChunk(data, start, end, is_over and end == size, is_truncated)
 
-    def forget(self, key: str) -> None:
+    def forget(self, key: str, *, native_id: str | None = None) -> None:
         """See the protocol. What still runs is left alone; with an attempt go its work files."""
         check_key(key)
         with self._unavailable_on_error(f"forget {key}"):
