@@ -12,7 +12,8 @@ from rest_framework import serializers
 from clusters.models import Cluster, ClusterNode
 from clusters.queries import Share, State, last_seen, state_of
 from connectors.registry import OPENERS
-from quotas.fleet import PoolRow
+from quotas.fleet import PoolRow, cluster_message
+from tenants.access import Actor
 from webapi.serializers import StrictSerializer, TextField, WholeNumberField, YesOrNoField
 
 WEIGHT_MAX = 1_000_000
@@ -91,13 +92,16 @@ class ClusterSerializer(serializers.Serializer[Any]):
         help_text="Age of the last answer from which the cluster counts as unreachable"
     )
     message = serializers.CharField(
-        help_text="Why it does not answer, or what of its answer could not be used"
+        help_text="Why it does not answer, or what of its answer could not be used; in the "
+        "cluster's own words only for those who may manage clusters"
     )
     pools = ClusterPoolSerializer(many=True)
 
 
-def shown_cluster(cluster: Cluster, shares: list[Share], *, now: datetime) -> dict[str, Any]:
-    """A cluster as JSON."""
+def shown_cluster(
+    cluster: Cluster, shares: list[Share], *, actor: Actor, now: datetime
+) -> dict[str, Any]:
+    """A cluster as JSON, as the actor may see it."""
     stale_after = timedelta(seconds=settings.STALE_AFTER_S)
     return dict(
         ClusterSerializer(
@@ -109,7 +113,7 @@ def shown_cluster(cluster: Cluster, shares: list[Share], *, now: datetime) -> di
                 "state": state_of(cluster, now=now, stale_after=stale_after).value,
                 "seen_at": cluster.seen_at,
                 "stale_after_s": settings.STALE_AFTER_S,
-                "message": cluster.message,
+                "message": cluster_message(actor, cluster),
                 "pools": shares,
             }
         ).data

@@ -119,14 +119,16 @@ class ClusterList(APIView):
     def get(self, request: Request) -> Response:
         """A page of clusters, by name."""
         refuse_unknown_parameters(request, set())
-        now = SystemClock().now()
+        actor, now = actor_from(request), SystemClock().now()
         page = page_by_text(request, Cluster.objects.all(), "name")
         shares = shares_of(page.items)
         return Response(
             page_body(
                 request,
                 page,
-                lambda cluster: shown_cluster(cluster, shares.get(cluster.pk, []), now=now),
+                lambda cluster: shown_cluster(
+                    cluster, shares.get(cluster.pk, []), actor=actor, now=now
+                ),
             )
         )
 
@@ -147,7 +149,7 @@ class ClusterList(APIView):
 
         def act() -> tuple[int, dict[str, Any]]:
             cluster = add_cluster(**body.validated_data, by=by, now=now)
-            return 201, shown_cluster(cluster, [], now=now)
+            return 201, shown_cluster(cluster, [], actor=actor, now=now)
 
         status, answer, _ = answer_once(
             principal_id=actor.user.pk,
@@ -172,7 +174,9 @@ class ClusterDetail(APIView):
         refuse_unknown_parameters(request, set())
         cluster = _cluster(cluster_id)
         shares = shares_of([cluster]).get(cluster.pk, [])
-        return Response(shown_cluster(cluster, shares, now=SystemClock().now()))
+        return Response(
+            shown_cluster(cluster, shares, actor=actor_from(request), now=SystemClock().now())
+        )
 
     @extend_schema(
         operation_id="change_cluster",
@@ -182,13 +186,14 @@ class ClusterDetail(APIView):
     )
     def patch(self, request: Request, cluster_id: UUID) -> Response:
         """The changed cluster. For platform administrators; name and kind stay."""
-        by = administrator(actor_from(request))
+        actor = actor_from(request)
+        by = administrator(actor)
         body = ClusterUpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         now = SystemClock().now()
         cluster = change_cluster(_cluster(cluster_id), **body.validated_data, by=by, now=now)
         shares = shares_of([cluster]).get(cluster.pk, [])
-        return Response(shown_cluster(cluster, shares, now=now))
+        return Response(shown_cluster(cluster, shares, actor=actor, now=now))
 
 
 class ClusterNodeList(APIView):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -104,6 +104,39 @@ def test_a_post_with_a_key_adds_one_pool() -> None:
 
     assert [answer.status_code for answer in answers] == [201, 201]
     assert answers[0].json() == answers[1].json()
+
+
+@pytest.mark.parametrize(
+    ("failing_since", "stored", "shown"),
+    [
+        (NOW, "/srv/tg: refused by 10.0.0.7", f"Not reachable since {NOW:%Y-%m-%d %H:%M:%S} UTC."),
+        (
+            None,
+            "1 nodes are listed twice for one pool; the first entry counts: n1.",
+            "A part of its answer could not be used; an administrator can see which.",
+        ),
+        (None, "", ""),
+    ],
+)
+def test_a_clusters_own_words_are_for_those_who_manage_clusters(
+    failing_since: datetime | None, stored: str, shown: str
+) -> None:
+    cluster = a_cluster()
+    Cluster.objects.update(failing_since=failing_since, message=stored)
+    administrator = an_actor(None, Role.PLATFORM_ADMIN).user
+    others = [
+        somebody(),
+        caller(an_organization(), Role.ORGANIZATION_ADMIN),
+        caller(an_organization(), Role.AUDITOR),
+        by_token(administrator, ["read"]),
+    ]
+
+    def messages(who: Caller) -> list[str]:
+        (item,) = who.get("clusters").json()["items"]
+        return [item["message"], who.get(f"clusters/{cluster.pk}").json()["message"]]
+
+    assert messages(by_token(administrator)) == [stored, stored]
+    assert [messages(who) for who in others] == [[shown, shown]] * 4
 
 
 def test_a_cluster_is_added_seen_and_disabled(tmp_path: Path) -> None:
