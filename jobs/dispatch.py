@@ -48,7 +48,7 @@ def handlers(leadership: Leadership, clock: Callable[[], datetime]) -> Mapping[s
     """What answers each kind of message, for one leader."""
     return {
         "start_attempt": lambda message: start_attempt(message, leadership, clock),
-        "notify_attempt": notify_attempt,
+        "notify_attempt": lambda message: notify_attempt(message, leadership),
         "stop_attempt": lambda message: stop_attempt(message, leadership),
         "forget_attempt": forget_attempt,
     }
@@ -109,10 +109,17 @@ def start_attempt(message: Message, leadership: Leadership, clock: Callable[[], 
         )
 
 
-def notify_attempt(message: Message) -> None:
-    """Send the notice signal. Raises NotYet when the cluster did not answer."""
+def notify_attempt(message: Message, leadership: Leadership) -> None:
+    """Send the notice signal. Raises NotYet when the cluster did not answer.
+
+    An attempt that the cluster neither acknowledged nor ever listed has nothing to save: it is
+    stopped at once, so that nobody waits out a grace for what may not even be there.
+    """
     attempt = _attempt(message.subject)
     if attempt.released_at is not None:
+        return
+    if attempt.native_id is None:
+        stop_attempt(message, leadership)
         return
     try:
         connector_of(attempt.cluster).notify(attempt.key)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.db import transaction
 
 from billing.models import UsageSegment
+from builders.connector_builders import eventually
 from builders.loop_builders import Loop, a_job
 from builders.portal_builders import Company, a_company, a_user
-from jobs.models import Attempt, JobEvent
+from jobs.cancellation import ask_to_stop
+from jobs.dispatch import workload_of
+from jobs.models import Attempt, Job, JobEvent, StopReason
+from outbox.delivery import LEASE
+from outbox.models import Message
 from primitives.units import gpus_text
 from quotas.models import NodeUse
 from tenants.models import User
@@ -92,3 +99,42 @@ def test_research_gets_its_lent_gpus_back(loop: Loop, company: Company, bob: Use
         for segment in UsageSegment.objects.filter(end=None)
     )
     assert gpus_text(total) == "32"
+
+
+@pytest.mark.parametrize("has_arrived", [False, True])
+def test_a_preempted_start_that_nobody_acknowledged_is_stopped_at_once(
+    loop: Loop, company: Company, bob: User, tmp_path: Path, has_arrived: bool
+) -> None:
+    """Whoever sent the start died before the answer. Whether it arrived or not, the attempt is
+    given up by the cluster's own word and not by the grace, and its successor runs alone.
+
+    Mutants: a notice was sent, and the attempt waited out its grace; it was given up without
+    the cluster's word, and what had arrived ran beside its successor."""
+    trace = tmp_path / "trace"
+    script = f"echo $TIDEGATE_ATTEMPT >> {trace}; test $TIDEGATE_ATTEMPT = 2 || sleep 600"
+    job = a_job(company.nlp, bob, company.pool, gpus=8, script=script)
+    loop.cycle()
+    attempt = job.attempts.get()
+    dead_until = loop.clock.now() + LEASE
+    Message.objects.filter(kind="start_attempt").update(sends=1, due_at=dead_until)
+    if has_arrived:
+        loop.connector.submit(workload_of(attempt))
+        eventually(trace.exists)
+    with transaction.atomic():
+        ask_to_stop(attempt, StopReason.PREEMPTED, grace=timedelta(hours=1), now=loop.clock.now())
+        Job.objects.filter(pk=job.pk).update(state="preempting")
+
+    def given_up() -> bool:
+        loop.deliver()
+        loop.observe()
+        job.refresh_from_db()
+        return job.state == "queued"
+
+    eventually(given_up)
+    attempt.refresh_from_db()
+    assert (attempt.outcome, attempt.stop_reason) == ("stopped", "preempted")
+    assert loop.connector.observe().observations[attempt.key].is_released
+    Message.objects.filter(kind="start_attempt").update(due_at=loop.clock.now())
+    loop.until(job, "succeeded", "failed")
+    assert (job.state, job.attempt_number) == ("succeeded", 2)
+    assert trace.read_text() == ("1\n2\n" if has_arrived else "2\n")
