@@ -2,10 +2,10 @@
 
 Who may change what (the API's `can_edit` says the same):
 
-- `guaranteed` and `weight` need `manage_quota` on the parent, whose GPUs they share out; for an
-  organization that is the whole platform.
-- `borrow_limit` and `lend_limit` need it on the node itself only. But a borrow limit that is set
-  binds those below it: raising or clearing it needs the right on the parent.
+- `guaranteed_mgpu`, `guaranteed_percent` and `weight` need `manage_quota` on the parent, whose
+  GPUs they share out; for an organization that is the whole platform.
+- `borrow_limit_mgpu` and `lend_limit_mgpu` need it on the node itself only. But a borrow limit
+  that is set binds those below it: raising or clearing it needs the right on the parent.
 """
 
 from __future__ import annotations
@@ -69,11 +69,18 @@ def values_of(quota: Quota) -> dict[str, Any]:
 
 
 def editable_fields(actor: Actor, node: Node) -> tuple[str, ...]:
-    """Which of a quota's settings the actor may change at `node` (see the module's text)."""
+    """Which of a quota's settings the actor may change at `node` (see the module's text), by the
+    names that a change takes."""
     if actor.holds(Permission.MANAGE_QUOTA, _parent_path(node)):
-        return ("guaranteed", "weight", "borrow_limit", "lend_limit")
+        return (
+            "guaranteed_mgpu",
+            "guaranteed_percent",
+            "borrow_limit_mgpu",
+            "lend_limit_mgpu",
+            "weight",
+        )
     if actor.holds(Permission.MANAGE_QUOTA, node.path):
-        return ("borrow_limit", "lend_limit")
+        return ("borrow_limit_mgpu", "lend_limit_mgpu")
     return ()
 
 

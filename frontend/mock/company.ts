@@ -127,7 +127,7 @@ export function aQuota(
       waiting_mgpu: (use.waiting ?? 0) * GPU,
       as_of: iso(Date.now() - 2000),
     },
-    can_edit: ["guaranteed", "weight", "borrow_limit", "lend_limit"],
+    can_edit: ["guaranteed_mgpu", "guaranteed_percent", "borrow_limit_mgpu", "lend_limit_mgpu", "weight"],
     ...change,
   };
 }

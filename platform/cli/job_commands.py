@@ -25,6 +25,8 @@ POLL_S_MAX = 5.0
 #: Failures in a row after which following gives up.
 _FAILURES_MAX = 5
 _LOG_PIECE = 262_144
+_LOG_PIECE_MIN = 16
+_OTHER_STREAM = {"stdout": "stderr", "stderr": "stdout"}
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 JobArgument = Annotated[
@@ -218,7 +220,10 @@ def logs(
     attempt: Annotated[int | None, typer.Option(min=1, help="The latest if absent.")] = None,
     tail: Annotated[int | None, typer.Option(min=1, help="Only the last so many bytes.")] = None,
 ) -> None:
-    """Print a job's log; with -f also what is still to come, over all attempts."""
+    """Print a job's log; with -f also what is still to come, over all attempts.
+
+    A job has two of them, standard output and (with --stderr) standard error.
+    """
     api = open_api(ctx)
     reader = LogReader(
         api,
@@ -232,6 +237,26 @@ def logs(
         _follow(reader, is_fixed=attempt is not None)
     else:
         reader.print_what_is_there()
+    if not reader.has_printed and reader.attempt is not None:
+        _tell_of_the_other_stream(reader, "" if attempt is None else f" --attempt {attempt}")
+
+
+def _tell_of_the_other_stream(reader: LogReader, attempt: str) -> None:
+    """A log was empty: say so, and whether the job wrote to the other one."""
+    other = _OTHER_STREAM[reader.stream]
+    try:
+        piece = reader.piece(other, 0, _LOG_PIECE_MIN)
+    except Refused:
+        piece = None
+    if piece is None or not piece["text"]:
+        tell(f"Nothing was written to {reader.stream}.")
+        return
+    rank = f" --rank {reader.rank}" if reader.rank else ""
+    option = " --stderr" if other == "stderr" else ""
+    tell(
+        f"Nothing was written to {reader.stream}, but there is {other}: "
+        f"tidegate logs {reader.job_id}{option}{rank}{attempt}"
+    )
 
 
 class LogReader:
@@ -246,18 +271,24 @@ class LogReader:
         self.stream = stream
         self.attempt = attempt
         self.offset = offset
+        self.has_printed = False
+
+    def piece(self, stream: str, offset: int, limit: int) -> dict[str, Any]:
+        """At most `limit` bytes of a stream of the rank, from `offset` on."""
+        return self.api.get(
+            f"jobs/{self.job_id}/logs",
+            rank=self.rank,
+            stream=stream,
+            attempt=self.attempt,
+            offset=offset,
+            limit=limit,
+        )
 
     def print_what_is_there(self) -> bool:
         """Print on to the present end; whether the stream has ended there."""
         while True:
-            piece = self.api.get(
-                f"jobs/{self.job_id}/logs",
-                rank=self.rank,
-                stream=self.stream,
-                attempt=self.attempt,
-                offset=self.offset,
-                limit=_LOG_PIECE,
-            )
+            piece = self.piece(self.stream, self.offset, _LOG_PIECE)
+            self.has_printed = self.has_printed or piece["text"] != ""
             sys.stdout.write(piece["text"])
             sys.stdout.flush()
             has_grown = piece["next_offset"] > piece["offset"]

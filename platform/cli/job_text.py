@@ -9,28 +9,25 @@ from typing import Any
 import typer
 
 from cli.output import (
+    NAME_PAD_MAX,
     age,
     duration,
     gpu_hours,
     gpus,
-    is_terminal,
+    is_wide,
     labels,
     money,
     plain,
     print_fields,
     print_table,
-    terminal_width,
 )
-
-#: Wider terminals show team, pool and user too.
-_WIDE = 120
 
 
 def print_jobs(jobs: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
     """The list. What is not on a narrow terminal is always in a pipe."""
     columns = ["ID", "NAME", "STATE", "GPUS", "AGE"]
-    is_wide = not is_terminal() or terminal_width() >= _WIDE
-    if is_wide:
+    shows_all = is_wide()
+    if shows_all:
         columns += ["POOL", "USER", "TEAM"]
     rows = []
     for job in jobs:
@@ -41,8 +38,8 @@ def print_jobs(jobs: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
             gpus(job["mgpu"]),
             age(job["submitted_at"], now=now),
         ]
-        rows.append([*row, job["pool"], job["user"], job["team"]] if is_wide else row)
-    print_table(columns, rows, squeeze="NAME")
+        rows.append([*row, job["pool"], job["user"], job["team"]] if shows_all else row)
+    print_table(columns, rows, squeeze="NAME", pad_max=NAME_PAD_MAX)
 
 
 def print_job(job: Mapping[str, Any]) -> None:

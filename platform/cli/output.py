@@ -16,6 +16,12 @@ import yaml
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _NARROWEST = 6
+#: Names of jobs are padded to this at most where nothing is cut.
+NAME_PAD_MAX = 32
+#: Wider terminals show all columns of a list.
+_WIDE = 120
+#: A number, or the word for a limit that is not set.
+_NUMBER = re.compile("-?[0-9.,]*|none")
 
 
 class Format(StrEnum):
@@ -35,31 +41,41 @@ def print_data(data: Any, output: Format) -> None:
 
 
 def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], *, squeeze: str = ""
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    squeeze: str = "",
+    keep_end: bool = False,
+    pad_max: int | None = None,
 ) -> None:
-    """Aligned columns; those that hold only numbers to the right.
+    """Aligned columns; those that hold only numbers, or none, to the right.
 
-    On a terminal the column named `squeeze` gives way until a line fits.
+    On a terminal the column named `squeeze` gives way until a line fits: it loses the ends of
+    its texts, or with `keep_end` their beginnings. Elsewhere nothing is cut, but that column is
+    padded to at most `pad_max` characters, so that one long text does not push all lines apart.
     """
     cells = [[plain(text) for text in row] for row in rows]
     widths = [
         max(len(name), *(len(row[i]) for row in cells), 0) if cells else len(name)
         for i, name in enumerate(columns)
     ]
-    if squeeze and is_terminal():
+    is_cut = is_terminal()
+    if squeeze:
         at = list(columns).index(squeeze)
         over = sum(widths) + 2 * (len(widths) - 1) - terminal_width()
-        if over > 0:
+        if is_cut and over > 0:
             widths[at] = max(_NARROWEST, widths[at] - over)
+        elif not is_cut and pad_max is not None:
+            widths[at] = min(widths[at], pad_max)
     numeric = [
-        bool(cells) and all(re.fullmatch(r"-?[0-9.,]*", row[i]) for row in cells)
-        for i in range(len(columns))
+        bool(cells) and all(_NUMBER.fullmatch(row[i]) for row in cells) for i in range(len(columns))
     ]
     for row in [list(columns), *cells]:
         shown = []
         for text, width, is_number in zip(row, widths, numeric, strict=True):
-            cut = text if len(text) <= width else text[: width - 1] + "…"
-            shown.append(cut.rjust(width) if is_number else cut.ljust(width))
+            if is_cut and len(text) > width:
+                text = f"…{text[1 - width :]}" if keep_end else f"{text[: width - 1]}…"
+            shown.append(text.rjust(width) if is_number else text.ljust(width))
         typer.echo("  ".join(shown).rstrip())
 
 
@@ -90,6 +106,11 @@ def is_terminal() -> bool:
 def terminal_width() -> int:
     """Columns of the terminal; COLUMNS wins, 80 when unknown."""
     return shutil.get_terminal_size((80, 24)).columns
+
+
+def is_wide() -> bool:
+    """Whether all columns of a list are shown: on a wide terminal, and always in a pipe."""
+    return not is_terminal() or terminal_width() >= _WIDE
 
 
 def gpus(mgpu: object) -> str:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import typer
 
 from cli.context import open_api
 from cli.errors import CliError
-from cli.output import Format, gpu_hours, gpus, money, print_data, print_table, tell
+from cli.output import (
+    NAME_PAD_MAX,
+    Format,
+    gpu_hours,
+    gpus,
+    is_wide,
+    money,
+    print_data,
+    print_table,
+    tell,
+)
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _QUOTAS_MAX = 1_000
@@ -28,7 +39,14 @@ def quota_get(
     subtree: Annotated[bool, typer.Option("--subtree", help="And all that is below it.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show what a node of the tree is guaranteed, and what it uses."""
+    """Show what a node of the tree is guaranteed, and what it uses, in GPUs.
+
+    FREE is what its protected jobs leave of the guarantee; LENT is what others use of that, to be given
+    back. CAN START is what its quota lets start now, borrowed GPUs included; below 0 it holds
+    more than it may. WAITING is what its queued jobs ask for.
+
+    Limits and LENT are left out on a narrow terminal.
+    """
     which = {"subtree" if subtree else "node": node.rstrip("/")}
     quotas = list(open_api(ctx).items("quotas", most=_QUOTAS_MAX, pool=pool, **which))
     if output is not Format.TABLE:
@@ -37,23 +55,35 @@ def quota_get(
     if not quotas:
         tell(f"{node} has no quota" + (f" in {pool}." if pool else "."))
         return
+    shows_all = is_wide()
+    columns = [name for name in _QUOTA_COLUMNS if shows_all or name not in _WIDE_ONLY]
     print_table(
-        ["NODE", "POOL", "GUARANT", "MAY BORROW", "IN USE", "BORROWED", "LENT", "FREE", "WAIT"],
+        ["NODE", "POOL", *columns],
         [
-            [
-                quota["node"],
-                quota["pool"],
-                gpus(quota["guaranteed_mgpu"]),
-                "any" if quota["borrow_limit_mgpu"] is None else gpus(quota["borrow_limit_mgpu"]),
-                *(
-                    gpus(quota["use"][f"{name}_mgpu"])
-                    for name in ("in_use", "borrowed", "lent", "available", "waiting")
-                ),
-            ]
+            [quota["node"], quota["pool"], *(_QUOTA_COLUMNS[name](quota) for name in columns)]
             for quota in quotas
         ],
         squeeze="NODE",
+        keep_end=True,
     )
+
+
+_QUOTA_COLUMNS: Mapping[str, Callable[[dict[str, Any]], str]] = {
+    "GUARANTEED": lambda quota: gpus(quota["guaranteed_mgpu"]),
+    "BORROW LIMIT": lambda quota: _limit(quota["borrow_limit_mgpu"]),
+    "LEND LIMIT": lambda quota: _limit(quota["lend_limit_mgpu"]),
+    "IN USE": lambda quota: gpus(quota["use"]["in_use_mgpu"]),
+    "FREE": lambda quota: gpus(quota["guaranteed_mgpu"] - quota["use"]["protected_mgpu"]),
+    "BORROWED": lambda quota: gpus(quota["use"]["borrowed_mgpu"]),
+    "LENT": lambda quota: gpus(quota["use"]["lent_mgpu"]),
+    "CAN START": lambda quota: gpus(quota["use"]["available_mgpu"]),
+    "WAITING": lambda quota: gpus(quota["use"]["waiting_mgpu"]),
+}
+_WIDE_ONLY = frozenset({"BORROW LIMIT", "LEND LIMIT", "LENT"})
+
+
+def _limit(mgpu: int | None) -> str:
+    return "none" if mgpu is None else gpus(mgpu)
 
 
 @report_app.command("chargeback")
@@ -65,18 +95,38 @@ def chargeback(
     organization: Annotated[str | None, typer.Option(help="A slug.")] = None,
     pool: Annotated[str | None, typer.Option(help="GPU pool.")] = None,
     group_by: Annotated[str | None, typer.Option(help="team or department.")] = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="Count what still runs until then; now if absent.")
+    ] = None,
+    jobs: Annotated[
+        bool, typer.Option("--jobs", help="List the jobs behind the numbers, largest first.")
+    ] = False,
+    usage_class: Annotated[
+        str | None, typer.Option(help="With --jobs: only guaranteed or only borrowed use.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="With --jobs: at most.")] = 500,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show who used what in a period (UTC), and what it costs."""
-    parameters = {
+    """Show who used what in a period (UTC), and what it costs; with --jobs, in which jobs."""
+    period = {
         "start": _moment(start, "--start"),
         "end": _moment(end, "--end"),
-        "team": team,
-        "organization": organization,
+        "as_of": None if as_of is None else _moment(as_of, "--as-of"),
         "pool": pool,
-        "group_by": group_by,
     }
+    if jobs:
+        if csv or group_by is not None:
+            raise CliError("--jobs goes neither with --csv nor with --group-by.")
+        if (team is None) == (organization is None):
+            raise CliError("Whose jobs? Give --team PATH or --organization SLUG with --jobs.")
+        wanted = {**period, "node": team or organization, "usage_class": usage_class}
+        found = open_api(ctx).items("reports/chargeback/jobs", most=limit, **wanted)
+        _show_jobs(list(found), limit, output)
+        return
+    if usage_class is not None:
+        raise CliError("--usage-class goes with --jobs; the report shows both classes.")
+    parameters = {**period, "team": team, "organization": organization, "group_by": group_by}
     api = open_api(ctx)
     if csv:
         text = api.get_text("reports/chargeback", **parameters, format="csv")
@@ -99,6 +149,31 @@ def chargeback(
     tell(f"GPU-hours from {report['start']} to {report['end']}, as of {report['as_of']}.")
     if not report["check"]["is_equal"]:
         raise CliError("The rows do not add up to the meter's segments; tell an administrator.")
+
+
+def _show_jobs(jobs: list[dict[str, Any]], limit: int, output: Format) -> None:
+    if output is not Format.TABLE:
+        print_data(jobs, output)
+        return
+    if not jobs:
+        tell("No job ran there in this period.")
+        return
+    rows = [
+        [job["job"], job["name"], job["usage_class"], *_use(job["mgpu_s"], job["cost_nano"])]
+        for job in jobs
+    ]
+    is_whole = len(jobs) < limit
+    total = [sum(job[amount] for job in jobs) for amount in ("mgpu_s", "cost_nano")]
+    rows.append(["total" if is_whole else "total so far", "", "", *_use(*total)])
+    print_table(
+        ["JOB", "NAME", "USE", "GPU-HOURS", "COST"], rows, squeeze="NAME", pad_max=NAME_PAD_MAX
+    )
+    if not is_whole:
+        tell(f"The first {limit}; use --limit for more.")
+
+
+def _use(mgpu_s: int, cost_nano: int) -> list[str]:
+    return [gpu_hours(mgpu_s), money(cost_nano)]
 
 
 def _amounts(row: dict[str, int]) -> list[str]:

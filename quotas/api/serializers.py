@@ -80,10 +80,16 @@ class QuotaSerializer(serializers.Serializer[Any]):
     use = QuotaUseSerializer()
     can_edit = serializers.ListField(
         child=serializers.ChoiceField(
-            choices=["guaranteed", "weight", "borrow_limit", "lend_limit"]
+            choices=[
+                "guaranteed_mgpu",
+                "guaranteed_percent",
+                "borrow_limit_mgpu",
+                "lend_limit_mgpu",
+                "weight",
+            ]
         ),
-        help_text="What the caller may change. Without `guaranteed`, a borrow limit that is set "
-        "may only be lowered",
+        help_text="What the caller may change, by the names that PATCH takes. Without "
+        "`guaranteed_mgpu`, a borrow limit that is set may only be lowered",
     )
 
     def to_representation(self, instance: QuotaRow) -> dict[str, Any]:

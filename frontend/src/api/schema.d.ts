@@ -957,13 +957,14 @@ export interface components {
             kind: string;
         };
         /**
-         * @description * `guaranteed` - guaranteed
+         * @description * `guaranteed_mgpu` - guaranteed_mgpu
+         *     * `guaranteed_percent` - guaranteed_percent
+         *     * `borrow_limit_mgpu` - borrow_limit_mgpu
+         *     * `lend_limit_mgpu` - lend_limit_mgpu
          *     * `weight` - weight
-         *     * `borrow_limit` - borrow_limit
-         *     * `lend_limit` - lend_limit
          * @enum {string}
          */
-        CanEditEnum: "guaranteed" | "weight" | "borrow_limit" | "lend_limit";
+        CanEditEnum: "guaranteed_mgpu" | "guaranteed_percent" | "borrow_limit_mgpu" | "lend_limit_mgpu" | "weight";
         /**
          * @description * `cancel` - cancel
          *     * `hold` - hold
@@ -1059,7 +1060,7 @@ export interface components {
             /** @description Disabled: no new starts, what runs goes on */
             is_enabled: boolean;
             kind: string;
-            /** @description Why it does not answer, or what of its answer could not be used */
+            /** @description Why it does not answer, or what of its answer could not be used; in the cluster's own words only for those who may manage clusters */
             message: string;
             name: string;
             pools: components["schemas"]["ClusterPool"][];
@@ -1523,7 +1524,7 @@ export interface components {
         /** @description A node's quota in one pool. Limits of null are no limit of their own. */
         Quota: {
             borrow_limit_mgpu: number | null;
-            /** @description What the caller may change. Without `guaranteed`, a borrow limit that is set may only be lowered */
+            /** @description What the caller may change, by the names that PATCH takes. Without `guaranteed_mgpu`, a borrow limit that is set may only be lowered */
             can_edit: components["schemas"]["CanEditEnum"][];
             guaranteed_mgpu: number;
             /** @description Of the parent, like "40.00", when it is written so */

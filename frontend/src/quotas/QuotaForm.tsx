@@ -76,7 +76,7 @@ export function QuotaForm({
         if (form.patch) save.mutate({ patch: form.patch, version: base.version });
       }}
     >
-      {canEdit("guaranteed") && (
+      {canEdit("guaranteed_mgpu") && (
         <div className="stack">
           <div className="inline" style={{ alignItems: "flex-end" }}>
             <TextInput
@@ -101,7 +101,7 @@ export function QuotaForm({
           <Effect quota={base} parent={parent} fields={fields} nextMgpu={form.guaranteedMgpu(parent)} />
         </div>
       )}
-      {canEdit("borrow_limit") && (
+      {canEdit("borrow_limit_mgpu") && (
         <TextInput
           label="Borrow limit"
           description="How many GPUs above the guarantee. Empty: no limit of its own; 0: never."
@@ -111,7 +111,7 @@ export function QuotaForm({
           onChange={(event) => set({ borrowLimit: event.currentTarget.value })}
         />
       )}
-      {canEdit("lend_limit") && (
+      {canEdit("lend_limit_mgpu") && (
         <TextInput
           label="Lend limit"
           description="How many idle GPUs others may use. Empty: all of them."

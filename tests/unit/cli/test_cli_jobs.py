@@ -314,16 +314,21 @@ def test_ls_as_a_table_without_a_terminal(server: Server, monkeypatch: pytest.Mo
     }
     ran = server.run("ls")
     assert ran.out.splitlines() == [
-        "ID" + " " * 36 + "NAME" + " " * 58 + "STATE       GPUS  AGE    POOL  USER  TEAM",
-        f"{JOB_ID}  bert{' ' * 56}  queued        16  5m10s  h100  bob   {TEAM}",
+        "ID" + " " * 36 + "NAME" + " " * 30 + "STATE       GPUS  AGE    POOL  USER  TEAM",
+        f"{JOB_ID}  bert{' ' * 28}  queued        16  5m10s  h100  bob   {TEAM}",
+        # Nothing is cut in a pipe, and one long name does not push the other lines apart.
         f"{JOB_ID}  {'x' * 60}  preempting   0.5  5m10s  h100  bob   {TEAM}",
+    ]
+    server.routes["GET jobs"] = {"items": [a_shown_job()], "next": None}
+    assert server.run("ls").out.splitlines() == [
+        "ID" + " " * 36 + "NAME  STATE   GPUS  AGE    POOL  USER  TEAM",
+        f"{JOB_ID}  bert  queued    16  5m10s  h100  bob   {TEAM}",
     ]
 
 
 def test_ls_fits_a_terminal_of_80_columns(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.job_commands.now_utc", lambda: NOW)
     monkeypatch.setattr("cli.output.is_terminal", lambda: True)
-    monkeypatch.setattr("cli.job_text.is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     server.routes["GET jobs"] = {"items": [a_shown_job(name="n" * 60)], "next": None}
     lines = server.run("ls").out.splitlines()
@@ -476,6 +481,44 @@ def test_a_log_that_was_cut_says_so(server: Server) -> None:
     server.routes[f"GET jobs/{JOB_ID}/logs"] = a_log_piece("x", is_final=True, is_truncated=True)
     ran = server.run("logs", JOB_ID)
     assert (ran.out, ran.err) == ("x", "(the log was cut at its size limit)\n")
+
+
+@pytest.mark.parametrize("follow", [[], ["-f"]])
+def test_an_empty_log_says_whether_the_other_one_has_something(
+    server: Server, follow: list[str]
+) -> None:
+    server.routes[f"GET jobs/{JOB_ID}"] = a_shown_job(
+        state="failed", attempt=2, current_attempt={"slots": [{}, {}]}
+    )
+    empty = a_log_piece("", attempt=2, is_final=True)
+    server.routes[f"GET jobs/{JOB_ID}/logs"] = [empty, a_log_piece("oops", attempt=2)]
+    ran = server.run("logs", JOB_ID, "--rank", "1", *follow)
+    assert (ran.exit_code, ran.out, ran.err) == (
+        0,
+        "",
+        "Nothing was written to stdout, but there is stderr: "
+        f"tidegate logs {JOB_ID} --stderr --rank 1\n",
+    )
+    assert dict(server.requests[-1].url.params) == {
+        "rank": "1",
+        "stream": "stderr",
+        "attempt": "2",
+        "offset": "0",
+        "limit": "16",
+    }
+    server.routes[f"GET jobs/{JOB_ID}/logs"] = [empty, a_log_piece("fine", attempt=2)]
+    ran = server.run("logs", JOB_ID, "--stderr", "--attempt", "2", *follow)
+    assert (ran.out, ran.err) == (
+        "",
+        f"Nothing was written to stderr, but there is stdout: tidegate logs {JOB_ID} --attempt 2\n",
+    )
+
+
+@pytest.mark.parametrize("other", [a_log_piece("", is_final=True), a_problem(404)])
+def test_a_job_that_wrote_nothing(server: Server, other: dict[str, Any] | httpx.Response) -> None:
+    server.routes[f"GET jobs/{JOB_ID}/logs"] = [a_log_piece("", is_final=True), other]
+    ran = server.run("logs", JOB_ID)
+    assert (ran.exit_code, ran.out, ran.err) == (0, "", "Nothing was written to stdout.\n")
 
 
 def test_following_over_a_requeue_and_a_bad_network(server: Server) -> None:

@@ -14,6 +14,7 @@ from cli.output import duration, gpu_hours, gpus, money, plain
 
 USE = {
     "in_use_mgpu": 700_000,
+    "protected_mgpu": 399_500,
     "borrowed_mgpu": 300_000,
     "lent_mgpu": 0,
     "available_mgpu": -500,
@@ -24,6 +25,7 @@ QUOTA = {
     "pool": "h100",
     "guaranteed_mgpu": 400_000,
     "borrow_limit_mgpu": None,
+    "lend_limit_mgpu": 50_000,
     "use": USE,
 }
 
@@ -38,8 +40,10 @@ def test_quota_get(server: Server) -> None:
     ran = server.run("quota", "get", "ai-company/production/", "--pool", "h100")
     assert server.sent == ["GET quotas?pool=h100&node=ai-company%2Fproduction&limit=500"]
     assert ran.out.splitlines() == [
-        "NODE                   POOL  GUARANT  MAY BORROW  IN USE  BORROWED  LENT  FREE  WAIT",
-        "ai-company/production  h100      400  any            700       300     0  -0.5     0",
+        "NODE                   POOL  GUARANTEED  BORROW LIMIT  LEND LIMIT  IN USE  FREE  BORROWED"
+        "  LENT  CAN START  WAITING",
+        "ai-company/production  h100         400          none          50     700   0.5       300"
+        "     0       -0.5        0",
     ]
     assert json.loads(server.run("quota", "get", "a", "--subtree", "-o", "json").out) == [QUOTA]
     assert server.sent[-1] == "GET quotas?subtree=a&limit=500"
@@ -48,8 +52,15 @@ def test_quota_get(server: Server) -> None:
 def test_quota_get_fits_80_columns(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.output.is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
-    server.routes["GET quotas"] = {"items": [{**QUOTA, "node": "x" * 50}], "next": None}
-    assert max(len(line) for line in server.run("quota", "get", "x").out.splitlines()) == 80
+    server.routes["GET quotas"] = {"items": [{**QUOTA, "node": f"{'x' * 50}/nlp"}], "next": None}
+    assert server.run("quota", "get", "x").out.splitlines() == [
+        "NODE                POOL  GUARANTEED  IN USE  FREE  BORROWED  CAN START  WAITING",
+        "…xxxxxxxxxxxxx/nlp  h100         400     700   0.5       300       -0.5        0",
+    ]
+    monkeypatch.setenv("COLUMNS", "120")
+    wide = server.run("quota", "get", "x").out.splitlines()
+    assert [len(line) for line in wide] == [120, 120]
+    assert wide[0].split()[1:4] == ["POOL", "GUARANTEED", "BORROW"]
 
 
 def test_no_quota(server: Server) -> None:
@@ -104,6 +115,81 @@ def test_a_report_that_does_not_add_up_fails(server: Server) -> None:
     server.routes["GET reports/chargeback"] = a_report(check={"is_equal": False})
     period = ("--start", "2026-11-01", "--end", "2026-12-01")
     assert server.run("report", "chargeback", *period).exit_code == 2
+
+
+BEHIND = "report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01", "--jobs"
+
+
+def a_use(number: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "job": f"01a1fd00-0000-7000-8000-{number:012}",
+        "name": "bert",
+        "team": "ai-company/research/nlp",
+        "user": "bob",
+        "pool": "h100",
+        "usage_class": "guaranteed",
+        "mgpu_s": 3_600_000,
+        "cost_nano": 2_000_000_000,
+        "attempts": 1,
+        **changes,
+    }
+
+
+def test_the_jobs_behind_a_number(server: Server) -> None:
+    uses = [a_use(1), a_use(2, usage_class="borrowed", mgpu_s=1_800_000, cost_nano=500_000_000)]
+    server.routes["GET reports/chargeback/jobs"] = {"items": uses, "next": None}
+    ran = server.run(
+        *(*BEHIND, "--team", "a/b", "--pool", "h100", "--usage-class", "borrowed"),
+        *("--as-of", "2026-11-21T12:00:00Z"),
+    )
+    assert dict(server.requests[0].url.params) == {
+        "start": "2026-11-01T00:00:00Z",
+        "end": "2026-12-01T00:00:00Z",
+        "as_of": "2026-11-21T12:00:00Z",
+        "pool": "h100",
+        "node": "a/b",
+        "usage_class": "borrowed",
+        "limit": "500",
+    }
+    assert (ran.exit_code, ran.err) == (0, "")
+    assert ran.out.splitlines() == [
+        f"JOB{' ' * 33}  NAME  USE         GPU-HOURS  COST",
+        f"{uses[0]['job']}  bert  guaranteed      1.000  2.00",
+        f"{uses[1]['job']}  bert  borrowed        0.500  0.50",
+        f"total{' ' * 31}                        1.500  2.50",
+    ]
+    assert json.loads(server.run(*BEHIND, "--organization", "a", "-o", "json").out) == uses
+    assert server.requests[-1].url.params["node"] == "a"
+
+
+def test_a_list_of_jobs_that_is_cut_says_so(server: Server) -> None:
+    page = {"items": [a_use(1)], "next": "/api/v1/reports/chargeback/jobs?cursor=abc"}
+    server.routes["GET reports/chargeback/jobs"] = page
+    ran = server.run(*BEHIND, "--team", "a/b", "--limit", "1")
+    assert ran.out.splitlines()[-1].split() == ["total", "so", "far", "1.000", "2.00"]
+    assert ran.err == "The first 1; use --limit for more.\n"
+    server.routes["GET reports/chargeback/jobs"] = {"items": [], "next": None}
+    ran = server.run(*BEHIND, "--team", "a/b")
+    assert (ran.out, ran.err) == ("", "No job ran there in this period.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (BEHIND, "Whose jobs? Give --team PATH or --organization SLUG with --jobs."),
+        ((*BEHIND, "--team", "a/b", "--organization", "a"), "Whose jobs?"),
+        ((*BEHIND, "--team", "a/b", "--csv"), "--jobs goes neither with --csv nor"),
+        ((*BEHIND, "--team", "a/b", "--group-by", "team"), "nor with --group-by"),
+        ((*BEHIND[:-1], "--usage-class", "borrowed"), "--usage-class goes with --jobs"),
+        ((*BEHIND, "--team", "a/b", "--as-of", "now"), "--as-of 'now': write 2026-11-01"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    server: Server, arguments: tuple[str, ...], told: str
+) -> None:
+    ran = server.run(*arguments)
+    assert (ran.exit_code, ran.out, server.requests) == (2, "", [])
+    assert told in ran.err
 
 
 def test_chargeback_as_csv_is_what_the_server_sends(server: Server) -> None:

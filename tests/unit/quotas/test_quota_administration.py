@@ -361,8 +361,8 @@ def test_gpus_and_percent_exclude_each_other() -> None:
         change(platform_admin(), company.nlp, guaranteed_bp=5000, guaranteed_mgpu=8_000)
 
 
-ALL = ("guaranteed", "weight", "borrow_limit", "lend_limit")
-LIMITS = ("borrow_limit", "lend_limit")
+LIMITS = ("borrow_limit_mgpu", "lend_limit_mgpu")
+ALL = ("guaranteed_mgpu", "guaranteed_percent", *LIMITS, "weight")
 
 
 @pytest.mark.parametrize(
@@ -387,22 +387,18 @@ def test_each_role_may_edit_exactly_this(
     company = a_company()
     actor = an_actor(None if where is None else getattr(company, where), role)
     nodes = [company.organization, company.research, company.nlp, company.inference]
-    harmless: dict[str, dict[str, int]] = {
-        "weight": {"weight": 50},
-        "borrow_limit": {"borrow_limit_mgpu": 1_000},
-        "lend_limit": {"lend_limit_mgpu": 1_000},
-    }
+    harmless = {"weight": 50, "borrow_limit_mgpu": 1_000, "lend_limit_mgpu": 1_000}
 
     assert [editable_fields(actor, node) for node in nodes] == expected
 
     for node, allowed in zip(nodes, expected, strict=True):
-        for field, edit in harmless.items():
+        for field, value in harmless.items():
             version = quota_of(node).version
             if field in allowed:
-                assert change(actor, node, **edit).version == version + 1
+                assert change(actor, node, **{field: value}).version == version + 1
             else:
                 with pytest.raises(Forbidden):
-                    change(actor, node, **edit)
+                    change(actor, node, **{field: value})
                 assert quota_of(node).version == version
 
 

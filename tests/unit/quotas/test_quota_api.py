@@ -88,7 +88,7 @@ def test_a_quota_shows_everything_about_it() -> None:
     }
     assert (nlp["guaranteed_percent"], nlp["borrow_limit_mgpu"]) == ("50.00", 4_000)
     assert nlp["reserve_mgpu"] == 8_000
-    assert nlp["can_edit"] == ["borrow_limit", "lend_limit"]
+    assert nlp["can_edit"] == ["borrow_limit_mgpu", "lend_limit_mgpu"]
     assert nlp["use"] == {
         "in_use_mgpu": 0,
         "protected_mgpu": 0,
@@ -99,6 +99,27 @@ def test_a_quota_shows_everything_about_it() -> None:
         "as_of": None,
     }
     assert vision["can_edit"] == []
+
+
+def test_what_may_be_edited_is_named_as_a_change_names_it() -> None:
+    company = a_company()
+    admin = caller(company.organization, Role.ORGANIZATION_ADMIN)
+    quota = quota_of(company.nlp)
+    path = f"quotas/{quota.pk}"
+    values = {
+        "guaranteed_mgpu": 8_000,
+        "guaranteed_percent": "50.00",
+        "borrow_limit_mgpu": 4_000,
+        "lend_limit_mgpu": 2_000,
+        "weight": 50,
+    }
+
+    assert admin.get(path).json()["can_edit"] == list(values)
+
+    for name, value in values.items():
+        etag = admin.get(path).headers["ETag"]
+        changed = admin.patch(path, {name: value, **REASON}, If_Match=etag)
+        assert (changed.status_code, changed.json()[name]) == (200, value)
 
 
 def test_quotas_come_in_tree_order_and_by_filter() -> None:
