@@ -33,15 +33,20 @@ _SENDABLE = (AttemptState.RESERVED, AttemptState.STARTING)
 def connector_of(cluster: Cluster) -> ClusterConnector:
     """A connector to `cluster`; state lives on the cluster, so opening one is cheap.
 
+    A cluster that never answered is prepared for its first use.
+
     Raises ClusterUnavailable when its kind or options cannot be used: somebody must mend them,
     and until then nothing can be known of it.
     """
     try:
-        return open_connector(cluster.kind, cluster.options)
+        connector = open_connector(cluster.kind, cluster.options, str(cluster.pk))
     except KeyError as error:
         raise ClusterUnavailable(f"There is no connector of kind {cluster.kind!r}.") from error
     except ValueError as error:
         raise ClusterUnavailable(f"The options of {cluster.name} are wrong: {error}.") from error
+    if cluster.seen_at is None:
+        connector.prepare()
+    return connector
 
 
 def handlers(leadership: Leadership, clock: Callable[[], datetime]) -> Mapping[str, Handler]:

@@ -124,7 +124,7 @@ def _refuse_bad_options(kind: str, options: Mapping[str, Any]) -> None:
             errors=[FieldError("/kind", "is not a kind of cluster")],
         )
     try:
-        open_connector(kind, options)
+        open_connector(kind, options, "new")
     except ValueError as error:
         raise InvalidRequest(
             f"A {kind} cluster cannot have these options: {error}.",

@@ -210,6 +210,14 @@ class ClusterConnector(Protocol):
         by its cluster, so that its id is its own for good."""
         ...
 
+    def prepare(self) -> None:
+        """Make the cluster ready to be used by us, before its first answer and never after.
+
+        Idempotent. From then on a cluster that is not the same any more must raise
+        ClusterUnavailable: what ran on it would be taken for lost.
+        """
+        ...
+
     def submit(self, workload: Workload, *, is_first: bool = False) -> str:
         """Give `workload` to the cluster and return the cluster's id for it.
 

@@ -8,12 +8,16 @@ from typing import Any
 from connectors.local.connector import open_local
 from connectors.protocol import ClusterConnector
 
-OPENERS: Mapping[str, Callable[[Mapping[str, Any]], ClusterConnector]] = {"local": open_local}
+OPENERS: Mapping[str, Callable[[Mapping[str, Any], str], ClusterConnector]] = {"local": open_local}
+
+#: Kinds of cluster whose jobs run as users of the cluster, who must be mapped first.
+KINDS_WITH_USERS = frozenset({"slurm"})
 
 
-def open_connector(kind: str, options: Mapping[str, Any]) -> ClusterConnector:
+def open_connector(kind: str, options: Mapping[str, Any], cluster_id: str) -> ClusterConnector:
     """The connector of a cluster of `kind` with its stored `options`.
 
-    Raises KeyError for a kind that is not registered.
+    `cluster_id` is ours and unique for ever: how a cluster knows whose it is. Raises KeyError
+    for a kind that is not registered, and what its opener raises.
     """
-    return OPENERS[kind](options)
+    return OPENERS[kind](options, cluster_id)

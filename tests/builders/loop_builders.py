@@ -77,6 +77,7 @@ class Loop:
             "nodes": [{"count": nodes, "gpus": gpus, "pool": "h100", "prefix": "node-"}],
             "use_real_gpus": False,
         }
+        cluster.seen_at = None
         cluster.save()
         self.cluster = cluster
         self.arbiter = Fenced("arbiter")

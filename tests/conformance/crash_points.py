@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from builders.connector_builders import a_workload
+from conformance.rigs import CLUSTER_ID
 from connectors.local import allocations, connector, keeper, publishing, supervising, supervisor
 from connectors.local.attempt_files import AttemptFiles
 from connectors.local.options import PATH
@@ -52,7 +53,7 @@ def submit(point: str, options: str, key: str, script: str, ranks: str) -> None:
         connector.start_supervisors = die
     elif point == "after-spawn":
         supervising._start = then_die(supervising._start)
-    open_connector("local", json.loads(options)).submit(
+    open_connector("local", json.loads(options), CLUSTER_ID).submit(
         a_workload(script, key=key, ranks=int(ranks))
     )
 

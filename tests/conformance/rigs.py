@@ -18,6 +18,7 @@ from connectors.protocol import ClusterConnector
 from connectors.registry import open_connector
 
 LOG_CAP_BYTES = 256 << 10
+CLUSTER_ID = "cluster-of-the-rig"
 
 
 class Rig(Protocol):
@@ -49,10 +50,11 @@ class LocalRig:
             "log_cap_bytes": LOG_CAP_BYTES,
         }
         self.connector = self.open()
+        self.connector.prepare()
 
     def open(self) -> ClusterConnector:
         """Another connector to the same cluster, as another process would have."""
-        return open_connector(self.kind, self.options)
+        return open_connector(self.kind, self.options, CLUSTER_ID)
 
     def attempt(self, key: str) -> Path:
         """Directory of the attempt `key`."""

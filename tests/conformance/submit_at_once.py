@@ -9,11 +9,12 @@ import time
 from pathlib import Path
 
 from builders.connector_builders import a_workload
+from conformance.rigs import CLUSTER_ID
 from connectors.registry import open_connector
 
 if __name__ == "__main__":
     kind, options, key, script, go = sys.argv[1:]
-    connector = open_connector(kind, json.loads(options))
+    connector = open_connector(kind, json.loads(options), CLUSTER_ID)
     print("ready", flush=True)
     while not Path(go).exists():
         time.sleep(0.0005)

@@ -9,7 +9,8 @@ import shutil
 import socket
 import stat
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,20 @@ from builders.connector_builders import (
     until_running,
     whole_log,
 )
-from conformance.rigs import LocalRig
+from conformance.rigs import CLUSTER_ID, LocalRig
 from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.local import options as local_options
 from connectors.local import publishing
-from connectors.protocol import NodeCapacity, Outcome, RankSlot, WorkloadPhase
+from connectors.local.attempt_files import AttemptFiles
+from connectors.local.observing import AttemptReader
+from connectors.protocol import (
+    ClusterConnector,
+    NodeCapacity,
+    Observation,
+    Outcome,
+    RankSlot,
+    WorkloadPhase,
+)
 from connectors.registry import open_connector
 
 SHOW_SLOTS = 'echo "$TIDEGATE_GPU_SLOTS|$CUDA_VISIBLE_DEVICES|$NVIDIA_VISIBLE_DEVICES"'
@@ -119,7 +129,9 @@ def test_real_gpus_are_one_node_and_visible_by_index(
     local_rig: LocalRig, use_real_gpus: object
 ) -> None:
     """The answer of nvidia-smi is made up here; on a machine with GPUs see the same indices."""
-    connector = open_connector("local", {**local_rig.options, "use_real_gpus": use_real_gpus})
+    connector = open_connector(
+        "local", {**local_rig.options, "use_real_gpus": use_real_gpus}, CLUSTER_ID
+    )
     host = socket.gethostname()
     assert connector.inventory().nodes == (
         NodeCapacity(host, "h100", 4_000, is_schedulable=True, state="up"),
@@ -138,7 +150,7 @@ def test_real_gpus_that_nvidia_smi_lost_do_not_become_virtual(
     local_rig: LocalRig, fake_nvidia_smi: Path
 ) -> None:
     fake_nvidia_smi.write_text("#!/bin/sh\necho 'driver mismatch' >&2; exit 18\n")
-    connector = open_connector("local", {**local_rig.options, "use_real_gpus": "auto"})
+    connector = open_connector("local", {**local_rig.options, "use_real_gpus": "auto"}, CLUSTER_ID)
     with pytest.raises(ClusterUnavailable, match="driver mismatch"):
         connector.inventory()
 
@@ -148,10 +160,12 @@ def test_without_gpus_nvidia_smi_is_ignored(
     local_rig: LocalRig, fake_nvidia_smi: Path, code: int
 ) -> None:
     fake_nvidia_smi.write_text(f"#!/bin/sh\nexit {code}\n")
-    connector = open_connector("local", {**local_rig.options, "use_real_gpus": "auto"})
+    connector = open_connector("local", {**local_rig.options, "use_real_gpus": "auto"}, CLUSTER_ID)
     assert len(connector.inventory().nodes) == 130
     with pytest.raises(ClusterUnavailable, match="lists no GPU"):
-        open_connector("local", {**local_rig.options, "use_real_gpus": True}).inventory()
+        open_connector(
+            "local", {**local_rig.options, "use_real_gpus": True}, CLUSTER_ID
+        ).inventory()
 
 
 # Nodes
@@ -195,7 +209,9 @@ def test_ranks_run_as_the_mapped_user(
     monkeypatch.setattr(pwd, "getpwnam", lambda name: {"gridalice": entry}[name])
     monkeypatch.setattr(os, "getgrouplist", lambda name, gid: [gid, 23_458])
     rig = LocalRig(open_directory)
-    connector = open_connector("local", {**rig.options, "run_as": {"alice": "gridalice"}})
+    connector = open_connector(
+        "local", {**rig.options, "run_as": {"alice": "gridalice"}}, CLUSTER_ID
+    )
     script = "id -u; id -g; id -G; echo $HOME; touch made; cat ../spec.json || true"
     workload = a_workload(script)
     connector.submit(workload)
@@ -216,7 +232,7 @@ def test_ranks_run_as_the_mapped_user(
     "mapping", [{}, {"alice": "root"}, {"alice": "daemon"}, {"alice": "nobody"}, {"alice": "no!"}]
 )
 def test_users_that_may_not_run_jobs(local_rig: LocalRig, mapping: dict[str, str]) -> None:
-    connector = open_connector("local", {**local_rig.options, "run_as": mapping})
+    connector = open_connector("local", {**local_rig.options, "run_as": mapping}, CLUSTER_ID)
     with pytest.raises(WorkloadRejected):
         connector.submit(a_workload())
     assert connector.observe().observations == {}
@@ -283,6 +299,22 @@ def test_an_attempt_that_took_the_place_of_another_is_read_anew(local_rig: Local
     assert seen.exit_codes == {0: 4}
 
 
+def test_what_was_left_behind_is_tidied_once_an_hour_whoever_forgets(local_rig: LocalRig) -> None:
+    """Each message to a cluster may be sent by a connector of its own.
+
+    Mutant: the hour was counted from the opening of the connector, so nothing was ever tidied."""
+
+    def trash_left() -> bool:
+        (local_rig.root / "trash" / "left").mkdir(exist_ok=True)
+        local_rig.open().forget("unknown")
+        return (local_rig.root / "trash" / "left").exists()
+
+    assert [trash_left(), trash_left()] == [False, True]
+    an_hour_ago = time.time() - 3_601
+    os.utime(local_rig.root / "tidied", (an_hour_ago, an_hour_ago))
+    assert [trash_left(), trash_left()] == [False, True]
+
+
 def test_tidying_removes_only_what_is_old(local_rig: LocalRig) -> None:
     running = hold(local_rig, 1000)
     until_running(local_rig.connector, running)
@@ -313,17 +345,94 @@ def test_supervisors_carry_nothing_of_the_portal_s_environment(
 
 def test_a_root_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
+    connector = open_connector("local", {"root": str(tmp_path / "file")}, CLUSTER_ID)
     with pytest.raises(ClusterUnavailable, match="cannot use"):
-        open_connector("local", {"root": str(tmp_path / "file")})
+        connector.prepare()
 
 
-def test_a_root_that_has_gone_is_not_an_empty_listing(local_rig: LocalRig) -> None:
-    """Mutant: a missing directory was read as one without attempts."""
+def calls(connector: ClusterConnector) -> list[Callable[[], object]]:
+    return [
+        connector.observe,
+        connector.inventory,
+        lambda: connector.submit(a_workload()),
+        lambda: connector.notify("unknown"),
+        lambda: connector.stop("unknown"),
+        lambda: connector.forget("unknown"),
+        lambda: connector.read_log("unknown", rank=0, stream="stdout", offset=0, limit=1),
+    ]
+
+
+def test_a_root_that_has_gone_is_not_an_empty_cluster(local_rig: LocalRig) -> None:
+    """Not for those who had it open, not for those who come later, and nothing is made there.
+
+    Mutants: a missing directory was read as one without attempts; whoever opened a connector
+    made the root anew."""
+    away = local_rig.root.rename(local_rig.root.with_name("away"))
+    for connector in (local_rig.connector, local_rig.open()):
+        for call in calls(connector):
+            with pytest.raises(ClusterUnavailable, match="is gone"):
+                call()
+    assert not local_rig.root.exists()
+    away.rename(local_rig.root)
+    assert local_rig.connector.observe().observations == {}
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        (None, f"write the line {CLUSTER_ID} into"),
+        ("", "is the folder of another cluster, ''"),
+        ("another\n", "is the folder of another cluster, 'another'"),
+        (f"{CLUSTER_ID}2\n", f"is the folder of another cluster, '{CLUSTER_ID}2'"),
+    ],
+)
+def test_a_root_without_the_cluster_s_name_is_not_its_own(
+    local_rig: LocalRig, written: str | None, problem: str
+) -> None:
+    """As when a disk is not mounted, or a copy stands where the root was.
+
+    Mutant: only a foreign name was refused, so that an empty folder passed."""
+    running = hold(local_rig, 1000)
+    until_running(local_rig.connector, running)
+    away = local_rig.root.rename(local_rig.root.with_name("away"))
+    publishing.make_root(local_rig.root)
+    if written is not None:
+        (local_rig.root / "cluster").write_text(written)
+    for connector in (local_rig.connector, local_rig.open()):
+        for call in calls(connector):
+            with pytest.raises(ClusterUnavailable, match=problem):
+                call()
+    assert list((local_rig.root / "attempts").iterdir()) == []
     shutil.rmtree(local_rig.root)
-    with pytest.raises(ClusterUnavailable):
+    away.rename(local_rig.root)
+    assert list(local_rig.open().observe().observations) == [running]
+
+
+def test_a_root_that_is_swapped_during_a_listing_makes_it_worthless(
+    local_rig: LocalRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def list_elsewhere(*_: object) -> tuple[dict[str, Observation], list[AttemptFiles]]:
+        local_rig.root.rename(local_rig.root.with_name("away"))
+        return {}, []
+
+    monkeypatch.setattr(AttemptReader, "list", list_elsewhere)
+    with pytest.raises(ClusterUnavailable, match="is gone"):
         local_rig.connector.observe()
-    with pytest.raises(ClusterUnavailable):
-        local_rig.connector.submit(a_workload())
-    with pytest.raises(ClusterUnavailable):
-        local_rig.connector.stop("unknown")
-    (local_rig.root / "attempts").mkdir(parents=True)
+    local_rig.root.with_name("away").rename(local_rig.root)
+    monkeypatch.undo()
+
+
+def test_a_root_is_prepared_once_and_for_one_cluster(local_rig: LocalRig) -> None:
+    running = hold(local_rig, 1000)
+    other = open_connector("local", local_rig.options, "other")
+    with pytest.raises(ClusterUnavailable, match="the folder of another cluster"):
+        other.prepare()
+    local_rig.open().prepare()
+    assert (local_rig.root / "cluster").read_text() == f"{CLUSTER_ID}\n"
+    assert list(local_rig.open().observe().observations) == [running]
+    assert list(local_rig.root.glob("*.tmp")) == []
+
+
+def test_opening_touches_nothing(tmp_path: Path) -> None:
+    open_connector("local", {"root": str(tmp_path / "root")}, CLUSTER_ID)
+    assert not (tmp_path / "root").exists()

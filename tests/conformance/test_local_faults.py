@@ -29,7 +29,7 @@ from builders.connector_builders import (
     until_running,
     whole_log,
 )
-from conformance.rigs import LocalRig
+from conformance.rigs import CLUSTER_ID, LocalRig
 from connectors.local import connector as connector_module
 from connectors.local.attempt_files import is_locked
 from connectors.protocol import Observation, Outcome, Workload, WorkloadPhase
@@ -431,7 +431,7 @@ def test_a_job_survives_all_processes_of_the_portal(local_rig: LocalRig) -> None
         "import json, sys, time\n"
         "from connectors.registry import open_connector\n"
         "from builders.connector_builders import a_workload\n"
-        "connector = open_connector('local', json.loads(sys.argv[1]))\n"
+        f"connector = open_connector('local', json.loads(sys.argv[1]), {CLUSTER_ID!r})\n"
         "connector.submit(a_workload(sys.argv[3], key=sys.argv[2]))\n"
         "print('submitted', flush=True)\n"
         "time.sleep(1000)\n"

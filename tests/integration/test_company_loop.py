@@ -13,6 +13,7 @@ from billing.models import UsageSegment
 from builders.connector_builders import eventually
 from builders.loop_builders import Loop, a_job
 from builders.portal_builders import Company, a_company, a_user
+from connectors.errors import ClusterUnavailable
 from jobs.cancellation import ask_to_stop
 from jobs.dispatch import workload_of
 from jobs.models import Attempt, Job, JobEvent, StopReason
@@ -99,6 +100,32 @@ def test_research_gets_its_lent_gpus_back(loop: Loop, company: Company, bob: Use
         for segment in UsageSegment.objects.filter(end=None)
     )
     assert gpus_text(total) == "32"
+
+
+def test_a_cluster_whose_folder_is_away_or_another_s_loses_nothing(
+    loop: Loop, company: Company, bob: User, tmp_path: Path
+) -> None:
+    """Mutant: every opening prepared the root, so that an empty one was made, answered three
+    times, and the job was lost and run again beside itself."""
+    trace, go = tmp_path / "trace", tmp_path / "go"
+    script = f"echo $TIDEGATE_ATTEMPT >> {trace}; while ! [ -e {go} ]; do sleep 0.02; done"
+    job = a_job(company.nlp, bob, company.pool, gpus=8, script=script)
+    loop.until(job, "running")
+    root = Path(loop.cluster.options["root"])
+    away = root.rename(tmp_path / "away")
+    for _ in range(4):
+        with pytest.raises(ClusterUnavailable, match="is gone"):
+            loop.observe()
+    root.mkdir()
+    for _ in range(4):
+        with pytest.raises(ClusterUnavailable, match=str(company.cluster.pk)):
+            loop.turn()
+    root.rmdir()
+    away.rename(root)
+    go.touch()
+    loop.until(job, "succeeded", "failed", "queued")
+    assert (job.state, job.attempt_number) == ("succeeded", 1)
+    assert trace.read_text() == "1\n"
 
 
 @pytest.mark.parametrize("has_arrived", [False, True])

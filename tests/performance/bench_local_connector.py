@@ -55,7 +55,8 @@ def resident_kib(attempts: Path) -> list[tuple[int, int]]:
 def main(count: int, running: int) -> None:
     root = Path(tempfile.mkdtemp(prefix="tidegate-bench-"))
     options = {"root": str(root), "use_real_gpus": False}
-    connector = open_connector("local", options)
+    connector = open_connector("local", options, "bench")
+    connector.prepare()
     try:
         model = a_workload("exit 0")
         begin = time.perf_counter()
@@ -67,7 +68,7 @@ def main(count: int, running: int) -> None:
             copy.mkdir()
             for name in ("spec.json", "end.json"):
                 shutil.copy(root / "attempts" / model.key / name, copy / name)
-        fresh = open_connector("local", options)
+        fresh = open_connector("local", options, "bench")
         begin = time.perf_counter()
         fresh.observe()
         print(f"first listing of {count}: {(time.perf_counter() - begin) * 1_000:.1f} ms")

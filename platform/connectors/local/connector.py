@@ -1,7 +1,8 @@
 """This machine as a cluster: every attempt runs as real processes under its own supervisor.
 
 All state is in files under the root (see `attempt_files`), so any number of portal processes
-may use one root at the same time, and none of them needs to live for the attempts to go on.
+may use one root at the same time, and none of them needs to live for the attempts to go on. The
+root is made once, by `prepare`, and bears the cluster's name: see `identity`.
 
 An attempt gets its name by one rename of a finished directory; that rename decides between
 concurrent submits, and between `submit` and `stop`. Whoever finds an attempt that has not ended
@@ -28,6 +29,7 @@ from connectors.local import publishing
 from connectors.local.allocations import MGPU_PER_DEVICE
 from connectors.local.attempt_files import AttemptFiles, CorruptRecord, has_ended, wake
 from connectors.local.attempt_spec import read_spec
+from connectors.local.identity import check_root, give_root
 from connectors.local.log_caps import log_size
 from connectors.local.observing import AttemptReader
 from connectors.local.options import LocalOptions, nodes_of, parse_options
@@ -47,27 +49,31 @@ LOG_CHUNK_BYTES_MAX = 1 << 20
 _STREAMS = ("stdout", "stderr")
 #: Supervisors that one `observe` starts at most; the next one goes on.
 _SUPERVISORS_PER_LISTING_MAX = 64
-_TIDY_EVERY_S = 3_600
 
 
-def open_local(options: Mapping[str, Any]) -> ClusterConnector:
-    """The connector for `options` (see `connectors.local.options`).
+def open_local(options: Mapping[str, Any], cluster_id: str) -> ClusterConnector:
+    """The connector for `options` (see `connectors.local.options`), touching nothing yet.
 
-    Raises ValueError for bad options and ClusterUnavailable when the root cannot be used.
+    Raises ValueError for bad options.
     """
-    return LocalConnector(parse_options(options))
+    return LocalConnector(parse_options(options), cluster_id)
 
 
 class LocalConnector:
     """Implements `connectors.protocol.ClusterConnector`; safe to use from several threads."""
 
-    def __init__(self, options: LocalOptions) -> None:
+    def __init__(self, options: LocalOptions, cluster_id: str) -> None:
         self._options = options
         self._root = Path(options.root)
+        self._cluster_id = cluster_id
         self._reader = AttemptReader()
-        self._tidy_due = time.monotonic() + _TIDY_EVERY_S
+
+    def prepare(self) -> None:
+        """See the protocol. Makes the root, which is this cluster's from then on."""
         with self._unavailable_on_error(f"use {self._root}"):
             publishing.make_root(self._root)
+            give_root(self._root, self._cluster_id)
+            check_root(self._root, self._cluster_id)
 
     @property
     def submits_held(self) -> bool:
@@ -83,7 +89,7 @@ class LocalConnector:
         """See the protocol. An attempt that was forgotten is not started again."""
         check_workload(workload)
         files = self._files(workload.key)
-        with self._unavailable_on_error(f"keep {workload.key}"):
+        with self._at_the_root(f"keep {workload.key}"):
             if not os.path.isdir(files.path):
                 if publishing.was_forgotten(self._root, workload.key):
                     return workload.key
@@ -101,8 +107,10 @@ class LocalConnector:
     def observe(self) -> Listing:
         """See the protocol. Also starts a supervisor where one has been killed."""
         observed_at = int(time.time())
-        with self._unavailable_on_error(f"list {self._root}"):
+        with self._at_the_root(f"list {self._root}"):
             found, orphans = self._reader.list(str(self._root / "attempts"))
+            # Once more: the listing is complete only if the root was ours to its end.
+            check_root(self._root, self._cluster_id)
             problems = start_supervisors(orphans[:_SUPERVISORS_PER_LISTING_MAX])
             for path, problem in problems.items():
                 key = os.path.basename(path)
@@ -116,13 +124,13 @@ class LocalConnector:
     def notify(self, key: str, *, native_id: str | None = None) -> None:
         """See the protocol. The notice is sent once per attempt, whoever asks how often."""
         files = self._files(check_key(key))
-        with self._unavailable_on_error(f"notify {key}"):
+        with self._at_the_root(f"notify {key}"):
             self._request(files, files.notify_request)
 
     def stop(self, key: str, *, native_id: str | None = None) -> None:
         """See the protocol. A key that was never submitted is listed as stopped from then on."""
         files = self._files(check_key(key))
-        with self._unavailable_on_error(f"stop {key}"):
+        with self._at_the_root(f"stop {key}"):
             if not os.path.isdir(files.path):
                 if publishing.was_forgotten(self._root, key):
                     return
@@ -133,7 +141,8 @@ class LocalConnector:
     def inventory(self) -> Inventory:
         """See the protocol. Nodes named in `<root>/drained.json` take no new work."""
         observed_at = int(time.time())
-        drained = self._drained()
+        with self._at_the_root(f"look at {self._root}"):
+            drained = self._drained()
         nodes = tuple(
             NodeCapacity(
                 name=node.name,
@@ -161,6 +170,12 @@ class LocalConnector:
         if stream not in _STREAMS:
             raise LogUnavailable(f"there is no stream {stream[:40]!r}; use stdout or stderr")
         path = files.log(rank, stream)
+        with self._at_the_root(f"read the log of {key}"):
+            return self._log_chunk(files, path, rank, offset, limit)
+
+    def _log_chunk(
+        self, files: AttemptFiles, path: str, rank: int, offset: int, limit: int
+    ) -> LogChunk:
         # Asked first: what is complete now was complete when its size is taken.
         is_over = os.path.exists(files.rank(rank, "gone")) or os.path.exists(files.end)
         try:
@@ -170,20 +185,19 @@ class LocalConnector:
                 file.seek(start)
                 data = file.read(max(0, min(limit, LOG_CHUNK_BYTES_MAX, size - start)))
         except FileNotFoundError:
-            raise LogUnavailable(f"{key} has no {stream} of rank {rank}, or not yet") from None
-        except (OSError, CorruptRecord) as error:
-            raise ClusterUnavailable(f"cannot read the log of {key}: {error}") from error
+            name = os.path.basename(path)
+            raise LogUnavailable(f"there is no {name} of this attempt, or not yet") from None
+        except CorruptRecord as error:
+            raise ClusterUnavailable(f"cannot read {path}: {error}") from error
         end = start + len(data)
         return LogChunk(data, start, end, is_over and end == size, is_truncated)
 
     def forget(self, key: str, *, native_id: str | None = None) -> None:
         """See the protocol. What still runs is left alone; with an attempt go its work files."""
         check_key(key)
-        with self._unavailable_on_error(f"forget {key}"):
+        with self._at_the_root(f"forget {key}"):
             publishing.forget_attempt(self._root, key)
-            if time.monotonic() >= self._tidy_due:
-                self._tidy_due = time.monotonic() + _TIDY_EVERY_S
-                publishing.tidy(self._root)
+            publishing.tidy_sometimes(self._root)
 
     def _files(self, key: str) -> AttemptFiles:
         return AttemptFiles(str(self._root / "attempts" / key))
@@ -212,6 +226,13 @@ class LocalConnector:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ClusterUnavailable(f"{path} must be a JSON list of node names")
         return frozenset(names)
+
+    @contextlib.contextmanager
+    def _at_the_root(self, what: str) -> Iterator[None]:
+        """Does nothing but raise ClusterUnavailable while the root is not this cluster's."""
+        with self._unavailable_on_error(what):
+            check_root(self._root, self._cluster_id)
+            yield
 
     @contextlib.contextmanager
     def _unavailable_on_error(self, what: str) -> Iterator[None]:

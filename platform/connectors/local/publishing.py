@@ -26,6 +26,7 @@ from connectors.local.attempt_spec import AttemptSpec, Slot
 from connectors.local.options import LocalOptions, Node, credentials_of
 from connectors.protocol import Outcome, Workload, WorkloadPhase
 
+_TIDY_EVERY_S = 3_600
 _STAGING_KEPT_S = 3_600
 _FORGOTTEN_KEPT_S = 30 * 86_400
 _DIRECTORIES = ("attempts", "allocations", "staging", "forgotten", "trash")
@@ -92,6 +93,21 @@ def forget_attempt(root: Path, key: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.rename(files.path, trash)
         shutil.rmtree(trash, ignore_errors=True)
+
+
+def tidy_sometimes(root: Path) -> None:
+    """`tidy`, unless somebody did within the last hour.
+
+    When that was stands on the disk, since a connector may be opened for each call.
+    """
+    mark = root / "tidied"
+    try:
+        if mark.stat().st_mtime > time.time() - _TIDY_EVERY_S:
+            return
+    except FileNotFoundError:
+        pass
+    mark.touch(mode=0o600)
+    tidy(root)
 
 
 def tidy(root: Path) -> None:
