@@ -171,6 +171,8 @@ class Attempt(models.Model):
     `key` is what the cluster knows it by. `native_id` is written once, by whoever records
     the first answer. `epoch` is that of the arbiter that granted it. `missed_listings`
     counts complete listings in a row without it; `missing_since` is the last one that had it.
+    `release_sent_at` is written before a held submission is let go for the first time: from
+    then on it may have run, and is never sent again.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -185,6 +187,8 @@ class Attempt(models.Model):
     granted_at = models.DateTimeField()
     native_id = models.CharField(max_length=200, null=True)
     native_state = models.CharField(max_length=100, blank=True)
+    cluster_user = models.CharField(max_length=32, null=True)
+    release_sent_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     stop_reason = models.CharField(max_length=9, choices=StopReason.choices, null=True)
     reclaim = models.ForeignKey(Reclaim, models.PROTECT, null=True, related_name="victims")

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import F, Q
 from uuid_utils.compat import uuid7
 
-from clusters.models import Pool
+from clusters.models import Cluster, Pool
 from primitives.units import BASIS_POINTS, MGPU_MAX, PPM
 from tenants.models import Node, User
 
@@ -150,3 +150,28 @@ class PriorityClass(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class ClusterUser(models.Model):
+    """The name of a portal's user on a cluster that has users of its own.
+
+    `name` belongs to one user of the portal only.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="users")
+    user = models.ForeignKey(User, models.PROTECT, related_name="+")
+    name = models.CharField(max_length=32)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "user"], name="user_has_one_name_there"),
+            models.UniqueConstraint(fields=["cluster", "name"], name="name_is_of_one_user"),
+            models.CheckConstraint(
+                condition=Q(name__regex=r"\A[a-z_][a-z0-9_-]{0,31}\Z") & ~Q(name="root"),
+                name="cluster_user_is_a_person",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.cluster}"

@@ -15,6 +15,7 @@ from django.db.models.functions import Coalesce
 from arbiter.snapshot import Device
 from clusters.models import Cluster, ClusterNode, Pool
 from clusters.observation import GONE
+from primitives.errors import NotFound
 
 
 def devices(*, now: datetime, stale_after: timedelta) -> tuple[tuple[Device, ...], frozenset[str]]:
@@ -43,6 +44,14 @@ def devices(*, now: datetime, stale_after: timedelta) -> tuple[tuple[Device, ...
         pool = texts.get(pool_id) or texts.setdefault(pool_id, str(pool_id))
         found.append(Device(cluster, name, pool, capacity_mgpu if is_schedulable else 0))
     return tuple(found), answering
+
+
+def cluster_by_id(cluster_id: UUID) -> Cluster:
+    """The cluster. Raises NotFound; clusters are no secret."""
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    if cluster is None:
+        raise NotFound("There is no such cluster.")
+    return cluster
 
 
 _SUM: DecimalField[Decimal, Decimal] = DecimalField()

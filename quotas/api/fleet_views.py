@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from clusters.models import Cluster, ClusterNode, Pool
-from clusters.queries import shares_of
+from clusters.queries import cluster_by_id, shares_of
 from clusters.registration import add_cluster, add_pool, change_cluster, change_pool
 from primitives.clock import SystemClock
 from primitives.errors import FieldError, InvalidRequest, NotFound
@@ -172,7 +172,7 @@ class ClusterDetail(APIView):
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """The cluster."""
         refuse_unknown_parameters(request, set())
-        cluster = _cluster(cluster_id)
+        cluster = cluster_by_id(cluster_id)
         shares = shares_of([cluster]).get(cluster.pk, [])
         return Response(
             shown_cluster(cluster, shares, actor=actor_from(request), now=SystemClock().now())
@@ -191,7 +191,7 @@ class ClusterDetail(APIView):
         body = ClusterUpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         now = SystemClock().now()
-        cluster = change_cluster(_cluster(cluster_id), **body.validated_data, by=by, now=now)
+        cluster = change_cluster(cluster_by_id(cluster_id), **body.validated_data, by=by, now=now)
         shares = shares_of([cluster]).get(cluster.pk, [])
         return Response(shown_cluster(cluster, shares, actor=actor, now=now))
 
@@ -231,13 +231,6 @@ def _pool(pool_id: UUID) -> Pool:
     if pool is None:
         raise NotFound("There is no such pool.")
     return pool
-
-
-def _cluster(cluster_id: UUID) -> Cluster:
-    cluster = Cluster.objects.filter(pk=cluster_id).first()
-    if cluster is None:
-        raise NotFound("There is no such cluster.")
-    return cluster
 
 
 def _named_cluster(name: str) -> Cluster:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
+from quotas.api.cluster_user_views import ClusterUserDetail, ClusterUserList
 from quotas.api.fleet_views import (
     ClusterDetail,
     ClusterList,
@@ -21,6 +22,8 @@ urlpatterns: list[URLPattern] = [
     path("pools/<uuid:pool_id>", PoolDetail.as_view()),
     path("clusters", ClusterList.as_view()),
     path("clusters/<uuid:cluster_id>", ClusterDetail.as_view()),
+    path("clusters/<uuid:cluster_id>/users", ClusterUserList.as_view()),
+    path("clusters/<uuid:cluster_id>/users/<uuid:mapping_id>", ClusterUserDetail.as_view()),
     path("nodes", ClusterNodeList.as_view()),
     path("priority-classes", PriorityClassList.as_view()),
 ]

@@ -56,6 +56,9 @@ class Caller:
     def patch(self, path: str, body: Any, **headers: str) -> Any:
         return self.send("PATCH", path, body, **headers)
 
+    def put(self, path: str, body: Any, **headers: str) -> Any:
+        return self.send("PUT", path, body, **headers)
+
     def delete(self, path: str, **headers: str) -> Any:
         return self.send("DELETE", path, **headers)
 

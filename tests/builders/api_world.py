@@ -13,7 +13,7 @@ from builders.billing_builders import a_rate_card
 from builders.cast import Cast, a_cast
 from builders.job_builders import a_job
 from builders.portal_builders import Company, a_company, a_pool
-from quotas.models import Quota
+from quotas.models import ClusterUser, Quota
 
 #: Everybody who may call. research_admin administers the department of the team that
 #: everything here belongs to (nlp), production_admin the department beside it; bob owns the job,
@@ -85,6 +85,9 @@ def a_world() -> World:
         "token_id": token.pk,
         "pool_id": company.pool.pk,
         "cluster_id": company.cluster.pk,
+        "mapping_id": ClusterUser.objects.create(
+            cluster=company.cluster, user=cast.bob, name="bob"
+        ).pk,
         "quota_id": Quota.objects.get(node=cast.nlp, pool=company.pool).pk,
         "job_id": a_job(company, cast.bob).pk,
         "card_id": card.pk,

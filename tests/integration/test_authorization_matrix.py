@@ -114,6 +114,14 @@ TABLE: dict[tuple[str, str], Case] = {
     ),
     ("GET", "clusters/<uuid:cluster_id>"): a_case(CUT_TO_ALL),
     ("PATCH", "clusters/<uuid:cluster_id>"): a_case(PLATFORM_ADMIN_200, {"is_enabled": False}),
+    ("GET", "clusters/<uuid:cluster_id>/users"): a_case(PLATFORM_ADMIN_200),
+    # The cluster of this world has no users of its own: 400 for who may map them.
+    ("PUT", "clusters/<uuid:cluster_id>/users"): a_case(
+        "401 400 403 403 403 403 403 403 403 403 403", {"user": "bob@ai-company", "name": "bob"}
+    ),
+    ("DELETE", "clusters/<uuid:cluster_id>/users/<uuid:mapping_id>"): a_case(
+        "401 204 403 403 403 403 403 403 403 403 403"
+    ),
     ("GET", "nodes"): a_case(CUT_TO_ALL),
     # Quotas: a guarantee is changed by whom the node above belongs to.
     ("GET", "quotas"): a_case(CUT_TO_ALL, query="?pool=h100"),

@@ -1,0 +1,143 @@
+"""Held submissions: let the recorded one go, take the others off the cluster.
+
+A cluster that submits held may have taken one submission for two, or may still forget what it
+has accepted. So of everything that it holds for an attempt only the recorded id is released,
+and only once it was listed so long after its submit time that it can no longer be forgotten
+and its id given to somebody else. Level-triggered: what does not work out now is tried again
+after the next listing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from uuid import UUID
+
+from django.db.models import F, Q
+from django.db.models.functions import Coalesce, Now
+
+from clusters.models import Cluster
+from connectors.errors import ConnectorError
+from connectors.protocol import ClusterConnector, Listing, Observation, WorkloadPhase
+from jobs.leadership import Leadership
+from jobs.models import Attempt, AttemptState
+
+log = logging.getLogger(__name__)
+
+#: Releases and removals after one listing at most; the next listing goes on.
+SETTLED_MAX = 1_000
+_KEY_PREFIX = "tg-"
+
+
+def settle(
+    cluster: Cluster, connector: ClusterConnector, listing: Listing, *, leadership: Leadership
+) -> tuple[int, int]:
+    """Release and remove what `listing` allows; returns how many of both.
+
+    That an attempt is being released is committed before the cluster is told. A held workload
+    of an attempt that we do not know is left alone and reported: it may be ours from before
+    a restore. Raises NotLeading when the leadership is over.
+    """
+    if not connector.submits_held:
+        return 0, 0
+    held = list(_settled(listing, connector.settle_s))[:SETTLED_MAX]
+    if not held:
+        return 0, 0
+    attempts = {
+        attempt.key: attempt
+        for attempt in Attempt.objects.filter(
+            cluster=cluster, pk__in=[attempt_id for attempt_id, _ in held]
+        ).only("id", "native_id", "state", "released_at")
+    }
+    release: list[Observation] = []
+    remove: list[Observation] = []
+    strangers = 0
+    for _, observation in held:
+        attempt = attempts.get(observation.key)
+        if attempt is None:
+            strangers += 1
+        elif _is_wanted(attempt, observation):
+            release.append(observation)
+        elif not _may_become_wanted(attempt):
+            remove.append(observation)
+    if strangers:
+        log.warning(
+            "%s holds %d workloads of attempts that are unknown here; nobody touches them",
+            cluster.name,
+            strangers,
+        )
+    return (
+        _release(connector, release, leadership),
+        _carry_out(connector.remove_copy, remove),
+    )
+
+
+def _settled(listing: Listing, settle_s: int) -> Iterator[tuple[UUID, Observation]]:
+    for key in listing.observations:
+        attempt_id = _attempt_id(key)
+        if attempt_id is None:
+            continue
+        for observation in listing.all_of(key):
+            if (
+                observation.phase is WorkloadPhase.HELD
+                and observation.submitted_at is not None
+                and listing.observed_at - observation.submitted_at >= settle_s
+            ):
+                yield attempt_id, observation
+
+
+def _attempt_id(key: str) -> UUID | None:
+    try:
+        return UUID(key.removeprefix(_KEY_PREFIX))
+    except ValueError:
+        return None
+
+
+def _is_wanted(attempt: Attempt, observation: Observation) -> bool:
+    """Whether this is the recorded submission of an attempt that is to run."""
+    return (
+        attempt.native_id == observation.native_id
+        and attempt.released_at is None
+        and attempt.state in (AttemptState.RESERVED, AttemptState.STARTING)
+    )
+
+
+def _may_become_wanted(attempt: Attempt) -> bool:
+    """Whether dispatch may still record any of the copies."""
+    return attempt.native_id is None and attempt.released_at is None
+
+
+def _release(
+    connector: ClusterConnector, wanted: Sequence[Observation], leadership: Leadership
+) -> int:
+    if not wanted:
+        return 0
+    with leadership.fence():
+        # Read again under the fence: somebody may have asked to stop it since.
+        Attempt.objects.filter(
+            pk__in=[_attempt_id(one.key) for one in wanted],
+            state__in=[AttemptState.RESERVED, AttemptState.STARTING],
+            released_at=None,
+        ).update(release_sent_at=Coalesce(F("release_sent_at"), Now()))
+        marked = {
+            attempt.key
+            for attempt in Attempt.objects.filter(
+                ~Q(release_sent_at=None),
+                pk__in=[_attempt_id(one.key) for one in wanted],
+                state__in=[AttemptState.RESERVED, AttemptState.STARTING],
+            ).only("id")
+        }
+    return _carry_out(connector.release, [one for one in wanted if one.key in marked])
+
+
+def _carry_out(act: Callable[[str, str], None], observations: Sequence[Observation]) -> int:
+    done = 0
+    for observation in observations:
+        try:
+            act(observation.key, observation.native_id)
+        except ConnectorError as error:
+            # The next listing says whether it had its effect.
+            log.warning("%s on its cluster: %s", observation.key, error)
+        else:
+            done += 1
+    return done
