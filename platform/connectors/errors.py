@@ -11,6 +11,14 @@ class ClusterUnavailable(ConnectorError):
     """The cluster did not answer in time or not sensibly: retry later, nothing is known."""
 
 
+class OutcomeUnknown(ClusterUnavailable):
+    """The call may have had its effect: look before sending again."""
+
+
+class NotOffered(ConnectorError):
+    """This cluster's API version cannot do that."""
+
+
 class WorkloadRejected(ConnectorError):
     """The cluster will never accept this workload: do not retry; the text says why."""
 

@@ -1,0 +1,1 @@
+"""A Slurm cluster, spoken to through its REST daemon, slurmrestd."""
