@@ -16,8 +16,7 @@ class Submission:
 
     `name` is how the job is found again. `gpus_per_node` GPUs of `gres_type` are asked for on each
     of `node_count` nodes. Only the variables in `environment` reach the job, which must not be
-    empty. `is_held` keeps the job pending until it is released. `container_image` needs the
-    cluster's container plugin and is passed as a variable that the batch script reads.
+    empty. `hold` keeps the job pending until it is released.
     """
 
     name: str
@@ -38,7 +37,7 @@ class Submission:
     memory_mb_per_node: int | None = None
     time_limit_minutes: int | None = None
     constraint: str | None = None
-    is_held: bool = True
+    hold: bool = True
 
 
 @dataclass(frozen=True, slots=True)
