@@ -14,7 +14,7 @@ from billing.usage_sql import JOBS, POOLS_MAX, REPORT, rows_of
 from clusters.models import Pool
 from primitives.errors import FieldError, Forbidden, InvalidRequest, NotFound
 from quotas.models import Quota
-from tenants.access import PLATFORM, Actor, require, visible, visible_node
+from tenants.access import PLATFORM, Actor, require, under, visible, visible_node
 from tenants.models import Node, NodeKind
 from tenants.roles import Permission
 
@@ -250,7 +250,7 @@ def _nodes(actor: Actor, path: str | None, permission: Permission) -> list[Node]
     rows = visible(actor, Node.objects.all(), permission, path_field="path")
     if path is not None:
         top = visible_node(actor, path, permission)
-        rows = rows.filter(path__startswith=top.path)
+        rows = rows.filter(under([top.path], "path"))
     elif not actor.prefixes(permission):
         raise Forbidden(
             f"You need the right {permission.value} on a team, department or organization; ask "

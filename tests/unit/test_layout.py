@@ -81,6 +81,20 @@ def test_no_file_names_a_path_of_this_machine() -> None:
     assert named == []
 
 
+def test_subtrees_are_cut_out_by_one_function() -> None:
+    """`tenants.access.under` compares ranges of paths, which an index answers; a prefix match
+    beside it is LIKE, which may not, and is one more place to get right."""
+    matches = re.compile("path__" + "i?(startswith|contains|regex)")
+    found = [
+        path.relative_to(REPO)
+        for path in our_files()
+        if path.suffix == ".py"
+        and not path.is_relative_to(REPO / "tests")
+        and matches.search(path.read_text())
+    ]
+    assert found == []
+
+
 def test_python_lock_pins_every_package_by_hash_and_names_no_address() -> None:
     text = (REPO / "requirements.lock").read_text()
     entries = re.split(r"\n(?=\S)", text.strip())
