@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Stops the bed that start.sh started; with --purge it also removes the bed's files and, unless
+# another bed is running, the users that start.sh made.
+set -euo pipefail
+KEEP_SETTINGS=yes
+. "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
+. "$HERE/daemons.sh"
+must_be_root
+purge=no
+for word in "$@"; do
+  case $word in
+    --purge) purge=yes ;;
+    *) complain "stop.sh knows --purge and nothing else, not '$word'." ;;
+  esac
+done
+[ -d "$BED" ] || { say "nothing was ever started under $BED"; exit 0; }
+[ "$(stat -c %u "$BED")" -eq 0 ] && [ ! -L "$BED" ] || complain "$BED is no folder of root's: not ours."
+take_lock
+
+for name in rest ctld; do end_daemon "$name"; done
+# Ask all nodes at once, then see each one off.
+for name in $(node_names); do
+  pid=$(pid_of "$name") && kill -TERM "$pid" 2>/dev/null && kill -CONT "$pid" 2>/dev/null || true
+done
+for name in $(node_names); do end_daemon "$name"; done
+end_leftovers
+end_daemon dbd 60
+end_daemon sql 60
+end_daemon munge
+rm -f "$BED/bed.json"
+
+if [ "$purge" = yes ]; then
+  if pgrep -u "$REST_USER" >/dev/null 2>&1; then
+    say "another bed is running: its users stay"
+  else
+    for user in $(getent passwd | awk -F: -v mark="$USER_MARK" '$5 == mark {print $1}'); do
+      userdel "$user" || say "the user $user is in use and stays"
+    done
+  fi
+  rm -rf --one-file-system -- "$BED"
+  say "stopped, and $BED is removed"
+else
+  say "stopped; the files stay in $BED"
+fi
