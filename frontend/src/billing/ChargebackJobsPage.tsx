@@ -7,9 +7,10 @@ import type { ChargebackJob } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
-import { Empty, Lines, QueryView } from "../ui/states";
+import { Empty, isSettled, Lines, QueryView } from "../ui/states";
 import { formatGpuHours, formatCost } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
+import { NoCosts } from "./NoCosts";
 import { resolvePeriod } from "./period";
 import { useChargebackCurrency } from "./useChargebackCurrency";
 import "../quotas/quota-bar.css";
@@ -31,6 +32,14 @@ export function ChargebackJobsPage() {
     }),
   );
   const period = resolvePeriod("custom", 0, { start, end });
+  const command = [
+    `tidegate report chargeback --start ${start} --end ${end} --team ${node} --jobs`,
+    pool && `--pool ${pool}`,
+    usage && `--usage-class ${usage}`,
+    as_of && `--as-of ${as_of}`,
+  ]
+    .filter(Boolean)
+    .join(" ");
   return (
     <>
       <p className="sub">
@@ -44,43 +53,45 @@ export function ChargebackJobsPage() {
       <p className="sub">
         {usage ?? "guaranteed and borrowed"} use{pool && ` of pool ${pool}`}, job by job
       </p>
-      <QueryView
-        query={jobs}
-        loading={
-          <div className="card">
-            <Lines count={8} />
-          </div>
-        }
-      >
-        {(data) => {
-          const items = data.pages.flatMap((page) => page.items);
-          return (
-            <div className="rows">
-              <div className="card">
-                {items.length === 0 ? (
-                  <Empty cli={`tidegate report chargeback --start ${start} --end ${end} --team ${node}`}>
-                    No job ran here in this period.
-                  </Empty>
-                ) : (
-                  <JobRows items={items} isWhole={!jobs.hasNextPage} />
-                )}
-              </div>
-              <div className="inline">
-                {jobs.hasNextPage && (
-                  <Button
-                    variant="default"
-                    loading={jobs.isFetchingNextPage}
-                    onClick={() => void jobs.fetchNextPage()}
-                  >
-                    Show more
-                  </Button>
-                )}
-                <CliLine command={`tidegate report chargeback --start ${start} --end ${end} --team ${node}`} />
-              </div>
+      {jobs.error && isSettled(jobs.error) ? (
+        <NoCosts node={node} />
+      ) : (
+        <QueryView
+          query={jobs}
+          loading={
+            <div className="card">
+              <Lines count={8} />
             </div>
-          );
-        }}
-      </QueryView>
+          }
+        >
+          {(data) => {
+            const items = data.pages.flatMap((page) => page.items);
+            return (
+              <div className="rows">
+                <div className="card">
+                  {items.length === 0 ? (
+                    <Empty>No job ran here in this period.</Empty>
+                  ) : (
+                    <JobRows items={items} isWhole={!jobs.hasNextPage} />
+                  )}
+                </div>
+                <div className="inline">
+                  {jobs.hasNextPage && (
+                    <Button
+                      variant="default"
+                      loading={jobs.isFetchingNextPage}
+                      onClick={() => void jobs.fetchNextPage()}
+                    >
+                      Show more
+                    </Button>
+                  )}
+                  <CliLine command={command} />
+                </div>
+              </div>
+            );
+          }}
+        </QueryView>
+      )}
     </>
   );
 }

@@ -4,26 +4,38 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 
 import { chargebackQuery, poolsQuery, type ReportFilter } from "../api/queries";
 import type { Chargeback } from "../api/types";
+import { may } from "../session/access";
+import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
 import { Kpi } from "../ui/Kpi";
 import { useNowMs } from "../ui/now";
-import { Empty, Lines, QueryView } from "../ui/states";
+import { Empty, isSettled, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
-import { formatGpuHours, formatCost, formatShare } from "../ui/units";
+import { formatCost, formatCount, formatGpuHours, formatShare } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
-import { ChargebackTable } from "./ChargebackTable";
+import { ChargebackTable, JobsLink, wholeOf, type BehindRow } from "./ChargebackTable";
 import { DaysChart } from "./DaysChart";
+import { NoCosts } from "./NoCosts";
 import { PERIOD_LABELS, resolvePeriod, toIso, type PeriodName } from "./period";
 import "../quotas/quota-bar.css";
 import "./billing.css";
 
 export function ChargebackPage() {
+  const session = useSession();
   const search = useSearch({ from: "/shell/chargeback" });
   const now = useNowMs();
   const name = search.period ?? "month";
   const period = resolvePeriod(name, now, search);
   const group = search.group ?? "team";
   usePageTitle(period ? `Chargeback · ${period.label}` : "Chargeback");
+  if (!may(session, "view_costs")) {
+    return (
+      <>
+        <h1>Chargeback</h1>
+        <NoCosts />
+      </>
+    );
+  }
   return (
     <>
       <h1>Chargeback{period && ` · ${period.label}`}</h1>
@@ -132,6 +144,7 @@ function csvAddress(filter: ReportFilter): string {
 }
 
 function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: string }) {
+  const session = useSession();
   const report = useQuery({ ...chargebackQuery(filter), placeholderData: keepPreviousData });
   const command = [
     `tidegate report chargeback --start ${filter.start} --end ${filter.end} --group-by ${filter.group_by ?? "team"}`,
@@ -140,6 +153,7 @@ function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: stri
   ]
     .filter(Boolean)
     .join(" ");
+  if (filter.team && report.error && isSettled(report.error)) return <NoCosts node={filter.team} />;
   return (
     <QueryView
       query={report}
@@ -149,42 +163,54 @@ function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: stri
         </div>
       }
     >
-      {(data) => (
-        <div className="rows" aria-busy={report.isPlaceholderData}>
-          <p className="sub" style={{ margin: 0 }}>
-            As of <Time at={data.as_of} show="both" /> · periods and days in UTC
-            {Date.parse(data.as_of) < Date.parse(data.end) && " · the period is still running"}
-          </p>
-          <Figures report={data} />
-          <DaysChart report={data} />
-          <div className="card">
-            {data.rows.length === 0 ? (
-              <Empty cli={command}>Nothing ran in this period, so there is nothing to charge.</Empty>
-            ) : (
-              <ChargebackTable report={data} groupLabel={groupLabel} />
-            )}
+      {(data) => {
+        const node = wholeOf(data, session, filter.team);
+        const whole = node === null ? null : { node, pool: filter.pool };
+        return (
+          <div className="rows" aria-busy={report.isPlaceholderData}>
+            <p className="sub" style={{ margin: 0 }}>
+              As of <Time at={data.as_of} show="both" /> · periods and days in UTC
+              {Date.parse(data.as_of) < Date.parse(data.end) && " · the period is still running"}
+            </p>
+            <Figures report={data} whole={whole} />
+            <DaysChart report={data} />
+            <div className="card">
+              {data.rows.length === 0 ? (
+                <Empty cli={command}>Nothing ran in this period, so there is nothing to charge.</Empty>
+              ) : (
+                <ChargebackTable report={data} groupLabel={groupLabel} whole={whole} />
+              )}
+            </div>
+            <Capacity report={data} />
+            <div className="inline">
+              <Button component="a" href={csvAddress(filter)} download variant="default">
+                Download CSV
+              </Button>
+              <CliLine command={command} />
+            </div>
           </div>
-          <Capacity report={data} />
-          <div className="inline">
-            <Button component="a" href={csvAddress(filter)} download variant="default">
-              Download CSV
-            </Button>
-            <CliLine command={command} />
-          </div>
-        </div>
-      )}
+        );
+      }}
     </QueryView>
   );
 }
 
-function Figures({ report }: { report: Chargeback }) {
+function Figures({ report, whole }: { report: Chargeback; whole: BehindRow | null }) {
   const { totals, currency, capacity } = report;
   const used = totals.guaranteed_mgpu_s + totals.borrowed_mgpu_s;
   const sum = (value: "capacity_mgpu_s" | "idle_mgpu_s") =>
     (capacity ?? []).reduce((total, pool) => total + pool[value], 0);
   return (
     <div className="kpis" style={{ margin: 0 }}>
-      <Kpi value={formatCost(totals.cost_nano, currency)} label="cost" context={`${totals.jobs} jobs`} />
+      <Kpi
+        value={formatCost(totals.cost_nano, currency)}
+        label="cost"
+        context={
+          <JobsLink report={report} row={whole} mgpuS={used}>
+            {`${formatCount(totals.jobs)} ${totals.jobs === 1 ? "job" : "jobs"}`}
+          </JobsLink>
+        }
+      />
       <Kpi
         value={formatGpuHours(totals.guaranteed_mgpu_s)}
         label="GPU-hours guaranteed"

@@ -1,16 +1,27 @@
 import { Link } from "@tanstack/react-router";
 
-import type { Chargeback, ChargebackRow } from "../api/types";
+import type { Chargeback, Session } from "../api/types";
 import { lastPart } from "../jobs/words";
-import { formatGpuHours, formatGpuSeconds, formatCost } from "../ui/units";
+import { may } from "../session/access";
+import { formatCount, formatGpuHours, formatGpuSeconds, formatCost } from "../ui/units";
 import { reconcile } from "./totals";
 
 /** Rows, totals under them, and in sight the check that both are what was metered. */
-export function ChargebackTable({ report, groupLabel }: { report: Chargeback; groupLabel: string }) {
+export function ChargebackTable({
+  report,
+  groupLabel,
+  whole,
+}: {
+  report: Chargeback;
+  groupLabel: string;
+  /** What the totals are of; null where no single node covers them. */
+  whole: BehindRow | null;
+}) {
   const { rows, totals, currency } = report;
   const hasPools = new Set(rows.map((row) => row.pool)).size > 1;
   const common = commonParent(rows.map((row) => row.node));
   const isTree = rows.some((row) => row.node_kind !== "team");
+  const usedMgpuS = totals.guaranteed_mgpu_s + totals.borrowed_mgpu_s;
   const top = Math.min(...rows.map((row) => row.node.split("/").length));
   return (
     <>
@@ -57,8 +68,16 @@ export function ChargebackTable({ report, groupLabel }: { report: Chargeback; gr
                   {formatGpuHours(row.borrowed_mgpu_s)}
                 </JobsLink>
               </td>
-              <td className="n only-phone">{formatGpuHours(row.guaranteed_mgpu_s + row.borrowed_mgpu_s)}</td>
-              <td className="n hide">{row.jobs}</td>
+              <td className="n only-phone">
+                <JobsLink report={report} row={row} mgpuS={row.guaranteed_mgpu_s + row.borrowed_mgpu_s}>
+                  {formatGpuHours(row.guaranteed_mgpu_s + row.borrowed_mgpu_s)}
+                </JobsLink>
+              </td>
+              <td className="n hide">
+                <JobsLink report={report} row={row} mgpuS={row.guaranteed_mgpu_s + row.borrowed_mgpu_s}>
+                  {formatCount(row.jobs)}
+                </JobsLink>
+              </td>
               <td className="n">
                 <JobsLink report={report} row={row} mgpuS={row.guaranteed_mgpu_s + row.borrowed_mgpu_s}>
                   {formatCost(row.cost_nano, currency)}
@@ -71,13 +90,31 @@ export function ChargebackTable({ report, groupLabel }: { report: Chargeback; gr
           <tr>
             <th scope="row">Total</th>
             {hasPools && <td />}
-            <td className="n hide">{formatGpuHours(totals.guaranteed_mgpu_s)}</td>
-            <td className="n hide">{formatGpuHours(totals.borrowed_mgpu_s)}</td>
-            <td className="n only-phone">
-              {formatGpuHours(totals.guaranteed_mgpu_s + totals.borrowed_mgpu_s)}
+            <td className="n hide">
+              <JobsLink report={report} row={whole} usage="guaranteed" mgpuS={totals.guaranteed_mgpu_s}>
+                {formatGpuHours(totals.guaranteed_mgpu_s)}
+              </JobsLink>
             </td>
-            <td className="n hide">{totals.jobs}</td>
-            <td className="n">{formatCost(totals.cost_nano, currency)}</td>
+            <td className="n hide">
+              <JobsLink report={report} row={whole} usage="borrowed" mgpuS={totals.borrowed_mgpu_s}>
+                {formatGpuHours(totals.borrowed_mgpu_s)}
+              </JobsLink>
+            </td>
+            <td className="n only-phone">
+              <JobsLink report={report} row={whole} mgpuS={usedMgpuS}>
+                {formatGpuHours(usedMgpuS)}
+              </JobsLink>
+            </td>
+            <td className="n hide">
+              <JobsLink report={report} row={whole} mgpuS={usedMgpuS}>
+                {formatCount(totals.jobs)}
+              </JobsLink>
+            </td>
+            <td className="n">
+              <JobsLink report={report} row={whole} mgpuS={usedMgpuS}>
+                {formatCost(totals.cost_nano, currency)}
+              </JobsLink>
+            </td>
           </tr>
         </tfoot>
       </table>
@@ -136,7 +173,20 @@ export function commonParent(paths: readonly string[]): string {
   return parts.join("/");
 }
 
-function JobsLink({
+/** The node (and pool, if it is one) whose jobs make a number. */
+export interface BehindRow {
+  node: string;
+  pool?: string | undefined;
+}
+
+/** The node whose jobs are all those of the report, if the reader may ask for it as a whole. */
+export function wholeOf(report: Chargeback, session: Session, scope?: string): string | null {
+  // With a slash at its end, a path is above itself.
+  const above = scope ?? commonParent(report.rows.map((row) => `${row.node}/`));
+  return above !== "" && may(session, "view_costs", above) ? above : null;
+}
+
+export function JobsLink({
   report,
   row,
   usage,
@@ -144,11 +194,12 @@ function JobsLink({
   children,
 }: {
   report: Chargeback;
-  row: ChargebackRow;
+  row: BehindRow | null;
   usage?: "guaranteed" | "borrowed";
   mgpuS: number;
   children: string;
 }) {
+  if (row === null) return children;
   if (mgpuS === 0) return <span className="faint">{children}</span>;
   return (
     <Link

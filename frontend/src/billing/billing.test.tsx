@@ -1,9 +1,10 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
-import { aChargeback } from "../../mock/company.ts";
+import { aCompany, aProblem } from "../../mock/answer.ts";
+import { aChargeback, aSession } from "../../mock/company.ts";
 import { accessibilityFaults, open, show } from "../test/render";
-import { Check, commonParent } from "./ChargebackTable";
+import { Check, commonParent, wholeOf } from "./ChargebackTable";
 import { fillDays } from "./DaysChart";
 import { daysOf, resolvePeriod } from "./period";
 import { reconcile } from "./totals";
@@ -122,6 +123,69 @@ describe("the chargeback page", () => {
       usage: "borrowed",
     });
     await waitFor(() => expect(within(table).getByRole("row", { name: /^Total/ })).toHaveTextContent("118,900.00"));
+  });
+
+  it("leads from counts and totals to the jobs too, and names the command that lists them", async () => {
+    const { user, router } = open("/chargeback?period=last-month");
+    const table = await screen.findByRole("table", { name: "Chargeback by team" });
+    const total = within(table).getByRole("row", { name: /^Total/ });
+    expect(within(total).getAllByRole("link").map((link) => link.textContent)).toEqual([
+      "454,400.00",
+      "135,700.00",
+      "590,100.00",
+      "734",
+      "€1,112,350.00",
+    ]);
+    expect(screen.getByRole("link", { name: "734 jobs: the jobs behind it" })).toBeInTheDocument();
+    const inference = within(table).getByRole("row", { name: /inference/ });
+    expect(within(inference).getByRole("link", { name: "88: the jobs behind it" })).toBeInTheDocument();
+    await user.click(within(total).getByRole("link", { name: "135,700.00: the jobs behind it" }));
+    await screen.findByRole("heading", { name: "ai-company · 1 October 2026 – 31 October 2026" });
+    const search = router.state.location.search as Record<string, string | undefined>;
+    expect(search).toMatchObject({ node: "ai-company", usage: "borrowed" });
+    expect(search.pool).toBeUndefined();
+    expect(
+      await screen.findByText(
+        "tidegate report chargeback --start 2026-10-01T00:00:00Z --end 2026-11-01T00:00:00Z --team ai-company " +
+          `--jobs --usage-class borrowed --as-of ${search.as_of ?? ""}`,
+      ),
+    ).toBeInTheDocument();
+  });
+
+  it("totals that no single node covers, or none that I may ask for, lead nowhere", () => {
+    const report = aChargeback(OCTOBER.start, OCTOBER.end);
+    const everything = aSession();
+    const two = aSession({ permissions: { "ai-company/research": ["view_costs"], "ai-company/production": ["view_costs"] } });
+    expect(wholeOf(report, everything)).toBe("ai-company");
+    expect(wholeOf(report, everything, "ai-company/research")).toBe("ai-company/research");
+    expect(wholeOf(report, two)).toBeNull();
+    expect(wholeOf({ ...report, rows: [] }, everything)).toBeNull();
+    const [row] = report.rows;
+    if (row === undefined) throw new Error("the report has rows");
+    expect(wholeOf({ ...report, rows: [row] }, everything)).toBe(row.node);
+  });
+
+  it("says who may see costs to someone who may not, and offers no second try", async () => {
+    const session = aSession({ permissions: { "ai-company/research/nlp": ["view_tree", "submit_jobs"] } });
+    const { container, requests } = open("/chargeback", { company: aCompany({ session }) });
+    const card = await screen.findByRole("region", { name: "Not for you to see" });
+    expect(card).toHaveTextContent("Team leads, administrators, finance and auditors see them");
+    expect(within(card).getByRole("link", { name: "Jobs and what each of them used" })).toBeInTheDocument();
+    expect(screen.queryByRole("button", { name: "Try again" })).toBeNull();
+    expect(requests.filter(({ path }) => path.includes("reports"))).toEqual([]);
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it.each([
+    ["/chargeback?scope=ai-company/research", "The costs of ai-company/research are not for you to see"],
+    ["/chargeback/jobs?start=2026-10-01T00:00:00Z&end=2026-11-01T00:00:00Z&node=ai-company", "The costs of ai-company are not for you to see"],
+  ])("says so of one node that is beyond my rights: %s", async (address, title) => {
+    open(address, {
+      override: ({ path }) => (path.includes("reports") ? aProblem(404, "not_found", "There is no such node.") : undefined),
+    });
+    expect(await screen.findByRole("heading", { name: title })).toBeInTheDocument();
+    expect(screen.getByRole("link", { name: "All costs that you may see" })).toBeInTheDocument();
+    expect(screen.queryByRole("button", { name: "Try again" })).toBeNull();
   });
 
   it("by department shows the tree, and counts nothing twice", async () => {

@@ -39,6 +39,12 @@ function monthPeriod(year: number, month: number): Period {
   };
 }
 
+/** The month, in UTC, that `nowMs` lies in. */
+export function thisMonth(nowMs: number): Period {
+  const now = new Date(nowMs);
+  return monthPeriod(now.getUTCFullYear(), now.getUTCMonth());
+}
+
 function dayLabel(ms: number): string {
   const day = new Date(ms);
   return `${day.getUTCDate()} ${MONTHS[day.getUTCMonth()] ?? ""} ${day.getUTCFullYear()}`;
@@ -63,7 +69,7 @@ export function resolvePeriod(
     case "yesterday":
       return { start: toIso(today - DAY_MS), end: toIso(today), label: dayLabel(today - DAY_MS) };
     case "month":
-      return monthPeriod(now.getUTCFullYear(), now.getUTCMonth());
+      return thisMonth(nowMs);
     case "last-month":
       return monthPeriod(now.getUTCFullYear(), now.getUTCMonth() - 1);
     case "custom": {

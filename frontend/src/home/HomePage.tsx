@@ -1,9 +1,10 @@
 import { Button } from "@mantine/core";
-import { useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 
-import { clustersQuery, comparePaths, quotasQuery, someJobsQuery } from "../api/queries";
+import { chargebackQuery, clustersQuery, comparePaths, quotasQuery, someJobsQuery } from "../api/queries";
 import type { Job, JobState, Quota, Session } from "../api/types";
+import { thisMonth } from "../billing/period";
 import { JobTable } from "../jobs/JobTable";
 import { JOB_STATES, lastPart, stateTone, stateWord } from "../jobs/words";
 import { QuotaBar, QuotaLegend } from "../quotas/QuotaBar";
@@ -15,7 +16,7 @@ import { CliLine } from "../ui/CliLine";
 import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Countdown } from "../ui/Time";
-import { formatGpuCount, formatGpus } from "../ui/units";
+import { formatCost, formatCount, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 
 const ACTIVE: readonly JobState[] = ["queued", "held", "starting", "running", "preempting"];
@@ -33,7 +34,15 @@ export function HomePage() {
       <p className="sub">{session.user.organization?.name ?? "All organizations"}</p>
       <div className="rows">
         <Notices session={session} />
-        <MyJobs session={session} />
+        {may(session, "submit_jobs") ? (
+          <MyJobs session={session} />
+        ) : may(session, "view_costs") ? (
+          <Costs scope={scope} />
+        ) : (
+          <section className="card" aria-label="No role yet">
+            <Empty>You have no role yet with which to submit jobs. An administrator of yours can give you one.</Empty>
+          </section>
+        )}
         {may(session, "view_tree") && <MyTeams session={session} scope={scope} />}
       </div>
     </>
@@ -83,19 +92,77 @@ function Notices({ session }: { session: Session }) {
   );
 }
 
+/** For those who count and check rather than submit: what this month cost, and where to look further. */
+function Costs({ scope }: { scope: string | undefined }) {
+  const period = thisMonth(useNowMs());
+  const report = useQuery({
+    ...chargebackQuery({
+      start: period.start,
+      end: period.end,
+      group_by: "team",
+      ...(scope ? { team: scope } : {}),
+    }),
+    placeholderData: keepPreviousData,
+  });
+  return (
+    <section className="card" aria-label="Costs">
+      <div className="spread">
+        <h2>Costs · {period.label}</h2>
+        <Button component={Link} to="/chargeback" size="xs">
+          Chargeback
+        </Button>
+      </div>
+      <QueryView query={report} loading={<Lines count={3} label="Loading the costs" />}>
+        {({ totals, currency }) => (
+          <div className="stack">
+            <table className="facts">
+              <tbody>
+                <tr>
+                  <th scope="row">Cost so far</th>
+                  <td>{formatCost(totals.cost_nano, currency)}</td>
+                </tr>
+                <tr>
+                  <th scope="row">GPU-hours guaranteed</th>
+                  <td>{formatGpuHours(totals.guaranteed_mgpu_s)}</td>
+                </tr>
+                <tr>
+                  <th scope="row">GPU-hours borrowed</th>
+                  <td>{formatGpuHours(totals.borrowed_mgpu_s)}</td>
+                </tr>
+                <tr>
+                  <th scope="row">Jobs</th>
+                  <td>{formatCount(totals.jobs)}</td>
+                </tr>
+              </tbody>
+            </table>
+            <div className="spread">
+              <span className="inline">
+                <Link to="/chargeback" search={{ period: "last-month" }}>
+                  Last month
+                </Link>
+                <Link to="/jobs">All jobs</Link>
+              </span>
+              <CliLine
+                command={`tidegate report chargeback --start ${period.start} --end ${period.end}${scope ? ` --team ${scope}` : ""}`}
+              />
+            </div>
+          </div>
+        )}
+      </QueryView>
+    </section>
+  );
+}
+
 function MyJobs({ session }: { session: Session }) {
   const user = session.user.username;
   const jobs = useQuery(someJobsQuery({ user, sort: "-submitted_at" }, COUNTED));
-  const maySubmit = may(session, "submit_jobs");
   return (
     <section className="card" aria-label="My jobs">
       <div className="spread">
         <h2>My jobs</h2>
-        {maySubmit && (
-          <Button component={Link} to="/submit" size="xs">
-            Submit a job
-          </Button>
-        )}
+        <Button component={Link} to="/submit" size="xs">
+          Submit a job
+        </Button>
       </div>
       <QueryView query={jobs} loading={<Lines count={4} label="Loading my jobs" />}>
         {({ items, next }) =>
@@ -103,11 +170,9 @@ function MyJobs({ session }: { session: Session }) {
             <Empty
               cli="tidegate submit --team TEAM --gpus 1 job.sh"
               action={
-                maySubmit ? (
-                  <Button component={Link} to="/submit" variant="default">
-                    Submit the first
-                  </Button>
-                ) : undefined
+                <Button component={Link} to="/submit" variant="default">
+                  Submit the first
+                </Button>
               }
             >
               You have not submitted a job yet.

@@ -1,13 +1,9 @@
 import { Link } from "@tanstack/react-router";
 
-import type { Attempt } from "../api/types";
+import type { Attempt, Job } from "../api/types";
 import { Time } from "../ui/Time";
 import { formatDuration, formatGpus } from "../ui/units";
-
-function outcomeOf(attempt: Attempt): string {
-  if (attempt.state !== "ended") return attempt.state;
-  return (attempt.outcome ?? "ended").replaceAll("_", " ");
-}
+import { attemptWord } from "./words";
 
 /** Exit codes that differ from the rest: "0", or "1 on rank 3". */
 export function exitCodeWords(codes: Readonly<Record<string, number>>): string {
@@ -20,7 +16,13 @@ export function exitCodeWords(codes: Readonly<Record<string, number>>): string {
 }
 
 /** One row per execution, newest first, with the cluster's own id and word for its state. */
-export function AttemptTable({ attempts }: { attempts: readonly Attempt[] }) {
+export function AttemptTable({
+  attempts,
+  job,
+}: {
+  attempts: readonly Attempt[];
+  job: Pick<Job, "state" | "attempt" | "ended_at">;
+}) {
   const rows = [...attempts].sort((a, b) => b.number - a.number);
   return (
     <div className="scroll-x">
@@ -53,7 +55,7 @@ export function AttemptTable({ attempts }: { attempts: readonly Attempt[] }) {
                 </Link>
               </td>
               <td>
-                {outcomeOf(attempt)}
+                {attemptWord(attempt, job)}
                 {attempt.beneficiary && (
                   <>
                     {" for "}

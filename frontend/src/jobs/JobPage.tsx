@@ -65,7 +65,7 @@ function JobView({ job }: { job: JobDetail }) {
         <Link to="/jobs" search={{ scope: job.team }}>
           {job.team}
         </Link>{" "}
-        · {job.current_attempt?.cluster ?? job.cluster ?? "any cluster"}
+        · {clusterOf(job) ?? "any cluster"}
       </p>
       <StateAnnouncer job={job} />
       <div className="two">
@@ -96,6 +96,11 @@ function JobView({ job }: { job: JobDetail }) {
       </div>
     </>
   );
+}
+
+/** Where the latest attempt was placed, else the only cluster that the job allows; null for any. */
+function clusterOf(job: JobDetail): string | null {
+  return job.current_attempt?.cluster ?? job.cluster;
 }
 
 /** Says a change of state to those who listen rather than look. */
@@ -202,7 +207,7 @@ function PlanCard({ job }: { job: JobDetail }) {
             </Fact>
           )}
           <Fact name="Attempt">{job.attempt === 0 ? "none yet" : job.attempt}</Fact>
-          <Fact name="Cluster">{job.cluster ?? "any"}</Fact>
+          <Fact name="Cluster">{clusterOf(job) ?? "any"}</Fact>
           <Fact name="Type">{job.type.replaceAll("_", " ")}</Fact>
           {job.checkpoint_path && (
             <Fact name="Checkpoint">
@@ -258,7 +263,7 @@ function Details({ job }: { job: JobDetail }) {
         </Tabs.Panel>
         {job.attempt > 0 && (
           <Tabs.Panel value="attempts">
-            <JobAttempts id={job.id} />
+            <JobAttempts job={job} />
           </Tabs.Panel>
         )}
         {hasContent && (
@@ -331,9 +336,9 @@ function Timeline({ job }: { job: JobDetail }) {
   );
 }
 
-function JobAttempts({ id }: { id: string }) {
-  const attempts = useQuery(jobAttemptsQuery(id));
-  return <QueryView query={attempts}>{(items) => <AttemptTable attempts={items} />}</QueryView>;
+function JobAttempts({ job }: { job: JobDetail }) {
+  const attempts = useQuery(jobAttemptsQuery(job.id));
+  return <QueryView query={attempts}>{(items) => <AttemptTable attempts={items} job={job} />}</QueryView>;
 }
 
 function Content({ job }: { job: JobDetail }) {

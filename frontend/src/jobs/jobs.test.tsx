@@ -2,13 +2,13 @@ import { act, screen, waitFor, within } from "@testing-library/react";
 import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { aProblem } from "../../mock/answer.ts";
-import { aJob, anExplanation, theJobs } from "../../mock/company.ts";
-import type { LogChunk } from "../api/types";
+import { aJob, anAttempt, anExplanation, theJobs } from "../../mock/company.ts";
+import type { Attempt, Job, LogChunk } from "../api/types";
 import { accessibilityFaults, open, type Override } from "../test/render";
 import { describeDetail } from "./history";
 import { exitCodeWords } from "./AttemptTable";
 import { appendChunk, emptyBuffer, readable } from "./logBuffer";
-import { codeWords, jobPill, reclaimDeadline, usageClass } from "./words";
+import { attemptWord, codeWords, jobPill, reclaimDeadline, usageClass } from "./words";
 
 const WAITING = theJobs().find(({ name }) => name === "pretrain-13b")?.id ?? "";
 const RUNNING = theJobs().find(({ name }) => name === "serve-llama-6")?.id ?? "";
@@ -64,6 +64,28 @@ describe("words", () => {
     const detail = { attempt: 1, cluster: "01935000-0000-7000-8000-000000008f2c", grace_s: 300, mgpu: 8000, held_mgpu: 500 };
     expect(describeDetail(detail)).toBe("attempt 1 · grace 5 min · 8 GPUs · held 0.5");
     expect(describeDetail({ what: "time_limit", is_final: true, gone: null })).toBe("what time limit · is final yes");
+  });
+
+  it("says of an attempt how it ended for the job, not what its cluster saw", () => {
+    const ended = anAttempt({ state: "ended", outcome: "failed", ended_at: "2026-11-21T12:05:00Z" });
+    const word = (attempt: Partial<Attempt>, job: Partial<Job> = {}) =>
+      attemptWord({ ...ended, ...attempt }, aJob({ state: "failed", attempt: 1, ended_at: ended.ended_at, ...job }));
+    const noticed = { notice_at: "2026-11-21T12:05:00Z" };
+    const cancelled = { state: "cancelled" } as const;
+    expect(word({ state: "stopping", outcome: null, ended_at: null })).toBe("stopping");
+    expect(word({})).toBe("failed");
+    expect(word({ outcome: "timed_out" })).toBe("timed out");
+    expect(word({ ...noticed, outcome: "stopped" }, cancelled)).toBe("cancelled");
+    expect(word(noticed, cancelled)).toBe("cancelled");
+    expect(word({ ...noticed, outcome: "succeeded" }, { state: "queued", ended_at: null })).toBe("preempted");
+    // Preempted, queued again, and only then cancelled.
+    expect(word(noticed, { ...cancelled, ended_at: "2026-11-21T13:00:00Z" })).toBe("preempted");
+    expect(word(noticed, { ...cancelled, attempt: 2 })).toBe("preempted");
+    // It ended by itself before the notice.
+    expect(word({ outcome: "succeeded", notice_at: "2026-11-21T12:05:01Z" })).toBe("succeeded");
+    expect(word({ outcome: "stopped" })).toBe("stopped on the cluster");
+    expect(word({ ...noticed, outcome: "lost" }, { state: "queued", ended_at: null })).toBe("lost");
+    expect(word({ outcome: "node_failed" })).toBe("node failed");
   });
 
   it("names the ranks that failed", () => {
@@ -161,6 +183,48 @@ describe("the job page of a waiting job", () => {
   it("does not tell a foreign job from an absent one", async () => {
     open("/jobs/01935000-0000-7000-8000-00000000ffff");
     expect(await screen.findByRole("heading", { name: "No such job" })).toBeInTheDocument();
+  });
+});
+
+describe("the job page of a job that was placed", () => {
+  const page = (change: Parameters<typeof aJob>[0]) =>
+    open(`/jobs/${RUNNING}?tab=attempts`, {
+      override: ({ path }) => {
+        const job = aJob({ id: RUNNING, ...change });
+        if (path === `/api/v1/jobs/${RUNNING}`) return { status: 200, body: job };
+        const items = job.current_attempt === null ? [] : [job.current_attempt];
+        return path.endsWith("/attempts") ? { status: 200, body: { items, next: null } } : undefined;
+      },
+    });
+  const cluster = async () => {
+    const plan = await screen.findByRole("region", { name: "Plan" });
+    return within(within(plan).getByRole("row", { name: /^Cluster/ })).getByRole("cell").textContent;
+  };
+
+  it("names the cluster where it runs", async () => {
+    page({ cluster: null, current_attempt: anAttempt({ cluster: "kube-b" }) });
+    expect(await cluster()).toBe("kube-b");
+  });
+
+  it("names the cluster that it is bound to while it waits, else any", async () => {
+    const waiting = { state: "queued", attempt: 0, current_attempt: null } as const;
+    const { unmount } = page({ ...waiting, cluster: "slurm-a" });
+    expect(await cluster()).toBe("slurm-a");
+    unmount();
+    page({ ...waiting, cluster: null });
+    expect(await cluster()).toBe("any");
+  });
+
+  it("calls the attempt of a cancelled job cancelled", async () => {
+    const at = "2026-11-21T12:05:00Z";
+    page({
+      state: "cancelled",
+      ended_at: at,
+      end_reason: "cancelled_by_user",
+      current_attempt: anAttempt({ state: "ended", outcome: "failed", notice_at: at, ended_at: at, exit_codes: { "0": -15 } }),
+    });
+    const table = await screen.findByRole("table", { name: "Attempts" });
+    expect(within(table).getByRole("cell", { name: "cancelled" })).toBeInTheDocument();
   });
 });
 

@@ -1,4 +1,4 @@
-import type { Explanation, Job, JobState } from "../api/types";
+import type { Attempt, Explanation, Job, JobState } from "../api/types";
 
 export const JOB_STATES: readonly JobState[] = [
   "queued",
@@ -124,6 +124,25 @@ export function reclaimDeadline(explanation: Explanation): string | null {
     return explanation.code === "waiting_for_reclaim" ? (explanation.estimated_start?.latest ?? null) : null;
   }
   return deadlines.reduce((last, each) => (new Date(each) > new Date(last) ? each : last));
+}
+
+/**
+ * How an attempt ended, in the words of the job's states: the cluster only knows that it was stopped or
+ * that its ranks failed, not that somebody cancelled the job or took its GPUs back.
+ */
+export function attemptWord(
+  attempt: Pick<Attempt, "number" | "state" | "outcome" | "notice_at" | "ended_at">,
+  job: Pick<Job, "state" | "attempt" | "ended_at">,
+): string {
+  if (attempt.state !== "ended") return attempt.state;
+  const { outcome, notice_at: noticeAt, ended_at: endedAt } = attempt;
+  const isJobsEnd = attempt.number === job.attempt && endedAt === job.ended_at;
+  if (job.state === "cancelled" && isJobsEnd) return "cancelled";
+  if (outcome === "lost" || outcome === "node_failed" || outcome === "start_failed") return outcome.replaceAll("_", " ");
+  // What ended before its notice ended by itself; after it, even exit code 0 means "saved", not "done".
+  if (noticeAt !== null && endedAt !== null && Date.parse(endedAt) >= Date.parse(noticeAt)) return "preempted";
+  if (outcome === "stopped") return "stopped on the cluster";
+  return (outcome ?? "ended").replaceAll("_", " ");
 }
 
 /** The last part of a path: "ai-company/research/nlp" -> "nlp". */

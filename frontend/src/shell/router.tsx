@@ -162,6 +162,13 @@ const accessRoute = createRoute({
   component: lazyRouteComponent(() => import("../access/AccessPage"), "AccessPage"),
 });
 
+/** Whatever is none of the above. */
+const unknownRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "$",
+  component: NotFoundPage,
+});
+
 const routeTree = rootRoute.addChildren([
   loginRoute,
   shellRoute.addChildren([
@@ -174,6 +181,7 @@ const routeTree = rootRoute.addChildren([
     chargebackJobsRoute,
     clustersRoute,
     accessRoute,
+    unknownRoute,
   ]),
 ]);
 

@@ -148,6 +148,36 @@ describe("the small pages", () => {
     expect(await accessibilityFaults(container)).toEqual([]);
   });
 
+  it.each(["finance", "auditor"])("home of %s shows costs and suggests no job", async (role) => {
+    const session = aSession({
+      grants: [{ role: role as "finance", node_path: "ai-company" }],
+      permissions: { "ai-company": ["view_tree", "view_jobs", "view_costs"] },
+    });
+    const { container, requests } = open("/", { company: aCompany({ session }) });
+    const costs = await screen.findByRole("region", { name: "Costs" });
+    expect(await within(costs).findByRole("row", { name: /^Cost so far/ })).toHaveTextContent("€1,112,350.00");
+    expect(within(costs).getByRole("link", { name: "Chargeback" })).toHaveAttribute("href", "/chargeback");
+    expect(screen.queryByRole("region", { name: "My jobs" })).toBeNull();
+    expect(screen.queryByText(/tidegate submit/)).toBeNull();
+    expect(requests.filter(({ path }) => path === "/api/v1/reports/chargeback")).toHaveLength(1);
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("home of somebody without a role says so", async () => {
+    open("/", { company: aCompany({ session: aSession({ grants: [], permissions: {} }) }) });
+    expect(await screen.findByText(/^You have no role yet/)).toBeInTheDocument();
+  });
+
+  it.each(["/nope", "/jobs/a/b", "/quotas/nope"])("an address that is none, %s, leads home", async (address) => {
+    const { user, container } = open(address);
+    expect(await screen.findByRole("heading", { name: "There is no such page" })).toBeInTheDocument();
+    expect(screen.getAllByRole("main")).toHaveLength(1);
+    expect(document.title).toBe("No such page · Tidegate");
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(within(screen.getByRole("main")).getByRole("link", { name: "Home" }));
+    expect(await screen.findByRole("heading", { name: /^Hello/ })).toBeInTheDocument();
+  });
+
   it("clusters show their age and their nodes", async () => {
     const { user, container } = open("/clusters");
     const kube = await screen.findByRole("region", { name: "Cluster kube-b" });

@@ -1,5 +1,5 @@
-import { Textarea } from "@mantine/core";
-import { useState } from "react";
+import { Button, FileButton, Textarea } from "@mantine/core";
+import { useRef, useState } from "react";
 
 import { MAX_SCRIPT_BYTES } from "./draft";
 import "./submit.css";
@@ -16,8 +16,11 @@ export function SbatchDrop({
 }) {
   const [isOver, setOver] = useState(false);
   const [refusal, setRefusal] = useState<string | null>(null);
+  const reset = useRef<() => void>(null);
   const take = async (file: File | undefined) => {
     setOver(false);
+    // The same file can be chosen again after it was edited.
+    reset.current?.();
     if (file === undefined) return;
     if (file.size > MAX_SCRIPT_BYTES) {
       setRefusal(`${file.name} is larger than 1 MiB: that is no script.`);
@@ -55,16 +58,15 @@ export function SbatchDrop({
           onChange(event.currentTarget.value);
         }}
       />
-      <label className="small choose">
-        or choose a file:{" "}
-        <input
-          type="file"
-          onChange={(event) => {
-            void take(event.currentTarget.files?.[0]);
-            event.currentTarget.value = "";
-          }}
-        />
-      </label>
+      <div className="choose">
+        <FileButton resetRef={reset} onChange={(file) => void take(file ?? undefined)}>
+          {(button) => (
+            <Button variant="default" size="xs" {...button}>
+              Choose a file
+            </Button>
+          )}
+        </FileButton>
+      </div>
     </div>
   );
 }

@@ -155,6 +155,24 @@ describe("the submit page", () => {
     expect(await accessibilityFaults(container)).toEqual([]);
   });
 
+  it("reads a script from a file, again after it was edited, and none that is too large", async () => {
+    const { user, container } = open("/submit?door=sbatch");
+    const script = await screen.findByRole("textbox", { name: "sbatch script" });
+    const input = container.querySelector<HTMLInputElement>('input[type="file"]');
+    if (input === null) throw new Error("the button has an input of its own");
+    expect(screen.getByRole("button", { name: "Choose a file" })).toBeInTheDocument();
+    expect(input).not.toBeVisible();
+    const choose = (text: string) => user.upload(input, new File([text], "job.sh", { type: "text/x-sh" }));
+    await choose("#!/bin/sh\ntrue\n");
+    await waitFor(() => expect(script).toHaveValue("#!/bin/sh\ntrue\n"));
+    expect(input.value).toBe("");
+    await choose("#!/bin/sh\nfalse\n");
+    await waitFor(() => expect(script).toHaveValue("#!/bin/sh\nfalse\n"));
+    await choose("#".repeat(1024 * 1024 + 1));
+    expect(await screen.findByText("job.sh is larger than 1 MiB: that is no script.")).toBeInTheDocument();
+    expect(script).toHaveValue("#!/bin/sh\nfalse\n");
+  });
+
   it("complains about a missing team only when one submits", async () => {
     const { user } = open("/submit");
     await screen.findByRole("textbox", { name: "GPUs in total" });

@@ -16,6 +16,11 @@ export function Lines({ count = 4, label = "Loading" }: { count?: number; label?
   );
 }
 
+/** Refused, or not there for me: trying again changes nothing. */
+export function isSettled(error: Error): boolean {
+  return error instanceof ApiError && (error.status === 403 || error.status === 404);
+}
+
 /** What went wrong in the API's own words, its request id for support, and a way to try again. */
 export function ErrorCard({ error, onRetry }: { error: Error; onRetry?: () => void }) {
   const problem = error instanceof ApiError ? error.problem : null;
@@ -28,7 +33,7 @@ export function ErrorCard({ error, onRetry }: { error: Error; onRetry?: () => vo
           request <code>{problem.request_id}</code>
         </p>
       )}
-      {onRetry && (
+      {onRetry && !isSettled(error) && (
         <Button variant="default" onClick={onRetry}>
           Try again
         </Button>

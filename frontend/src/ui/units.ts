@@ -41,6 +41,11 @@ export function formatRatio(value: Quantity, unit: bigint, digits: number, keepZ
   return `${isExact ? "" : "≈"}${sign}${whole}${decimals === "" ? "" : `.${decimals}`}`;
 }
 
+/** A number of things: 1234 -> "1,234". */
+export function formatCount(count: Quantity): string {
+  return formatRatio(count, 1n, 0, false);
+}
+
 /** Milli-GPU as GPUs: 1000 -> "1", 500 -> "0.5", 1000000 -> "1,000". */
 export function formatGpus(mgpu: Quantity): string {
   return formatRatio(mgpu, MGPU_PER_GPU, 3, false);
