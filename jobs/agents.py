@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +30,7 @@ from jobs.intentions import start_shard, stop_shard
 from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt
 from jobs.observation import apply_listing
+from jobs.settling import settle
 from live.waking import Listener, dedicated_connection
 from outbox.delivery import deliver_due
 from primitives.clock import Clock, from_epoch
@@ -138,6 +139,7 @@ class _ClusterAgent:
         self._clock = clock
         self._ticks = 0
         self._listed_at: datetime | None = None
+        self._opening = Lock()
         self._opened: tuple[tuple[str, Any], ClusterConnector] | None = None
         self._threads = [
             Thread(target=self._watch, daemon=True, name="observe"),
@@ -211,10 +213,12 @@ class _ClusterAgent:
         apply_listing(
             cluster,
             listing,
+            connector=connector,
             previous_at=self._listed_at or cluster.observed_at,
             leadership=self._leadership,
             now=now,
         )
+        settle(cluster, connector, listing, leadership=self._leadership)
         self._listed_at = from_epoch(listing.observed_at)
         if inventory is not None:
             with self._leadership.fence():
@@ -223,13 +227,14 @@ class _ClusterAgent:
 
     def _connector(self, cluster: Cluster) -> ClusterConnector:
         """The same connector as long as the options stay: it remembers what has ended."""
-        if self._opened is None or self._opened[0] != (cluster.kind, cluster.options):
-            self._opened = ((cluster.kind, cluster.options), connector_of(cluster))
-        return self._opened[1]
+        with self._opening:
+            if self._opened is None or self._opened[0] != (cluster.kind, cluster.options):
+                self._opened = ((cluster.kind, cluster.options), connector_of(cluster))
+            return self._opened[1]
 
     def _deliver(self, shard: str) -> float:
         deliver_due(
-            handlers(self._leadership, self._clock.now),
+            handlers(self._leadership, self._clock.now, self._connector),
             shard=shard,
             clock=self._clock.now,
             fence=self._leadership.fence,

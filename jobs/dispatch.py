@@ -14,17 +14,15 @@ from uuid import UUID
 from clusters.models import Cluster
 from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.protocol import ClusterConnector, RankSlot, Workload
-from connectors.registry import open_connector
+from connectors.registry import KINDS_WITH_USERS, open_connector
 from jobs.leadership import Leadership
 from jobs.models import Attempt, AttemptState, Job
-from jobs.observation import conclude
+from jobs.observation import NEVER_STARTED, conclude, recorded_id
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from outbox.delivery import Handler, NotYet
 from outbox.models import Message
-
-#: Native id of an attempt that was stopped before its cluster acknowledged it.
-NEVER_STARTED = "never-started"
+from quotas.cluster_users import name_on
 
 #: Attempts in these states may still have to be sent.
 _SENDABLE = (AttemptState.RESERVED, AttemptState.STARTING)
@@ -49,13 +47,19 @@ def connector_of(cluster: Cluster) -> ClusterConnector:
     return connector
 
 
-def handlers(leadership: Leadership, clock: Callable[[], datetime]) -> Mapping[str, Handler]:
+#: How a handler reaches the cluster of its attempt.
+Connect = Callable[[Cluster], ClusterConnector]
+
+
+def handlers(
+    leadership: Leadership, clock: Callable[[], datetime], connect: Connect = connector_of
+) -> Mapping[str, Handler]:
     """What answers each kind of message, for one leader."""
     return {
-        "start_attempt": lambda message: start_attempt(message, leadership, clock),
-        "notify_attempt": lambda message: notify_attempt(message, leadership),
-        "stop_attempt": lambda message: stop_attempt(message, leadership),
-        "forget_attempt": forget_attempt,
+        "start_attempt": lambda message: start_attempt(message, leadership, clock, connect),
+        "notify_attempt": lambda message: notify_attempt(message, leadership, connect),
+        "stop_attempt": lambda message: stop_attempt(message, leadership, connect),
+        "forget_attempt": lambda message: forget_attempt(message, connect),
     }
 
 
@@ -79,6 +83,9 @@ def workload_of(attempt: Attempt) -> Workload:
         pool=job.pool.name,
         user=job.user.username,
         script=job.script,
+        team=job.team.path.rstrip("/"),
+        is_borrowed=attempt.guaranteed_mgpu < attempt.mgpu,
+        cluster_user=attempt.cluster_user,
         slots=tuple(RankSlot(slot["node"], slot["mgpu"]) for slot in attempt.slots),
         environment=environment,
         time_limit_s=job.time_limit_s,
@@ -86,11 +93,14 @@ def workload_of(attempt: Attempt) -> Workload:
     )
 
 
-def start_attempt(message: Message, leadership: Leadership, clock: Callable[[], datetime]) -> None:
+def start_attempt(
+    message: Message, leadership: Leadership, clock: Callable[[], datetime], connect: Connect
+) -> None:
     """Submit the attempt and record the cluster's id for it, unless somebody already has.
 
     Raises NotYet when the cluster did not answer: the same submission is sent again later and
-    changes nothing if it had arrived.
+    changes nothing if it had arrived. Where submissions are held, a second copy may come of
+    it, which `jobs.settling` removes: only the recorded one is ever released.
     """
     attempt = _attempt(message.subject)
     if attempt.native_id is not None or attempt.state not in _SENDABLE:
@@ -99,8 +109,17 @@ def start_attempt(message: Message, leadership: Leadership, clock: Callable[[], 
             with leadership.fence():
                 _close_unstarted(attempt.id, "stopped", "stopped before it was sent", clock())
         return
+    if attempt.cluster.kind in KINDS_WITH_USERS and attempt.cluster_user is None:
+        attempt.cluster_user = name_on(attempt.cluster, attempt.job.user_id)
+        with leadership.fence():
+            if attempt.cluster_user is None:
+                _close_unstarted(attempt.id, "start_failed", _nobody(attempt), clock())
+                return
+            Attempt.objects.filter(pk=attempt.pk).update(cluster_user=attempt.cluster_user)
     try:
-        native_id = connector_of(attempt.cluster).submit(workload_of(attempt))
+        native_id = connect(attempt.cluster).submit(
+            workload_of(attempt), is_first=message.sends == 1
+        )
     except ClusterUnavailable as error:
         raise NotYet(str(error)) from error
     except WorkloadRejected as error:
@@ -114,7 +133,14 @@ def start_attempt(message: Message, leadership: Leadership, clock: Callable[[], 
         )
 
 
-def notify_attempt(message: Message, leadership: Leadership) -> None:
+def _nobody(attempt: Attempt) -> str:
+    return (
+        f"{attempt.job.user.login} has no user on {attempt.cluster.name}; an administrator of "
+        "the platform can map one."
+    )
+
+
+def notify_attempt(message: Message, leadership: Leadership, connect: Connect) -> None:
     """Send the notice signal. Raises NotYet when the cluster did not answer.
 
     An attempt that the cluster neither acknowledged nor ever listed has nothing to save: it is
@@ -124,15 +150,15 @@ def notify_attempt(message: Message, leadership: Leadership) -> None:
     if attempt.released_at is not None:
         return
     if attempt.native_id is None:
-        stop_attempt(message, leadership)
+        stop_attempt(message, leadership, connect)
         return
     try:
-        connector_of(attempt.cluster).notify(attempt.key)
+        connect(attempt.cluster).notify(attempt.key, native_id=attempt.native_id)
     except ClusterUnavailable as error:
         raise NotYet(str(error)) from error
 
 
-def stop_attempt(message: Message, leadership: Leadership) -> None:
+def stop_attempt(message: Message, leadership: Leadership, connect: Connect) -> None:
     """End the attempt by force. Raises NotYet when the cluster did not answer.
 
     Also for an attempt that was never acknowledged: the cluster then refuses a late start, and
@@ -143,18 +169,19 @@ def stop_attempt(message: Message, leadership: Leadership) -> None:
     if attempt.released_at is not None and attempt.outcome != "lost":
         return
     try:
-        connector_of(attempt.cluster).stop(attempt.key)
+        # By its key: also what the cluster took for it without anybody recording it.
+        connect(attempt.cluster).stop(attempt.key, native_id=recorded_id(attempt))
     except ClusterUnavailable as error:
         raise NotYet(str(error)) from error
     with leadership.fence():
         Attempt.objects.filter(pk=attempt.pk, native_id=None).update(native_id=NEVER_STARTED)
 
 
-def forget_attempt(message: Message) -> None:
+def forget_attempt(message: Message, connect: Connect) -> None:
     """Let the cluster drop its record and logs of an attempt that ended long ago."""
     attempt = _attempt(message.subject)
     try:
-        connector_of(attempt.cluster).forget(attempt.key)
+        connect(attempt.cluster).forget(attempt.key, native_id=recorded_id(attempt))
     except ClusterUnavailable as error:
         raise NotYet(str(error)) from error
 

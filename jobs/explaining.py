@@ -23,7 +23,7 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     """Why the job waits now, or that it does not, or that nobody knows yet."""
     job = view.job
     if job.state == JobState.HELD:
-        return plain_explanation(HELD_BY_USER, "It is held until somebody releases it.", now)
+        return plain_explanation(HELD_BY_USER, _why_held(view.attempt), now)
     if job.state == JobState.STARTING:
         where = "" if view.attempt is None else f" on {view.attempt.cluster__name}"
         return plain_explanation(
@@ -39,6 +39,16 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
         **job.explanation,
         "victims": [_shown_victim(victim, actor) for victim in view.victims],
     }
+
+
+def _why_held(attempt: AttemptRow | None) -> str:
+    if attempt is not None and attempt.outcome == "unknown":
+        return (
+            f"{attempt.cluster__name} has lost track of attempt {attempt.number}, and nobody knows "
+            "whether it ran. Look at what it left behind; then release the job to run it again, "
+            "or cancel it."
+        )
+    return "It is held until somebody releases it."
 
 
 def _being_stopped(attempt: AttemptRow) -> str:

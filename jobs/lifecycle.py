@@ -9,15 +9,16 @@ from jobs.models import JobState, StopReason
 
 S = JobState
 
+#: What the end of an attempt can make of its job.
+_ENDS = (S.QUEUED, S.HELD, S.SUCCEEDED, S.FAILED, S.CANCELLED, S.TIMED_OUT)
+
 #: Every move that a job can make; all else is a bug.
 MOVES: Mapping[JobState, frozenset[JobState]] = {
     S.HELD: frozenset({S.QUEUED, S.CANCELLED}),
     S.QUEUED: frozenset({S.HELD, S.STARTING, S.CANCELLED}),
-    S.STARTING: frozenset(
-        {S.RUNNING, S.PREEMPTING, S.QUEUED, S.SUCCEEDED, S.FAILED, S.CANCELLED, S.TIMED_OUT}
-    ),
-    S.RUNNING: frozenset({S.PREEMPTING, S.QUEUED, S.SUCCEEDED, S.FAILED, S.CANCELLED, S.TIMED_OUT}),
-    S.PREEMPTING: frozenset({S.QUEUED, S.SUCCEEDED, S.FAILED, S.CANCELLED, S.TIMED_OUT}),
+    S.STARTING: frozenset({S.RUNNING, S.PREEMPTING, *_ENDS}),
+    S.RUNNING: frozenset({S.PREEMPTING, *_ENDS}),
+    S.PREEMPTING: frozenset(_ENDS),
     S.SUCCEEDED: frozenset(),
     S.FAILED: frozenset(),
     S.CANCELLED: frozenset(),
@@ -70,7 +71,8 @@ def verdict(
     was told to (`ended_before_notice`). A preempted one goes back to its queue even when it
     exits with 0: after a notice that means "saved", not "done". A cluster's fault requeues
     too, after at most ten earlier ones (`faults`). A job that may not be requeued fails with
-    the reason.
+    the reason. What is `unknown` (released to the cluster, and then in no list and no account)
+    is held for a person: it may have run.
     """
     natural = {
         "succeeded": Verdict(S.SUCCEEDED, None),
@@ -86,6 +88,11 @@ def verdict(
         return _again(is_requeueable, "preempted")
     if outcome in natural:
         return natural[outcome]
+    if outcome == "preempted":
+        # By the cluster's own rules, not by ours.
+        return _again(is_requeueable, "preempted")
+    if outcome == "unknown":
+        return Verdict(S.HELD, "outcome_unknown")
     if outcome in FAULTS:
         return _again(is_requeueable and faults < FAULTS_MAX, outcome)
     # Ended by force, but not by us: somebody stopped it on the cluster.

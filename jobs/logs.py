@@ -69,7 +69,12 @@ def read_log(
         raise NotFound(f"The attempt has {ranks} ranks, the last of them is rank {ranks - 1}.")
     try:
         chunk = connector_of(found.cluster).read_log(
-            found.key, rank=rank, stream=stream, offset=offset, limit=limit
+            found.key,
+            rank=rank,
+            stream=stream,
+            offset=offset,
+            limit=limit,
+            cluster_user=found.cluster_user,
         )
     except LogUnavailable as problem:
         raise NotFound(

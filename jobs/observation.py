@@ -7,7 +7,7 @@ listing changes nothing. Absent is never finished.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from uuid import UUID
 
@@ -15,7 +15,14 @@ from django.db import InterfaceError, OperationalError
 
 from billing.metering import record_ended, record_lost, record_started
 from clusters.models import Cluster
-from connectors.protocol import Listing, Observation, WorkloadPhase
+from connectors.errors import ConnectorError
+from connectors.protocol import (
+    ClusterConnector,
+    Listing,
+    Observation,
+    RankSlot,
+    WorkloadPhase,
+)
 from jobs import lifecycle
 from jobs.intentions import stop_intention
 from jobs.leadership import Leadership, NotLeading
@@ -28,10 +35,16 @@ from primitives.clock import from_epoch
 
 log = logging.getLogger(__name__)
 
+#: Native id of an attempt that was stopped before its cluster acknowledged it.
+NEVER_STARTED = "never-started"
+#: Attempts that accounting is asked about after one listing at most; it may take half a second
+#: for each.
+ACCOUNTING_MAX = 20
 #: Complete listings in a row without an acknowledged attempt before it is called lost.
 LISTINGS_BEFORE_LOST = 3
 
 _STATE_OF = {
+    WorkloadPhase.HELD: AttemptState.STARTING,
     WorkloadPhase.STARTING: AttemptState.STARTING,
     WorkloadPhase.RUNNING: AttemptState.RUNNING,
     WorkloadPhase.STOPPING: AttemptState.RUNNING,
@@ -43,6 +56,7 @@ def apply_listing(
     cluster: Cluster,
     listing: Listing,
     *,
+    connector: ClusterConnector,
     previous_at: datetime | None,
     leadership: Leadership,
     now: datetime,
@@ -50,32 +64,69 @@ def apply_listing(
     """Bring every attempt that holds GPUs on `cluster` up to `listing`; returns how many changed.
 
     `previous_at` is when the cluster last gave a complete listing. One attempt that cannot be
-    applied is logged and left for the next listing; it never blocks the others. Raises
-    NotLeading when the leadership is over.
+    applied is logged and left for the next listing; it never blocks the others. Of one that
+    is about to be called lost the cluster's accounting is asked first. Raises NotLeading when
+    the leadership is over.
     """
-    changed = 0
+    changed = asked = 0
     holding = list(
         Attempt.objects.filter(cluster=cluster, released_at=None)
         .only(*_COMPARED)
         .order_by("job_id")
     )
     for attempt in holding:
-        observation = listing.observations.get(attempt.key)
+        observation = listing.seen(attempt.key, recorded_id(attempt))
         if observation is not None:
             if _is_known(attempt, observation):
                 continue
         elif attempt.native_id is None:
             # Not acknowledged yet: dispatch, not observation, finds out what became of it.
             continue
+        is_unknown = False
+        if observation is None and _is_about_to_be_lost(attempt):
+            if asked == ACCOUNTING_MAX:
+                continue
+            asked += 1
+            try:
+                observation, is_unknown = _ask_accounting(connector, attempt)
+            except ConnectorError as error:
+                log.warning("attempt %s is missing and %s", attempt.id, error)
+                continue
         try:
             with leadership.fence():
-                changed += _apply_one(attempt.id, attempt.job_id, observation, previous_at, now)
+                changed += _apply_one(
+                    attempt.id, attempt.job_id, observation, previous_at, now, is_unknown
+                )
         except (NotLeading, OperationalError, InterfaceError):
             raise
         except Exception:
             # Whatever is wrong with one answer, the attempts behind it must not wait for it.
             log.exception("attempt %s could not be brought up to date", attempt.id)
     return changed
+
+
+def recorded_id(attempt: Attempt) -> str | None:
+    """The cluster's id of the attempt, or None while none was ever recorded."""
+    return None if attempt.native_id == NEVER_STARTED else attempt.native_id
+
+
+def _is_about_to_be_lost(attempt: Attempt) -> bool:
+    return attempt.missed_listings + 1 >= LISTINGS_BEFORE_LOST
+
+
+def _ask_accounting(
+    connector: ClusterConnector, attempt: Attempt
+) -> tuple[Observation | None, bool]:
+    """What accounting says of a missing attempt, and whether nobody knows if it ran.
+
+    What was held and never released has not run, whatever became of it. What was released and
+    is in no list and no account may have run: only a person can tell.
+    """
+    native_id = recorded_id(attempt)
+    if native_id is None or (connector.submits_held and attempt.release_sent_at is None):
+        return None, False
+    found = connector.find_ended(attempt.key, native_id)
+    return found, found is None and connector.submits_held
 
 
 _COMPARED = (
@@ -88,6 +139,7 @@ _COMPARED = (
     "started_at",
     "ended_at",
     "missed_listings",
+    "release_sent_at",
 )
 
 
@@ -112,6 +164,7 @@ def _apply_one(
     observation: Observation | None,
     previous_at: datetime | None,
     now: datetime,
+    is_unknown: bool,
 ) -> int:
     # The job before its attempt, as everywhere.
     job = (
@@ -124,7 +177,7 @@ def _apply_one(
         return 0
     happenings: list[Happening] = []
     if observation is None:
-        if not _miss(attempt, previous_at, now, happenings):
+        if not _miss(attempt, previous_at, now, happenings, is_unknown=is_unknown):
             attempt.save()
             return 0
     else:
@@ -170,6 +223,9 @@ def _take_over(
         happenings.append(
             Happening(attempt.job_id, attempt.started_at, "started", {"attempt": attempt.number})
         )
+    if observation.slots is not None and _total(observation.slots) == attempt.mgpu:
+        # The cluster's own scheduler chose the nodes; the arbiter goes by where it really is.
+        attempt.slots = [{"node": slot.node, "mgpu": slot.mgpu} for slot in observation.slots]
     if state == AttemptState.ENDED:
         attempt.state = AttemptState.ENDED
         ended_at = observation.ended_at or observation.released_at
@@ -192,10 +248,19 @@ def _take_over(
             record_ended(attempt.id, at=attempt.released_at, now=now)
 
 
+def _total(slots: Iterable[RankSlot]) -> int:
+    return sum(slot.mgpu for slot in slots)
+
+
 def _miss(
-    attempt: Attempt, previous_at: datetime | None, now: datetime, happenings: list[Happening]
+    attempt: Attempt,
+    previous_at: datetime | None,
+    now: datetime,
+    happenings: list[Happening],
+    *,
+    is_unknown: bool,
 ) -> bool:
-    """Count a complete listing without the attempt; True when it is now lost."""
+    """Count a complete listing without the attempt; True when it is now lost, or unknown."""
     if attempt.missed_listings == 0:
         attempt.missing_since = previous_at or attempt.started_at or attempt.granted_at
     attempt.missed_listings += 1
@@ -204,7 +269,7 @@ def _miss(
     assert attempt.missing_since is not None
     last_seen = max(attempt.missing_since, attempt.started_at or attempt.granted_at)
     attempt.state = AttemptState.ENDED
-    attempt.outcome = "lost"
+    attempt.outcome = "unknown" if is_unknown else "lost"
     attempt.ended_at = attempt.ended_at or last_seen
     attempt.released_at = max(last_seen, attempt.ended_at)
     attempt.message = (
@@ -214,7 +279,7 @@ def _miss(
         record_lost(attempt.id, at=last_seen, now=now)
     # Should it turn up again, it must not run beside the next attempt.
     intend([stop_intention("stop_attempt", attempt)], now=now)
-    happenings.append(Happening(attempt.job_id, now, "lost", {"attempt": attempt.number}))
+    happenings.append(Happening(attempt.job_id, now, attempt.outcome, {"attempt": attempt.number}))
     return True
 
 
@@ -240,9 +305,10 @@ def conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happ
         detail["outcome"] = attempt.outcome
     if end.reason is not None:
         detail["reason"] = end.reason
-    if end.state == JobState.QUEUED:
+    if end.state in lifecycle.WAITING:
         job.started_at = None
-        happenings.append(Happening(job.id, now, "requeued", detail))
+        event = "requeued" if end.state == JobState.QUEUED else "held"
+        happenings.append(Happening(job.id, now, event, detail))
     else:
         job.ended_at = attempt.ended_at
         job.end_reason = end.reason

@@ -115,6 +115,7 @@ class Loop:
         return apply_listing(
             self.cluster,
             listing,
+            connector=self.connector,
             previous_at=self.listed_at,
             leadership=self.observer,  # type: ignore[arg-type]
             now=self.clock.now(),

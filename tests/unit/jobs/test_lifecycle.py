@@ -61,6 +61,8 @@ def test_a_move_that_does_not_exist_is_refused(before: S, after: S) -> None:
         ("node_failed", Verdict(S.QUEUED, "node_failed")),
         ("lost", Verdict(S.QUEUED, "lost")),
         ("stopped", Verdict(S.FAILED, "stopped_on_cluster")),
+        ("preempted", Verdict(S.QUEUED, "preempted")),
+        ("unknown", Verdict(S.HELD, "outcome_unknown")),
     ],
 )
 def test_an_attempt_that_nobody_stopped_ends_as_the_cluster_says(

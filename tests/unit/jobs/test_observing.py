@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from billing.metering import Grant, record_started, register_attempt
 from billing.models import UsageSegment
+from builders.held_cluster import AClusterThatHolds
 from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import NOW, Company, a_company, a_user
-from connectors.protocol import Listing, Observation, Outcome, WorkloadPhase
+from connectors.protocol import Listing, Observation, Outcome, RankSlot, WorkloadPhase
 from jobs.models import Attempt, Job, JobState
 from jobs.observation import apply_listing
 from outbox.models import Message
@@ -50,7 +52,8 @@ def a_running_attempt(company: Company) -> Attempt:
             job_id=job.id,
             job_name=job.name,
             number=1,
-            team=company.nlp,
+            organization_id=company.nlp.organization_id,
+            team_id=company.nlp.pk,
             user_id=bob.id,
             pool_id=company.pool.id,
             cluster_id=company.cluster.id,
@@ -89,11 +92,18 @@ def said(
     )
 
 
-def listen(company: Company, *observations: Observation, at_s: int, previous_s: int = 0) -> int:
+def listen(
+    company: Company,
+    *observations: Observation,
+    at_s: int,
+    previous_s: int = 0,
+    connector: AClusterThatHolds | None = None,
+) -> int:
     now = NOW + timedelta(seconds=at_s)
     return apply_listing(
         company.cluster,
         Listing(STARTED + at_s, {item.key: item for item in observations}),
+        connector=connector or AClusterThatHolds(submits_held=False),  # type: ignore[arg-type]
         previous_at=NOW + timedelta(seconds=previous_s),
         leadership=Fenced("observer"),  # type: ignore[arg-type]
         now=now,
@@ -144,6 +154,76 @@ def test_absent_is_lost_only_after_three_complete_listings_and_never_finished(
     segment = UsageSegment.objects.get()
     assert (segment.start, segment.end) == (NOW, NOW + timedelta(seconds=60))
     assert [message.kind for message in Message.objects.all()] == ["stop_attempt"]
+
+
+def test_accounting_is_asked_before_an_attempt_is_lost(company: Company) -> None:
+    attempt = a_running_attempt(company)
+    ended = said(
+        attempt,
+        WorkloadPhase.ENDED,
+        native_state="COMPLETED",
+        ended_s=40,
+        released_s=40,
+        outcome=Outcome.SUCCEEDED,
+    )
+    cluster = AClusterThatHolds(accounting={("1", attempt.key): ended})
+    Attempt.objects.update(release_sent_at=NOW)
+    for at_s in (61, 62, 63):
+        listen(company, at_s=at_s, previous_s=60, connector=cluster)
+    assert cluster.asked == [attempt.key]
+    job = Job.objects.get()
+    assert (job.state, job.ended_at) == ("succeeded", NOW + timedelta(seconds=40))
+    segment = UsageSegment.objects.get()
+    assert (segment.start, segment.end) == (NOW, NOW + timedelta(seconds=40))
+
+
+def test_nothing_is_concluded_while_accounting_does_not_answer(company: Company) -> None:
+    """Planted: taking the silence for "not known" loses the attempt."""
+    attempt = a_running_attempt(company)
+    Attempt.objects.update(release_sent_at=NOW)
+    for at_s in range(61, 70):
+        listen(company, at_s=at_s, previous_s=60, connector=AClusterThatHolds(accounting=None))
+    attempt.refresh_from_db()
+    assert (attempt.outcome, attempt.missed_listings) == (None, 2)
+    assert Job.objects.get().state == "running"
+
+
+def test_what_was_released_and_is_known_nowhere_is_held_for_a_person(company: Company) -> None:
+    """It may have run, so it does not run again by itself. Planted: calling it lost."""
+    attempt = a_running_attempt(company)
+    Attempt.objects.update(release_sent_at=NOW)
+    for at_s in (61, 62, 63):
+        listen(company, at_s=at_s, previous_s=60, connector=AClusterThatHolds())
+    attempt.refresh_from_db()
+    assert (attempt.outcome, attempt.released_at) == ("unknown", NOW + timedelta(seconds=60))
+    assert (Job.objects.get().state, Job.objects.get().ended_at) == ("held", None)
+
+
+def test_what_was_held_and_never_released_has_not_run(company: Company) -> None:
+    attempt = a_running_attempt(company)
+    cluster = AClusterThatHolds()
+    for at_s in (61, 62, 63):
+        listen(company, at_s=at_s, previous_s=60, connector=cluster)
+    attempt.refresh_from_db()
+    assert (attempt.outcome, cluster.asked) == ("lost", [])
+    assert Job.objects.get().state == "queued"
+
+
+def test_an_id_that_was_given_to_another_submission_is_not_ours(company: Company) -> None:
+    """The key is listed under another id only: the recorded one is missing."""
+    attempt = a_running_attempt(company)
+    other = replace(said(attempt), native_id="2")
+    listen(company, other, at_s=61)
+    attempt.refresh_from_db()
+    assert attempt.missed_listings == 1
+
+
+def test_the_arbiter_goes_by_where_the_cluster_put_it(company: Company) -> None:
+    attempt = a_running_attempt(company)
+    Attempt.objects.update(started_at=None, state="starting")
+    listen(company, replace(said(attempt), slots=(RankSlot("h007", 8000),)), at_s=1)
+    attempt.refresh_from_db()
+    assert attempt.slots == [{"node": "h007", "mgpu": 8000}]
 
 
 def test_an_attempt_that_was_only_missed_is_not_lost(company: Company) -> None:
