@@ -1,0 +1,254 @@
+"""The batch script that runs a workload's script once on every node of its Slurm job.
+
+The script on the first node (the shell) starts one rank per node by srun and stays in touch with
+them: ranks report on their standard output, and the shell tells them to pass the notice on or to
+give up on their standard input. That needs no controller, and works where a signal sent through
+the REST API reaches the shell only (v0.0.38) as well as where it reaches the ranks.
+
+NOTICE_SIGNAL asks for the notice; unlike those that scripts know it ends nobody who does not
+expect it. TERM, which Slurm itself sends before it kills, is taken for a notice too. Other
+signals that somebody sends to the job are passed on as they are.
+
+How it ended: the shell exits with the code of the first rank that failed, or 0; it dies of
+TIMED_OUT_SIGNAL when our own time limit ended the ranks (Slurm's has minutes only) and of
+NOT_STARTED_SIGNAL when a rank could not start. Ranks leave their exit codes in files, too (see
+`connectors.slurm.logs`). As for every shell, a script that exits with 129 to 192 by itself looks
+like one that was killed by a signal.
+
+Nothing that users write is ever part of the shell's text or environment: it travels as base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+import signal
+
+from connectors.protocol import Workload
+
+NOTICE_SIGNAL = "URG"
+TIMED_OUT_SIGNAL = int(signal.SIGXCPU)
+NOT_STARTED_SIGNAL = int(signal.SIGSYS)
+
+#: MASTER_PORT is chosen by job number below the ports that Linux gives out by itself.
+_PORT_FIRST = 15_000
+_PORTS = 15_000
+_BASE64_COLUMNS = 76
+_SHEBANG_CHARACTERS_MAX = 254
+
+_RANK = r"""
+key=$1 directory=$2 settings_bytes=$3 script_bytes=$4 tag=$5
+gpus=$6 ranks=$7 master_address=$8 master_port=$9
+rank=$SLURM_PROCID
+name=$directory/$key.$rank
+ulimit -c 0
+set -C
+
+tell() { printf '%s %s %s\n' "$1" "$rank" "${2-}"; }
+leave() {
+  rm -f -- "$name.part"
+  printf '%s\n' "$1" > "$name.part" && mv -f -- "$name.part" "$name.exit"
+}
+refuse() {
+  leave "not started: $1"
+  tell refused
+  [ -z "$work" ] || rm -rf -- "$work"
+  exit 0
+}
+
+pid= asked= noticed= aborted= limited= signals=
+notice() {
+  asked=1
+  { [ -n "$noticed" ] || [ -z "$pid" ]; } && return
+  noticed=1
+  tell noticed
+  kill -s "$notice_signal" -- "-$pid"
+}
+abort() {
+  aborted=1
+  [ -n "$pid" ] || return
+  kill -s TERM -- "-$pid"
+  ( sleep "$grace_s"; kill -s KILL -- "-$pid" ) &
+  killer=$!
+}
+limit() {
+  limited=1
+  tell limit
+  kill -s KILL -- "-$pid"
+}
+forward() { if [ -n "$pid" ]; then kill -s "$1" -- "-$pid"; else signals="$signals $1"; fi; }
+trap notice URG TERM
+trap abort ABRT
+trap limit ALRM
+for other in HUP INT QUIT USR1 USR2; do trap "forward $other" "$other"; done
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/tidegate.XXXXXXXXXX") ||
+  refuse "no directory for the script on node $SLURMD_NODENAME"
+head -c "$settings_bytes" > "$work/settings" && head -c "$script_bytes" > "$work/script" ||
+  refuse "the script did not reach node $SLURMD_NODENAME"
+. "$work/settings"
+{ [ -x "${command[0]}" ] && ! [ -d "${command[0]}" ]; } ||
+  refuse "${command[0]} is no program on node $SLURMD_NODENAME"
+rm -f -- "$name.exit" "$name.stdout" "$name.stderr"
+{ : > "$name.stdout" && : > "$name.stderr"; } ||
+  refuse "no output can be written to $directory on node $SLURMD_NODENAME"
+
+# With job control the script leads a process group of its own, and no signal is ignored there.
+set -m
+slots=${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}
+env "${variables[@]}" CUDA_DEVICE_ORDER=PCI_BUS_ID LOCAL_RANK=0 \
+  MASTER_ADDR="$master_address" MASTER_PORT="$master_port" NNODES="$ranks" NODE_RANK="$rank" \
+  RANK="$rank" TIDEGATE_GPUS_PER_NODE="$gpus" TIDEGATE_GPU_SLOTS="$slots" \
+  TIDEGATE_NODE="$SLURMD_NODENAME" TIDEGATE_TRACE="$tag" WORLD_SIZE="$ranks" \
+  "${command[@]}" "$work/script" < /dev/null >> "$name.stdout" 2>> "$name.stderr" &
+pid=$!
+[ -z "$asked" ] || notice
+[ -z "$aborted" ] || abort
+for other in $signals; do forward "$other"; done
+
+( while read -r word; do
+    case $word in notice) kill -s URG "$$" ;; abort) kill -s ABRT "$$" ;; esac
+  done ) &
+reader=$!
+timer=
+if [ "$limit_ms" -gt 0 ]; then
+  ( sleep "$((notice_ms / 1000)).$(printf %03d "$((notice_ms % 1000))")"
+    kill -s URG "$$"
+    rest_ms=$((limit_ms - notice_ms))
+    sleep "$((rest_ms / 1000)).$(printf %03d "$((rest_ms % 1000))")"
+    kill -s ALRM "$$" ) < /dev/null &
+  timer=$!
+fi
+
+# `wait` also returns when a trap ran and when the script was suspended, not only at its end.
+while :; do
+  wait "$pid"
+  code=$?
+  kill -0 "$pid" 2> /dev/null || break
+  [ -z "$(jobs -sp)" ] || sleep 1
+done
+wait "$pid"
+code=$?
+[ "$code" -le 128 ] || [ "$code" -gt 192 ] || code=$((128 - code))
+leave "$code"
+for helper in $reader $timer $killer; do kill -s KILL -- "-$helper"; done
+rm -rf -- "$work"
+tell exit "$code"
+exit 0
+"""
+
+_SHELL = r"""#!/bin/bash
+# Runs one workload of Tidegate; made by it, for this job alone.
+export HOME=~
+key=@KEY@
+directory=@DIRECTORY@
+tag=@TAG@
+ulimit -c 0
+mkdir -p -- "$directory" || kill -s SYS "$$"
+rm -f -- "$directory/$key".*
+set -C
+exec > "$directory/$key.shell" 2>&1
+
+noticed= aborted=
+notice() { noticed=1; ( printf 'notice\n' >&6 ) 2> /dev/null; }
+abort() {
+  { [ -n "$noticed" ] || [ -n "$aborted" ]; } && return
+  aborted=1
+  ( printf 'abort\n' >&6 ) 2> /dev/null
+}
+trap : HUP INT QUIT TERM USR1 USR2
+
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+address=$(scontrol show node "$first" | sed -n 's/.*NodeAddr=\([^ ]*\).*/\1/p')
+port=$((@PORT_FIRST@ + SLURM_JOB_ID % @PORTS@))
+rank_program=$(cat << 'TIDEGATE_RANK'
+@RANK@
+TIDEGATE_RANK
+)
+# A rank that dies without a word is an error of the node; what scripts do is never one.
+coproc srun --ntasks=@RANKS@ --ntasks-per-node=1 --distribution=block --input=all --wait=0 \
+  --kill-on-bad-exit=1 --mpi=none bash -c "$rank_program" tidegate-rank "$key" "$directory" \
+  @SETTINGS_BYTES@ @SCRIPT_BYTES@ "$tag" @GPUS@ @RANKS@ "${address:-$first}" "$port"
+srun=$COPROC_PID
+exec 5<&"${COPROC[0]}" 6>&"${COPROC[1]}"
+base64 -d >&6 << 'TIDEGATE_PAYLOAD'
+@PAYLOAD@
+TIDEGATE_PAYLOAD
+trap notice URG
+
+limited= refused= failed=
+while read -r word rank value <&5; do
+  case $word in
+    noticed) noticed=1 ;;
+    limit) limited=1 noticed=1 ;;
+    refused) refused=1; abort ;;
+    exit)
+      if [ "$value" != 0 ]; then
+        failed=${failed:-$value}
+        abort
+      fi ;;
+  esac
+done
+while :; do
+  wait "$srun"
+  status=$?
+  kill -0 "$srun" 2> /dev/null || break
+done
+[ -z "$limited" ] || kill -s XCPU "$$"
+[ -z "$refused" ] || kill -s SYS "$$"
+[ "${failed:-0}" -ge 0 ] || failed=$((128 - failed))
+exit "${failed:-$status}"
+"""
+
+
+def batch_script(workload: Workload, *, tag: str, directory: str, gpus_per_node: int) -> str:
+    """The text to submit for `workload`, which has passed `workload_checks`.
+
+    `tag` is the job's name and `directory` where the ranks leave their output.
+    """
+    script = workload.script.encode()
+    settings = _settings(workload).encode()
+    values = {
+        "KEY": shlex.quote(workload.key),
+        "DIRECTORY": shlex.quote(directory),
+        "TAG": shlex.quote(tag),
+        "PORT_FIRST": str(_PORT_FIRST),
+        "PORTS": str(_PORTS),
+        "RANKS": str(len(workload.slots)),
+        "GPUS": str(gpus_per_node),
+        "SETTINGS_BYTES": str(len(settings)),
+        "SCRIPT_BYTES": str(len(script)),
+        "RANK": _RANK.strip(),
+        "PAYLOAD": base64.encodebytes(settings + script).decode().strip(),
+    }
+    return re.sub(r"@([A-Z0-9_]+)@", lambda found: values[found[1]], _SHELL)
+
+
+def command_of(script: str) -> list[str]:
+    """The program that runs `script`, with its argument, as the kernel would choose it.
+
+    By its `#!` line, of which all that follows the program is one argument; else /bin/sh.
+    """
+    line = script[2:_SHEBANG_CHARACTERS_MAX].partition("\n")[0].strip(" \t")
+    if not script.startswith("#!") or not line:
+        return ["/bin/sh"]
+    command = re.split(r"[ \t]+", line, maxsplit=1)
+    # env would take a program with "=" in its path for a variable.
+    return ["/bin/sh", "-c", 'exec "$@"', "sh", *command] if "=" in command[0] else command
+
+
+def _settings(workload: Workload) -> str:
+    """What the ranks must know, as assignments of bash."""
+    limit_ms = 1_000 * (workload.time_limit_s or 0)
+    # With a limit within the grace the notice would come at the start; so it comes at half.
+    notice_ms = limit_ms - min(1_000 * workload.grace_s, limit_ms // 2)
+    variables = [f"{name}={value}" for name, value in workload.environment.items()]
+    return (
+        f"command=({shlex.join(command_of(workload.script))})\n"
+        f"variables=({shlex.join(variables)})\n"
+        f"notice_signal={workload.notice_signal}\n"
+        f"grace_s={workload.grace_s}\n"
+        f"limit_ms={limit_ms}\n"
+        f"notice_ms={notice_ms}\n"
+    )

@@ -1,0 +1,148 @@
+"""Reading what ranks left on the file system that the portal shares with the nodes.
+
+The directory may be a user's own, so everything in it is hostile: symbolic links are not followed
+below the part of the path that the administrator wrote, and only regular files that belong to the
+job's UNIX user are read. A file is opened before it is looked at, so that nobody can change it
+for another in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from connectors.errors import ClusterUnavailable, LogUnavailable
+from connectors.protocol import LogChunk
+from connectors.slurm.options import USER_FIELD, is_name
+
+STREAMS = ("stdout", "stderr")
+LOG_CHUNK_BYTES_MAX = 1 << 20
+_EXIT_BYTES_MAX = 1_000
+_EXIT_CODE = re.compile(r"-?[0-9]{1,3}", re.ASCII)
+_NOT_STARTED = "not started: "
+
+
+@dataclass(frozen=True, slots=True)
+class RankExits:
+    """Exit codes by rank, as far as they are known, and why a rank did not start."""
+
+    codes: Mapping[int, int] = field(default_factory=dict)
+    refusal: str = ""
+
+
+def read_log(
+    output_root: str,
+    *,
+    key: str,
+    user: str,
+    rank: int,
+    stream: str,
+    offset: int,
+    limit: int,
+    cap_bytes: int,
+) -> LogChunk:
+    """At most `limit` bytes, and 1 MiB, of a stream of a rank of `user` from `offset`.
+
+    Nothing past `cap_bytes` is shown. Raises LogUnavailable when there is no such file and
+    ClusterUnavailable when it cannot be read.
+    """
+    if stream not in STREAMS:
+        raise LogUnavailable(f"there is no stream {stream[:40]!r}; use stdout or stderr")
+    if rank < 0:
+        raise LogUnavailable(f"there is no rank {rank}")
+    uid = _uid(user)
+    if uid is None:
+        raise LogUnavailable(f"the UNIX user {user[:80]!r} is unknown where the portal runs")
+    name = f"{key}.{rank}"
+    try:
+        with _directory(output_root, user) as directory:
+            # Asked first: what is complete now was complete when its size is taken.
+            is_over = _is_there(directory, f"{name}.exit")
+            with _owned_file(directory, f"{name}.{stream}", uid) as file:
+                size = min(os.fstat(file).st_size, cap_bytes)
+                is_truncated = os.fstat(file).st_size > cap_bytes
+                start = max(0, size + offset) if offset < 0 else min(offset, size)
+                length = max(0, min(limit, LOG_CHUNK_BYTES_MAX, size - start))
+                data = os.pread(file, length, start)
+    except FileNotFoundError:
+        raise LogUnavailable(f"{key} has no {stream} of rank {rank}, or not yet") from None
+    except PermissionError as error:
+        raise LogUnavailable(f"the portal may not read the output of {key}: {error}") from None
+    except OSError as error:
+        raise ClusterUnavailable(f"cannot read the log of {key}: {error}") from error
+    end = start + len(data)
+    return LogChunk(data, start, end, is_over and end == size, is_truncated)
+
+
+def read_exits(output_root: str, *, key: str, user: str, ranks: int) -> RankExits:
+    """What the ranks of `key` said at their ends; what cannot be read is unknown."""
+    uid = _uid(user)
+    codes: dict[int, int] = {}
+    refusal = ""
+    if uid is None:
+        return RankExits()
+    with contextlib.suppress(OSError), _directory(output_root, user) as directory:
+        for rank in range(ranks):
+            with (
+                contextlib.suppress(OSError, LogUnavailable),
+                _owned_file(directory, f"{key}.{rank}.exit", uid) as file,
+            ):
+                word = os.pread(file, _EXIT_BYTES_MAX, 0).decode(errors="replace").strip()
+                if _EXIT_CODE.fullmatch(word):
+                    codes[rank] = int(word)
+                elif word.startswith(_NOT_STARTED):
+                    refusal = refusal or f"rank {rank}: {word.removeprefix(_NOT_STARTED)}"
+    return RankExits(codes, "".join(c if c.isprintable() else "?" for c in refusal))
+
+
+def _uid(user: str) -> int | None:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except (KeyError, ValueError):
+        return None
+
+
+@contextlib.contextmanager
+def _directory(output_root: str, user: str) -> Iterator[int]:
+    """The output directory of `user`, opened. Raises OSError, NotADirectoryError for a link."""
+    if not is_name(user):
+        raise FileNotFoundError(user)
+    parts = output_root.split("/")
+    fixed = next((n for n, part in enumerate(parts) if USER_FIELD in part), len(parts))
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    opened = os.open("/".join(parts[:fixed]) or "/", flags)
+    try:
+        for part in parts[fixed:]:
+            below = os.open(part.replace(USER_FIELD, user), flags | os.O_NOFOLLOW, dir_fd=opened)
+            os.close(opened)
+            opened = below
+        yield opened
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def _owned_file(directory: int, name: str, uid: int) -> Iterator[int]:
+    # Without waiting: opening a pipe that somebody put there would never end.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    opened = os.open(name, flags, dir_fd=directory)
+    try:
+        found = os.fstat(opened)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != uid:
+            raise LogUnavailable(f"{name} is no file of the job's user")
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def _is_there(directory: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,49 @@
+"""The names that our things have on a Slurm cluster.
+
+A job's name is its tag: our key and a signature of it, so that nobody who merely reads the queue
+can pass a job of his off as one of ours. Only a tag together with its user is proof: who has seen
+a tag may copy it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+
+from connectors.errors import WorkloadRejected
+from connectors.workload_checks import is_key
+
+_SIGNATURE_DIGITS = 12
+_PATH_MAX = 200
+_PATH = re.compile(r"[a-z0-9][a-z0-9-]*(/[a-z0-9][a-z0-9-]*){0,9}", re.ASCII)
+
+
+def tag(secret: bytes, key: str) -> str:
+    """The name of the job of `key`: the key, "-", 12 digits of HMAC-SHA256(secret, key)."""
+    digest = hmac.new(secret, key.encode(), hashlib.sha256).hexdigest()
+    return f"{key}-{digest[:_SIGNATURE_DIGITS]}"
+
+
+def key_of(secret: bytes, name: str) -> str | None:
+    """The key whose tag `name` is, or None for a name that we did not give."""
+    key = name.rpartition("-")[0]
+    if not is_key(key) or not name.isascii():
+        return None
+    return key if hmac.compare_digest(tag(secret, key), name) else None
+
+
+def account_name(team: str, prefix: str = "") -> str:
+    """The account of the team at path `team`: "ai-company/research" is "ai-company_research".
+
+    Slugs hold no "_", so that no two paths share an account. Raises WorkloadRejected for what
+    is no path.
+    """
+    if len(team) > _PATH_MAX or not _PATH.fullmatch(team):
+        raise WorkloadRejected(f"{team[:80]!r} is no path of a team, so it has no account")
+    return prefix + team.replace("/", "_")
+
+
+def guaranteed_qos(account: str, prefix: str) -> str:
+    """The QoS of what `account` starts within its guarantee."""
+    return prefix + account

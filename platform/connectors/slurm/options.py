@@ -1,0 +1,237 @@
+"""The options of a Slurm cluster, checked.
+
+url                 address of slurmrestd, "http://..." or "https://..."
+service_user        UNIX user whose tokens read, release and cancel; an Operator of the cluster
+token_socket        Unix socket of the minter (see `connectors.slurm.minter`)
+tag_secret          what the tags of our jobs are signed with, or instead of it
+tag_secret_file     a file that holds it
+pools               {pool: {"partition", "gres_type", "constraint"?}}
+output_root         directory where ranks leave their output and exit codes, as the nodes and the
+                    portal see it; may hold "{user}". null: outputs stay in the working directory
+                    and the portal cannot show them
+working_directory   where scripts start; may hold "{user}"; "/home/{user}" by default
+settle_s            7 (default): an accepted job is released only when the controller has saved it;
+                    0: at once, a controller that crashes in these seconds may lose the job
+api_version         "v0.0.NN"; null (default): the newest that both sides know
+account_prefix      before the names of accounts; "" by default
+qos_prefix          before the QoS of an account; "g-" by default
+borrow_qos          QoS of what uses more than its team's guarantee; "tg-borrow" by default
+cpus_per_gpu        cores asked for with each GPU; null (default): the cluster's own default
+memory_mb_per_gpu   MiB asked for with each GPU; null (default): the cluster's own default
+log_cap_bytes       bytes of each stream of each rank that are shown; 16 MiB by default
+path                PATH of the jobs; the Slurm commands must be in it
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+LOG_CAP_BYTES = 16 << 20
+LOG_CAP_BYTES_MAX = 1 << 40
+SETTLE_S_STRICT = 7
+PATH = "/usr/local/bin:/usr/bin:/bin"
+POOLS_MAX = 100
+USER_FIELD = "{user}"
+
+_SECRET_BYTES_MIN = 16
+_SECRET_BYTES_MAX = 4_096
+_SETTLE_S_MAX = 600
+_KNOWN = frozenset(
+    {
+        *("url", "service_user", "token_socket", "tag_secret", "tag_secret_file", "pools"),
+        *("output_root", "working_directory", "settle_s", "api_version", "account_prefix"),
+        *("qos_prefix", "borrow_qos", "cpus_per_gpu", "memory_mb_per_gpu", "log_cap_bytes"),
+        "path",
+    }
+)
+_POOL_KNOWN = frozenset({"partition", "gres_type", "constraint"})
+#: What Slurm takes for names of partitions, GRES types, accounts, QoS and UNIX users alike.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}", re.ASCII)
+_PREFIX = re.compile(r"[A-Za-z0-9._-]{0,32}", re.ASCII)
+_CONSTRAINT = re.compile(r"[A-Za-z0-9._&|()*\[\]-]{1,200}", re.ASCII)
+_VERSION = re.compile(r"v0\.0\.[0-9]{2}", re.ASCII)
+_PATH_TEXT = re.compile(r"/[A-Za-z0-9._/@+{}-]{0,500}", re.ASCII)
+_SEARCH_PATH = re.compile(r"[A-Za-z0-9._/@+:-]{1,2000}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmPool:
+    """How a pool is asked for on the cluster."""
+
+    partition: str
+    gres_type: str
+    constraint: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmOptions:
+    """Checked options; see the head of the module."""
+
+    url: str
+    service_user: str
+    token_socket: str
+    tag_secret: bytes
+    pools: Mapping[str, SlurmPool]
+    output_root: str | None
+    working_directory: str
+    settle_s: int
+    api_version: str | None
+    account_prefix: str
+    qos_prefix: str
+    borrow_qos: str
+    cpus_per_gpu: int | None
+    memory_mb_per_gpu: int | None
+    log_cap_bytes: int
+    path: str
+
+    def output_directory(self, user: str) -> str:
+        """Where the ranks of `user` write."""
+        return (self.output_root or self.working_directory).replace(USER_FIELD, user)
+
+
+def parse_options(options: Mapping[str, Any]) -> SlurmOptions:
+    """Raises ValueError, saying what is wrong, for options that no Slurm cluster can have."""
+    if unknown := sorted(map(str, set(options) - _KNOWN)):
+        raise ValueError(f"unknown options of a Slurm cluster: {', '.join(unknown)}")
+    version = options.get("api_version")
+    if version is not None and not _matches(_VERSION, version):
+        raise ValueError('option api_version must be like "v0.0.38", or null')
+    output_root = options.get("output_root")
+    return SlurmOptions(
+        url=_url(options.get("url")),
+        service_user=_name("service_user", options.get("service_user")),
+        token_socket=_path("token_socket", options.get("token_socket"), may_hold_user=False),
+        tag_secret=_secret(options),
+        pools=_pools(options.get("pools")),
+        output_root=None if output_root is None else _path("output_root", output_root),
+        working_directory=_path(
+            "working_directory", options.get("working_directory", f"/home/{USER_FIELD}")
+        ),
+        settle_s=_count("settle_s", options.get("settle_s", SETTLE_S_STRICT), 0, _SETTLE_S_MAX),
+        api_version=version,
+        account_prefix=_prefix("account_prefix", options.get("account_prefix", "")),
+        qos_prefix=_prefix("qos_prefix", options.get("qos_prefix", "g-")),
+        borrow_qos=_name("borrow_qos", options.get("borrow_qos", "tg-borrow")),
+        cpus_per_gpu=_count_or_none("cpus_per_gpu", options.get("cpus_per_gpu"), 1_024),
+        memory_mb_per_gpu=_count_or_none(
+            "memory_mb_per_gpu", options.get("memory_mb_per_gpu"), 1 << 30
+        ),
+        log_cap_bytes=_count(
+            "log_cap_bytes", options.get("log_cap_bytes", LOG_CAP_BYTES), 0, LOG_CAP_BYTES_MAX
+        ),
+        path=_search_path(options.get("path", PATH)),
+    )
+
+
+def is_name(value: object) -> bool:
+    """Whether `value` can be the name of a UNIX user, a partition, an account or a QoS."""
+    return _matches(_NAME, value)
+
+
+def _matches(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def _url(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError('option url must be the address of slurmrestd, "http://host:port"')
+    try:
+        parts = urlsplit(value)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or parts.query or parts.fragment or parts.username or parts.password:
+        raise ValueError('option url must be like "http://host:6820", without user and query')
+    return value.rstrip("/")
+
+
+def _name(option: str, value: object) -> str:
+    if not isinstance(value, str) or not is_name(value):
+        raise ValueError(f"option {option} must be letters, digits, '.', '_' and '-'")
+    return value
+
+
+def _prefix(option: str, value: object) -> str:
+    if not isinstance(value, str) or not _PREFIX.fullmatch(value):
+        raise ValueError(f"option {option} must be at most 32 letters, digits, '.', '_' and '-'")
+    return value
+
+
+def _path(option: str, value: object, *, may_hold_user: bool = True) -> str:
+    if not isinstance(value, str) or not _PATH_TEXT.fullmatch(value):
+        raise ValueError(f"option {option} must be an absolute path without spaces")
+    fixed = value.replace(USER_FIELD, "") if may_hold_user else value
+    if "{" in fixed or "}" in fixed:
+        raise ValueError(f"option {option} may hold no braces but, where it varies, {USER_FIELD}")
+    if ".." in value.split("/"):
+        raise ValueError(f"option {option} may not hold '..'")
+    return os.path.normpath(value)
+
+
+def _search_path(value: object) -> str:
+    if not isinstance(value, str) or not _SEARCH_PATH.fullmatch(value):
+        raise ValueError("option path must be directories with ':' between them")
+    return value
+
+
+def _secret(options: Mapping[str, Any]) -> bytes:
+    text, path = options.get("tag_secret"), options.get("tag_secret_file")
+    if (text is None) == (path is None):
+        raise ValueError("a Slurm cluster has either option tag_secret or option tag_secret_file")
+    if path is not None:
+        name = _path("tag_secret_file", path, may_hold_user=False)
+        try:
+            with open(name, "rb") as file:
+                secret = file.read(_SECRET_BYTES_MAX + 1).strip()
+        except OSError as error:
+            raise ValueError(f"option tag_secret_file cannot be read: {error}") from None
+    elif isinstance(text, str):
+        secret = text.encode()
+    else:
+        raise ValueError("option tag_secret must be a text")
+    if not _SECRET_BYTES_MIN <= len(secret) <= _SECRET_BYTES_MAX:
+        raise ValueError(
+            f"the tag secret must have {_SECRET_BYTES_MIN} to {_SECRET_BYTES_MAX} bytes"
+        )
+    return secret
+
+
+def _pools(value: object) -> Mapping[str, SlurmPool]:
+    if not isinstance(value, Mapping) or not 1 <= len(value) <= POOLS_MAX:
+        raise ValueError(
+            'option pools must be like {"h100": {"partition": "gpu", "gres_type": "h100"}}'
+        )
+    pools: dict[str, SlurmPool] = {}
+    for pool, settings in value.items():
+        if not isinstance(pool, str) or not is_name(pool):
+            raise ValueError(f"{pool!r} is no name of a pool: use letters, digits, '.', '_', '-'")
+        if not isinstance(settings, Mapping) or set(settings) - _POOL_KNOWN:
+            raise ValueError(f"pool {pool} has partition, gres_type and constraint, nothing else")
+        constraint = settings.get("constraint")
+        if constraint is not None and not _matches(_CONSTRAINT, constraint):
+            raise ValueError(f"the constraint of pool {pool} must be features with '&' or '|'")
+        pools[pool] = SlurmPool(
+            partition=_name(f"pools.{pool}.partition", settings.get("partition")),
+            gres_type=_name(f"pools.{pool}.gres_type", settings.get("gres_type")),
+            constraint=constraint,
+        )
+    types = [pool.gres_type for pool in pools.values()]
+    if len(set(types)) != len(types):
+        # Nodes and foreign jobs are told apart by their type of GPU alone.
+        raise ValueError("two pools have the same gres_type; one type of GPU is one pool")
+    return pools
+
+
+def _count(option: str, value: object, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"option {option} must be a whole number from {least} to {most}")
+    return value
+
+
+def _count_or_none(option: str, value: object, most: int) -> int | None:
+    return None if value is None else _count(option, value, 1, most)
