@@ -8,6 +8,7 @@ from typing import Any
 
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
 
 from primitives.errors import FieldError, InvalidRequest
 
@@ -31,6 +32,17 @@ class CsvRenderer(BaseRenderer):
 
 class NamedFormats(DefaultContentNegotiation):
     """`?format=` names one of the view's formats, and an unknown one is said to be unknown."""
+
+    def select_renderer(
+        self,
+        request: Request,
+        renderers: Iterable[BaseRenderer],
+        format_suffix: str | None = None,
+    ) -> tuple[BaseRenderer, str]:
+        """The renderer that the parameter or, without it, the Accept header asks for."""
+        return super().select_renderer(
+            request, renderers, request.query_params.get("format", format_suffix)
+        )
 
     def filter_renderers(
         self, renderers: Iterable[BaseRenderer], format: str

@@ -38,6 +38,7 @@ from webapi.paging import (
     page_body,
     page_by_id,
     page_limit,
+    refuse_unknown_filters,
     refuse_unknown_parameters,
     time_or_refuse,
     uuid_or_refuse,
@@ -103,7 +104,7 @@ class ChargebackView(APIView):
     )
     def get(self, request: Request) -> Response:
         """The report."""
-        _refuse_unknown(
+        refuse_unknown_parameters(
             request,
             {"start", "end", "as_of", "pool", "organization", "team", "group_by", "format"},
         )
@@ -151,7 +152,7 @@ class ChargebackJobs(APIView):
     )
     def get(self, request: Request) -> Response:
         """A page of jobs."""
-        refuse_unknown_parameters(request, {"start", "end", "as_of", "pool", "node", "usage_class"})
+        refuse_unknown_filters(request, {"start", "end", "as_of", "pool", "node", "usage_class"})
         node_path = request.query_params.get("node")
         if not node_path:
             raise _missing("node", "the path of a node of the report")
@@ -185,7 +186,7 @@ class RateCardList(APIView):
     )
     def get(self, request: Request) -> Response:
         """A page of rate cards."""
-        refuse_unknown_parameters(request, set())
+        refuse_unknown_filters(request, set())
         page = page_by_id(request, visible_cards(actor_from(request)))
         return Response(page_body(request, page, lambda card: RateCardSerializer(card).data))
 
@@ -197,6 +198,7 @@ class RateCardList(APIView):
     )
     def post(self, request: Request) -> Response:
         """The new card, without lines."""
+        refuse_unknown_parameters(request, set())
         body = RateCardCreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         card = create_rate_card(
@@ -218,6 +220,7 @@ class RateLineList(APIView):
     )
     def post(self, request: Request, card_id: UUID) -> Response:
         """The new line. A 409 names the line in the way as `conflicts_with`."""
+        refuse_unknown_parameters(request, set())
         body = RateLineCreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         line = add_rate_line(
@@ -245,6 +248,7 @@ class RateLineDetail(APIView):
     )
     def patch(self, request: Request, card_id: UUID, line_id: UUID) -> Response:
         """The line with its end."""
+        refuse_unknown_parameters(request, set())
         body = RateLineEndSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         line = end_rate_line(
@@ -255,18 +259,6 @@ class RateLineDetail(APIView):
             now=SystemClock().now(),
         )
         return Response(RateLineSerializer(line).data)
-
-
-def _refuse_unknown(request: Request, known: set[str]) -> None:
-    """As `refuse_unknown_parameters`, for what is not a list and so has no pages."""
-    errors = [
-        FieldError(f"/{name}", "is not a parameter here; the report is not paged")
-        for name in ("limit", "cursor")
-        if name in request.query_params
-    ]
-    if errors:
-        raise InvalidRequest("The report has no pages.", errors=errors)
-    refuse_unknown_parameters(request, known)
 
 
 def _missing(name: str, what: str) -> InvalidRequest:

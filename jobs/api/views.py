@@ -46,6 +46,7 @@ from webapi.paging import (
     encode_cursor,
     page_body,
     page_limit,
+    refuse_unknown_filters,
     refuse_unknown_parameters,
     time_or_refuse,
     uuid_or_refuse,
@@ -94,7 +95,7 @@ class JobList(APIView):
     )
     def get(self, request: Request) -> Response:
         """A page of jobs."""
-        refuse_unknown_parameters(
+        refuse_unknown_filters(
             request,
             {
                 "state",

@@ -183,6 +183,8 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "webapi.problems.render_problem",
     "UNAUTHENTICATED_USER": None,
     "DEFAULT_PAGINATION_CLASS": None,
+    # A view that has formats says so itself; elsewhere `?format=` is a parameter like any other.
+    "URL_FORMAT_OVERRIDE": None,
     "COERCE_DECIMAL_TO_STRING": True,
 }
 SPECTACULAR_SETTINGS = {

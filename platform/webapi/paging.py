@@ -150,19 +150,23 @@ def time_or_refuse(text: str, name: str) -> datetime:
         ) from None
 
 
+def refuse_unknown_filters(request: Request, known: set[str]) -> None:
+    """As `refuse_unknown_parameters`, for a list: those that turn its pages are known too."""
+    refuse_unknown_parameters(request, known | {"limit", "cursor"})
+
+
 def refuse_unknown_parameters(request: Request, known: set[str]) -> None:
     """Raises InvalidRequest for a query parameter that nobody reads, or one given twice,
     or one with a NUL: a misspelt filter must not silently show everything."""
-    allowed = known | {"limit", "cursor", "format"}
     errors = [
-        FieldError(f"/{name[:60]}", "is not a parameter of this list")
+        FieldError(f"/{name[:60]}", "is not a parameter here")
         for name in request.query_params
-        if name not in allowed
+        if name not in known
     ]
     errors += [
         FieldError(f"/{name}", "is given twice or contains a NUL")
         for name in request.query_params
-        if name in allowed
+        if name in known
         and (
             len(request.query_params.getlist(name)) > 1
             or "\x00" in request.query_params.get(name, "")
@@ -170,6 +174,8 @@ def refuse_unknown_parameters(request: Request, known: set[str]) -> None:
     ]
     if errors:
         raise InvalidRequest(
-            "Unknown or repeated query parameters. Known here: " + ", ".join(sorted(known)) + ".",
+            "Unknown or repeated query parameters. Known here: "
+            + (", ".join(sorted(known)) or "none")
+            + ".",
             errors=errors,
         )

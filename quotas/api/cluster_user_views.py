@@ -18,7 +18,7 @@ from quotas.fleet import administrator
 from quotas.models import ClusterUser
 from tenants.api.authentication import actor_from
 from tenants.membership import visible_user
-from webapi.paging import page_body, page_by_text, refuse_unknown_parameters
+from webapi.paging import page_body, page_by_text, refuse_unknown_filters, refuse_unknown_parameters
 from webapi.serializers import PAGE_PARAMETERS, StrictSerializer, TextField, answers, page_of
 
 _LOGIN_LENGTH_MAX = 127
@@ -50,7 +50,7 @@ class ClusterUserList(APIView):
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """A page of mappings, by name."""
-        refuse_unknown_parameters(request, set())
+        refuse_unknown_filters(request, set())
         administrator(actor_from(request))
         mapped = ClusterUser.objects.filter(cluster=cluster_by_id(cluster_id))
         page = page_by_text(request, mapped.select_related("user"), "name")

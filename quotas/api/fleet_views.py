@@ -32,7 +32,13 @@ from quotas.fleet import administrator, pool_rows
 from tenants.access import Actor
 from tenants.api.authentication import actor_from
 from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
-from webapi.paging import Page, page_body, page_by_text, refuse_unknown_parameters
+from webapi.paging import (
+    Page,
+    page_body,
+    page_by_text,
+    refuse_unknown_filters,
+    refuse_unknown_parameters,
+)
 from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
 
 
@@ -47,7 +53,7 @@ class PoolList(APIView):
     )
     def get(self, request: Request) -> Response:
         """A page of pools, by name."""
-        refuse_unknown_parameters(request, set())
+        refuse_unknown_filters(request, set())
         page = page_by_text(request, Pool.objects.all(), "name")
         rows = Page(pool_rows(actor_from(request), page.items), page.next_cursor)
         return Response(page_body(request, rows, lambda row: PoolSerializer(row).data))
@@ -61,6 +67,7 @@ class PoolList(APIView):
     )
     def post(self, request: Request) -> Response:
         """The new pool. For platform administrators."""
+        refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         by = administrator(actor)
         body = PoolCreateSerializer(data=request.data)
@@ -99,6 +106,7 @@ class PoolDetail(APIView):
     )
     def patch(self, request: Request, pool_id: UUID) -> Response:
         """The changed pool. For platform administrators; the name stays."""
+        refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         by = administrator(actor)
         body = PoolUpdateSerializer(data=request.data)
@@ -118,7 +126,7 @@ class ClusterList(APIView):
     )
     def get(self, request: Request) -> Response:
         """A page of clusters, by name."""
-        refuse_unknown_parameters(request, set())
+        refuse_unknown_filters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         page = page_by_text(request, Cluster.objects.all(), "name")
         shares = shares_of(page.items)
@@ -141,6 +149,7 @@ class ClusterList(APIView):
     )
     def post(self, request: Request) -> Response:
         """The new cluster, not seen yet. For platform administrators."""
+        refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         by = administrator(actor)
         body = ClusterCreateSerializer(data=request.data)
@@ -186,6 +195,7 @@ class ClusterDetail(APIView):
     )
     def patch(self, request: Request, cluster_id: UUID) -> Response:
         """The changed cluster. For platform administrators; name and kind stay."""
+        refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         by = administrator(actor)
         body = ClusterUpdateSerializer(data=request.data)
@@ -211,7 +221,7 @@ class ClusterNodeList(APIView):
     )
     def get(self, request: Request) -> Response:
         """A page of nodes, by cluster, name and pool."""
-        refuse_unknown_parameters(request, {"cluster", "pool"})
+        refuse_unknown_filters(request, {"cluster", "pool"})
         nodes = ClusterNode.objects.select_related("cluster", "pool")
         if "cluster" in request.query_params:
             nodes = nodes.filter(cluster=_named_cluster(request.query_params["cluster"]))

@@ -28,7 +28,13 @@ from tenants.access import Actor, get_visible, under, visible, visible_node
 from tenants.api.authentication import actor_from
 from tenants.roles import Permission
 from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
-from webapi.paging import Page, page_body, page_by_id, refuse_unknown_parameters
+from webapi.paging import (
+    Page,
+    page_body,
+    page_by_id,
+    refuse_unknown_filters,
+    refuse_unknown_parameters,
+)
 from webapi.preconditions import etag_of, required_version
 from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
 
@@ -63,7 +69,7 @@ class QuotaList(APIView):
     )
     def get(self, request: Request) -> Response:
         """A page of quotas."""
-        refuse_unknown_parameters(request, {"pool", "node", "subtree"})
+        refuse_unknown_filters(request, {"pool", "node", "subtree"})
         actor = actor_from(request)
         quotas = visible_quotas(actor)
         if "pool" in request.query_params:
@@ -86,6 +92,7 @@ class QuotaList(APIView):
     )
     def post(self, request: Request) -> Response:
         """The new quota."""
+        refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = QuotaCreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -138,6 +145,7 @@ class QuotaDetail(APIView):
     )
     def patch(self, request: Request, quota_id: UUID) -> Response:
         """The changed quota and its new ETag. A 412 shows the `current` one."""
+        refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         body = QuotaUpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -167,7 +175,7 @@ class QuotaChanges(APIView):
     )
     def get(self, request: Request, quota_id: UUID) -> Response:
         """A page of changes."""
-        refuse_unknown_parameters(request, set())
+        refuse_unknown_filters(request, set())
         quota = _visible_quota(actor_from(request), quota_id)
         page = page_by_id(request, quota.changes.select_related("actor"), newest_first=True)
         return Response(page_body(request, page, lambda change: QuotaChangeSerializer(change).data))
@@ -187,7 +195,7 @@ class PriorityClassList(APIView):
     )
     def get(self, request: Request) -> Response:
         """A page of priority classes."""
-        refuse_unknown_parameters(request, {"organization"})
+        refuse_unknown_filters(request, {"organization"})
         actor = actor_from(request)
         classes = visible(
             actor,

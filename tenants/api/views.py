@@ -36,6 +36,7 @@ from webapi.paging import (
     page_body,
     page_by_id,
     page_by_text,
+    refuse_unknown_filters,
     refuse_unknown_parameters,
     time_or_refuse,
 )
@@ -100,6 +101,7 @@ class SessionView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Begin a session under a new session key."""
+        refuse_unknown_parameters(request, set())
         if request.auth is not None and actor_from(request).scopes is not None:
             raise Conflict("Send no access token when signing in.")
         require_csrf_token(request._request)
@@ -122,6 +124,7 @@ class SessionView(APIView):
     )
     def delete(self, request: Request) -> Response:
         """End the session."""
+        refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         if actor.scopes is not None:
             raise Conflict("An access token is not a session; revoke it with DELETE /tokens/{id}.")
@@ -134,7 +137,7 @@ class _NodeList(APIView):
     kind: ClassVar[NodeKind]
 
     def _list(self, request: Request, filters: set[str]) -> Response:
-        refuse_unknown_parameters(request, filters)
+        refuse_unknown_filters(request, filters)
         nodes = visible(
             actor_from(request),
             Node.objects.filter(kind=self.kind),
@@ -151,6 +154,7 @@ class _NodeList(APIView):
         return Response(page_body(request, page, _node_body))
 
     def _create_below(self, request: Request) -> Response:
+        refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         body = shapes.NodeCreationSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -184,6 +188,7 @@ class _NodeDetail(APIView):
         return Response(_node_body(node))
 
     def _patch(self, request: Request, node_id: UUID) -> Response:
+        refuse_unknown_parameters(request, set())
         body = shapes.RenamingSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         node = rename_node(
@@ -225,6 +230,7 @@ class OrganizationList(_NodeList):
     )
     def post(self, request: Request) -> Response:
         """A new organization."""
+        refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         body = shapes.OrganizationCreationSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -383,7 +389,7 @@ class UserList(APIView):
     )
     def get(self, request: Request) -> Response:
         """Users by login."""
-        refuse_unknown_parameters(request, {"organization"})
+        refuse_unknown_filters(request, {"organization"})
         users = visible_users(actor_from(request))
         organization = request.query_params.get("organization")
         if organization is not None:
@@ -400,6 +406,7 @@ class UserList(APIView):
     )
     def post(self, request: Request) -> Response:
         """A new user."""
+        refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         body = shapes.UserCreationSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -443,6 +450,7 @@ class UserDetail(APIView):
     )
     def patch(self, request: Request, user_id: UUID) -> Response:
         """Change a user."""
+        refuse_unknown_parameters(request, set())
         body = shapes.UserChangeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         if not body.validated_data:
@@ -473,7 +481,7 @@ class RoleGrantList(APIView):
     )
     def get(self, request: Request) -> Response:
         """Grants in the order of their making."""
-        refuse_unknown_parameters(request, {"user", "node", "role"})
+        refuse_unknown_filters(request, {"user", "node", "role"})
         grants = visible_grants(actor_from(request))
         query = request.query_params
         if "user" in query:
@@ -501,6 +509,7 @@ class RoleGrantList(APIView):
     )
     def post(self, request: Request) -> Response:
         """A new grant."""
+        refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         body = shapes.RoleGrantCreationSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -528,6 +537,7 @@ class RoleGrantDetail(APIView):
     )
     def delete(self, request: Request, grant_id: UUID) -> Response:
         """Take a role back."""
+        refuse_unknown_parameters(request, set())
         revoke_role(actor=actor_from(request), grant_id=grant_id, now=SystemClock().now())
         return Response(status=204)
 
@@ -543,7 +553,7 @@ class AccessTokenList(APIView):
     )
     def get(self, request: Request) -> Response:
         """Own tokens, newest first."""
-        refuse_unknown_parameters(request, set())
+        refuse_unknown_filters(request, set())
         page = page_by_id(request, own_tokens(actor_from(request)), newest_first=True)
         return Response(
             page_body(request, page, lambda row: shapes.AccessTokenSerializer(row).data)
@@ -558,6 +568,7 @@ class AccessTokenList(APIView):
     )
     def post(self, request: Request) -> Response:
         """A new token."""
+        refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         body = shapes.AccessTokenCreationSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -591,6 +602,7 @@ class AccessTokenDetail(APIView):
     )
     def delete(self, request: Request, token_id: UUID) -> Response:
         """Revoke a token."""
+        refuse_unknown_parameters(request, set())
         revoke_token(actor=actor_from(request), token_id=token_id, now=SystemClock().now())
         return Response(status=204)
 
@@ -613,7 +625,7 @@ class AuditEventList(APIView):
     )
     def get(self, request: Request) -> Response:
         """Events, newest first."""
-        refuse_unknown_parameters(request, {"organization", "action", "since"})
+        refuse_unknown_filters(request, {"organization", "action", "since"})
         actor, query = actor_from(request), request.query_params
         events = matching_events(
             visible(actor, AuditEvent.objects.all(), Permission.VIEW_AUDIT, path_field="node_path"),

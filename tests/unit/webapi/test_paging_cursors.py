@@ -16,6 +16,7 @@ from webapi.paging import (
     encode_cursor,
     page_body,
     page_limit,
+    refuse_unknown_filters,
     refuse_unknown_parameters,
     time_or_refuse,
     uuid_or_refuse,
@@ -86,14 +87,33 @@ def test_the_address_of_the_next_page_keeps_the_filters() -> None:
     assert page_body(request, Page([1], None), str) == {"items": ["1"], "next": None}
 
 
-@pytest.mark.parametrize("query", ["?nam=x", "?name=a&name=b", "?name=%00", "?Name=x", "?name[]=x"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?nam=x",
+        "?name=a&name=b",
+        "?name=%00",
+        "?Name=x",
+        "?name[]=x",
+        "?format=json",
+        "?limit=\x00",
+    ],
+)
 def test_unknown_and_repeated_parameters_are_refused(query: str) -> None:
-    with pytest.raises(InvalidRequest):
+    for refuse in (refuse_unknown_parameters, refuse_unknown_filters):
+        with pytest.raises(InvalidRequest):
+            refuse(a_request(query), {"name"})
+
+
+@pytest.mark.parametrize("query", ["?limit=5", "?cursor=y", "?name=x&limit=5&cursor=y"])
+def test_only_lists_have_pages(query: str) -> None:
+    refuse_unknown_filters(a_request(query), {"name"})
+    with pytest.raises(InvalidRequest, match="Known here: name"):
         refuse_unknown_parameters(a_request(query), {"name"})
 
 
 def test_known_parameters_pass() -> None:
-    refuse_unknown_parameters(a_request("?name=x&limit=5&cursor=y"), {"name"})
+    refuse_unknown_parameters(a_request("?name=x"), {"name"})
 
 
 def test_ids() -> None:
