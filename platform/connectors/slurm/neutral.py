@@ -111,9 +111,8 @@ class SlurmNode:
 _NO_WORK = frozenset(
     {
         *("DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "INVALID", "INVALID_REG", "DOWN"),
-        *("NOT_RESPONDING", "NO_RESPOND", "MAINTENANCE", "MAINT", "RESERVED", "PLANNED_REBOOT"),
-        *("REBOOT", "REBOOT_REQUESTED", "REBOOT_ISSUED", "POWERED_DOWN", "POWERING_DOWN"),
-        *("POWER_DOWN", "POWERING_UP", "POWER_UP", "POWERED_OFF", "BLOCKED", "FUTURE"),
+        *("NOT_RESPONDING", "MAINTENANCE", "RESERVED", "REBOOT_ISSUED", "POWERING_DOWN"),
+        *("BLOCKED", "FUTURE"),
     }
 )
 
@@ -125,7 +124,6 @@ class SlurmPartition:
     name: str
     state: str
     nodes: tuple[str, ...]
-    is_default: bool
     max_time_limit_s: int | None
     gpus: Mapping[str, int]
 
@@ -164,9 +162,10 @@ class HistoryJob:
 
 @dataclass(frozen=True, slots=True)
 class Diag:
-    """How the controller fares. `accounting_backlog` messages have not reached the accounting
-    yet: while it is above 0, the history is late."""
+    """How the controller fares, at `observed_at` by its clock. `accounting_backlog` messages have
+    not reached the accounting yet: while it is above 0, the history is late."""
 
+    observed_at: int
     jobs_pending: int
     jobs_running: int
     jobs_submitted: int
@@ -204,11 +203,11 @@ class Association:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service. It is always written whole: what is left out here is reset.
+    """A quality of service. It is always written whole: a limit that is left out here is cleared.
 
     `group_tres` limits all its running jobs together, `user_tres` those of each user, `job_tres`
-    each job; None in one of them clears that limit when written. `preempts` are the qualities
-    whose jobs its own may push aside; `preempt_mode` is what happens to its jobs then.
+    each job. `preempts` are the qualities whose jobs its own may push aside; `preempt_mode` is
+    what happens to its jobs then ("REQUEUE", "CANCEL"; none is the cluster's own).
     """
 
     name: str
@@ -218,17 +217,16 @@ class Qos:
     preempts: tuple[str, ...] = ()
     preempt_mode: tuple[str, ...] = ()
     grace_s: int = 0
-    group_tres: Mapping[str, int | None] = field(default_factory=dict)
-    user_tres: Mapping[str, int | None] = field(default_factory=dict)
-    job_tres: Mapping[str, int | None] = field(default_factory=dict)
-    max_wall_minutes: int | None = None
-    qos_id: int | None = None
+    group_tres: Mapping[str, int] = field(default_factory=dict)
+    user_tres: Mapping[str, int] = field(default_factory=dict)
+    job_tres: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user of the accounting. `admin_level` is "None", "Operator" or "Administrator"."""
+    """A user of the accounting. `admin_level` is "None", "Operator" or "Administrator"; when
+    written, None and "" leave what there is."""
 
     name: str
     default_account: str = ""
-    admin_level: str = "None"
+    admin_level: str | None = None

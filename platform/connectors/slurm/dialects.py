@@ -1,0 +1,629 @@
+"""Every difference between the versions of Slurm's REST API.
+
+v0.0.38 speaks in plain values; v0.0.40 and later wrap most numbers in {set, infinite, number} and
+name many things differently. The rest of the code asks a Dialect and knows no version.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from connectors.errors import ClusterUnavailable, NotOffered
+from connectors.slurm import hostlist, tres
+from connectors.slurm.neutral import (
+    Account,
+    Association,
+    Diag,
+    HistoryJob,
+    Qos,
+    SlurmJob,
+    SlurmNode,
+    SlurmPartition,
+    Submission,
+    User,
+)
+
+Record = Mapping[str, Any]
+
+# NO_VAL and INFINITE of 32 and 64 bits, and what signed fields make of them.
+_UNSET = {0xFFFFFFFE, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFE, 0xFFFFFFFFFFFFFFFF, -1, -2}
+_BASE_STATES = frozenset(
+    {
+        *("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT"),
+        *("NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"),
+    }
+)
+_ENDED_STATES = _BASE_STATES - {"PENDING", "RUNNING", "SUSPENDED"}
+# v0.0.38 shows one word, and a flag in place of the state that it goes with.
+_STATE_UNDER_FLAG = {
+    **dict.fromkeys(
+        (
+            *("COMPLETING", "SIGNALING", "CONFIGURING", "POWER_UP_NODE", "RESIZING", "STAGE_OUT"),
+            "STOPPED",
+        ),
+        "RUNNING",
+    ),
+    **dict.fromkeys(
+        ("REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"), "PENDING"
+    ),
+}
+_NODE_STATES = ("IDLE", "MIXED", "ALLOCATED", "DOWN", "ERROR", "FUTURE", "UNKNOWN")
+
+
+class Dialect(ABC):
+    """How one version of the API says things. Decoders raise ClusterUnavailable on records that
+    make no sense."""
+
+    version: str
+    #: A refused token looks like a controller that does not answer.
+    hides_refused_tokens: bool
+    #: DELETE of a job says when it was not allowed.
+    tells_failed_cancels: bool
+    job_list_parameters: Mapping[str, str]
+    qos_keys: tuple[str, ...]
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+
+    # What goes out.
+
+    @abstractmethod
+    def submission(self, submission: Submission) -> dict[str, Any]:
+        """The body of a submit call."""
+
+    @abstractmethod
+    def node_update(self, *, drain: bool, reason: str) -> dict[str, Any]:
+        """The body of a node update. Raises NotOffered."""
+
+    @abstractmethod
+    def association(self, association: Association) -> dict[str, Any]:
+        """One association to write."""
+
+    def user(self, user: User) -> dict[str, Any]:
+        """One user to write."""
+        body: dict[str, Any] = {"name": user.name}
+        if user.default_account:
+            body["default"] = {"account": user.default_account}
+        if user.admin_level is not None:
+            body["administrator_level"] = self._admin_level(user.admin_level)
+        return body
+
+    @abstractmethod
+    def _admin_level(self, level: str) -> Any: ...
+
+    def account(self, account: Account) -> dict[str, Any]:
+        """One account to write."""
+        return {
+            "name": account.name,
+            "description": account.description,
+            "organization": account.organization,
+        }
+
+    def qos(self, qos: Qos, *, known: Qos | None) -> dict[str, Any]:
+        """One quality of service to write. Limits that `known`, its present state, has and `qos`
+        has not are cleared: left out, they would stay. Mode and flags left out would be reset."""
+        before = known or Qos(qos.name)
+        return {
+            "name": qos.name,
+            "description": qos.description or qos.name,
+            "priority": self._out_number(qos.priority),
+            "flags": list(qos.flags),
+            "limits": {
+                "grace_time": qos.grace_s,
+                "max": {
+                    "tres": {
+                        "total": _limits(qos.group_tres, before.group_tres),
+                        "per": {
+                            "user": _limits(qos.user_tres, before.user_tres),
+                            "job": _limits(qos.job_tres, before.job_tres),
+                        },
+                    }
+                },
+            },
+            "preempt": {"list": list(qos.preempts), "mode": list(qos.preempt_mode)},
+        }
+
+    @abstractmethod
+    def _out_number(self, number: int) -> Any: ...
+
+    # What comes in.
+
+    @abstractmethod
+    def _number(self, value: Any) -> int | None:
+        """An integer, or None where it is unset or unlimited."""
+
+    @abstractmethod
+    def _exit(self, record: Record) -> tuple[int | None, int | None]:
+        """Exit code and signal of an ended job of the controller."""
+
+    @abstractmethod
+    def _is_up(self, ping: Record) -> bool: ...
+
+    @abstractmethod
+    def partition(self, record: Record) -> SlurmPartition:
+        """One partition."""
+
+    def is_responding(self, pings: list[Record]) -> bool:
+        """Whether a controller answers."""
+        return any(self._is_up(ping) for ping in pings)
+
+    def is_unchanged(self, body: Record, warnings: tuple[str, ...]) -> bool:
+        """Whether an empty list of jobs stands for the one before it."""
+        return any(text.startswith("No job changes") for text in warnings)
+
+    def diag(self, statistics: Record) -> Diag:
+        """The controller's statistics."""
+        return Diag(
+            observed_at=self._required(statistics, "req_time"),
+            jobs_pending=self._required(statistics, "jobs_pending"),
+            jobs_running=self._required(statistics, "jobs_running"),
+            jobs_submitted=self._required(statistics, "jobs_submitted"),
+            accounting_backlog=self._required(statistics, "dbd_agent_queue_size"),
+        )
+
+    def job(self, record: Record) -> SlurmJob:
+        """One job of the controller."""
+        job_id = self._required(record, "job_id")
+        state, flags = _job_state(record.get("job_state"))
+        nodes = _hosts(_text(record, "nodes"))
+        requested = _gpus(_text(record, "tres_req_str"))
+        allocated = _gpus(_text(record, "tres_alloc_str"))
+        types = {kind for kind in (*requested, *allocated) if kind}
+        exit_code, exit_signal = self._exit(record) if state in _ENDED_STATES else (None, None)
+        time_limit = self._number(record.get("time_limit"))
+        return SlurmJob(
+            job_id=job_id,
+            name=_text(record, "name"),
+            user=_text(record, "user_name"),
+            account=_text(record, "account"),
+            partition=_text(record, "partition"),
+            qos=_text(record, "qos"),
+            comment=_text(record, "comment"),
+            state=state,
+            state_flags=flags,
+            reason=_text(record, "state_reason"),
+            is_held=state == "PENDING" and self._number(record.get("priority")) == 0,
+            submit_time=self._required(record, "submit_time"),
+            start_time=self._time(record.get("start_time")),
+            end_time=self._time(record.get("end_time")),
+            preempt_time=self._time(record.get("preempt_time")),
+            exit_code=exit_code,
+            exit_signal=exit_signal,
+            restart_count=self._number(record.get("restart_cnt")) or 0,
+            node_count=self._number(record.get("node_count")) or len(nodes),
+            nodes=nodes,
+            gpus_requested=requested,
+            gpus_allocated=allocated,
+            gpus_by_node=_gpus_by_node(record, nodes, sum(allocated.values())),
+            gpu_type=types.pop() if len(types) == 1 else None,
+            time_limit_s=None if time_limit is None else time_limit * 60,
+            requeue=bool(record.get("requeue")),
+        )
+
+    def node(self, record: Record) -> SlurmNode:
+        """One node."""
+        words = _words(record.get("state")) + _words(record.get("state_flags"))
+        base = next((word for word in words if word in _NODE_STATES), "UNKNOWN")
+        return SlurmNode(
+            name=_name(record),
+            state=base,
+            state_flags=frozenset(words) - {base},
+            reason=_text(record, "reason"),
+            partitions=tuple(_texts(record.get("partitions"))),
+            features=tuple(_texts(record.get("features"))),
+            gpus=_gpus(_text(record, "tres")),
+            gpus_used=_gpus(_text(record, "tres_used")),
+            cpus=self._required(record, "cpus"),
+            memory_mb=self._required(record, "real_memory"),
+        )
+
+    def history(self, record: Record) -> HistoryJob:
+        """One run of a job by the accounting."""
+        state, time, comment = (_record(record, key) for key in ("state", "time", "comment"))
+        allocated = _record(record, "tres").get("allocated") or []
+        base, flags = _job_state(state.get("current"))
+        end_time = self._time(time.get("end"))
+        exit_code, exit_signal = (None, None)
+        if end_time is not None:
+            exit_code, exit_signal = self._history_exit(_record(record, "exit_code"))
+        limit = self._number(time.get("limit"))
+        return HistoryJob(
+            job_id=self._required(record, "job_id"),
+            name=_text(record, "name"),
+            user=_text(record, "user") or _text(_record(record, "association"), "user"),
+            account=_text(record, "account"),
+            cluster=_text(record, "cluster"),
+            partition=_text(record, "partition"),
+            qos=_text(record, "qos"),
+            comment=_text(comment, "job"),
+            state=base,
+            state_flags=flags,
+            reason=_text(state, "reason"),
+            submit_time=self._required(time, "submission"),
+            eligible_time=self._time(time.get("eligible")),
+            start_time=self._time(time.get("start")),
+            end_time=end_time,
+            elapsed_s=self._number(time.get("elapsed")) or 0,
+            suspended_s=self._number(time.get("suspended")) or 0,
+            nodes=_hosts("" if record.get("nodes") == "None assigned" else _text(record, "nodes")),
+            gpus=tres.gpus_of(self._tres(allocated)),
+            exit_code=exit_code,
+            exit_signal=exit_signal,
+            time_limit_s=None if limit is None else limit * 60,
+        )
+
+    def _history_exit(self, exit_code: Record) -> tuple[int | None, int | None]:
+        found = _record(exit_code, "signal")
+        signal = self._number(found.get("id", found.get("signal_id")))
+        if signal:
+            return None, signal
+        return self._number(exit_code.get("return_code")), None
+
+    def read_account(self, record: Record) -> Account:
+        """One account."""
+        return Account(_name(record), _text(record, "description"), _text(record, "organization"))
+
+    def read_association(self, record: Record) -> Association:
+        """One association."""
+        limits = _record(_record(record, "max"), "tres").get("total") or []
+        return Association(
+            account=_text(record, "account"),
+            cluster=_text(record, "cluster"),
+            user=_text(record, "user"),
+            partition=_text(record, "partition"),
+            parent_account=_text(record, "parent_account"),
+            group_tres=dict(self._tres(limits)),
+            qos=tuple(_texts(record.get("qos"))),
+            default_qos=_text(_record(record, "default"), "qos") or None,
+            is_default=bool(record.get("is_default")),
+            shares=self._number(record.get("shares_raw")),
+        )
+
+    def read_qos(self, record: Record) -> Qos:
+        """One quality of service."""
+        limits, preempt = _record(record, "limits"), _record(record, "preempt")
+        limited = _record(_record(limits, "max"), "tres")
+        per = _record(limited, "per")
+        return Qos(
+            name=_name(record),
+            description=_text(record, "description"),
+            priority=self._number(record.get("priority")) or 0,
+            flags=tuple(_texts(record.get("flags"))),
+            preempts=tuple(_texts(preempt.get("list"))),
+            preempt_mode=tuple(
+                mode for mode in _words(preempt.get("mode")) if mode not in ("DISABLED", "OFF")
+            ),
+            grace_s=self._number(limits.get("grace_time")) or 0,
+            group_tres=self._tres(limited.get("total") or []),
+            user_tres=self._tres(per.get("user") or []),
+            job_tres=self._tres(per.get("job") or []),
+        )
+
+    def read_user(self, record: Record) -> User:
+        """One user of the accounting."""
+        levels = _texts(record.get("administrator_level"))
+        return User(
+            _name(record),
+            _text(_record(record, "default"), "account"),
+            levels[0] if levels else "None",
+        )
+
+    def _tres(self, entries: Any) -> dict[str, int]:
+        """Resource names and counts; an entry without a count limits nothing."""
+        if not isinstance(entries, list):
+            raise ClusterUnavailable("the cluster's resources are no list")
+        found = {}
+        for entry in entries:
+            if not isinstance(entry, Mapping):
+                raise ClusterUnavailable("one of the cluster's resources is no record")
+            count = self._number(entry.get("count"))
+            if count is not None:
+                found[tres.joined_name(_text(entry, "type"), _text(entry, "name"))] = count
+        return found
+
+    def _required(self, record: Record, key: str) -> int:
+        number = self._number(record.get(key))
+        if number is None:
+            raise ClusterUnavailable(f"a record of the cluster has no {key}")
+        return number
+
+    def _time(self, value: Any) -> int | None:
+        return self._number(value) or None
+
+
+class _Plain(Dialect):
+    """v0.0.38, of Slurm 22.05 and 23.02."""
+
+    hides_refused_tokens = True
+    tells_failed_cancels = True
+    job_list_parameters: Mapping[str, str] = {}
+    # GET and POST of this version spell it QOS; its document spells it qos.
+    qos_keys = ("QOS", "qos")
+
+    def submission(self, submission: Submission) -> dict[str, Any]:
+        # nodes as [2, 2], the form in its document, is taken for 1 node without a word.
+        job: dict[str, Any] = {
+            "name": submission.name,
+            "comment": submission.comment,
+            "account": submission.account,
+            "partition": submission.partition,
+            "qos": submission.qos,
+            "gres": f"gpu:{submission.gres_type}:{submission.gpus_per_node}",
+            "nodes": submission.node_count,
+            "tasks": submission.node_count * submission.tasks_per_node,
+            "tasks_per_node": submission.tasks_per_node,
+            "current_working_directory": submission.working_directory,
+            "standard_output": submission.standard_output,
+            "standard_error": submission.standard_error,
+            "environment": dict(submission.environment),
+            "hold": submission.hold,
+            "requeue": False,
+        }
+        optional = {
+            "cpus_per_task": submission.cpus_per_task,
+            "memory_per_node": submission.memory_mb_per_node,
+            "time_limit": submission.time_limit_minutes,
+            "constraints": submission.constraint,
+        }
+        job.update({key: value for key, value in optional.items() if value is not None})
+        return {"job": job, "script": submission.script}
+
+    def node_update(self, *, drain: bool, reason: str) -> dict[str, Any]:
+        raise NotOffered(f"API {self.version} can not drain or resume nodes; use scontrol")
+
+    def association(self, association: Association) -> dict[str, Any]:
+        # An account's own association has user null: "" stores it without a parent, and without
+        # the key it is stored with an error.
+        body: dict[str, Any] = {
+            "account": association.account,
+            "cluster": association.cluster,
+            "user": association.user or None,
+            **_association_parts(association),
+        }
+        if association.is_default:
+            body["flags"] = ["DEFAULT"]
+        return body
+
+    def _admin_level(self, level: str) -> Any:
+        return level
+
+    def _out_number(self, number: int) -> Any:
+        return number
+
+    def _number(self, value: Any) -> int | None:
+        return _plain_number(value)
+
+    def _exit(self, record: Record) -> tuple[int | None, int | None]:
+        status = self._number(record.get("exit_code"))
+        if status is None:
+            return None, None
+        signal = status & 0x7F
+        return (None, signal) if signal else (status >> 8, None)
+
+    def _is_up(self, ping: Record) -> bool:
+        return ping.get("ping") == "UP"
+
+    def partition(self, record: Record) -> SlurmPartition:
+        limit = self._number(record.get("max_time_limit"))
+        return SlurmPartition(
+            name=_name(record),
+            state=_text(record, "state").upper(),
+            nodes=_hosts(_text(record, "nodes")),
+            max_time_limit_s=None if limit is None else limit * 60,
+            gpus=_gpus(_text(record, "tres")),
+        )
+
+
+class _Structured(Dialect):
+    """v0.0.40 and later, of Slurm 23.11 and later."""
+
+    hides_refused_tokens = False
+    # Leaves out the cores of every running job, which are nine tenths of a list.
+    job_list_parameters: Mapping[str, str] = {"flags": "ALL"}
+    qos_keys = ("qos",)
+
+    def __init__(self, version: str) -> None:
+        super().__init__(version)
+        self.tells_failed_cancels = version not in ("v0.0.40", "v0.0.41")
+
+    def submission(self, submission: Submission) -> dict[str, Any]:
+        job: dict[str, Any] = {
+            "name": submission.name,
+            "comment": submission.comment,
+            "account": submission.account,
+            "partition": submission.partition,
+            "qos": submission.qos,
+            "tres_per_node": f"gres/gpu:{submission.gres_type}:{submission.gpus_per_node}",
+            "nodes": str(submission.node_count),
+            "tasks": submission.node_count * submission.tasks_per_node,
+            "tasks_per_node": submission.tasks_per_node,
+            "current_working_directory": submission.working_directory,
+            "standard_output": submission.standard_output,
+            "standard_error": submission.standard_error,
+            "environment": [f"{key}={value}" for key, value in submission.environment.items()],
+            "hold": submission.hold,
+            "requeue": False,
+            "script": submission.script,
+        }
+        if submission.cpus_per_task is not None:
+            job["cpus_per_task"] = submission.cpus_per_task
+        if submission.memory_mb_per_node is not None:
+            job["memory_per_node"] = self._out_number(submission.memory_mb_per_node)
+        if submission.time_limit_minutes is not None:
+            job["time_limit"] = self._out_number(submission.time_limit_minutes)
+        if submission.constraint is not None:
+            job["constraints"] = submission.constraint
+        return {"job": job}
+
+    def node_update(self, *, drain: bool, reason: str) -> dict[str, Any]:
+        return {"state": ["DRAIN"], "reason": reason} if drain else {"state": ["RESUME"]}
+
+    def association(self, association: Association) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "account": association.account,
+            "cluster": association.cluster,
+            "user": association.user,
+            **_association_parts(association),
+        }
+        if association.is_default:
+            body["is_default"] = True
+        return body
+
+    def _admin_level(self, level: str) -> Any:
+        return [level]
+
+    def _out_number(self, number: int) -> Any:
+        return {"set": True, "infinite": False, "number": number}
+
+    def _number(self, value: Any) -> int | None:
+        if not isinstance(value, Mapping):
+            return _plain_number(value)
+        if not value.get("set") or value.get("infinite"):
+            return None
+        return _plain_number(value.get("number"))
+
+    def _exit(self, record: Record) -> tuple[int | None, int | None]:
+        return self._history_exit(_record(record, "exit_code"))
+
+    def _is_up(self, ping: Record) -> bool:
+        # v0.0.45 has no more `pinged`; the ones before it have no `responding` at first.
+        return ping.get("responding") is True or ping.get("pinged") == "UP"
+
+    def partition(self, record: Record) -> SlurmPartition:
+        limit = self._number(_record(_record(record, "maximums"), "time"))
+        states = _words(_record(record, "partition").get("state"))
+        return SlurmPartition(
+            name=_name(record),
+            state=states[0] if states else "",
+            nodes=_hosts(_text(_record(record, "nodes"), "configured")),
+            max_time_limit_s=None if limit is None else limit * 60,
+            gpus=_gpus(_text(_record(record, "tres"), "configured")),
+        )
+
+
+#: What we speak, newest first. v0.0.39 is left out: the releases that have it have another one.
+DIALECTS: Mapping[str, Dialect] = {
+    **{f"v0.0.{number}": _Structured(f"v0.0.{number}") for number in range(45, 39, -1)},
+    "v0.0.38": _Plain("v0.0.38"),
+}
+
+
+def _association_parts(association: Association) -> dict[str, Any]:
+    parts: dict[str, Any] = {}
+    if association.group_tres:
+        parts["max"] = {"tres": {"total": _limits(association.group_tres, {})}}
+    if association.parent_account:
+        parts["parent_account"] = association.parent_account
+    if association.partition:
+        parts["partition"] = association.partition
+    if association.qos:
+        parts["qos"] = list(association.qos)
+    if association.default_qos is not None:
+        parts["default"] = {"qos": association.default_qos}
+    if association.shares is not None:
+        parts["shares_raw"] = association.shares
+    return parts
+
+
+def _limits(wanted: Mapping[str, int | None], before: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Limits to write. A count of -1 clears one; null would be a limit of 0 or of 4 milliards."""
+    limits: dict[str, int | None] = {**dict.fromkeys(before), **wanted}
+    entries = []
+    for name, count in sorted(limits.items()):
+        kind, rest = tres.split_name(name)
+        entries.append({"type": kind, "name": rest, "count": -1 if count is None else count})
+    return entries
+
+
+def _plain_number(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ClusterUnavailable(f"the cluster gave {str(value)[:80]!r} for a whole number")
+    return None if value in _UNSET else value
+
+
+def _text(record: Record, key: str) -> str:
+    value = record.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ClusterUnavailable(f"the cluster's {key} is no text")
+    return value
+
+
+def _name(record: Record) -> str:
+    name = _text(record, "name")
+    if not name:
+        raise ClusterUnavailable("a record of the cluster has no name")
+    return name
+
+
+def _record(record: Record, key: str) -> Record:
+    value = record.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ClusterUnavailable(f"the cluster's {key} is no record")
+    return value
+
+
+def _texts(value: Any) -> list[str]:
+    """A list of texts, or one text with commas in it."""
+    if value is None:
+        return []
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise ClusterUnavailable("a list of the cluster holds something else than text")
+    return [item for item in items if item]
+
+
+def _words(value: Any) -> list[str]:
+    return [word.upper() for word in _texts(value)]
+
+
+def _job_state(value: Any) -> tuple[str, frozenset[str]]:
+    """The base state and the flags, from a list or from a word that may be a flag itself. A word
+    that we do not know stays the state: whoever reads it must say so."""
+    words = _words(value)
+    if not words:
+        raise ClusterUnavailable("a job of the cluster has no state")
+    base = next((word for word in words if word in _BASE_STATES), None)
+    if base is None:
+        base = next((word for word in words if word not in _STATE_UNDER_FLAG), None)
+    if base is None:
+        base = _STATE_UNDER_FLAG[words[0]]
+    return base, frozenset(words) - {base}
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    try:
+        return hostlist.expand(text if text != "(null)" else "")
+    except ValueError as error:
+        raise ClusterUnavailable(f"the cluster's node list: {error}") from error
+
+
+def _gpus(text: str) -> dict[str, int]:
+    try:
+        return tres.gpus_in(text)
+    except ValueError as error:
+        raise ClusterUnavailable(f"the cluster's resources: {error}") from error
+
+
+def _gpus_by_node(record: Record, nodes: tuple[str, ...], allocated: int) -> dict[str, int]:
+    """Who holds how many GPUs: as the cluster says, or as was asked for by node, or all of them
+    on an only node. {} when the parts do not make the whole."""
+    if not nodes or not allocated:
+        return {}
+    details = record.get("gres_detail")
+    if isinstance(details, list) and len(details) == len(nodes):
+        counts = [tres.gpus_in_detail(str(detail)) for detail in details]
+    elif len(nodes) == 1:
+        counts = [allocated]
+    else:
+        counts = [tres.gpus_per_node(_text(record, "tres_per_node"))] * len(nodes)
+    if sum(counts) != allocated:
+        return {}
+    return {node: count for node, count in zip(nodes, counts, strict=True) if count}

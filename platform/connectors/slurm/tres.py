@@ -1,0 +1,74 @@
+"""Slurm's trackable resources (TRES) as text: `cpu=8,mem=8000M,gres/gpu=2,gres/gpu:h100=2`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_GPU = re.compile(r"gres/gpu(?::([A-Za-z0-9_.-]+))?", re.ASCII)
+_COUNT = re.compile(r"[0-9]{1,18}", re.ASCII)
+_PER_NODE = re.compile(
+    r"(?:gres[:/])?gpu(?::([A-Za-z_][A-Za-z0-9_.-]*))?(?:[:=]([0-9]{1,9}))?", re.ASCII
+)
+_DETAIL = re.compile(r"gpu(?::([A-Za-z0-9_.-]+))?:([0-9]{1,9})\(", re.ASCII)
+_MAX_TEXT = 100_000
+
+
+def gpus_in(tres: str) -> dict[str, int]:
+    """GPUs by type in a TRES text. The sum without a type is told from its parts: what no type
+    accounts for stands under "". Raises ValueError on text that is no TRES."""
+    if len(tres) > _MAX_TEXT:
+        raise ValueError(f"resources of {len(tres)} characters are too long")
+    counts: dict[str, int] = {}
+    for item in filter(None, tres.split(",")):
+        name, equals, count = item.partition("=")
+        if not equals:
+            raise ValueError(f"{item!r} is no resource")
+        if name.startswith("gres/gpu"):
+            if not _COUNT.fullmatch(count):
+                raise ValueError(f"{item!r} has no whole number of GPUs")
+            counts[name] = int(count)
+    return gpus_of(counts)
+
+
+def gpus_of(counts: Mapping[str, int]) -> dict[str, int]:
+    """GPUs by type from resource names ("gres/gpu", "gres/gpu:h100") and their counts."""
+    typed: dict[str, int] = {}
+    total = 0
+    for name, count in counts.items():
+        match = _GPU.fullmatch(name)
+        if match is None:
+            continue
+        if match.group(1) is None:
+            total = count
+        elif count:
+            typed[match.group(1)] = count
+    rest = total - sum(typed.values())
+    return {**typed, "": rest} if rest > 0 else typed
+
+
+def gpus_per_node(tres_per_node: str) -> int:
+    """GPUs that a job asked for on each of its nodes ("gres/gpu:h100:2", or "gres:gpu:2" on
+    older releases); 0 when it did not ask by node."""
+    found = 0
+    for item in tres_per_node.split(","):
+        match = _PER_NODE.fullmatch(item)
+        if match is not None:
+            found += int(match.group(2) or 1)
+    return found
+
+
+def gpus_in_detail(detail: str) -> int:
+    """GPUs of one node's part of a job ("gpu:h100:2(IDX:0-1)")."""
+    return sum(int(match.group(2)) for match in _DETAIL.finditer(detail))
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The `type` and `name` that the accounting wants for "gres/gpu:h100" or "cpu"."""
+    kind, _, rest = name.partition("/")
+    return kind, rest
+
+
+def joined_name(kind: str, name: str | None) -> str:
+    """The opposite of `split_name`."""
+    return f"{kind}/{name}" if name else kind
