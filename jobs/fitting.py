@@ -119,7 +119,7 @@ def why_never(
                     node_count,
                     priority_class.name,
                     0,
-                    cluster=cluster,
+                    clusters=None if cluster is None else frozenset({cluster}),
                 ),
             ),
         ),

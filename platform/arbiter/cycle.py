@@ -175,12 +175,12 @@ class _PoolCycle:
         """Sort the waiting jobs into team queues, and set aside what cannot start anyway."""
         pool, index = self.pool, self.pool.tree.index
         settled = {start.job.id for start in self.starts}.union(pool.earmarks)
-        shapes: dict[tuple[int, int, str | None], Shape] = {}
+        shapes: dict[tuple[int, int, frozenset[str] | None], Shape] = {}
         kinds: dict[tuple[str, Shape, str], JobClass | None] = {}
         for i, job in enumerate(self._jobs):
             if job.id in settled:
                 continue
-            ask = (job.mgpu_per_node, job.node_count, job.cluster)
+            ask = (job.mgpu_per_node, job.node_count, job.clusters)
             shape = shapes.get(ask)
             if shape is None:
                 shape = shapes[ask] = shape_of(job)
@@ -233,7 +233,7 @@ class _PoolCycle:
         if shape.mgpu <= 0 or shape.node_count <= 0:
             word = (Code.NEVER_FITS, 0)
         elif pool.layout.is_empty or (
-            shape.cluster is not None and shape.cluster not in pool.accepting
+            shape.clusters is not None and shape.clusters.isdisjoint(pool.accepting)
         ):
             word = (Code.CLUSTER_UNAVAILABLE, 0)
         elif not pool.layout.holds(shape):

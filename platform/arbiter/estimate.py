@@ -21,7 +21,7 @@ def free_by_time_limits(pool: Pool, shape: Shape) -> int | None:
         end = max(run.started_at + run.time_limit_s, pool.taken_at)
         ends.append((end, run.attempt, holding))
     ends.sort(key=lambda entry: entry[:2])
-    clusters = set(pool.free.clusters(shape.cluster))
+    clusters = set(pool.free.clusters(shape.clusters))
     fitting = {cluster: pool.free.count(cluster, shape.mgpu) for cluster in clusters}
     extra: dict[tuple[str, str], int] = {}
     for end, _, holding in ends:

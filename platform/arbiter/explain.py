@@ -169,9 +169,12 @@ def _class_cap_reached(waiting: Waiting, job: QueuedJob, names: Mapping[str, str
 
 
 def _cluster_unavailable(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
-    if job.cluster is None:
+    if job.clusters is None:
         return "No cluster with such GPUs accepts jobs now."
-    named = names.get(job.cluster)
+    if len(job.clusters) != 1:
+        return "No cluster with such GPUs on which you have a user accepts jobs now."
+    (cluster,) = job.clusters
+    named = names.get(cluster)
     which = "The cluster it is pinned to" if named is None else f"{named}, where it must run,"
     return f"{which} does not accept jobs now."
 

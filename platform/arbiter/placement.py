@@ -11,18 +11,18 @@ from arbiter.snapshot import QueuedJob
 
 
 class Shape(NamedTuple):
-    """What a job asks of the devices: `node_count` different nodes with `mgpu` each, on
-    `cluster` if it is pinned to one."""
+    """What a job asks of the devices: `node_count` different nodes with `mgpu` each, on one of
+    `clusters` (None: on any)."""
 
     mgpu: int
     node_count: int
-    cluster: str | None
+    clusters: frozenset[str] | None
     total_mgpu: int
 
 
 def shape_of(job: QueuedJob) -> Shape:
     """What `job` asks of the devices."""
-    return Shape(job.mgpu_per_node, job.node_count, job.cluster, job.mgpu)
+    return Shape(job.mgpu_per_node, job.node_count, job.clusters, job.mgpu)
 
 
 class Place(NamedTuple):
@@ -53,24 +53,24 @@ class FreeDevices:
         }
         self._failed: set[Shape] = set()
 
-    def clusters(self, pinned: str | None) -> Iterable[str]:
-        """The clusters that a job may use, in order of id."""
-        if pinned is None:
+    def clusters(self, allowed: frozenset[str] | None) -> Iterable[str]:
+        """Those of the `allowed` clusters that accept starts, in order of id."""
+        if allowed is None:
             return self.free
-        return (pinned,) if pinned in self.free else ()
+        return [cluster for cluster in self.free if cluster in allowed]
 
-    def total_free(self, pinned: str | None = None) -> int:
+    def total_free(self, allowed: frozenset[str] | None = None) -> int:
         """Free milli-GPU on all clusters that a job may use."""
-        return sum(self._totals[cluster] for cluster in self.clusters(pinned))
+        return sum(self._totals[cluster] for cluster in self.clusters(allowed))
 
-    def largest_free(self, pinned: str | None = None) -> int:
+    def largest_free(self, allowed: frozenset[str] | None = None) -> int:
         """Free milli-GPU of the cluster that has most."""
-        return max((self._totals[cluster] for cluster in self.clusters(pinned)), default=0)
+        return max((self._totals[cluster] for cluster in self.clusters(allowed)), default=0)
 
     def fitting_nodes(self, shape: Shape) -> int:
         """Nodes with room for one rank, on the cluster that has most of them."""
         return max(
-            (self.count(cluster, shape.mgpu) for cluster in self.clusters(shape.cluster)),
+            (self.count(cluster, shape.mgpu) for cluster in self.clusters(shape.clusters)),
             default=0,
         )
 
@@ -88,7 +88,7 @@ class FreeDevices:
         """Whether some cluster has room for the whole gang now."""
         if shape in self._failed:
             return False
-        for cluster in self.clusters(shape.cluster):
+        for cluster in self.clusters(shape.clusters):
             if self.count(cluster, shape.mgpu) >= shape.node_count:
                 return True
         self._failed.add(shape)
@@ -105,7 +105,7 @@ class FreeDevices:
             return None
         best: tuple[int, int, str] | None = None
         found: Place | None = None
-        for cluster in self.clusters(shape.cluster):
+        for cluster in self.clusters(shape.clusters):
             nodes = self._by_free[cluster]
             start = bisect_left(nodes, (shape.mgpu, ""))
             chosen = nodes[start : start + shape.node_count]
@@ -160,8 +160,10 @@ class Layout:
         return self._nodes_with(shape) * shape.mgpu
 
     def _nodes_with(self, shape: Shape) -> int:
-        wanted = self._sizes if shape.cluster is None else (shape.cluster,)
-        sizes = (self._sizes.get(cluster, []) for cluster in wanted)
+        allowed = shape.clusters
+        sizes = (
+            size for cluster, size in self._sizes.items() if allowed is None or cluster in allowed
+        )
         return max((len(size) - bisect_left(size, shape.mgpu) for size in sizes), default=0)
 
     @property

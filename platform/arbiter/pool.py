@@ -414,7 +414,7 @@ def _earmarks(
             or claim.job in candidates
             or not quota.admits(tree.paths[team])
             or claim.cluster not in offered
-            or job.cluster not in (None, claim.cluster)
+            or (job.clusters is not None and claim.cluster not in job.clusters)
             or len({slot.node for slot in claim.slots}) != job.node_count
             or any(slot.mgpu != job.mgpu_per_node for slot in claim.slots)
             or len(claim.slots) != job.node_count

@@ -83,9 +83,10 @@ class Reclaimer:
         """
         if self._most is None:
             self._most = self._most_free()
+        clusters = self._pool.free.clusters(shape.clusters)
         return any(
             len(most) - bisect_left(most, shape.mgpu) >= shape.node_count
-            for most in (self._most[cluster] for cluster in self._pool.free.clusters(shape.cluster))
+            for most in (self._most[cluster] for cluster in clusters)
         )
 
     def _most_free(self) -> dict[str, list[int]]:
@@ -170,7 +171,7 @@ class Reclaimer:
         """The cheapest cluster's victims: by the most valuable victim, then work lost, GPUs."""
         best: tuple[tuple[int, int], int, int, str] | None = None
         found: Taking | None = None
-        for cluster in self._pool.free.clusters(shape.cluster):
+        for cluster in self._pool.free.clusters(shape.clusters):
             search = _Search(self._pool, team, shape, cluster)
             chosen = search.run(candidates)
             if chosen is None:

@@ -48,7 +48,7 @@ def snapshot_from_json(text: str) -> Snapshot:
             devices=tuple(Device(**row) for row in given["devices"]),
             clusters=frozenset(given["clusters"]),
             running=tuple(_running(row) for row in given["running"]),
-            queued=tuple(QueuedJob(**row) for row in given["queued"]),
+            queued=tuple(_queued(row) for row in given["queued"]),
             claims=tuple(Claim(**{**row, "slots": _slots(row)}) for row in given.get("claims", ())),
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -58,6 +58,11 @@ def snapshot_from_json(text: str) -> Snapshot:
 def _running(row: Mapping[str, Any]) -> RunningJob:
     phase = Phase(row.get("phase", Phase.RUNNING))
     return RunningJob(**{**row, "slots": _slots(row), "phase": phase})
+
+
+def _queued(row: Mapping[str, Any]) -> QueuedJob:
+    clusters = row.get("clusters")
+    return QueuedJob(**{**row, "clusters": None if clusters is None else frozenset(clusters)})
 
 
 def _slots(row: Mapping[str, Any]) -> tuple[Slot, ...]:

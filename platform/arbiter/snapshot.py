@@ -104,7 +104,10 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A job that waits: `node_count` nodes with `mgpu_per_node` each, all or nothing."""
+    """A job that waits: `node_count` nodes with `mgpu_per_node` each, all or nothing.
+
+    `clusters` are those that may run it (one if it is pinned); None is any.
+    """
 
     id: str
     team: str
@@ -115,7 +118,7 @@ class QueuedJob:
     priority_class: str
     submitted_at: int
     time_limit_s: int | None = None
-    cluster: str | None = None
+    clusters: frozenset[str] | None = None
 
     @property
     def mgpu(self) -> int:

@@ -25,7 +25,7 @@ class Reasons:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._free: dict[str | None, tuple[int, int]] = {}
+        self._free: dict[frozenset[str] | None, tuple[int, int]] = {}
         self._team = ROOT
         self._team_available = 0
 
@@ -50,11 +50,11 @@ class Reasons:
             return Reason(code, numbers, pool.tree.ids[team])
         if team != self._team:
             self._team, self._team_available = team, pool.available(team)
-        free = self._free.get(shape.cluster)
+        free = self._free.get(shape.clusters)
         if free is None:
-            free = self._free[shape.cluster] = (
-                pool.free.total_free(shape.cluster),
-                pool.free.largest_free(shape.cluster),
+            free = self._free[shape.clusters] = (
+                pool.free.total_free(shape.clusters),
+                pool.free.largest_free(shape.clusters),
             )
         numbers = {
             "need_mgpu": shape.total_mgpu,

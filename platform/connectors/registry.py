@@ -12,6 +12,8 @@ OPENERS: Mapping[str, Callable[[Mapping[str, Any], str], ClusterConnector]] = {"
 
 #: Kinds of cluster whose jobs run as users of the cluster, who must be mapped first.
 KINDS_WITH_USERS = frozenset({"slurm"})
+#: Kinds of cluster that give out whole GPUs only.
+KINDS_WITH_WHOLE_GPUS = frozenset({"slurm"})
 
 
 def open_connector(kind: str, options: Mapping[str, Any], cluster_id: str) -> ClusterConnector:

@@ -85,7 +85,7 @@ def a_queued(
         priority_class=priority,
         submitted_at=submitted_at,
         time_limit_s=time_limit_s,
-        cluster=cluster,
+        clusters=None if cluster is None else frozenset({cluster}),
     )
 
 

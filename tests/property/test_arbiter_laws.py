@@ -166,7 +166,7 @@ def a_job(draw: st.DrawFn, number: int, world: World, *, gpus: int, count: int) 
         node_count=draw(st.integers(1, count)),
         priority_class=draw(st.sampled_from(["lo", "lo", "hi"])) if gpus > 1 else "lo",
         submitted_at=world.now,
-        cluster=draw(st.sampled_from([None, None, "c0"])) if count > 1 else None,
+        clusters=draw(st.sampled_from([None, None, frozenset({"c0"})])) if count > 1 else None,
     )
 
 
@@ -219,7 +219,7 @@ def check_devices(snapshot: Snapshot, plan: Plan) -> None:
         assert [slot.mgpu for slot in start.slots] == [job.mgpu_per_node] * job.node_count
         assert len({slot.node for slot in start.slots}) == job.node_count
         assert start.cluster in snapshot.clusters
-        assert job.cluster in (None, start.cluster)
+        assert job.clusters is None or start.cluster in job.clusters
         for slot in start.slots:
             held[start.cluster, slot.node] += slot.mgpu
     capacity = {(device.cluster, device.node): device.capacity_mgpu for device in snapshot.devices}
@@ -479,7 +479,7 @@ def check_work_conservation(before: Snapshot, after: Snapshot) -> None:
     for job in after.queued:
         waiting.setdefault(job.team, []).append(job)
     for jobs in waiting.values():
-        if any(job.mgpu != GPU or job.cluster is not None for job in jobs):
+        if any(job.mgpu != GPU or job.clusters is not None for job in jobs):
             continue  # an earlier job of the team may keep its place in the guarantee
         job = jobs[0]
         then = {**use, job.team: use.get(job.team, 0) + GPU}

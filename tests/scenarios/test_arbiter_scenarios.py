@@ -95,7 +95,7 @@ def snapshot_of(given: dict[str, Any]) -> Snapshot:
                 node_count=row.get("nodes", 1),
                 priority_class=row.get("class", "normal"),
                 submitted_at=NOW + row["since"],
-                cluster=row.get("cluster"),
+                clusters=frozenset({row["cluster"]}) if "cluster" in row else None,
             )
             for job, row in given.get("queued", {}).items()
         ),

@@ -32,7 +32,16 @@ class FakeCluster:
         self.error = error
         self.asked: list[tuple[Any, ...]] = []
 
-    def read_log(self, key: str, *, rank: int, stream: str, offset: int, limit: int) -> LogChunk:
+    def read_log(
+        self,
+        key: str,
+        *,
+        rank: int,
+        stream: str,
+        offset: int,
+        limit: int,
+        cluster_user: str | None,
+    ) -> LogChunk:
         self.asked.append((key, rank, stream, offset, limit))
         if self.error is not None:
             raise self.error
