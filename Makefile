@@ -24,7 +24,8 @@ NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 
 .DEFAULT_GOAL := help
 .PHONY: help up down status reset psql environment frontend-build test checks lint types imports \
-	migrations openapi openapi-check unit tests e2e chromium frontend bench bench-smoke lock
+	migrations openapi openapi-check unit tests e2e chromium frontend bench bench-smoke lock \
+	slurm-bed slurm-bed-stop
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -101,6 +102,12 @@ frontend: frontend-build ## Types, style, tests and size of the frontend
 	$(NPM) run lint
 	$(NPM) run test
 	$(NPM) run size
+
+slurm-bed: ## A real Slurm of 80 nodes on this machine, for the Slurm tests (as root; docs/slurm-bed.md)
+	@deploy/slurm-bed/start.sh
+
+slurm-bed-stop: ## Stop that Slurm and remove its files and users
+	@deploy/slurm-bed/stop.sh --purge
 
 bench: environment frontend-build ## The speed figures
 	@for file in tests/performance/bench_*.py; do \

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import psycopg
     from django.db.backends.base.base import BaseDatabaseWrapper
 
+pytest_plugins = ["slurm_bed"]
+
 _PLAN = pytest.StashKey[ServerPlan]()
 OWNER = "tidegate_owner"
 APP = "tidegate_app"

@@ -73,7 +73,7 @@ CLEAN=(env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C "TIDEGATE_BED_OF=$BED" "
 start_munge() {
   "${CLEAN[@]}" munged --force --key-file="$BED/munge/key" --socket="$BED/munge/socket" \
     --pid-file="$(pid_file munge)" --log-file="$(log_of munge)" --seed-file="$BED/munge/seed" \
-    --num-threads=4 9>&- 2>>"$BED/log/start.log" || true
+    --num-threads=4 9>&- >>"$BED/log/start.log" 2>&1 </dev/null || true
   within 20 runs munge || show_log "$BED/log/start.log" "munged did not start."
 }
 
@@ -89,13 +89,13 @@ start_sql() {
 }
 
 start_dbd() {
-  in_place ctl "${CLEAN[@]}" slurmdbd 9>&- >>"$BED/log/start.log" 2>&1 || true
+  in_place ctl "${CLEAN[@]}" slurmdbd 9>&- >>"$BED/log/start.log" 2>&1 </dev/null || true
   within 60 listens "$PORT_DBD" || show_log "$(log_of dbd)" "slurmdbd did not listen within 60 s."
   within 20 runs dbd || show_log "$(log_of dbd)" "slurmdbd ended again."
 }
 
 start_ctld() {
-  in_place ctl "${CLEAN[@]}" slurmctld -i 9>&- >>"$BED/log/start.log" 2>&1 || true
+  in_place ctl "${CLEAN[@]}" slurmctld -i 9>&- >>"$BED/log/start.log" 2>&1 </dev/null || true
   within 60 listens "$PORT_CTLD" || show_log "$(log_of ctld)" "slurmctld did not listen within 60 s."
   within 20 runs ctld || show_log "$(log_of ctld)" "slurmctld ended again."
 }
@@ -116,12 +116,17 @@ start_rest() {
 
 start_node() {
   mkdir -p "$BED/spool/$1"
-  in_place "$1" "${CLEAN[@]}" slurmd -N "$1" 9>&- >>"$BED/log/start.log" 2>&1 || true
+  in_place "$1" "${CLEAN[@]}" slurmd -N "$1" 9>&- >>"$BED/log/start.log" 2>&1 </dev/null || true
   within 30 runs "$1" || show_log "$(log_of "$1")" "the slurmd of $1 did not start."
 }
 
+# A daemon that a test froze and left so goes on.
 start_daemon() {
-  runs "$1" && return 0
+  local pid
+  if pid=$(pid_of "$1"); then
+    kill -CONT "$pid"
+    return 0
+  fi
   case $1 in
     munge | sql | dbd | ctld | rest) "start_$1" ;;
     *) start_node "$1" ;;
@@ -144,18 +149,34 @@ end_daemon() {
 
 gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:\s*Z' "/proc/$1/status" 2>/dev/null; }
 
-# What outlives a slurmd: the step daemons of its jobs (marked as ours), and processes of the
-# bed's users that a job left behind (their environment names our slurm.conf).
+# Prints the host-name namespaces of the nodes that run: whatever lives there belongs to the bed.
+namespaces() {
+  local name pid
+  [ "$NAMES" = private ] || return 0
+  for name in "$@"; do
+    pid=$(pid_of "$name") && readlink "/proc/$pid/ns/uts" || true
+  done
+}
+
+live_in() {
+  local own
+  own=$(readlink "/proc/$1/ns/uts" 2>/dev/null) && [ -n "$own" ] && [[ " $2 " == *" $own "* ]]
+}
+
+# What outlives a slurmd: whatever lives in the given namespaces, the step daemons of this bed's
+# jobs, and processes of the bed's users that a job left behind (they name our slurm.conf).
 leftovers() {
   local folder pid name
   for folder in /proc/[0-9]*; do
     pid=${folder#/proc/}
-    read -r name 2>/dev/null <"$folder/comm" || continue
-    if [ "$name" = slurmstepd ]; then
-      has_mark "$pid" || of_this_conf "$pid" || continue
-    else
-      of_this_conf "$pid" || continue
-      case " $USERS $SERVICE_USER " in *" $(stat -c %U "$folder" 2>/dev/null) "*) ;; *) continue ;; esac
+    if ! live_in "$pid" "$1"; then
+      read -r name 2>/dev/null <"$folder/comm" || continue
+      if [ "$name" = slurmstepd ]; then
+        has_mark "$pid" || of_this_conf "$pid" || continue
+      else
+        case " $USERS $SERVICE_USER " in *" $(stat -c %U "$folder" 2>/dev/null) "*) ;; *) continue ;; esac
+        of_this_conf "$pid" || continue
+      fi
     fi
     echo "$pid"
   done
@@ -165,8 +186,21 @@ of_this_conf() { grep -qzxF "SLURM_CONF=$SLURM_CONF" "/proc/$1/environ" 2>/dev/n
 
 end_leftovers() {
   local pids
-  pids=$(leftovers)
+  pids=$(leftovers "$1")
   [ -z "$pids" ] || kill -KILL $pids 2>/dev/null || true
+}
+
+# The node's machine is gone at once: its slurmd and all that runs on it.
+crash_node() {
+  local pid home folder
+  pid=$(pid_of "$1") || complain "$1 is not running: nothing to crash."
+  home=$(namespaces "$1")
+  [ -n "$home" ] || complain "nodes without names of their own cannot crash apart: NAMES is shared."
+  kill -KILL "$pid"
+  for folder in /proc/[0-9]*; do
+    live_in "${folder#/proc/}" "$home" && kill -KILL "${folder#/proc/}" 2>/dev/null || true
+  done
+  within 10 gone "$pid" || complain "process $pid does not end when killed."
 }
 
 # Writes bed.json: what a client or a test must know. Every word in it was checked to need no

@@ -217,6 +217,7 @@ mkdir -p "$BED/log" || complain "cannot make the folder $BED."
 take_lock
 
 if [ -s "$BED/bed.json" ] && everything_runs; then
+  for name in munge sql dbd ctld rest $(node_names); do start_daemon "$name"; done
   write_bed_json
   say "already running: $BED/bed.json"
   exit 0
@@ -230,6 +231,9 @@ make_secrets
 choose_names
 check_ports
 write_configuration
+setpriv --reuid=65534 --regid=65534 --clear-groups test -r "$SLURM_CONF" ||
+  complain "other users cannot read $SLURM_CONF, so no job could: set TIDEGATE_SLURM_BED to a" \
+    "folder that is not below a private one."
 start_daemon munge
 make_database
 start_daemon sql
@@ -246,5 +250,7 @@ within 60 all_nodes_up || {
   timeout 10 sinfo -h -N -t down,drain,fail,unk -o '%N %T %E' >&2
   show_log "$(log_of ctld)" "only $(idle_nodes) of $NODE_COUNT nodes are up."
 }
+# Who asked for this start; a test run stops only the bed that it started itself.
+printf '%s' "${TIDEGATE_SLURM_STARTER:-}" >"$BED/starter"
 write_bed_json
 say "$NODE_COUNT nodes up after $((($(date +%s%3N) - BEGAN_MS + 500) / 1000)) s: $BED/bed.json"

@@ -17,13 +17,24 @@ done
 [ "$(stat -c %u "$BED")" -eq 0 ] && [ ! -L "$BED" ] || complain "$BED is no folder of root's: not ours."
 take_lock
 
-for name in rest ctld; do end_daemon "$name"; done
+no_jobs() { [ -z "$(timeout 10 squeue -h -t R,CG,PD -o %i 2>/dev/null)" ]; }
+
+# A bed that will be started again should not remember jobs whose processes are gone.
+if [ "$purge" = no ] && runs ctld; then
+  kill -CONT "$(pid_of ctld)"
+  for state in PENDING RUNNING; do timeout 20 scancel --state="$state" >/dev/null 2>&1 || true; done
+  within 20 no_jobs || say "some jobs did not end in time: their processes are killed."
+fi
+end_daemon rest
+# Slurm's controller may wait for nodes that do not answer; by then it has written its state.
+end_daemon ctld 10
+homes=$(namespaces $(node_names) | tr '\n' ' ')
 # Ask all nodes at once, then see each one off.
 for name in $(node_names); do
   pid=$(pid_of "$name") && kill -TERM "$pid" 2>/dev/null && kill -CONT "$pid" 2>/dev/null || true
 done
 for name in $(node_names); do end_daemon "$name"; done
-end_leftovers
+end_leftovers "$homes"
 end_daemon dbd 60
 end_daemon sql 60
 end_daemon munge

@@ -1,0 +1,309 @@
+"""The real Slurm that the Slurm suite runs against: found, or started, or its absence said aloud.
+
+`deploy/slurm-bed/start.sh` starts one, as root, and finds a running one. Where that cannot be,
+every test that asks for `slurm_bed` is skipped and the summary says in one line that the Slurm
+suite did not run and why; with TIDEGATE_REQUIRE_SLURM=1 those tests fail instead.
+
+One bed serves all workers of a run. A test that only submits and watches shares it; a test that
+takes daemons down carries `@pytest.mark.disturbs_slurm` and has it alone.
+"""
+
+import fcntl
+import json
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "deploy" / "slurm-bed"
+FOLDER_VARIABLE = "TIDEGATE_SLURM_BED"
+REQUIRE_VARIABLE = "TIDEGATE_REQUIRE_SLURM"
+STARTER_VARIABLE = "TIDEGATE_SLURM_STARTER"
+DID_NOT_RUN = "The Slurm suite did not run: "
+_START_TIMEOUT_S = 280
+_COMMAND_TIMEOUT_S = 120
+_ALONE_TIMEOUT_S = 280
+_OURS = pytest.StashKey[str]()
+
+
+class NoSlurm(Exception):
+    """There is no bed and none can be started; the text says why."""
+
+
+@dataclass(frozen=True)
+class BedPartition:
+    """A partition of equal nodes."""
+
+    name: str
+    gres_type: str
+    node_count: int
+    gpus_per_node: int
+    first_node: str
+
+
+@dataclass(frozen=True)
+class SlurmBed:
+    """Where the bed is, who may use it, and the switches of its daemons.
+
+    `output_root` and `working_directory` hold the word `{user}`. A daemon's name is `rest`,
+    `ctld`, `dbd`, `sql` or the name of a node.
+    """
+
+    folder: Path
+    cluster: str
+    url: str
+    jwt_key_file: Path
+    service_user: str
+    users: tuple[str, ...]
+    user_ids: Mapping[str, int]
+    partitions: Mapping[str, BedPartition]
+    output_root: str
+    working_directory: str
+    slurm_conf: Path
+    min_job_age_s: int
+    kill_wait_s: int
+    node_timeout_s: int
+    has_private_names: bool
+
+    def run(self, command: list[str], *, timeout_s: int = _COMMAND_TIMEOUT_S) -> str:
+        """What one of Slurm's own commands prints, asked as root of this bed."""
+        done = subprocess.run(
+            command,
+            env=os.environ | {"SLURM_CONF": str(self.slurm_conf)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        if done.returncode:
+            raise AssertionError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout}")
+        return done.stdout
+
+    def token(self, user: str, lifetime_s: int = 3600) -> str:
+        """A JSON web token for a UNIX user, made by Slurm."""
+        printed = self.run(["scontrol", "token", f"username={user}", f"lifespan={lifetime_s}"])
+        return printed.strip().removeprefix("SLURM_JWT=")
+
+    def _daemon(self, verb: str, names: tuple[str, ...]) -> None:
+        _script("daemon.sh", verb, *names, folder=self.folder)
+
+    def stop(self, *names: str) -> None:
+        """End daemons in good order."""
+        self._daemon("stop", names)
+
+    def start(self, *names: str) -> None:
+        """Start daemons that are down, wake those that are frozen."""
+        self._daemon("start", names)
+
+    def restart(self, *names: str) -> None:
+        """End and start daemons."""
+        self._daemon("restart", names)
+
+    def kill9(self, *names: str) -> None:
+        """Kill daemons without warning; what they started goes on."""
+        self._daemon("kill9", names)
+
+    def freeze(self, *names: str) -> None:
+        """Let daemons hang: their ports stay open and nothing answers."""
+        self._daemon("freeze", names)
+
+    def thaw(self, *names: str) -> None:
+        """Let frozen daemons go on."""
+        self._daemon("thaw", names)
+
+    def crash(self, *nodes: str) -> None:
+        """Nodes lose their power: slurmd, step daemons and jobs are gone at once."""
+        self._daemon("crash", nodes)
+
+    @contextmanager
+    def without(self, *names: str) -> Iterator[None]:
+        """These daemons are down inside the block."""
+        self.stop(*names)
+        try:
+            yield
+        finally:
+            self.start(*names)
+
+    @contextmanager
+    def frozen(self, *names: str) -> Iterator[None]:
+        """These daemons hang inside the block."""
+        self.freeze(*names)
+        try:
+            yield
+        finally:
+            self.start(*names)
+
+    def empty(self, *, timeout_s: int = 60) -> None:
+        """Cancel every job and wait until none holds a node."""
+        for state in ("PENDING", "RUNNING", "SUSPENDED"):
+            self.run(["scancel", f"--state={state}"])
+        deadline = time.monotonic() + timeout_s
+        while left := self.run(["squeue", "-h", "-t", "all", "-o", "%i %T %N"]):
+            busy = [line for line in left.splitlines() if _holds_a_node(line)]
+            if not busy:
+                return
+            if time.monotonic() > deadline:
+                raise AssertionError(f"jobs do not end within {timeout_s} s: {busy[:5]}")
+            time.sleep(0.2)
+
+
+def _holds_a_node(line: str) -> bool:
+    return line.split()[1] in {"PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"}
+
+
+def the_folder() -> Path:
+    """Where the bed of this run is, by environment or by default; the scripts read the same."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    return Path(named or Path(os.environ.get("TMPDIR") or "/tmp") / "tidegate-slurm-bed")
+
+
+def read_bed(folder: Path) -> SlurmBed:
+    """The running bed that `bed.json` in `folder` describes."""
+    told = json.loads((folder / "bed.json").read_text())
+    return SlurmBed(
+        folder=folder,
+        cluster=told["cluster"],
+        url=told["url"],
+        jwt_key_file=Path(told["jwt_key_file"]),
+        service_user=told["service_user"],
+        users=tuple(told["users"]),
+        user_ids=told["user_ids"],
+        partitions={
+            name: BedPartition(
+                name=name,
+                gres_type=partition["gres_type"],
+                node_count=partition["nodes"],
+                gpus_per_node=partition["gpus_per_node"],
+                first_node=partition["first_node"],
+            )
+            for name, partition in told["partitions"].items()
+        },
+        output_root=told["output_root"],
+        working_directory=told["working_directory"],
+        slurm_conf=Path(told["slurm_conf"]),
+        min_job_age_s=told["min_job_age_s"],
+        kill_wait_s=told["kill_wait_s"],
+        node_timeout_s=told["node_timeout_s"],
+        has_private_names=told["private_names"],
+    )
+
+
+def _script(
+    name: str, *words: str, folder: Path, timeout_s: int = _COMMAND_TIMEOUT_S
+) -> "subprocess.CompletedProcess[str]":
+    done = subprocess.run(
+        [str(SCRIPTS / name), *words],
+        env=os.environ | {FOLDER_VARIABLE: str(folder)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if done.returncode:
+        raise NoSlurm(done.stderr.strip() or done.stdout.strip() or f"{name} failed")
+    return done
+
+
+def start_bed(folder: Path) -> SlurmBed:
+    """The bed in `folder`, started where it does not run. Raises NoSlurm with the reason."""
+    if os.geteuid() != 0:
+        raise NoSlurm("Slurm's daemons need root, and these tests run without it")
+    try:
+        _script("start.sh", folder=folder, timeout_s=_START_TIMEOUT_S)
+    except subprocess.TimeoutExpired as over:
+        raise NoSlurm(f"start.sh was not done after {_START_TIMEOUT_S} s") from over
+    return read_bed(folder)
+
+
+@pytest.fixture(scope="session")
+def slurm_bed() -> SlurmBed:
+    """A real Slurm: 64 nodes of 8 H100 and 16 of 8 A100, unless the running bed is another."""
+    try:
+        return start_bed(the_folder())
+    except NoSlurm as reason:
+        said = DID_NOT_RUN + " ".join(str(reason).split())
+        if os.environ.get(REQUIRE_VARIABLE) == "1":
+            pytest.fail(f"{said} ({REQUIRE_VARIABLE}=1 makes this a failure)", pytrace=False)
+        pytest.skip(said)
+
+
+@contextmanager
+def _hold(folder: Path, *, alone: bool) -> Iterator[None]:
+    """Share the bed with other workers, or have it alone; bounded, as flock itself is not."""
+    deadline = time.monotonic() + _ALONE_TIMEOUT_S
+    with (folder / "tests.lock").open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise AssertionError("another test has kept the Slurm bed busy") from None
+                time.sleep(0.1)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _slurm_turn(request: pytest.FixtureRequest) -> Iterator[None]:
+    alone = request.node.get_closest_marker("disturbs_slurm") is not None
+    uses = alone or request.node.get_closest_marker("slurm") is not None
+    if not uses and "slurm_bed" not in request.fixturenames:
+        yield
+        return
+    bed: SlurmBed = request.getfixturevalue("slurm_bed")
+    with _hold(bed.folder, alone=alone):
+        yield
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name this run, so that its end stops the bed that it started and no other."""
+    config.addinivalue_line("markers", "slurm: uses the real Slurm of this run")
+    config.addinivalue_line("markers", "disturbs_slurm: needs the real Slurm of this run alone")
+    if not hasattr(config, "workerinput"):
+        config.stash[_OURS] = os.environ[STARTER_VARIABLE] = uuid.uuid4().hex
+
+
+def _starter(folder: Path) -> str:
+    try:
+        return (folder / "starter").read_text()
+    except OSError:
+        return ""
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """One line if the suite did not run; and the end of a bed that this run started."""
+    reasons = {
+        text[text.index(DID_NOT_RUN) :]
+        for report in terminalreporter.stats.get("skipped", [])
+        if DID_NOT_RUN in (text := _reason(report))
+    }
+    for reason in sorted(reasons):
+        terminalreporter.write_line(reason, red=True, bold=True)
+    folder = the_folder()
+    ours = config.stash.get(_OURS, None)
+    if ours is None or _starter(folder) != ours:
+        return
+    # After a failure the daemons' logs are worth more than a clean machine.
+    words = [] if exitstatus else ["--purge"]
+    try:
+        _script("stop.sh", *words, folder=folder)
+    except (NoSlurm, subprocess.TimeoutExpired) as reason:
+        terminalreporter.write_line(f"The Slurm bed was not stopped: {reason}", red=True)
+    else:
+        if exitstatus:
+            terminalreporter.write_line(f"The Slurm bed's logs are in {folder / 'log'}")
+
+
+def _reason(report: object) -> str:
+    told = getattr(report, "longrepr", None)
+    return str(told[2]) if isinstance(told, tuple) else str(told)
