@@ -40,7 +40,7 @@ class FakeCluster:
         stream: str,
         offset: int,
         limit: int,
-        cluster_user: str | None,
+        cluster_user: str | None = None,
     ) -> LogChunk:
         self.asked.append((key, rank, stream, offset, limit))
         if self.error is not None:
