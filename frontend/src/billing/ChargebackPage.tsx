@@ -32,6 +32,7 @@ export function ChargebackPage() {
     return (
       <>
         <h1>Chargeback</h1>
+        <p className="sub">Who used what, and what it costs.</p>
         <NoCosts />
       </>
     );

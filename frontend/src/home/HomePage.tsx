@@ -85,7 +85,8 @@ function Notices({ session }: { session: Session }) {
           <Link to="/clusters" search={{ cluster: cluster.name }}>
             {cluster.name}
           </Link>{" "}
-          is {freshnessOf(cluster, now).words}: its numbers may be old, the other clusters are not affected.
+          is {freshnessOf(cluster, now).words}: its numbers may be old
+          {(clusters.data ?? []).length > 1 && ", the other clusters are not affected"}.
         </p>
       ))}
     </section>
@@ -228,9 +229,11 @@ function myTeams(session: Session, quotas: readonly Quota[]): Quota[] {
 
 function MyTeams({ session, scope }: { session: Session; scope: string | undefined }) {
   const quotas = useQuery(quotasQuery(scope ? { subtree: scope } : {}));
+  // Who does not submit looks after the teams of others.
+  const title = may(session, "submit_jobs") ? "GPUs of my teams" : "GPUs of the teams";
   return (
-    <section className="card" aria-label="GPUs of my teams">
-      <h2>GPUs of my teams</h2>
+    <section className="card" aria-label={title}>
+      <h2>{title}</h2>
       <QueryView query={quotas} loading={<Lines count={4} label="Loading quotas" />}>
         {(items) => {
           const teams = myTeams(session, items);
@@ -239,7 +242,7 @@ function MyTeams({ session, scope }: { session: Session; scope: string | undefin
               No team of yours has a quota here.
             </Empty>
           ) : (
-            <TeamTable teams={teams} />
+            <TeamTable teams={teams} title={title} />
           );
         }}
       </QueryView>
@@ -247,13 +250,13 @@ function MyTeams({ session, scope }: { session: Session; scope: string | undefin
   );
 }
 
-function TeamTable({ teams }: { teams: readonly Quota[] }) {
+function TeamTable({ teams, title }: { teams: readonly Quota[]; title: string }) {
   const hasPools = new Set(teams.map((team) => team.pool)).size > 1;
   const shown = teams.slice(0, TEAMS_SHOWN);
   const scaleMgpu = commonScale(shown.map(quotaUse));
   return (
     <>
-      <table aria-label="GPUs of my teams">
+      <table aria-label={title}>
         <thead>
           <tr>
             <th scope="col">Team</th>

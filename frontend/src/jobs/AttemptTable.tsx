@@ -4,14 +4,25 @@ import type { Attempt, Job } from "../api/types";
 import { Time } from "../ui/Time";
 import { formatDuration, formatGpus } from "../ui/units";
 import { attemptWord } from "./words";
+import "./attempts.css";
 
-/** Exit codes that differ from the rest: "0", or "1 on rank 3". */
+/** A negative code is the signal that killed the rank. */
+export function exitWord(code: number): string {
+  return code < 0 ? `signal ${-code}` : String(code);
+}
+
+/** "0", "signal 9 on all 62 ranks", or those that differ: "1 on rank 3". */
 export function exitCodeWords(codes: Readonly<Record<string, number>>): string {
   const entries = Object.entries(codes);
   if (entries.length === 0) return "–";
   const bad = entries.filter(([, code]) => code !== 0);
-  if (bad.length === 0) return "0";
-  const shown = bad.slice(0, 3).map(([rank, code]) => (entries.length === 1 ? String(code) : `${code} on rank ${rank}`));
+  const [first] = bad;
+  if (first === undefined) return "0";
+  if (entries.length === 1) return exitWord(first[1]);
+  if (bad.length === entries.length && bad.every(([, code]) => code === first[1])) {
+    return `${exitWord(first[1])} on all ${entries.length} ranks`;
+  }
+  const shown = bad.slice(0, 3).map(([rank, code]) => `${exitWord(code)} on rank ${rank}`);
   return bad.length > 3 ? `${shown.join(", ")} and ${bad.length - 3} more` : shown.join(", ");
 }
 
@@ -26,7 +37,7 @@ export function AttemptTable({
   const rows = [...attempts].sort((a, b) => b.number - a.number);
   return (
     <div className="scroll-x">
-      <table aria-label="Attempts">
+      <table aria-label="Attempts" className="attempts">
         <thead>
           <tr>
             <th scope="col" className="n">
@@ -87,7 +98,7 @@ export function AttemptTable({
                     ? `${formatGpus(attempt.borrowed_mgpu)} borrowed`
                     : `${formatGpus(attempt.guaranteed_mgpu)} guaranteed, ${formatGpus(attempt.borrowed_mgpu)} borrowed`}
               </td>
-              <td className="n">{exitCodeWords(attempt.exit_codes)}</td>
+              <td className="n exit">{exitCodeWords(attempt.exit_codes)}</td>
             </tr>
           ))}
         </tbody>

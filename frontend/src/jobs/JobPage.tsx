@@ -13,7 +13,7 @@ import { Countdown, Time } from "../ui/Time";
 import { formatDuration, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 import { describeDetail } from "./history";
-import { AttemptTable } from "./AttemptTable";
+import { AttemptTable, exitWord } from "./AttemptTable";
 import { JobActions } from "./JobActions";
 import { LogViewer } from "./LogViewer";
 import { SbatchNotes } from "./SbatchNotes";
@@ -168,8 +168,8 @@ function Outcome({ job }: { job: JobDetail }) {
             <Time at={job.ended_at} />
           </>
         )}
-        {job.end_reason && `: ${job.end_reason.replaceAll("_", " ")}`}
-        {job.exit_code !== null && ` (exit code ${job.exit_code})`}.
+        {job.end_reason && job.state !== "cancelled" && `: ${job.end_reason.replaceAll("_", " ")}`}
+        {job.exit_code !== null && ` (${job.exit_code < 0 ? "" : "exit code "}${exitWord(job.exit_code)})`}.
       </p>
       {job.current_attempt?.message && <p className="dim">{job.current_attempt.message}</p>}
     </section>

@@ -120,7 +120,11 @@ export function LogViewer({
         >
           {text === "" ? (
             <span className="faint">
-              {buffer.isFinal ? `Nothing was written to ${source.stream}.` : "Nothing written yet."}
+              {error
+                ? "Not read yet."
+                : buffer.isFinal
+                  ? `Nothing was written to ${source.stream}.`
+                  : "Nothing written yet."}
             </span>
           ) : (
             text

@@ -122,7 +122,13 @@ function EstimatedStart({ explanation }: { explanation: Explanation }) {
   const now = useNowMs();
   const estimate = explanation.estimated_start;
   if (estimate === null || (estimate.earliest === null && estimate.latest === null)) {
-    return <p>Unknown: nothing that runs now says when it ends.</p>;
+    return (
+      <p>
+        {explanation.code === "cluster_unavailable"
+          ? "Unknown: nobody can say when such a cluster accepts jobs again."
+          : "Unknown: nothing that runs now says when it ends."}
+      </p>
+    );
   }
   const { earliest, latest, method } = estimate;
   const isPast = latest !== null && new Date(latest).getTime() < now;

@@ -93,6 +93,10 @@ describe("words", () => {
     expect(exitCodeWords({ "0": 0, "1": 0 })).toBe("0");
     expect(exitCodeWords({ "0": 137 })).toBe("137");
     expect(exitCodeWords({ "0": 0, "3": 1 })).toBe("1 on rank 3");
+    expect(exitCodeWords({ "0": -9 })).toBe("signal 9");
+    expect(exitCodeWords({ "0": -9, "1": -9, "2": -9 })).toBe("signal 9 on all 3 ranks");
+    expect(exitCodeWords({ "0": 1, "1": -9, "2": 0 })).toBe("1 on rank 0, signal 9 on rank 1");
+    expect(exitCodeWords({ "0": 1, "1": 2, "2": 3, "3": 4, "4": 5 })).toBe("1 on rank 0, 2 on rank 1, 3 on rank 2 and 2 more");
   });
 });
 
@@ -150,6 +154,20 @@ describe("the job page of a waiting job", () => {
       override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
     });
     expect(await screen.findByText(/^Unknown: nothing that runs now says when it ends/)).toBeInTheDocument();
+  });
+
+  it("says what an unknown start hangs on", async () => {
+    const job = aJob({
+      id: WAITING,
+      state: "queued",
+      attempt: 0,
+      current_attempt: null,
+      explanation: anExplanation({ victims: [], estimated_start: null, code: "cluster_unavailable" }),
+    });
+    open(`/jobs/${WAITING}`, {
+      override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
+    });
+    expect(await screen.findByText("Unknown: nobody can say when such a cluster accepts jobs again.")).toBeInTheDocument();
   });
 
   it("names nobody that the reader may not see", async () => {
@@ -221,10 +239,12 @@ describe("the job page of a job that was placed", () => {
       state: "cancelled",
       ended_at: at,
       end_reason: "cancelled_by_user",
+      exit_code: -15,
       current_attempt: anAttempt({ state: "ended", outcome: "failed", notice_at: at, ended_at: at, exit_codes: { "0": -15 } }),
     });
     const table = await screen.findByRole("table", { name: "Attempts" });
     expect(within(table).getByRole("cell", { name: "cancelled" })).toBeInTheDocument();
+    expect(screen.getByRole("region", { name: "How it ended" })).toHaveTextContent(/^How it endedCancelled [^:(]*\(signal 15\)\.$/);
   });
 });
 
@@ -266,6 +286,15 @@ describe("the log", () => {
     expect(offsets).toEqual(["-262144", "7", "14"]);
     expect(screen.queryByRole("button", { name: "Pause" })).toBeNull();
     expect(screen.getByRole("combobox", { name: "Rank" })).toHaveValue("rank 0");
+  });
+
+  it("does not call a log empty that could not be read", async () => {
+    open(`/jobs/${RUNNING}`, {
+      override: ({ path }) =>
+        path.endsWith("/logs") ? aProblem(503, "cluster_away", "The cluster does not answer.") : undefined,
+    });
+    expect(await screen.findByText("The cluster does not answer.")).toBeInTheDocument();
+    expect(screen.getByRole("log")).toHaveTextContent(/^Not read yet\.$/);
   });
 
   it("stops asking while paused", async () => {

@@ -158,6 +158,7 @@ describe("the small pages", () => {
     expect(await within(costs).findByRole("row", { name: /^Cost so far/ })).toHaveTextContent("€1,112,350.00");
     expect(within(costs).getByRole("link", { name: "Chargeback" })).toHaveAttribute("href", "/chargeback");
     expect(screen.queryByRole("region", { name: "My jobs" })).toBeNull();
+    expect(screen.getByRole("region", { name: "GPUs of the teams" })).toBeInTheDocument();
     expect(screen.queryByText(/tidegate submit/)).toBeNull();
     expect(requests.filter(({ path }) => path === "/api/v1/reports/chargeback")).toHaveLength(1);
     expect(await accessibilityFaults(container)).toEqual([]);
