@@ -22,7 +22,7 @@ from billing.models import (
     MeterEvent,
     UsageSegment,
 )
-from tenants.models import Node
+from bulk.inserting import columns_of, insert_rows
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,8 @@ class Grant:
     job_id: UUID
     job_name: str
     number: int
-    team: Node
+    organization_id: UUID
+    team_id: UUID
     user_id: UUID
     pool_id: UUID
     cluster_id: UUID
@@ -82,22 +83,23 @@ def register_attempts(grants: Sequence[Grant], *, now: datetime) -> None:
         )
     )
     grants = [grant for grant in grants if grant.attempt_id not in known]
-    MeteredAttempt.objects.bulk_create(
+    insert_rows(
+        MeteredAttempt,
         [
-            MeteredAttempt(
-                id=grant.attempt_id,
-                job_id=grant.job_id,
-                job_name=grant.job_name,
-                number=grant.number,
-                organization_id=grant.team.organization_id,
-                team=grant.team,
-                user_id=grant.user_id,
-                pool_id=grant.pool_id,
-                cluster_id=grant.cluster_id,
-                priority_class=grant.priority_class,
-                multiplier_ppm=grant.multiplier_ppm,
-                mgpu=grant.mgpu,
-            )
+            {
+                "id": grant.attempt_id,
+                "job_id": grant.job_id,
+                "job_name": grant.job_name,
+                "number": grant.number,
+                "organization_id": grant.organization_id,
+                "team_id": grant.team_id,
+                "user_id": grant.user_id,
+                "pool_id": grant.pool_id,
+                "cluster_id": grant.cluster_id,
+                "priority_class": grant.priority_class,
+                "multiplier_ppm": grant.multiplier_ppm,
+                "mgpu": grant.mgpu,
+            }
             for grant in sorted(grants, key=lambda grant: grant.attempt_id)
         ],
         ignore_conflicts=True,
@@ -180,12 +182,21 @@ def _record(told: Sequence[_Told], *, now: datetime) -> None:
         elif earlier.at != at and not is_ahead:
             anomalies.append(_anomaly(item, at, MeterAnomalyReason.CONFLICT, now))
     if new:
-        MeterEvent.objects.bulk_create(new)
+        _store_events(new)
         changed = {event.attempt_id for event in new}
         _refold({pk: attempts[pk] for pk in changed}, known)
         anomalies += _ends_before_start(new, known, now)
     if anomalies:
         _set_aside(anomalies)
+
+
+def _store_events(new: Sequence[MeterEvent]) -> None:
+    """Append, in this order, and let each have the id that says when it was recorded."""
+    rows = [columns_of(event) for event in new]
+    for row in rows:
+        del row["id"]
+    for event, pk in zip(new, insert_rows(MeterEvent, rows), strict=True):
+        event.pk = pk
 
 
 def _set_aside(anomalies: Sequence[MeterAnomaly]) -> None:

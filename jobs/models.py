@@ -45,9 +45,9 @@ class Job(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    organization = models.ForeignKey(Node, models.PROTECT, related_name="+")
-    team = models.ForeignKey(Node, models.PROTECT, related_name="jobs")
-    user = models.ForeignKey(User, models.PROTECT, related_name="jobs")
+    organization = models.ForeignKey(Node, models.PROTECT, related_name="+", db_index=False)
+    team = models.ForeignKey(Node, models.PROTECT, related_name="jobs", db_index=False)
+    user = models.ForeignKey(User, models.PROTECT, related_name="jobs", db_index=False)
     name = models.CharField(max_length=200)
     type = models.CharField(max_length=12, choices=JobType.choices)
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="jobs")
@@ -176,7 +176,7 @@ class Attempt(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    job = models.ForeignKey(Job, models.PROTECT, related_name="attempts")
+    job = models.ForeignKey(Job, models.PROTECT, related_name="attempts", db_index=False)
     number = models.IntegerField()
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="attempts")
     slots = models.JSONField()
@@ -245,7 +245,7 @@ class JobEvent(models.Model):
     """One line of a job's timeline. Append-only."""
 
     id = models.BigAutoField(primary_key=True)
-    job = models.ForeignKey(Job, models.PROTECT, related_name="events")
+    job = models.ForeignKey(Job, models.PROTECT, related_name="events", db_index=False)
     at = models.DateTimeField()
     event = models.CharField(max_length=40)
     detail = models.JSONField(default=dict)

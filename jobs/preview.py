@@ -14,10 +14,12 @@ from arbiter.policy import Policy
 from arbiter.snapshot import QueuedJob, Snapshot
 from billing.queries import cost_per_hour_nano
 from clusters.models import Cluster
-from jobs.arbitration import display_names, explanation_of, load_snapshot
 from jobs.explaining import HELD_BY_USER, WOULD_START, plain_explanation
+from jobs.reasons import reason_document
 from jobs.requests import JobRequest
+from jobs.snapshots import display_names, load_snapshot
 from jobs.submission import ResolvedRequest, never_sentence, resolve
+from jobs.usable_clusters import UsableClusters
 from tenants.access import Actor
 
 
@@ -57,7 +59,11 @@ def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
         priority_class=str(resolved.priority_class.pk),
         submitted_at=snapshot.taken_at,
         time_limit_s=request.time_limit_s,
-        cluster=None if resolved.cluster is None else str(resolved.cluster.pk),
+        clusters=UsableClusters().of(
+            user=str(actor.user.pk),
+            mgpu_per_node=resolved.mgpu_per_node,
+            pinned=None if resolved.cluster is None else str(resolved.cluster.pk),
+        ),
     )
     plan = decide(replace(snapshot, queued=(*snapshot.queued, job)), Policy())
     start = next((item for item in plan.starts if item.job == job.id), None)
@@ -75,7 +81,7 @@ def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
     else:
         guaranteed_mgpu = _guaranteed_later(snapshot, plan, job)
         assert waiting is not None
-        explanation = {**explanation_of(waiting, job, names, now=now), "victims": []}
+        explanation = {**reason_document(waiting, job, names, now=now), "victims": []}
     if resolved.never is not None:
         sentence, numbers = never_sentence(resolved, resolved.never)
         explanation = plain_explanation("never_fits", sentence, now, numbers)

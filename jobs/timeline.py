@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from bulk.inserting import insert_rows
 from jobs.models import JobEvent
 
 
@@ -23,9 +24,10 @@ class Happening:
 
 def record_events(happenings: Iterable[Happening]) -> None:
     """Append to the timelines, in the given order, in one statement."""
-    JobEvent.objects.bulk_create(
+    insert_rows(
+        JobEvent,
         [
-            JobEvent(job_id=item.job_id, at=item.at, event=item.event, detail=dict(item.detail))
+            {"job_id": item.job_id, "at": item.at, "event": item.event, "detail": dict(item.detail)}
             for item in happenings
-        ]
+        ],
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from bulk.inserting import insert_rows
 from outbox.models import Message
 
 
@@ -21,11 +22,16 @@ class Intention:
 
 def intend(intentions: Iterable[Intention], *, now: datetime) -> None:
     """Store `intentions`, due at once. One that is stored already stays as it is."""
-    Message.objects.bulk_create(
+    insert_rows(
+        Message,
         [
-            Message(
-                kind=item.kind, subject=item.subject, shard=item.shard, created_at=now, due_at=now
-            )
+            {
+                "kind": item.kind,
+                "subject": item.subject,
+                "shard": item.shard,
+                "created_at": now,
+                "due_at": now,
+            }
             for item in intentions
         ],
         ignore_conflicts=True,

@@ -13,12 +13,13 @@ from billing.metering import Grant, register_attempt
 from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import NOW, Company, a_company, a_user, an_actor
 from jobs import arbitration
-from jobs.arbitration import Cycles, load_snapshot
+from jobs.arbitration import Cycles
 from jobs.cancellation import cancel_job, hold_job, release_job
 from jobs.explaining import explanation_of
 from jobs.leadership import NotLeading
 from jobs.models import Attempt, Job, JobEvent, JobState, Leadership, Reclaim
 from jobs.queries import get_job
+from jobs.snapshots import load_snapshot
 from outbox.models import Message
 from primitives.errors import Conflict, Forbidden, NotFound
 from tenants.access import actor_of
@@ -76,7 +77,8 @@ def a_running_attempt(job: Job, company: Company, *, started: bool = True) -> At
             job_id=job.id,
             job_name=job.name,
             number=1,
-            team=job.team,
+            organization_id=job.organization_id,
+            team_id=job.team_id,
             user_id=job.user_id,
             pool_id=job.pool_id,
             cluster_id=company.cluster.id,

@@ -1,0 +1,116 @@
+"""Why jobs wait, as the cycle stores it on them: only what changed, a bounded part at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from arbiter.decisions import Plan, Waiting
+from arbiter.explain import sentence
+from arbiter.snapshot import QueuedJob, Snapshot
+from jobs.explaining import iso
+from jobs.snapshots import display_names
+from primitives.clock import from_epoch
+
+#: Explanations rewritten in one cycle at most, where the cause is new and where only numbers
+#: moved (a start moves everybody up by one); the rest follow in the next cycles.
+NEW_CAUSES_MAX = 2_000
+NEW_NUMBERS_MAX = 300
+
+
+class Reasons:
+    """The explanations that one leader has stored; the one least recently written comes first."""
+
+    def __init__(self) -> None:
+        self._stored: dict[str, Waiting] = {}
+
+    def news(self, plan: Plan, unexplained: Iterable[str]) -> list[Waiting]:
+        """Explanations of `plan` that differ from the stored ones, bounded: new causes, then new
+        numbers of those that were explained longest ago.
+
+        `unexplained` are the queued jobs whose stored explanation was taken away since.
+        """
+        waiting = {item.job: item for item in plan.waiting}
+        stored = self._stored
+        for job in [job for job in stored if job not in waiting]:
+            del stored[job]
+        for job in unexplained:
+            stored.pop(job, None)
+        causes = (
+            item
+            for job, item in waiting.items()
+            if (known := stored.get(job)) is None or known.code is not item.code
+        )
+        numbers = (
+            waiting[job]
+            for job, known in stored.items()
+            if known.code is waiting[job].code and known != waiting[job]
+        )
+        return [*islice(causes, NEW_CAUSES_MAX), *islice(numbers, NEW_NUMBERS_MAX)]
+
+    def remember(self, news: Sequence[Waiting]) -> None:
+        """`news` are stored, and committed."""
+        for item in news:
+            # Taken out first, so that the dictionary stays in the order of the writing.
+            self._stored.pop(item.job, None)
+            self._stored[item.job] = item
+
+
+def store_reasons(
+    news: Sequence[Waiting], snapshot: Snapshot, now: datetime
+) -> list[tuple[UUID, UUID]]:
+    """Write `news` on the jobs that are still queued, in one statement.
+
+    Returns the job and the organization of each that was written.
+    """
+    if not news:
+        return []
+    names = display_names()
+    queued = {job.id: job for job in snapshot.queued}
+    documents = [
+        {"id": item.job, "document": reason_document(item, queued[item.job], names, now=now)}
+        for item in news
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE jobs_job j SET explanation = v.document, explained_at = %s
+            FROM jsonb_to_recordset(%s::jsonb) AS v (id uuid, document jsonb)
+            WHERE j.id = v.id AND j.state = 'queued'
+            RETURNING j.id, j.organization_id
+            """,
+            [now, json.dumps(documents)],
+        )
+        return list(cursor.fetchall())
+
+
+def reason_document(
+    waiting: Waiting, job: QueuedJob, names: Mapping[str, str], *, now: datetime
+) -> dict[str, Any]:
+    """The stored and shown form of why a job waits; times are ISO 8601 UTC."""
+    estimate = None
+    if waiting.method is not None:
+        estimate = {
+            "earliest": _iso_epoch(waiting.earliest),
+            "latest": _iso_epoch(waiting.latest),
+            "method": waiting.method,
+        }
+    return {
+        "code": waiting.code.value,
+        "sentence": sentence(waiting, job, names),
+        "numbers": dict(waiting.numbers),
+        "node": None if waiting.node is None else names.get(waiting.node),
+        "jobs_ahead": waiting.jobs_ahead,
+        "estimated_start": estimate,
+        "as_of": iso(now),
+    }
+
+
+def _iso_epoch(epoch_s: int | None) -> str | None:
+    return None if epoch_s is None else iso(from_epoch(epoch_s))

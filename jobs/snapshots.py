@@ -1,0 +1,185 @@
+"""What the arbiter may know, read from the database as of one instant."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from arbiter.snapshot import Claim, Phase, QueuedJob, RunningJob, Slot, Snapshot
+from clusters.queries import devices
+from jobs.usable_clusters import UsableClusters
+from quotas.queries import quota_snapshot
+
+
+def load_snapshot(now: datetime) -> Snapshot:
+    """Everything the arbiter may know, read in one transaction (repeatable read)."""
+    is_outermost = not connection.in_atomic_block
+    with transaction.atomic():
+        if is_outermost:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        tree = quota_snapshot()
+        fleet, answering = devices(now=now, stale_after=timedelta(seconds=settings.STALE_AFTER_S))
+        return Snapshot(
+            taken_at=int(now.timestamp()),
+            nodes=tree.nodes,
+            quotas=tree.quotas,
+            priority_classes=tree.priority_classes,
+            devices=fleet,
+            clusters=answering,
+            running=_running(),
+            queued=_queued(),
+            claims=_claims(),
+        )
+
+
+def _rows(sql: str) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return list(cursor.fetchall())
+
+
+def _queued() -> tuple[QueuedJob, ...]:
+    usable = UsableClusters()
+    return tuple(
+        QueuedJob(
+            job,
+            team,
+            user,
+            pool,
+            mgpu_per_node,
+            node_count,
+            priority_class,
+            submitted_at,
+            time_limit_s,
+            usable.of(user=user, mgpu_per_node=mgpu_per_node, pinned=pinned),
+        )
+        for (
+            job,
+            team,
+            user,
+            pool,
+            mgpu_per_node,
+            node_count,
+            priority_class,
+            submitted_at,
+            time_limit_s,
+            pinned,
+        ) in _rows(
+            """
+            SELECT id::text, team_id::text, user_id::text, pool_id::text, mgpu_per_node,
+                   node_count, priority_class_id::text,
+                   extract(epoch FROM submitted_at)::bigint, time_limit_s, cluster_id::text
+            FROM jobs_job WHERE state = 'queued'
+            """
+        )
+    )
+
+
+def _running() -> tuple[RunningJob, ...]:
+    phases = {
+        "reserved": Phase.STARTING,
+        "starting": Phase.STARTING,
+        "running": Phase.RUNNING,
+        "stopping": Phase.STOPPING,
+        # Ended, but its GPUs are not free before the last process is gone: soon.
+        "ended": Phase.STOPPING,
+    }
+    return tuple(
+        RunningJob(
+            job=job,
+            attempt=attempt,
+            team=team,
+            user=user,
+            pool=pool,
+            cluster=cluster,
+            slots=_slots(slots),
+            priority_class=priority_class,
+            submitted_at=submitted_at,
+            started_at=started_at,
+            phase=phases[state],
+            is_preemptible=is_preemptible,
+            time_limit_s=time_limit_s,
+            grace_until=grace_until,
+            beneficiary=beneficiary,
+            guaranteed_mgpu=guaranteed_mgpu,
+        )
+        for (
+            job,
+            attempt,
+            team,
+            user,
+            pool,
+            cluster,
+            slots,
+            priority_class,
+            submitted_at,
+            started_at,
+            state,
+            is_preemptible,
+            time_limit_s,
+            grace_until,
+            beneficiary,
+            guaranteed_mgpu,
+        ) in _rows(
+            """
+            SELECT j.id::text, a.id::text, j.team_id::text, j.user_id::text, j.pool_id::text,
+                   a.cluster_id::text, a.slots::text, j.priority_class_id::text,
+                   extract(epoch FROM j.submitted_at)::bigint,
+                   extract(epoch FROM coalesce(a.started_at, a.granted_at))::bigint,
+                   a.state, j.is_preemptible, j.time_limit_s,
+                   extract(epoch FROM
+                       coalesce(a.grace_until, a.ended_at + interval '60 s'))::bigint,
+                   CASE WHEN r.closed_at IS NULL THEN r.job_id::text END, a.guaranteed_mgpu
+            FROM jobs_attempt a
+            JOIN jobs_job j ON j.id = a.job_id
+            LEFT JOIN jobs_reclaim r ON r.id = a.reclaim_id
+            WHERE a.released_at IS NULL
+            """
+        )
+    )
+
+
+def _claims() -> tuple[Claim, ...]:
+    return tuple(
+        Claim(
+            job=job,
+            cluster=cluster,
+            slots=_slots(slots),
+            grace_until=grace_until,
+            claimed_at=claimed_at,
+        )
+        for job, cluster, slots, grace_until, claimed_at in _rows(
+            """
+            SELECT job_id::text, cluster_id::text, slots::text,
+                   extract(epoch FROM grace_until)::bigint,
+                   extract(epoch FROM created_at)::bigint
+            FROM jobs_reclaim WHERE closed_at IS NULL
+            """
+        )
+    )
+
+
+def _slots(text: str) -> tuple[Slot, ...]:
+    return tuple(Slot(slot["node"], slot["mgpu"]) for slot in json.loads(text))
+
+
+def display_names() -> dict[str, str]:
+    """Display path of every tree node by id, for sentences."""
+    return {
+        node: path.rstrip("/") for node, path in _rows("SELECT id::text, path FROM tenants_node")
+    }
+
+
+def unexplained() -> set[str]:
+    """Queued jobs without a stored explanation: new, or it was taken away since."""
+    return {
+        job
+        for (job,) in _rows(
+            "SELECT id::text FROM jobs_job WHERE state = 'queued' AND explanation IS NULL"
+        )
+    }
