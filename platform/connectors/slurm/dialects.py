@@ -61,6 +61,8 @@ class Dialect(ABC):
     hides_refused_tokens: bool
     #: DELETE of a job says when it was not allowed.
     tells_failed_cancels: bool
+    #: An account's own association can be changed once it is there.
+    changes_account_associations: bool
     job_list_parameters: Mapping[str, str]
     qos_keys: tuple[str, ...]
 
@@ -105,23 +107,25 @@ class Dialect(ABC):
         """One quality of service to write. Limits that `known`, its present state, has and `qos`
         has not are cleared: left out, they would stay. Mode and flags left out would be reset."""
         before = known or Qos(qos.name)
+        limits: dict[str, Any] = {"grace_time": qos.grace_s}
+        total = _limits(qos.group_tres, before.group_tres)
+        per = {
+            "user": _limits(qos.user_tres, before.user_tres),
+            "job": _limits(qos.job_tres, before.job_tres),
+        }
+        # An empty list among the limits of an association kills slurmrestd of v0.0.38, so none
+        # goes out here either.
+        limited: dict[str, Any] = {"total": total} if total else {}
+        if any(per.values()):
+            limited["per"] = {key: entries for key, entries in per.items() if entries}
+        if limited:
+            limits["max"] = {"tres": limited}
         return {
             "name": qos.name,
             "description": qos.description or qos.name,
             "priority": self._out_number(qos.priority),
             "flags": list(qos.flags),
-            "limits": {
-                "grace_time": qos.grace_s,
-                "max": {
-                    "tres": {
-                        "total": _limits(qos.group_tres, before.group_tres),
-                        "per": {
-                            "user": _limits(qos.user_tres, before.user_tres),
-                            "job": _limits(qos.job_tres, before.job_tres),
-                        },
-                    }
-                },
-            },
+            "limits": limits,
             "preempt": {"list": list(qos.preempts), "mode": list(qos.preempt_mode)},
         }
 
@@ -338,6 +342,8 @@ class _Plain(Dialect):
 
     hides_refused_tokens = True
     tells_failed_cancels = True
+    # It answers 200 and changes nothing, or slurmrestd dies.
+    changes_account_associations = False
     job_list_parameters: Mapping[str, str] = {}
     # GET and POST of this version spell it QOS; its document spells it qos.
     qos_keys = ("QOS", "qos")
@@ -359,7 +365,8 @@ class _Plain(Dialect):
             "standard_error": submission.standard_error,
             "environment": dict(submission.environment),
             "hold": submission.hold,
-            "requeue": False,
+            # Any value of `requeue`, false too, lets the job be requeued.
+            "no_requeue": True,
         }
         optional = {
             "cpus_per_task": submission.cpus_per_task,
@@ -420,6 +427,7 @@ class _Structured(Dialect):
     """v0.0.40 and later, of Slurm 23.11 and later."""
 
     hides_refused_tokens = False
+    changes_account_associations = True
     # Leaves out the cores of every running job, which are nine tenths of a list.
     job_list_parameters: Mapping[str, str] = {"flags": "ALL"}
     qos_keys = ("qos",)

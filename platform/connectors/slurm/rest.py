@@ -42,6 +42,8 @@ from connectors.slurm.neutral import (
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 #: However little changed, the whole list is asked for at least this often.
 FULL_LIST_EVERY_S = 60
+#: A stub of the accounting that is older than this is all that there will ever be.
+STUB_S = 600
 #: How many jobs of one list are looked at one by one for who holds their GPUs.
 MAX_DETAILS = 100
 #: An answer that trickles may take this many read time-outs in all.
@@ -320,7 +322,8 @@ class SlurmRest:
         """Every run that was eligible before `end` and had not ended before `start` (epoch
         seconds), complete: one record for each run, a requeued job has several.
 
-        Jobs that are held have no record yet.
+        Jobs that are held have no record yet. A short job's first record is a stub for some
+        seconds, which raises ClusterUnavailable: ask for windows that ended a minute ago.
         """
         if account is not None:
             outgoing.check_name("account", account)
@@ -334,23 +337,26 @@ class SlurmRest:
         }
         if account is not None:
             parameters["account"] = account
-        return tuple(
+        runs = [
             run
             for run in self._runs("/slurmdb/{}/jobs", parameters)
-            if (run.eligible_time or run.submit_time) < end
+            if (run.eligible_time or run.start_time or run.submit_time) < end
             and (run.end_time is None or run.end_time >= start)
             and account in (None, run.account)
-        )
+        ]
+        _check_arrived(runs, now)
+        return tuple(runs)
 
     def job_history(self, job_id: int) -> tuple[HistoryJob, ...]:
         """Every run that the accounting has of a job, oldest first; () when it has none."""
-        runs = self._runs(f"/slurmdb/{{}}/job/{int(job_id)}", {})
-        return tuple(
-            sorted(
-                (run for run in runs if run.job_id == job_id),
-                key=lambda run: (run.submit_time, run.start_time or 0),
-            )
-        )
+        runs = [
+            run
+            for run in self._runs(f"/slurmdb/{{}}/job/{int(job_id)}", {})
+            if run.job_id == job_id
+        ]
+        if runs:
+            _check_arrived(runs, self.diag().observed_at)
+        return tuple(sorted(runs, key=lambda run: (run.submit_time, run.start_time or 0)))
 
     def _runs(self, path: str, parameters: Mapping[str, str]) -> list[HistoryJob]:
         answer = self._read(path, parameters)
@@ -410,8 +416,20 @@ class SlurmRest:
         self._put("/slurmdb/{}/accounts", body, f"write account {account.name}")
 
     def put_association(self, association: Association) -> None:
-        """Make an association or change it. Limits that it does not name stay as they are."""
+        """Make an association or change it. Limits that it does not name stay as they are.
+
+        Raises NotOffered on v0.0.38 for a change of an account's own association.
+        """
         outgoing.check_association(association)
+        if not association.user and not self._speak().changes_account_associations:
+            for known in self.associations(account=association.account):
+                if (known.cluster, known.user) == (association.cluster, ""):
+                    if _differs(association, known):
+                        raise NotOffered(
+                            f"API {self.version} can not change the association of account "
+                            f"{association.account}; use sacctmgr"
+                        )
+                    return
         body = {"associations": [self._speak().association(association)]}
         self._put(
             "/slurmdb/{}/associations",
@@ -481,7 +499,10 @@ class SlurmRest:
         *,
         keys: tuple[str, ...] = (),
     ) -> tuple[Item, ...]:
-        body = self._get(path, key, parameters)
+        answer = self._read(path, parameters)
+        if answer.error and answer.error.number == answers.NOTHING_FOUND:
+            return ()
+        body = self._checked(answer, key)
         decode = decoder(self._speak())
         return tuple(decode(record) for record in answers.records(body, *(keys or (key,))))
 
@@ -527,10 +548,11 @@ class SlurmRest:
         return error
 
     def _raise_refused_token(self, answer: Answer, what: str, user: str) -> None:
-        """v0.0.38 gives -1 for a refused token and for a dead controller alike; its accounting
-        side names a refused token (1007) and does not need the controller."""
+        """v0.0.38 shows a refused token like a dead controller (-1), and writes like broken
+        connections (1000, 5005); its accounting side names it (1007) and needs no controller.
+        Tokens last longer than a call, so one that is refused now was refused then."""
         error = answer.error
-        if error is None or error.number not in (-1, 0, None):
+        if error is None or answers.verdict(error.number) is not answers.Verdict.UNKNOWN:
             return
         if not self._speak().hides_refused_tokens:
             return
@@ -685,9 +707,28 @@ def _job_id(answer: Answer) -> int | None:
     return None
 
 
+def _differs(wanted: Association, known: Association) -> bool:
+    """Whether writing `wanted` would change `known`."""
+    return (
+        any(known.group_tres.get(name) != limit for name, limit in wanted.group_tres.items())
+        or wanted.parent_account not in ("", known.parent_account)
+        or (wanted.qos != () and set(wanted.qos) != set(known.qos))
+        or wanted.default_qos not in (None, known.default_qos)
+        or wanted.shares not in (None, known.shares)
+    )
+
+
 def _from_now(offset_s: int) -> str:
     """A time in the form that every version reads alike, in any time zone."""
     return f"now{'+' if offset_s >= 0 else '-'}{abs(offset_s)}seconds"
+
+
+def _check_arrived(runs: list[HistoryJob], now: int) -> None:
+    """The accounting hears of a job's steps before the job: until then it makes up a record with
+    no partition, one node and another name."""
+    for run in runs:
+        if not run.partition and (run.start_time or run.submit_time) > now - STUB_S:
+            raise ClusterUnavailable(f"the accounting has only a stub of job {run.job_id} yet")
 
 
 def _part(name: str) -> str:
