@@ -7,8 +7,12 @@ from typing import Any
 
 from connectors.local.connector import open_local
 from connectors.protocol import ClusterConnector
+from connectors.slurm.connector import open_slurm
 
-OPENERS: Mapping[str, Callable[[Mapping[str, Any], str], ClusterConnector]] = {"local": open_local}
+OPENERS: Mapping[str, Callable[[Mapping[str, Any], str], ClusterConnector]] = {
+    "local": open_local,
+    "slurm": open_slurm,
+}
 
 #: Kinds of cluster whose jobs run as users of the cluster, who must be mapped first.
 KINDS_WITH_USERS = frozenset({"slurm"})

@@ -103,6 +103,8 @@ env "${variables[@]}" CUDA_DEVICE_ORDER=PCI_BUS_ID LOCAL_RANK=0 \
   TIDEGATE_NODE="$SLURMD_NODENAME" TIDEGATE_TRACE="$tag" WORLD_SIZE="$ranks" \
   "${command[@]}" "$work/script" < /dev/null >> "$name.stdout" 2>> "$name.stderr" &
 pid=$!
+# From here on the shell has nothing to say but how its helpers were ended.
+exec 2> /dev/null
 [ -z "$asked" ] || notice
 [ -z "$aborted" ] || abort
 for other in $signals; do forward "$other"; done
@@ -125,7 +127,7 @@ fi
 while :; do
   wait "$pid"
   code=$?
-  kill -0 "$pid" 2> /dev/null || break
+  kill -0 "$pid" || break
   [ -z "$(jobs -sp)" ] || sleep 1
 done
 wait "$pid"
@@ -140,7 +142,9 @@ exit 0
 
 _SHELL = r"""#!/bin/bash
 # Runs one workload of Tidegate; made by it, for this job alone.
-export HOME=~
+export HOME=~ PATH=@PATH@
+export USER="$(id -un)"
+export LOGNAME=$USER
 key=@KEY@
 directory=@DIRECTORY@
 tag=@TAG@
@@ -168,7 +172,8 @@ TIDEGATE_RANK
 )
 # A rank that dies without a word is an error of the node; what scripts do is never one.
 coproc srun --ntasks=@RANKS@ --ntasks-per-node=1 --distribution=block --input=all --wait=0 \
-  --kill-on-bad-exit=1 --mpi=none bash -c "$rank_program" tidegate-rank "$key" "$directory" \
+  --kill-on-bad-exit=1 --mpi=none --export=ALL \
+  /bin/bash -c "$rank_program" tidegate-rank "$key" "$directory" \
   @SETTINGS_BYTES@ @SCRIPT_BYTES@ "$tag" @GPUS@ @RANKS@ "${address:-$first}" "$port"
 srun=$COPROC_PID
 exec 5<&"${COPROC[0]}" 6>&"${COPROC[1]}"
@@ -202,10 +207,12 @@ exit "${failed:-$status}"
 """
 
 
-def batch_script(workload: Workload, *, tag: str, directory: str, gpus_per_node: int) -> str:
+def batch_script(
+    workload: Workload, *, tag: str, directory: str, gpus_per_node: int, path: str
+) -> str:
     """The text to submit for `workload`, which has passed `workload_checks`.
 
-    `tag` is the job's name and `directory` where the ranks leave their output.
+    `tag` is the job's name, `directory` where the ranks leave their output and `path` their PATH.
     """
     script = workload.script.encode()
     settings = _settings(workload).encode()
@@ -213,6 +220,7 @@ def batch_script(workload: Workload, *, tag: str, directory: str, gpus_per_node:
         "KEY": shlex.quote(workload.key),
         "DIRECTORY": shlex.quote(directory),
         "TAG": shlex.quote(tag),
+        "PATH": shlex.quote(path),
         "PORT_FIRST": str(_PORT_FIRST),
         "PORTS": str(_PORTS),
         "RANKS": str(len(workload.slots)),

@@ -11,18 +11,25 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import queue
 import re
 import stat
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
 from connectors.errors import ClusterUnavailable, LogUnavailable
 from connectors.protocol import LogChunk
 from connectors.slurm.options import USER_FIELD, is_name
 
+Value = TypeVar("Value")
+
 STREAMS = ("stdout", "stderr")
 LOG_CHUNK_BYTES_MAX = 1 << 20
 _EXIT_BYTES_MAX = 1_000
+_READERS_MAX = 16
+_readers = threading.BoundedSemaphore(_READERS_MAX)
 _EXIT_CODE = re.compile(r"-?[0-9]{1,3}", re.ASCII)
 _NOT_STARTED = "not started: "
 
@@ -98,6 +105,36 @@ def read_exits(output_root: str, *, key: str, user: str, ranks: int) -> RankExit
                 elif word.startswith(_NOT_STARTED):
                     refusal = refusal or f"rank {rank}: {word.removeprefix(_NOT_STARTED)}"
     return RankExits(codes, "".join(c if c.isprintable() else "?" for c in refusal))
+
+
+def within(seconds: int, read: Callable[[], Value]) -> Value:
+    """What `read` returns or raises, or ClusterUnavailable when it takes longer than `seconds`.
+
+    A read from a file server that is gone never returns, so a thread is left behind for it;
+    of these there are a few at most.
+    """
+    if not _readers.acquire(blocking=False):
+        raise ClusterUnavailable("the file system with the outputs does not answer")
+    results: queue.SimpleQueue[tuple[Value | None, Exception | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            results.put((read(), None))
+        except Exception as error:
+            results.put((None, error))
+        finally:
+            _readers.release()
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        value, error = results.get(timeout=seconds)
+    except queue.Empty:
+        raise ClusterUnavailable(
+            f"the file system with the outputs did not answer in {seconds} s"
+        ) from None
+    if error is not None:
+        raise error
+    return cast("Value", value)
 
 
 def _uid(user: str) -> int | None:

@@ -1,8 +1,7 @@
 """The names that our things have on a Slurm cluster.
 
-A job's name is its tag: our key and a signature of it, so that nobody who merely reads the queue
-can pass a job of his off as one of ours. Only a tag together with its user is proof: who has seen
-a tag may copy it.
+A job's name is its tag: our key and a signature of key and user, so that nobody can pass a job off
+as one of ours, not even with a tag that he read in the queue.
 """
 
 from __future__ import annotations
@@ -19,18 +18,21 @@ _PATH_MAX = 200
 _PATH = re.compile(r"[a-z0-9][a-z0-9-]*(/[a-z0-9][a-z0-9-]*){0,9}", re.ASCII)
 
 
-def tag(secret: bytes, key: str) -> str:
-    """The name of the job of `key`: the key, "-", 12 digits of HMAC-SHA256(secret, key)."""
-    digest = hmac.new(secret, key.encode(), hashlib.sha256).hexdigest()
+def tag(secret: bytes, key: str, user: str) -> str:
+    """The name of the job of `key` and `user`: the key, "-", 12 digits of an HMAC-SHA256 of both.
+
+    The user is signed too, so that the name is worth nothing on a job of anybody else.
+    """
+    digest = hmac.new(secret, f"{key} {user}".encode(), hashlib.sha256).hexdigest()
     return f"{key}-{digest[:_SIGNATURE_DIGITS]}"
 
 
-def key_of(secret: bytes, name: str) -> str | None:
-    """The key whose tag `name` is, or None for a name that we did not give."""
+def key_of(secret: bytes, name: str, user: str) -> str | None:
+    """The key whose tag `name` is on a job of `user`, or None for a name that we did not give."""
     key = name.rpartition("-")[0]
     if not is_key(key) or not name.isascii():
         return None
-    return key if hmac.compare_digest(tag(secret, key), name) else None
+    return key if hmac.compare_digest(tag(secret, key, user), name) else None
 
 
 def account_name(team: str, prefix: str = "") -> str:

@@ -31,6 +31,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from connectors.slurm.dialects import DIALECTS
+
 LOG_CAP_BYTES = 16 << 20
 LOG_CAP_BYTES_MAX = 1 << 40
 SETTLE_S_STRICT = 7
@@ -54,7 +56,6 @@ _POOL_KNOWN = frozenset({"partition", "gres_type", "constraint"})
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{0,32}", re.ASCII)
 _CONSTRAINT = re.compile(r"[A-Za-z0-9._&|()*\[\]-]{1,200}", re.ASCII)
-_VERSION = re.compile(r"v0\.0\.[0-9]{2}", re.ASCII)
 _PATH_TEXT = re.compile(r"/[A-Za-z0-9._/@+{}-]{0,500}", re.ASCII)
 _SEARCH_PATH = re.compile(r"[A-Za-z0-9._/@+:-]{1,2000}", re.ASCII)
 
@@ -98,9 +99,9 @@ def parse_options(options: Mapping[str, Any]) -> SlurmOptions:
     """Raises ValueError, saying what is wrong, for options that no Slurm cluster can have."""
     if unknown := sorted(map(str, set(options) - _KNOWN)):
         raise ValueError(f"unknown options of a Slurm cluster: {', '.join(unknown)}")
-    version = options.get("api_version")
-    if version is not None and not _matches(_VERSION, version):
-        raise ValueError('option api_version must be like "v0.0.38", or null')
+    version: str | None = options.get("api_version")
+    if version is not None and version not in DIALECTS:
+        raise ValueError(f"option api_version must be null or one of {', '.join(DIALECTS)}")
     output_root = options.get("output_root")
     return SlurmOptions(
         url=_url(options.get("url")),

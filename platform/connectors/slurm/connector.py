@@ -1,0 +1,516 @@
+"""A Slurm cluster behind slurmrestd as a cluster of Tidegate.
+
+An attempt is one Slurm job. It is submitted as its user and held; its name is a tag that says
+whose it is (see `naming`). Before anything is done to a job by its number, the job is read and
+its name and user are compared: a controller that crashed may have given the number to somebody
+else. Between the comparison and the act the number cannot change hands, because numbers are only
+given anew to submissions that were not saved, and unsettled jobs are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from connectors.errors import (
+    ClusterUnavailable,
+    LogUnavailable,
+    NotOffered,
+    UnknownNativeState,
+    WorkloadRejected,
+)
+from connectors.protocol import (
+    ClusterConnector,
+    Inventory,
+    Listing,
+    LogChunk,
+    NativeWorkload,
+    Observation,
+    Workload,
+    WorkloadPhase,
+)
+from connectors.slurm.batch import NOTICE_SIGNAL, batch_script
+from connectors.slurm.logs import RankExits, read_exits, read_log, within
+from connectors.slurm.naming import account_name, guaranteed_qos, key_of, tag
+from connectors.slurm.neutral import JobList, SlurmJob, SlurmPartition, Submission
+from connectors.slurm.observing import (
+    MGPU_PER_GPU,
+    ended_observation,
+    native_of,
+    node_capacity,
+    observation_of,
+)
+from connectors.slurm.options import (
+    USER_FIELD,
+    SlurmOptions,
+    SlurmPool,
+    is_name,
+    parse_options,
+)
+from connectors.slurm.rest import SlurmRest, TokenSource
+from connectors.slurm.states import phase_of
+from connectors.slurm.tokens import MinterTokens, TokenRefused
+from connectors.workload_checks import TIME_LIMIT_S_MAX, check_key, check_workload
+
+Value = TypeVar("Value")
+
+_S_PER_MINUTE = 60
+#: How long what changes by an administrator's hand only is not asked for again.
+_KEPT_S = 60
+#: More must not be read from a file system that other machines may have let hang.
+_FILES_S = 20
+_ENDED = WorkloadPhase.ENDED
+_NATIVE_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
+_NO_EXITS = RankExits()
+
+
+def open_slurm(options: Mapping[str, Any], cluster_id: str) -> ClusterConnector:
+    """The connector for `options` (see `connectors.slurm.options`); speaks to nobody yet.
+
+    `cluster_id` is not needed: a cluster is known by its address. Raises ValueError for bad
+    options.
+    """
+    checked = parse_options(options)
+    return SlurmConnector(checked, MinterTokens(checked.token_socket))
+
+
+class SlurmConnector:
+    """Implements `connectors.protocol.ClusterConnector`; safe to use from several threads."""
+
+    def __init__(self, options: SlurmOptions, tokens: TokenSource) -> None:
+        self._options = options
+        self._tokens = tokens
+        self._rest = SlurmRest(
+            options.url, tokens, service_user=options.service_user, version=options.api_version
+        )
+        self._partitions = _Kept(self._read_partitions)
+        self._pool_of_node = _Kept(self._read_pools_of_nodes)
+        self._exits: Mapping[tuple[int, int], RankExits] = {}
+
+    @property
+    def submits_held(self) -> bool:
+        """Yes: Slurm takes a submission whose answer was lost for another one."""
+        return True
+
+    @property
+    def settle_s(self) -> int:
+        """What the options say; the controller saves what it accepted every 5 s."""
+        return self._options.settle_s
+
+    def prepare(self) -> None:
+        """Nothing: Slurm keeps what it is told. Its number is never taken for ours by itself."""
+
+    def submit(self, workload: Workload, *, is_first: bool = False) -> str:
+        """See the protocol. The nodes in `slots` are ignored: Slurm chooses them."""
+        check_workload(workload)
+        user = self._checked_user(workload)
+        submission = self._submission(workload, user)
+        if not is_first:
+            copies = [job for job in self._tagged(workload.key) if job.user == user]
+            if copies:
+                return str(min(copies, key=_age).job_id)
+        try:
+            self._tokens.token_for(user)
+            return str(self._rest.submit(user, submission))
+        except (TokenRefused, NotOffered) as error:
+            raise WorkloadRejected(str(error)) from error
+
+    def release(self, key: str, native_id: str) -> None:
+        """See the protocol. A number that is not, or no longer, our job's is left alone."""
+        job = self._job(check_key(key), native_id)
+        if job is None or not _is_held(job):
+            return
+        self._check_settled(job)
+        _insist(lambda: self._rest.set_hold(job.job_id, held=False))
+
+    def remove_copy(self, key: str, native_id: str) -> None:
+        """See the protocol."""
+        job = self._job(check_key(key), native_id)
+        if job is None or not _is_held(job):
+            return
+        self._check_settled(job)
+        self._send(job, None)
+
+    def observe(self) -> Listing:
+        """See the protocol. Of ended jobs the ranks' exit codes are read where they can be."""
+        listed = self._rest.jobs()
+        ours: dict[str, list[SlurmJob]] = {}
+        others: list[SlurmJob] = []
+        for job in listed.jobs:
+            key = self._key(job)
+            if key is None:
+                others.append(job)
+            else:
+                ours.setdefault(key, []).append(job)
+        exits = self._exits_of(ours)
+        copies = {
+            key: tuple(
+                observation_of(key, job, exits.get(_number(job), _NO_EXITS))
+                for job in sorted(jobs, key=_age)
+            )
+            for key, jobs in ours.items()
+        }
+        return Listing(
+            observed_at=listed.observed_at,
+            observations={key: found[0] for key, found in copies.items()},
+            copies={key: found for key, found in copies.items() if len(found) > 1},
+            natives=tuple(self._natives(others)),
+        )
+
+    def find_ended(self, key: str, native_id: str) -> Observation | None:
+        """See the protocol. Of several runs of the job under our name it is the last."""
+        check_key(key)
+        if not _NATIVE_ID.fullmatch(native_id):
+            return None
+        runs = [
+            run
+            for run in self._rest.job_history(int(native_id))
+            if key_of(self._options.tag_secret, run.name, run.user) == key
+        ]
+        if not runs:
+            if self._rest.diag().accounting_backlog > 0:
+                raise ClusterUnavailable("the cluster's accounting is late; it may know more soon")
+            return None
+        last = max(runs, key=lambda run: (run.submit_time, run.start_time or 0))
+        if last.end_time is None:
+            raise ClusterUnavailable(
+                f"the cluster's accounting says that job {native_id} still is {last.state}, and "
+                "its controller does not know it; `sacctmgr show runawayjobs` may mend that"
+            )
+        exits = self._read_exits(key, last.user, len(last.nodes))
+        try:
+            return ended_observation(key, last, exits)
+        except UnknownNativeState as error:
+            raise ClusterUnavailable(str(error)) from error
+
+    def notify(self, key: str, *, native_id: str | None = None) -> None:
+        """See the protocol. The notice asks the batch script, which tells the ranks, once."""
+        for job in self._jobs_of(check_key(key), native_id):
+            if _phase(job) is WorkloadPhase.RUNNING:
+                self._send(job, NOTICE_SIGNAL)
+
+    def stop(self, key: str, *, native_id: str | None = None) -> None:
+        """See the protocol. Raises ClusterUnavailable for a held job that is not settled yet.
+
+        What is not there is not remembered: it is held when it comes, and released by nobody.
+        """
+        unsettled: ClusterUnavailable | None = None
+        for job in self._jobs_of(check_key(key), native_id):
+            phase = _phase(job)
+            if phase in (_ENDED, WorkloadPhase.STOPPING):
+                continue
+            try:
+                if phase is WorkloadPhase.HELD:
+                    self._check_settled(job)
+                self._send(job, None)
+            except ClusterUnavailable as error:
+                unsettled = error
+        if unsettled is not None:
+            raise unsettled
+
+    def inventory(self) -> Inventory:
+        """See the protocol: the nodes that have GPUs of one of the cluster's pools."""
+        # Before the nodes are asked, so that what it says is never older than it claims.
+        observed_at = self._rest.diag().observed_at
+        partitions = {partition.name: partition for partition in self._rest.partitions()}
+        found = (
+            node_capacity(node, self._options.pools, partitions) for node in self._rest.nodes()
+        )
+        return Inventory(observed_at, tuple(node for node in found if node is not None))
+
+    def read_log(
+        self,
+        key: str,
+        *,
+        rank: int,
+        stream: str,
+        offset: int,
+        limit: int,
+        cluster_user: str | None = None,
+    ) -> LogChunk:
+        """See the protocol. At most 1 MiB at once; from an offset past the end, no bytes."""
+        check_key(key)
+        root = self._options.output_root
+        if root is None:
+            raise LogUnavailable(
+                "the outputs of this cluster are not available here; the job's user finds them in "
+                f"{self._options.working_directory}"
+            )
+        if cluster_user is None:
+            raise LogUnavailable(f"{key} has no UNIX user, so it has no output")
+
+        def read() -> LogChunk:
+            return read_log(
+                root,
+                key=key,
+                user=cluster_user,
+                rank=rank,
+                stream=stream,
+                offset=offset,
+                limit=limit,
+                cap_bytes=self._options.log_cap_bytes,
+            )
+
+        return within(_FILES_S, read)
+
+    def forget(self, key: str, *, native_id: str | None = None) -> None:
+        """Nothing: Slurm drops ended jobs by itself, and the outputs are their user's."""
+        check_key(key)
+
+    def _checked_user(self, workload: Workload) -> str:
+        user = workload.cluster_user
+        if user is None:
+            raise WorkloadRejected(f"no UNIX user is mapped to {workload.user!r} on this cluster")
+        if not is_name(user) or user in ("root", "slurm", "nobody", self._options.service_user):
+            raise WorkloadRejected(f"jobs may not run as UNIX user {user[:80]!r}")
+        return user
+
+    def _submission(self, workload: Workload, user: str) -> Submission:
+        options = self._options
+        pool = options.pools.get(workload.pool)
+        if pool is None:
+            raise WorkloadRejected(f"this cluster has no pool {workload.pool[:80]!r}")
+        gpus = _gpus_per_node(workload)
+        account = account_name(workload.team, options.account_prefix)
+        name = tag(options.tag_secret, workload.key, user)
+        working_directory = options.working_directory.replace(USER_FIELD, user)
+        return Submission(
+            name=name,
+            comment=f"Tidegate {workload.key}",
+            account=account,
+            partition=pool.partition,
+            qos=options.borrow_qos
+            if workload.is_borrowed
+            else guaranteed_qos(account, options.qos_prefix),
+            gres_type=pool.gres_type,
+            gpus_per_node=gpus,
+            node_count=len(workload.slots),
+            cpus_per_task=options.cpus_per_gpu and options.cpus_per_gpu * gpus,
+            memory_mb_per_node=options.memory_mb_per_gpu and options.memory_mb_per_gpu * gpus,
+            time_limit_minutes=self._time_limit_minutes(workload, pool),
+            constraint=pool.constraint,
+            environment={"PATH": options.path},
+            script=batch_script(
+                workload,
+                tag=name,
+                directory=options.output_directory(user),
+                gpus_per_node=gpus,
+                path=options.path,
+            ),
+            working_directory=working_directory,
+            # The script opens its outputs itself, as soon as their directory is there.
+            standard_output="/dev/null",
+            standard_error="/dev/null",
+            hold=True,
+        )
+
+    def _time_limit_minutes(self, workload: Workload, pool: SlurmPool) -> int:
+        """The limit in whole minutes, rounded up; without one, the longest that there is.
+
+        Raises WorkloadRejected for what would wait in the partition for ever.
+        """
+        partition = self._partition(pool, is_enough=lambda found: _fits(workload, found))
+        if partition is None:
+            raise WorkloadRejected(f"the cluster has no partition {pool.partition}")
+        nodes, most_s = len(partition.nodes), partition.max_time_limit_s
+        if len(workload.slots) > nodes:
+            raise WorkloadRejected(
+                f"{len(workload.slots)} nodes are more than the {nodes} of {partition.name}"
+            )
+        if workload.time_limit_s is None:
+            return (most_s or TIME_LIMIT_S_MAX) // _S_PER_MINUTE
+        if most_s is not None and workload.time_limit_s > most_s:
+            raise WorkloadRejected(
+                f"the time limit of {workload.time_limit_s} s is longer than the {most_s} s that "
+                f"partition {partition.name} allows"
+            )
+        return -(-workload.time_limit_s // _S_PER_MINUTE)
+
+    def _partition(
+        self, pool: SlurmPool, is_enough: Callable[[SlurmPartition], bool]
+    ) -> SlurmPartition | None:
+        """The partition of `pool`, asked for anew before anything is refused because of it."""
+        found = self._partitions.get().get(pool.partition)
+        if found is None or not is_enough(found):
+            self._partitions.drop()
+            found = self._partitions.get().get(pool.partition)
+        return found
+
+    def _read_partitions(self) -> Mapping[str, SlurmPartition]:
+        return {partition.name: partition for partition in self._rest.partitions()}
+
+    def _read_pools_of_nodes(self) -> Mapping[str, str]:
+        return {
+            node.name: pool for node in self._rest.nodes() if (pool := self._pool_of(node.gpus))
+        }
+
+    def _pool_of(self, gpus: Mapping[str, int]) -> str | None:
+        return next(
+            (name for name, pool in self._options.pools.items() if gpus.get(pool.gres_type)), None
+        )
+
+    def _key(self, job: SlurmJob) -> str | None:
+        return key_of(self._options.tag_secret, job.name, job.user)
+
+    def _tagged(self, key: str) -> Sequence[SlurmJob]:
+        listed: JobList = self._rest.jobs()
+        return [job for job in listed.jobs if job.name.startswith(key) and self._key(job) == key]
+
+    def _job(self, key: str, native_id: str) -> SlurmJob | None:
+        """Job `native_id` if it is a job of `key`, else None."""
+        if not _NATIVE_ID.fullmatch(native_id):
+            return None
+        job = self._rest.job(int(native_id))
+        return job if job is not None and self._key(job) == key else None
+
+    def _jobs_of(self, key: str, native_id: str | None) -> Sequence[SlurmJob]:
+        """The recorded job of `key`; where none is recorded or there, all of `key`."""
+        if native_id is not None and (job := self._job(key, native_id)) is not None:
+            return [job]
+        return self._tagged(key)
+
+    def _send(self, job: SlurmJob, signal: str | None) -> None:
+        _insist(lambda: self._rest.cancel(job.job_id, signal=signal))
+
+    def _check_settled(self, job: SlurmJob) -> None:
+        age_s = self._rest.diag().observed_at - job.submit_time if self.settle_s else 0
+        if age_s < self.settle_s:
+            raise ClusterUnavailable(
+                f"job {job.job_id} is not settled yet: the controller may still forget it; "
+                f"wait {self.settle_s - age_s} s"
+            )
+
+    def _exits_of(
+        self, ours: Mapping[str, Sequence[SlurmJob]]
+    ) -> Mapping[tuple[int, int], RankExits]:
+        """What the ranks of ended jobs left. Read once for each job, while it is listed."""
+        before = self._exits
+        found: dict[tuple[int, int], RankExits] = {}
+        unread: list[tuple[str, SlurmJob]] = []
+        for key, jobs in ours.items():
+            for job in jobs:
+                if not job.nodes or _phase(job) is not _ENDED:
+                    continue
+                if (known := before.get(_number(job))) is not None:
+                    found[_number(job)] = known
+                else:
+                    unread.append((key, job))
+
+        def read() -> Mapping[tuple[int, int], RankExits]:
+            return {
+                _number(job): self._rank_exits(key, job.user, len(job.nodes)) for key, job in unread
+            }
+
+        if unread and self._options.output_root is not None:
+            try:
+                found.update(within(_FILES_S, read))
+            except ClusterUnavailable:
+                # Slurm answers; only the file system with the outputs does not.
+                return found
+        self._exits = found
+        return found
+
+    def _read_exits(self, key: str, user: str, ranks: int) -> RankExits:
+        try:
+            return within(_FILES_S, lambda: self._rank_exits(key, user, ranks))
+        except ClusterUnavailable:
+            return _NO_EXITS
+
+    def _rank_exits(self, key: str, user: str, ranks: int) -> RankExits:
+        root = self._options.output_root
+        return _NO_EXITS if root is None else read_exits(root, key=key, user=user, ranks=ranks)
+
+    def _natives(self, jobs: Iterable[SlurmJob]) -> Iterable[NativeWorkload]:
+        for job in jobs:
+            gpus = job.gpus_allocated or job.gpus_requested
+            if not sum(gpus.values()):
+                continue
+            pool = self._pool_of(gpus) or self._pool_of_untyped(job, gpus)
+            if pool is None:
+                continue
+            count = gpus.get(self._options.pools[pool].gres_type) or gpus[""]
+            yield native_of(job, pool=pool, gpus=count, borrow_qos=self._options.borrow_qos)
+
+    def _pool_of_untyped(self, job: SlurmJob, gpus: Mapping[str, int]) -> str | None:
+        """The pool of a job that asked for any GPUs: its nodes', or else its partition's."""
+        if not gpus.get(""):
+            return None
+        if job.nodes:
+            pools = self._pool_of_node.get()
+            return next((pools[node] for node in job.nodes if node in pools), None)
+        of_partition = [
+            name for name, pool in self._options.pools.items() if pool.partition == job.partition
+        ]
+        return of_partition[0] if len(of_partition) == 1 else None
+
+
+class _Kept(Generic[Value]):
+    """An answer that is asked for at most once in `_KEPT_S`."""
+
+    def __init__(self, ask: Callable[[], Value]) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._answer: tuple[float, Value] | None = None
+
+    def get(self) -> Value:
+        """The answer, asked for again when it is old. Raises what asking raises."""
+        with self._lock:
+            if self._answer is None or time.monotonic() - self._answer[0] > _KEPT_S:
+                self._answer = (time.monotonic(), self._ask())
+            return self._answer[1]
+
+    def drop(self) -> None:
+        """Ask again the next time."""
+        with self._lock:
+            self._answer = None
+
+
+def _gpus_per_node(workload: Workload) -> int:
+    sizes = {slot.mgpu for slot in workload.slots}
+    if len(sizes) > 1:
+        raise WorkloadRejected("a Slurm cluster gives every node of a job as many GPUs")
+    mgpu = sizes.pop()
+    if mgpu < MGPU_PER_GPU or mgpu % MGPU_PER_GPU:
+        raise WorkloadRejected(
+            f"a Slurm cluster gives whole GPUs, at least one on each node, not {mgpu} milli-GPU"
+        )
+    return mgpu // MGPU_PER_GPU
+
+
+def _insist(act: Callable[[], None]) -> None:
+    """Do what no job's owner can be blamed for: a refusal is the cluster's fault, to be mended."""
+    try:
+        act()
+    except (WorkloadRejected, NotOffered) as error:
+        raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
+
+
+def _fits(workload: Workload, partition: SlurmPartition) -> bool:
+    most_s = partition.max_time_limit_s
+    return len(workload.slots) <= len(partition.nodes) and (
+        most_s is None or workload.time_limit_s is None or workload.time_limit_s <= most_s
+    )
+
+
+def _phase(job: SlurmJob) -> WorkloadPhase | None:
+    """The phase, None for a state that is unknown: then the job is acted on as one that runs."""
+    try:
+        return phase_of(job)
+    except UnknownNativeState:
+        return None
+
+
+def _is_held(job: SlurmJob) -> bool:
+    return _phase(job) is WorkloadPhase.HELD
+
+
+def _age(job: SlurmJob) -> tuple[int, int]:
+    return job.submit_time, job.job_id
+
+
+def _number(job: SlurmJob) -> tuple[int, int]:
+    """What no other job of the cluster ever has: numbers alone are given again."""
+    return job.job_id, job.submit_time

@@ -1,0 +1,175 @@
+"""What Slurm's records of jobs and nodes are in the words of the protocol."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+
+from connectors.errors import UnknownNativeState
+from connectors.protocol import (
+    NativeWorkload,
+    NodeCapacity,
+    Observation,
+    Outcome,
+    RankSlot,
+    WorkloadPhase,
+)
+from connectors.slurm.logs import RankExits
+from connectors.slurm.neutral import HistoryJob, SlurmJob, SlurmNode, SlurmPartition
+from connectors.slurm.options import SlurmPool
+from connectors.slurm.states import native_state, outcome_of, phase_of, remark
+
+MGPU_PER_GPU = 1_000
+_SIGNAL_CODES = range(129, 129 + signal.NSIG)
+
+
+def observation_of(key: str, job: SlurmJob, exits: RankExits) -> Observation:
+    """What is to be said of `job`, the workload `key`; `exits` is what its ranks left.
+
+    A job in a state that nobody knows is never said to have ended.
+    """
+    phase, outcome, message = _phase_and_outcome(job)
+    is_released = phase is WorkloadPhase.ENDED
+    ended_at = job.end_time if is_released else None
+    started_at = _started_at(job)
+    if exits.refusal:
+        message = exits.refusal
+    return Observation(
+        key=key,
+        native_id=str(job.job_id),
+        native_state=native_state(job.state, job.state_flags),
+        phase=phase,
+        started_at=started_at,
+        ended_at=ended_at,
+        # Slurm keeps no time at which the nodes were free again; it charges to the end.
+        released_at=ended_at,
+        is_released=is_released,
+        outcome=outcome,
+        exit_codes=exit_codes(job, exits, outcome) if is_released else {},
+        message=message,
+        submitted_at=job.submit_time,
+        slots=slots_of(job) or None,
+    )
+
+
+def ended_observation(key: str, run: HistoryJob, exits: RankExits) -> Observation:
+    """What is to be said of `run`, which accounting knows to have ended.
+
+    Raises UnknownNativeState.
+    """
+    outcome = outcome_of(run)
+    return Observation(
+        key=key,
+        native_id=str(run.job_id),
+        native_state=native_state(run.state, run.state_flags),
+        phase=WorkloadPhase.ENDED,
+        started_at=run.start_time if run.nodes else None,
+        ended_at=run.end_time,
+        released_at=run.end_time,
+        is_released=True,
+        outcome=outcome,
+        exit_codes=exits.codes,
+        message=exits.refusal or "From the cluster's accounting: its queue forgot the job.",
+        submitted_at=run.submit_time,
+        slots=_even_slots(run.nodes, sum(run.gpus.values())) or None,
+    )
+
+
+def exit_codes(job: SlurmJob, exits: RankExits, outcome: Outcome | None) -> Mapping[int, int]:
+    """Exit codes by rank: what the ranks left, else what the job's own code says of them."""
+    if exits.codes or exits.refusal:
+        return exits.codes
+    if outcome is Outcome.SUCCEEDED:
+        return dict.fromkeys(range(job.node_count), 0)
+    if outcome is Outcome.FAILED and job.node_count == 1:
+        if job.exit_signal:
+            return {0: -job.exit_signal}
+        if job.exit_code:
+            # A shell that reports the end of a process by a signal adds 128.
+            is_signal = job.exit_code in _SIGNAL_CODES
+            return {0: 128 - job.exit_code if is_signal else job.exit_code}
+    return {}
+
+
+def slots_of(job: SlurmJob) -> tuple[RankSlot, ...]:
+    """Where the ranks of `job` are, in rank order; () while it has no nodes."""
+    if job.state == "PENDING" or not job.nodes:
+        return ()
+    if job.gpus_by_node:
+        return tuple(
+            RankSlot(node, job.gpus_by_node.get(node, 0) * MGPU_PER_GPU) for node in job.nodes
+        )
+    # The record of an ended job says no longer who had which GPUs.
+    return _even_slots(job.nodes, sum((job.gpus_allocated or job.gpus_requested).values()))
+
+
+def native_of(job: SlurmJob, *, pool: str, gpus: int, borrow_qos: str) -> NativeWorkload:
+    """`job`, which is not ours and has or wants `gpus` GPUs of `pool`."""
+    phase, outcome, _ = _phase_and_outcome(job)
+    is_released = phase is WorkloadPhase.ENDED
+    return NativeWorkload(
+        native_id=str(job.job_id),
+        submitted_at=job.submit_time,
+        name=job.name,
+        account=job.account,
+        user=job.user,
+        pool=pool,
+        mgpu=gpus * MGPU_PER_GPU,
+        native_state=native_state(job.state, job.state_flags),
+        phase=phase,
+        is_preemptible=job.qos == borrow_qos,
+        started_at=_started_at(job),
+        ended_at=job.end_time if is_released else None,
+        is_released=is_released,
+        outcome=outcome,
+        time_limit_s=job.time_limit_s,
+        slots=slots_of(job),
+    )
+
+
+def node_capacity(
+    node: SlurmNode,
+    pools: Mapping[str, SlurmPool],
+    partitions: Mapping[str, SlurmPartition],
+) -> NodeCapacity | None:
+    """What `node` offers, or None when it has no GPUs of our pools."""
+    for name, pool in pools.items():
+        if (gpus := node.gpus.get(pool.gres_type, 0)) < 1:
+            continue
+        partition = partitions.get(pool.partition)
+        state = native_state(node.state, node.state_flags).lower()
+        is_schedulable = node.takes_work
+        if partition is None or pool.partition not in node.partitions:
+            is_schedulable = False
+            state += f", not in partition {pool.partition}"
+        elif partition.state != "UP":
+            is_schedulable = False
+            state += f", partition {partition.name} {partition.state.lower()}"
+        if node.reason and not node.takes_work:
+            state += f" ({_printable(node.reason)[:200]})"
+        return NodeCapacity(node.name, name, gpus * MGPU_PER_GPU, is_schedulable, state)
+    return None
+
+
+def _phase_and_outcome(job: SlurmJob) -> tuple[WorkloadPhase, Outcome | None, str]:
+    try:
+        phase = phase_of(job)
+        outcome = outcome_of(job) if phase is WorkloadPhase.ENDED else None
+    except UnknownNativeState as error:
+        return (WorkloadPhase.RUNNING if job.nodes else WorkloadPhase.STARTING), None, str(error)
+    return phase, outcome, remark(job)
+
+
+def _started_at(job: SlurmJob) -> int | None:
+    """The start, which for a waiting job is only expected and for one without nodes never was."""
+    return None if job.state == "PENDING" or not job.nodes else job.start_time
+
+
+def _even_slots(nodes: tuple[str, ...], gpus: int) -> tuple[RankSlot, ...]:
+    if not nodes or gpus % len(nodes):
+        return ()
+    return tuple(RankSlot(node, gpus // len(nodes) * MGPU_PER_GPU) for node in nodes)
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in text)

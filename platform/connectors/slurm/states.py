@@ -1,0 +1,136 @@
+"""What the states of Slurm's jobs mean to us, in one table."""
+
+from __future__ import annotations
+
+from connectors.errors import UnknownNativeState
+from connectors.protocol import Outcome, WorkloadPhase
+from connectors.slurm.batch import NOT_STARTED_SIGNAL, TIMED_OUT_SIGNAL
+from connectors.slurm.neutral import HistoryJob, SlurmJob
+
+#: slurmd gives a batch script that it could not even launch this signal.
+_LAUNCH_FAILED_SIGNAL = 53
+
+_ENDED: dict[str, Outcome] = {
+    "COMPLETED": Outcome.SUCCEEDED,
+    "FAILED": Outcome.FAILED,
+    "OUT_OF_MEMORY": Outcome.FAILED,
+    "CANCELLED": Outcome.STOPPED,
+    # A sister of the job runs on another cluster of a federation.
+    "REVOKED": Outcome.STOPPED,
+    "TIMEOUT": Outcome.TIMED_OUT,
+    "DEADLINE": Outcome.TIMED_OUT,
+    "NODE_FAIL": Outcome.NODE_FAILED,
+    "BOOT_FAIL": Outcome.NODE_FAILED,
+    "PREEMPTED": Outcome.PREEMPTED,
+    "LAUNCH_FAILED": Outcome.START_FAILED,
+    "RECONFIG_FAIL": Outcome.START_FAILED,
+}
+_ALIVE: dict[str, WorkloadPhase] = {
+    "PENDING": WorkloadPhase.STARTING,
+    "CONFIGURING": WorkloadPhase.STARTING,
+    "POWER_UP_NODE": WorkloadPhase.STARTING,
+    "RUNNING": WorkloadPhase.RUNNING,
+    # These keep their GPUs: suspended by an administrator, stopped by a signal, being resized.
+    "SUSPENDED": WorkloadPhase.RUNNING,
+    "STOPPED": WorkloadPhase.RUNNING,
+    "SIGNALING": WorkloadPhase.RUNNING,
+    "RESIZING": WorkloadPhase.RUNNING,
+    "STAGE_OUT": WorkloadPhase.STOPPING,
+    "REQUEUED": WorkloadPhase.STARTING,
+    "REQUEUE_FED": WorkloadPhase.STARTING,
+    "REQUEUE_HOLD": WorkloadPhase.HELD,
+    "SPECIAL_EXIT": WorkloadPhase.HELD,
+    "RESV_DEL_HOLD": WorkloadPhase.HELD,
+}
+#: Flags that say more than the base state they stand beside, the first that is there counts.
+_TELLING_FLAGS = (
+    *("COMPLETING", "STAGE_OUT", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUED"),
+    *("REQUEUE_FED", "CONFIGURING", "POWER_UP_NODE"),
+)
+_SAID_OF_ENDS = {
+    "OUT_OF_MEMORY": "The cluster ended it: it used more memory than it had.",
+    "REVOKED": "Another cluster of the federation runs it.",
+    "DEADLINE": "The cluster ended it at its deadline.",
+    "NODE_FAIL": "One of its nodes failed.",
+    "BOOT_FAIL": "One of its nodes did not boot.",
+    "PREEMPTED": "The cluster itself preempted it.",
+}
+
+#: Reasons for waiting that pass only when somebody changes something. A reason counts by its
+#: longest beginning that is here.
+_STUCK: dict[str, str] = {
+    "PartitionNodeLimit": "it asks for more nodes than its partition has",
+    "PartitionTimeLimit": "its time limit is longer than its partition allows",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition is inactive",
+    "BadConstraints": "no node has the features that it asks for",
+    "InvalidAccount": "its account does not exist on the cluster",
+    "InvalidQOS": "its QoS does not exist on the cluster or is not allowed to its account",
+    "AccountNotAllowed": "its account may not use the partition",
+    "QOSNotAllowed": "its QoS may not be used in the partition",
+    "Assoc": "a limit of its account or user in Slurm keeps it from starting",
+    "MaxGRESPerAccount": "a limit of its account in Slurm keeps it from starting",
+    "QOS": "a limit of its QoS in Slurm keeps it from starting",
+    "DependencyNeverSatisfied": "it depends on a job that will never fulfil the condition",
+    "JobArrayTaskLimit": "its array may not have more running tasks",
+    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
+    "Reservation": "it waits for a reservation",
+    "BurstBufferResources": "it waits for a burst buffer",
+    "Licenses": "it waits for a license",
+    "JobHoldMaxRequeue": "it was requeued too often",
+}
+
+
+def phase_of(job: SlurmJob) -> WorkloadPhase:
+    """Where `job` stands. ENDED only when its nodes are free again.
+
+    Raises UnknownNativeState for a state that is not in the table.
+    """
+    for flag in _TELLING_FLAGS:
+        if flag == "COMPLETING" and flag in job.state_flags:
+            return WorkloadPhase.STOPPING
+        if flag in job.state_flags:
+            return _ALIVE[flag]
+    if job.state in _ENDED:
+        return WorkloadPhase.ENDED
+    if job.state == "PENDING" and job.is_held:
+        return WorkloadPhase.HELD
+    phase = _ALIVE.get(job.state)
+    if phase is None:
+        raise UnknownNativeState(
+            f"Slurm says that job {job.job_id} is {job.state[:60]}, which is unknown here; "
+            "look at it with scontrol"
+        )
+    return phase
+
+
+def outcome_of(job: SlurmJob | HistoryJob) -> Outcome:
+    """How `job`, which has ended, ended. Raises UnknownNativeState."""
+    if job.state == "FAILED":
+        if job.exit_signal == TIMED_OUT_SIGNAL:
+            return Outcome.TIMED_OUT
+        if job.exit_signal in (NOT_STARTED_SIGNAL, _LAUNCH_FAILED_SIGNAL):
+            return Outcome.START_FAILED
+    if "LAUNCH_FAILED" in job.state_flags or "RECONFIG_FAIL" in job.state_flags:
+        return Outcome.START_FAILED
+    if job.state not in _ENDED:
+        raise UnknownNativeState(f"Slurm says that job {job.job_id} ended as {job.state[:60]}")
+    return _ENDED[job.state]
+
+
+def native_state(state: str, flags: frozenset[str]) -> str:
+    """The state in Slurm's words: "CANCELLED+COMPLETING"."""
+    return "+".join((state, *sorted(flags)))[:100]
+
+
+def remark(job: SlurmJob) -> str:
+    """What a person should know of `job` beyond its phase, or ""."""
+    if job.state == "SUSPENDED":
+        return "The cluster suspended it; it keeps its GPUs."
+    if job.state in _SAID_OF_ENDS:
+        return _SAID_OF_ENDS[job.state]
+    if job.state == "PENDING" and not job.is_held:
+        found = [beginning for beginning in _STUCK if job.reason.startswith(beginning)]
+        if found:
+            return f"The cluster does not start it: {_STUCK[max(found, key=len)]} ({job.reason})."
+    return ""
