@@ -58,6 +58,8 @@ def deliver_due(
         try:
             handlers[message.kind](message)
         except NotYet as later:
+            if message.error != str(later)[:2000]:
+                log.warning("%s %s is sent again: %s", message.kind, message.subject, later)
             _postpone(message, clock() + retry_after(message.sends), str(later), fence)
         except Exception as error:
             log.exception("message %s %s failed", message.kind, message.subject)

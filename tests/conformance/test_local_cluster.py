@@ -30,6 +30,7 @@ from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.local import options as local_options
 from connectors.local import publishing
 from connectors.local.attempt_files import AttemptFiles
+from connectors.local.connector import DISK_FREE_BYTES_MIN
 from connectors.local.observing import AttemptReader
 from connectors.protocol import (
     ClusterConnector,
@@ -178,6 +179,26 @@ def test_drained_nodes_take_no_new_work(local_rig: LocalRig) -> None:
     assert nodes["node-002"] == NodeCapacity(
         "node-002", "h100", 8_000, is_schedulable=False, state="drained"
     )
+
+
+@pytest.mark.parametrize(("missing_bytes", "state"), [(1, ("disk full", False)), (0, ("up", True))])
+def test_nothing_is_started_on_a_full_disk(
+    local_rig: LocalRig,
+    monkeypatch: pytest.MonkeyPatch,
+    missing_bytes: int,
+    state: tuple[str, bool],
+) -> None:
+    """What runs goes on and can be stopped. Mutant: the bound was taken for used bytes."""
+    running = hold(local_rig, 1000)
+    until_running(local_rig.connector, running)
+    real = shutil.disk_usage(local_rig.root)
+    almost = real._replace(used=1, free=DISK_FREE_BYTES_MIN - missing_bytes)
+    monkeypatch.setattr(shutil, "disk_usage", {local_rig.root: almost}.__getitem__)
+    nodes = local_rig.connector.inventory().nodes
+    assert {(node.state, node.is_schedulable) for node in nodes} == {state}
+    assert sum(node.capacity_mgpu for node in nodes) == 130 * 8_000
+    local_rig.connector.stop(running)
+    until_released(local_rig.connector, running)
 
 
 @pytest.mark.parametrize("content", ["", "{}", '"node-001"', "[1]"])

@@ -19,6 +19,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -46,6 +47,8 @@ from connectors.protocol import (
 from connectors.workload_checks import check_key, check_workload
 
 LOG_CHUNK_BYTES_MAX = 1 << 20
+#: Below this nothing is started; what runs still needs room for its records and last words.
+DISK_FREE_BYTES_MIN = 64 << 20
 _STREAMS = ("stdout", "stderr")
 #: Supervisors that one `observe` starts at most; the next one goes on.
 _SUPERVISORS_PER_LISTING_MAX = 64
@@ -139,17 +142,19 @@ class LocalConnector:
             self._request(files, files.stop_request)
 
     def inventory(self) -> Inventory:
-        """See the protocol. Nodes named in `<root>/drained.json` take no new work."""
+        """See the protocol. Nodes named in `<root>/drained.json` take no new work, and none does
+        while the disk is full: its start could not be written down."""
         observed_at = int(time.time())
         with self._at_the_root(f"look at {self._root}"):
             drained = self._drained()
+            is_full = shutil.disk_usage(self._root).free < DISK_FREE_BYTES_MIN
         nodes = tuple(
             NodeCapacity(
                 name=node.name,
                 pool=node.pool,
                 capacity_mgpu=node.gpus * MGPU_PER_DEVICE,
-                is_schedulable=node.name not in drained,
-                state="drained" if node.name in drained else "up",
+                is_schedulable=node.name not in drained and not is_full,
+                state="drained" if node.name in drained else "disk full" if is_full else "up",
             )
             for node in nodes_of(self._options)
         )

@@ -72,6 +72,19 @@ def test_a_message_that_may_not_go_yet_is_sent_again_after_a_growing_pause() -> 
     assert Message.objects.get().due_at == NOW + timedelta(seconds=3)
 
 
+def test_why_a_message_does_not_go_is_logged_once_for_each_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Mutant: it stood on the message only, and a full disk of a cluster in no log."""
+    (subject,) = intend_some(1)
+    for after_s, reason in ((0, "disk full"), (1, "disk full"), (3, "cluster away")):
+        assert deliver(Recorder({subject: NotYet(reason)}), after_s=after_s) == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        f"start {subject} is sent again: disk full",
+        f"start {subject} is sent again: cluster away",
+    ]
+
+
 def test_a_handler_that_breaks_does_not_block_the_others() -> None:
     bad, good = intend_some(2)
     handler = Recorder({bad: RuntimeError("boom")})
