@@ -6,7 +6,7 @@ import { ApiError, client, unwrap } from "../api/client";
 import type { Quota, QuotaPatch } from "../api/types";
 import { toastDone } from "../ui/toast";
 import { formatGpuCount, formatGpus, gpusToDecimal, parseGpus } from "../ui/units";
-import { describeValue } from "./changes";
+import { describeChange, describeValue } from "./changes";
 import { fieldsOf, parsePercent, percentText, readForm, type QuotaFields } from "./form";
 
 /**
@@ -42,8 +42,8 @@ export function QuotaForm({
       const current = error instanceof ApiError && error.status === 412 ? error.problem.current : null;
       if (current) setConflict({ current: current as Quota, patch });
     },
-    onSuccess: (saved) => {
-      toastDone(`${saved.node}: ${formatGpuCount(saved.guaranteed_mgpu)} guaranteed in ${saved.pool}`);
+    onSuccess: (saved, { patch }) => {
+      toastDone(`${saved.node}, ${saved.pool}: ${describeChange(null, patch).join(", ")}`);
       void queryClient.invalidateQueries({ queryKey: ["quotas"] });
       onSaved();
     },

@@ -175,6 +175,7 @@ describe("the quotas page", () => {
     await waitFor(() => expect(theirs).toMatchObject({ guaranteed_percent: "45.00", version: 5 }));
     const patches = requests.filter(({ method }) => method === "PATCH");
     expect(patches.map(({ headers }) => headers["if-match"])).toEqual(['"v3"', '"v4"']);
+    expect(await screen.findByText(`${NLP}, h100: percent of parent 45.00 %`)).toBeInTheDocument();
   });
 
   it("puts a refusal at the field that it is about", async () => {
