@@ -69,7 +69,9 @@ def _database(name: str) -> dict[str, Any]:
         "OPTIONS": {
             "connect_timeout": 5,
             "options": _SESSION_LIMITS,
-            "pool": {"min_size": 0, "max_size": 16, "timeout": 10},
+            # Between tries to connect the pool pauses ever longer, at most this long: a database
+            # that is back must not wait for the end of a pause of minutes.
+            "pool": {"min_size": 0, "max_size": 16, "timeout": 10, "reconnect_timeout": 5},
         },
     }
 
