@@ -17,6 +17,7 @@ from connectors.errors import ClusterUnavailable
 from jobs.cancellation import ask_to_stop
 from jobs.dispatch import workload_of
 from jobs.models import Attempt, Job, JobEvent, StopReason
+from jobs.retention import LOGS_KEPT_FOR, forget_ended_attempts
 from outbox.delivery import LEASE
 from outbox.models import Message
 from primitives.units import gpus_text
@@ -126,6 +127,31 @@ def test_a_cluster_whose_folder_is_away_or_another_s_loses_nothing(
     loop.until(job, "succeeded", "failed", "queued")
     assert (job.state, job.attempt_number) == ("succeeded", 1)
     assert trace.read_text() == "1\n"
+
+
+def test_what_ended_fourteen_days_ago_leaves_no_folder_behind(
+    loop: Loop, company: Company, bob: User
+) -> None:
+    """Once, and not a second earlier. Mutant: forgetting was counted from the grant."""
+    job = a_job(company.nlp, bob, company.pool, script="echo big > file; sleep 1.1")
+    loop.until(job, "succeeded", "failed")
+    attempt = job.attempts.get()
+    assert attempt.released_at is not None
+    assert attempt.released_at > attempt.granted_at
+    attempts = Path(loop.cluster.options["root"]) / "attempts"
+    assert [path.name for path in attempts.iterdir()] == [attempt.key]
+    due = attempt.released_at + LOGS_KEPT_FOR
+    assert forget_ended_attempts(now=due) == 0
+    assert forget_ended_attempts(now=due + timedelta(seconds=1)) == 1
+    assert forget_ended_attempts(now=due + timedelta(seconds=2)) == 0
+    # Due at the time of the forgetting, which is days ahead of this loop's clock.
+    Message.objects.filter(kind="forget_attempt").update(due_at=loop.clock.now())
+    loop.deliver()
+    assert list(attempts.iterdir()) == []
+    assert list((attempts.parent / "trash").iterdir()) == []
+    loop.observe()
+    job.refresh_from_db()
+    assert (job.state, job.attempt_number) == ("succeeded", 1)
 
 
 @pytest.mark.parametrize("has_arrived", [False, True])
