@@ -41,9 +41,9 @@ def quota_get(
 ) -> None:
     """Show what a node of the tree is guaranteed, and what it uses, in GPUs.
 
-    FREE is what its protected jobs leave of the guarantee; LENT is what others use of that, to be given
-    back. CAN START is what its quota lets start now, borrowed GPUs included; below 0 it holds
-    more than it may. WAITING is what its queued jobs ask for.
+    FREE is what its protected jobs leave of the guarantee; LENT is what others use of that, to be
+    given back. CAN START is what its quota lets start now, borrowed GPUs included; below 0 it
+    holds more than it may. WAITING is what its queued jobs ask for.
 
     Limits and LENT are left out on a narrow terminal.
     """
