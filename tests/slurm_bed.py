@@ -26,6 +26,8 @@ FOLDER_VARIABLE = "TIDEGATE_SLURM_BED"
 REQUIRE_VARIABLE = "TIDEGATE_REQUIRE_SLURM"
 STARTER_VARIABLE = "TIDEGATE_SLURM_STARTER"
 DID_NOT_RUN = "The Slurm suite did not run: "
+ONE_TEST = "test.lock"  # shared while a test runs; had alone by one that disturbs
+IN_USE = "use.lock"  # shared for as long as a run uses the bed; had alone to stop it
 _START_TIMEOUT_S = 280
 _COMMAND_TIMEOUT_S = 120
 _ALONE_TIMEOUT_S = 280
@@ -33,7 +35,7 @@ _OURS = pytest.StashKey[str]()
 
 
 class NoSlurm(Exception):
-    """There is no bed and none can be started; the text says why."""
+    """There is no bed, or it cannot be had; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,8 @@ def _script(
         check=False,
     )
     if done.returncode:
-        raise NoSlurm(done.stderr.strip() or done.stdout.strip() or f"{name} failed")
+        told = done.stderr.strip() or done.stdout.strip() or f"{name} failed"
+        raise NoSlurm(told.removeprefix("Slurm bed: "))
     return done
 
 
@@ -223,32 +226,38 @@ def start_bed(folder: Path) -> SlurmBed:
     return read_bed(folder)
 
 
-@pytest.fixture(scope="session")
-def slurm_bed() -> SlurmBed:
-    """A real Slurm: 64 nodes of 8 H100 and 16 of 8 A100, unless the running bed is another."""
-    try:
-        return start_bed(the_folder())
-    except NoSlurm as reason:
-        said = DID_NOT_RUN + " ".join(str(reason).split())
-        if os.environ.get(REQUIRE_VARIABLE) == "1":
-            pytest.fail(f"{said} ({REQUIRE_VARIABLE}=1 makes this a failure)", pytrace=False)
-        pytest.skip(said)
-
-
 @contextmanager
-def _hold(folder: Path, *, alone: bool) -> Iterator[None]:
-    """Share the bed with other workers, or have it alone; bounded, as flock itself is not."""
-    deadline = time.monotonic() + _ALONE_TIMEOUT_S
-    with (folder / "tests.lock").open("w") as file:
+def _hold(
+    folder: Path, name: str, *, alone: bool, within_s: int = _ALONE_TIMEOUT_S
+) -> Iterator[None]:
+    """Share a lock with other workers, or have it alone; bounded, as flock itself is not."""
+    deadline = time.monotonic() + within_s
+    with (folder / name).open("w") as file:
         while True:
             try:
                 fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise AssertionError("another test has kept the Slurm bed busy") from None
+                    raise NoSlurm("other tests have kept the Slurm bed busy") from None
                 time.sleep(0.1)
         yield
+
+
+@pytest.fixture(scope="session")
+def slurm_bed() -> Iterator[SlurmBed]:
+    """A real Slurm: 64 nodes of 8 H100 and 16 of 8 A100, unless the running bed is another."""
+    try:
+        bed = start_bed(the_folder())
+    except NoSlurm as reason:
+        said = DID_NOT_RUN + " ".join(str(reason).split())
+    else:
+        with _hold(bed.folder, IN_USE, alone=False):
+            yield bed
+        return
+    if os.environ.get(REQUIRE_VARIABLE) == "1":
+        pytest.fail(f"{said} ({REQUIRE_VARIABLE}=1 makes this a failure)", pytrace=False)
+    pytest.skip(said)
 
 
 @pytest.fixture(autouse=True)
@@ -259,7 +268,7 @@ def _slurm_turn(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     bed: SlurmBed = request.getfixturevalue("slurm_bed")
-    with _hold(bed.folder, alone=alone):
+    with _hold(bed.folder, ONE_TEST, alone=alone):
         yield
 
 
@@ -296,7 +305,8 @@ def pytest_terminal_summary(
     # After a failure the daemons' logs are worth more than a clean machine.
     words = [] if exitstatus else ["--purge"]
     try:
-        _script("stop.sh", *words, folder=folder)
+        with _hold(folder, IN_USE, alone=True, within_s=5):
+            _script("stop.sh", *words, folder=folder)
     except (NoSlurm, subprocess.TimeoutExpired) as reason:
         terminalreporter.write_line(f"The Slurm bed was not stopped: {reason}", red=True)
     else:

@@ -42,6 +42,9 @@ pid_of() {
 
 runs() { pid_of "$1" >/dev/null; }
 
+# Becomes true when the port is listened on or the process has ended; then `listens` tells which.
+settled() { listens "$2" || ! runs "$1"; }
+
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 show_log() {
@@ -85,7 +88,8 @@ start_sql() {
     9>&- >>"$(log_of sql)" 2>&1 </dev/null &
   echo $! >"$(pid_file sql)"
   disown
-  within 60 listens "$PORT_SQL" || show_log "$(log_of sql)" "MariaDB did not listen within 60 s."
+  within 5 runs sql && within 60 settled sql "$PORT_SQL" && listens "$PORT_SQL" ||
+    show_log "$(log_of sql)" "MariaDB did not listen within 60 s, or ended."
 }
 
 start_dbd() {
@@ -111,7 +115,8 @@ start_rest() {
   ) &
   echo $! >"$(pid_file rest)"
   disown
-  within 30 listens "$PORT_REST" || show_log "$(log_of rest)" "slurmrestd did not listen within 30 s."
+  within 5 runs rest && within 30 settled rest "$PORT_REST" && listens "$PORT_REST" ||
+    show_log "$(log_of rest)" "slurmrestd did not listen within 30 s, or ended."
 }
 
 start_node() {
@@ -158,48 +163,41 @@ namespaces() {
   done
 }
 
-live_in() {
-  local own
-  own=$(readlink "/proc/$1/ns/uts" 2>/dev/null) && [ -n "$own" ] && [[ " $2 " == *" $own "* ]]
+# Prints the processes that live in the given namespaces.
+inhabitants() {
+  find /proc -mindepth 3 -maxdepth 3 -path '/proc/[0-9]*/ns/uts' -printf '%p %l\n' 2>/dev/null |
+    awk -v homes="$*" 'BEGIN {n = split(homes, list, " "); for (i = 1; i <= n; i++) home[list[i]]}
+      $2 in home {split($1, part, "/"); print part[3]}' || true
 }
 
 # What outlives a slurmd: whatever lives in the given namespaces, the step daemons of this bed's
 # jobs, and processes of the bed's users that a job left behind (they name our slurm.conf).
 leftovers() {
-  local folder pid name
-  for folder in /proc/[0-9]*; do
-    pid=${folder#/proc/}
-    if ! live_in "$pid" "$1"; then
-      read -r name 2>/dev/null <"$folder/comm" || continue
-      if [ "$name" = slurmstepd ]; then
-        has_mark "$pid" || of_this_conf "$pid" || continue
-      else
-        case " $USERS $SERVICE_USER " in *" $(stat -c %U "$folder" 2>/dev/null) "*) ;; *) continue ;; esac
-        of_this_conf "$pid" || continue
-      fi
-    fi
-    echo "$pid"
-  done
+  local pid user name
+  [ -z "$*" ] || inhabitants "$@"
+  while read -r pid user name; do
+    case " $USERS $SERVICE_USER slurmstepd " in
+      *" $user "* | *" $name "*) if has_mark "$pid" || of_this_conf "$pid"; then echo "$pid"; fi ;;
+    esac
+  done < <(ps -e -o pid= -o user:32= -o comm=)
 }
 
 of_this_conf() { grep -qzxF "SLURM_CONF=$SLURM_CONF" "/proc/$1/environ" 2>/dev/null; }
 
 end_leftovers() {
   local pids
-  pids=$(leftovers "$1")
+  pids=$(leftovers "$@")
   [ -z "$pids" ] || kill -KILL $pids 2>/dev/null || true
 }
 
 # The node's machine is gone at once: its slurmd and all that runs on it.
 crash_node() {
-  local pid home folder
+  local pid home
   pid=$(pid_of "$1") || complain "$1 is not running: nothing to crash."
   home=$(namespaces "$1")
   [ -n "$home" ] || complain "nodes without names of their own cannot crash apart: NAMES is shared."
   kill -KILL "$pid"
-  for folder in /proc/[0-9]*; do
-    live_in "${folder#/proc/}" "$home" && kill -KILL "${folder#/proc/}" 2>/dev/null || true
-  done
+  kill -KILL $(inhabitants "$home") 2>/dev/null || true
   within 10 gone "$pid" || complain "process $pid does not end when killed."
 }
 

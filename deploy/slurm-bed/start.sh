@@ -12,7 +12,7 @@ BEGAN_MS=$(date +%s%3N)
 
 PROGRAMS="mariadbd:mariadb-server mariadb-install-db:mariadb-server mariadb:mariadb-client \
 munged:munge slurmctld:slurmctld slurmd:slurmd slurmdbd:slurmdbd slurmrestd:slurmrestd \
-scontrol:slurm-client setpriv:util-linux unshare:util-linux useradd:passwd"
+scontrol:slurm-client setpriv:util-linux unshare:util-linux useradd:passwd ps:procps"
 PLUGINS="auth_jwt:slurm-wlm-jwt-plugin accounting_storage_mysql:slurm-wlm-mysql-plugin \
 select_cons_tres:slurm-wlm-basic-plugins"
 
@@ -234,6 +234,9 @@ write_configuration
 setpriv --reuid=65534 --regid=65534 --clear-groups test -r "$SLURM_CONF" ||
   complain "other users cannot read $SLURM_CONF, so no job could: set TIDEGATE_SLURM_BED to a" \
     "folder that is not below a private one."
+# Who began this: a test run stops only the bed that it started itself.
+runs ctld || printf '%s' "${TIDEGATE_SLURM_STARTER:-}" >"$BED/starter"
+trap '[ $? -eq 0 ] || echo "Slurm bed: not all of it came up; stop.sh ends what did." >&2' EXIT
 start_daemon munge
 make_database
 start_daemon sql
@@ -250,7 +253,5 @@ within 60 all_nodes_up || {
   timeout 10 sinfo -h -N -t down,drain,fail,unk -o '%N %T %E' >&2
   show_log "$(log_of ctld)" "only $(idle_nodes) of $NODE_COUNT nodes are up."
 }
-# Who asked for this start; a test run stops only the bed that it started itself.
-printf '%s' "${TIDEGATE_SLURM_STARTER:-}" >"$BED/starter"
 write_bed_json
 say "$NODE_COUNT nodes up after $((($(date +%s%3N) - BEGAN_MS + 500) / 1000)) s: $BED/bed.json"

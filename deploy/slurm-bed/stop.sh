@@ -34,7 +34,7 @@ for name in $(node_names); do
   pid=$(pid_of "$name") && kill -TERM "$pid" 2>/dev/null && kill -CONT "$pid" 2>/dev/null || true
 done
 for name in $(node_names); do end_daemon "$name"; done
-end_leftovers "$homes"
+end_leftovers $homes
 end_daemon dbd 60
 end_daemon sql 60
 end_daemon munge

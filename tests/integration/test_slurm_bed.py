@@ -29,14 +29,20 @@ def _until(is_so: Callable[[], bool], what: str, within_s: float = 60) -> None:
         time.sleep(0.1)
 
 
+def _make_sure(bed: SlurmBed, *entity: str) -> None:
+    """Add an account or user that another worker may be adding at this moment."""
+    try:
+        bed.run(["sacctmgr", "-i", "add", *entity])
+    except AssertionError as refusal:
+        if "Nothing new added" not in str(refusal):
+            raise
+
+
 @pytest.fixture(scope="module")
 def bed(slurm_bed: SlurmBed) -> SlurmBed:
     """The bed, with an account for which USER may run jobs."""
-    if ACCOUNT not in slurm_bed.run(["sacctmgr", "-nP", "list", "account", "format=account"]):
-        slurm_bed.run(["sacctmgr", "-i", "add", "account", ACCOUNT])
-    known = slurm_bed.run(["sacctmgr", "-nP", "list", "assoc", "format=account,user"]).split()
-    if f"{ACCOUNT}|{USER}" not in known:
-        slurm_bed.run(["sacctmgr", "-i", "add", "user", USER, f"account={ACCOUNT}"])
+    _make_sure(slurm_bed, "account", ACCOUNT)
+    _make_sure(slurm_bed, "user", USER, f"account={ACCOUNT}")
     return slurm_bed
 
 
