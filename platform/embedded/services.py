@@ -12,6 +12,7 @@ from embedded.layout import Layout
 from embedded.ports import HOST
 
 STOP_WITHIN_S = 10
+WEB_WORKERS = 2
 
 
 @dataclass(frozen=True)
@@ -47,21 +48,20 @@ def valkey_service(layout: Layout, secrets: Secrets) -> Service:
     return Service("valkey", tuple(command), postgres.server_environment())
 
 
+def web_command(port: int) -> tuple[str, ...]:
+    """What starts the web process: a parent and its workers."""
+    return (
+        *(sys.executable, "-m", "uvicorn", "portal.asgi:application"),
+        *("--host", HOST, "--port", str(port), "--workers", str(WEB_WORKERS)),
+        *("--timeout-graceful-shutdown", "5", "--no-server-header", "--no-access-log"),
+    )
+
+
 def portal_services(layout: Layout, *, port: int) -> tuple[Service, ...]:
     """Tidegate's own processes, in the order in which they start."""
     python = (sys.executable, "-m")
     commands = {
-        "web": (
-            *(*python, "uvicorn", "portal.asgi:application", "--host", HOST, "--port", str(port)),
-            *(
-                "--workers",
-                "2",
-                "--timeout-graceful-shutdown",
-                "5",
-                "--no-server-header",
-                "--no-access-log",
-            ),
-        ),
+        "web": web_command(port),
         "arbiter": (sys.executable, "manage.py", "run_arbiter"),
         "observer": (sys.executable, "manage.py", "run_observer"),
         "worker": (
