@@ -40,9 +40,10 @@ class NamedFormats(DefaultContentNegotiation):
         format_suffix: str | None = None,
     ) -> tuple[BaseRenderer, str]:
         """The renderer that the parameter or, without it, the Accept header asks for."""
-        return super().select_renderer(
+        chosen: tuple[BaseRenderer, str] = super().select_renderer(
             request, renderers, request.query_params.get("format", format_suffix)
         )
+        return chosen
 
     def filter_renderers(
         self, renderers: Iterable[BaseRenderer], format: str
