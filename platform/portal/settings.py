@@ -69,6 +69,8 @@ def _database(name: str) -> dict[str, Any]:
         "OPTIONS": {
             "connect_timeout": 5,
             "options": _SESSION_LIMITS,
+            # Lets `webapi.statements` prepare its statements; Django's cursors never do.
+            "prepare_threshold": 5,
             # Between tries to connect the pool pauses ever longer, at most this long: a database
             # that is back must not wait for the end of a pause of minutes.
             "pool": {"min_size": 0, "max_size": 16, "timeout": 10, "reconnect_timeout": 5},
@@ -179,7 +181,7 @@ REST_FRAMEWORK = {
         "tenants.api.authentication.BrowserSessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["webapi.permissions.IsSignedIn"],
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_RENDERER_CLASSES": ["webapi.renderers.FastJsonRenderer"],
     "DEFAULT_PARSER_CLASSES": ["webapi.parsers.StrictJsonParser"],
     "DEFAULT_SCHEMA_CLASS": "webapi.schema.PortalSchema",
     "EXCEPTION_HANDLER": "webapi.problems.render_problem",
