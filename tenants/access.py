@@ -40,6 +40,10 @@ class Actor:
     scopes: frozenset[Scope] | None = None
     organization_path: str | None = field(default=None)
     token: AccessToken | None = field(default=None, repr=False)
+    #: What `prefixes` has found: a page of jobs asks a hundred times.
+    _prefixes: dict[Permission, tuple[str, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def permits(self, permission: Permission) -> bool:
         """Whether the token's scopes let `permission` through at all."""
@@ -52,6 +56,11 @@ class Actor:
 
         Every member of an organization may see its whole tree (names, quotas, totals).
         """
+        if permission not in self._prefixes:
+            self._prefixes[permission] = self._find_prefixes(permission)
+        return self._prefixes[permission]
+
+    def _find_prefixes(self, permission: Permission) -> tuple[str, ...]:
         if not self.permits(permission):
             return ()
         held = {path for role, path in self.grants if permission in PERMISSIONS[role]}
@@ -65,7 +74,7 @@ class Actor:
 
     def holds(self, permission: Permission, path: str) -> bool:
         """Whether the actor holds `permission` on the node at `path` (with its slash)."""
-        return any(path.startswith(prefix) for prefix in self.prefixes(permission))
+        return path.startswith(self.prefixes(permission))
 
     @property
     def is_platform_admin(self) -> bool:
@@ -83,15 +92,31 @@ def actor_of(
     """
     if token is not None:
         scopes = token.scopes
-    grants = RoleGrant.objects.filter(user=user).select_related("node") if user.is_active else ()
+    return actor_with(
+        user,
+        RoleGrant.objects.filter(user=user).values_list("role", "node__path"),
+        scopes,
+        token=token,
+    )
+
+
+def actor_with(
+    user: User,
+    grants: Iterable[tuple[str, str | None]],
+    scopes: Iterable[str] | None,
+    *,
+    token: AccessToken | None = None,
+) -> Actor:
+    """The actor with these (role, path of the node, None for the platform), as `actor_of` reads
+    them; for whoever has read them already, in the same statement as the user."""
     organization = user.organization
     return Actor(
         user=user,
         grants=tuple(
             sorted(
-                (Role(grant.role), grant.node.path if grant.node is not None else PLATFORM)
-                for grant in grants
-                if grant.role in _ROLES
+                (Role(role), PLATFORM if path is None else path)
+                for role, path in (grants if user.is_active else ())
+                if role in _ROLES
             )
         ),
         scopes=None

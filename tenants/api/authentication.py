@@ -11,7 +11,7 @@ from primitives.clock import SystemClock
 from primitives.errors import Forbidden, Unauthenticated
 from tenants.access import Actor, actor_of
 from tenants.models import User
-from tenants.tokens import token_of
+from tenants.tokens import actor_by_token
 
 
 class TokenAuthentication(BaseAuthentication):
@@ -26,8 +26,8 @@ class TokenAuthentication(BaseAuthentication):
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             return None
-        token = token_of(secret.strip(), now=SystemClock().now())
-        return token.user, actor_of(token.user, token=token)
+        actor = actor_by_token(secret.strip(), now=SystemClock().now())
+        return actor.user, actor
 
     def authenticate_header(self, request: Request) -> str:
         """Makes an anonymous request 401 instead of 403."""

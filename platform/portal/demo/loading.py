@@ -25,7 +25,7 @@ from tenants.membership import create_user
 from tenants.models import AccessToken, Node, NodeKind, RoleGrant, User, UserKind
 from tenants.roles import Role, Scope
 from tenants.structure import create_below, create_organization
-from tenants.tokens import LIFETIME_DAYS_MAX, create_token, revoke_token, token_of
+from tenants.tokens import LIFETIME_DAYS_MAX, actor_by_token, create_token, revoke_token
 
 CLUSTER = "local"
 ADMINISTRATOR = "admin"
@@ -247,7 +247,7 @@ def _with_secrets(
 
 def _is_live(user: User, secret: str, *, now: datetime) -> bool:
     try:
-        return token_of(secret, now=now).user_id == user.pk
+        return actor_by_token(secret, now=now).user.pk == user.pk
     except Unauthenticated:
         return False
 

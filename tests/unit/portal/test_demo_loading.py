@@ -18,7 +18,7 @@ from portal.demo.loading import new_password
 from primitives.clock import SystemClock
 from quotas.models import OrganizationPolicy, PriorityClass, Quota, QuotaChange
 from tenants.models import AccessToken, Node, RoleGrant, User
-from tenants.tokens import token_of
+from tenants.tokens import actor_by_token
 
 pytestmark = pytest.mark.django_db
 
@@ -107,7 +107,7 @@ def test_everybody_can_sign_in_and_use_the_token(tmp_path: Path) -> None:
     for login, one in found.items():
         user = User.objects.get(login=login)
         assert user.check_password(one["password"])
-        assert token_of(one["token"], now=now).user_id == user.pk
+        assert actor_by_token(one["token"], now=now).user.pk == user.pk
         assert one["password"] in printed
         assert one["token"] in printed
         (grant,) = user.grants.all()
@@ -147,7 +147,7 @@ def test_without_its_file_a_second_run_gives_new_secrets_and_says_so(tmp_path: P
         assert one["password"] != found[login]["password"]
         user = User.objects.get(login=login)
         assert user.check_password(one["password"])
-        assert token_of(one["token"], now=now).user_id == user.pk
+        assert actor_by_token(one["token"], now=now).user.pk == user.pk
         # The old token is nobody's any more.
         assert user.tokens.filter(revoked_at=None).count() == 1
     after = counts()
