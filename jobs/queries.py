@@ -1,19 +1,19 @@
 """What of the jobs an actor may see, for lists, pages and the API.
 
 A page of jobs costs a constant number of queries, whatever its size, and never loads scripts or
-environments; nothing is counted.
+environments; nothing is counted. Which jobs a page has is asked first, with the filter's values in
+the statement, so that the planner can choose among the indexes; what is shown of them is one
+statement by their ids, which is planned once.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from arbiter.decisions import Code
@@ -28,6 +28,7 @@ from tenants.access import PLATFORM, Actor, under, visible, visible_node
 from tenants.models import Node, NodeKind
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
+from webapi.statements import prepared_cursor
 
 #: Victims named in one explanation at most.
 VICTIMS_MAX = 100
@@ -67,7 +68,7 @@ def may_read_content(actor: Actor, *, user_id: UUID, team_path: str) -> bool:
 
 
 class JobRow(NamedTuple):
-    """What a list shows of a job. Fields with `__` are read by `_rows` in one go."""
+    """What a list shows of a job, in the order of `_PAGE`."""
 
     id: UUID
     name: str
@@ -104,7 +105,8 @@ class JobRow(NamedTuple):
 
 
 class AttemptRow(NamedTuple):
-    """What is shown of an attempt. `reclaim__*` say for whom it was or is being stopped."""
+    """What is shown of an attempt, in the order of `_PAGE`. `reclaim__*` say for whom it was or is
+    being stopped."""
 
     id: UUID
     job_id: UUID
@@ -195,12 +197,13 @@ def list_jobs(
     if after is not None:
         jobs = jobs.filter(pk__lt=after) if newest_first else jobs.filter(pk__gt=after)
     ordered = jobs.order_by("-pk" if newest_first else "pk")
-    return _views(_rows(ordered[:limit]), now=now)
+    return _views(list(ordered.values_list("pk", flat=True)[:limit]), now=now)
 
 
 def get_job(job_id: UUID, *, actor: Actor, now: datetime) -> JobView:
     """One visible job. Raises NotFound for absent and foreign alike."""
-    return _views([_row(job_id, actor)], now=now)[0]
+    _require_visible(job_id, actor)
+    return _views([job_id], now=now)[0]
 
 
 def get_content(view: JobView, *, actor: Actor, now: datetime) -> JobContent:
@@ -250,7 +253,7 @@ def record_reading(job: JobRow, what: str, *, actor: Actor, now: datetime) -> No
 
 def get_attempts(job_id: UUID, *, actor: Actor) -> list[AttemptRow]:
     """The latest 500 attempts of a visible job, first to last. Raises NotFound."""
-    _row(job_id, actor)
+    _require_visible(job_id, actor)
     latest = Attempt.objects.filter(job_id=job_id).order_by("-number")
     return [AttemptRow(*values) for values in latest.values_list(*AttemptRow._fields)[:500]][::-1]
 
@@ -261,7 +264,7 @@ def get_history(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, str, Mapp
     Clusters are told by name, and the team for which a job was stopped by its path, or as
     null to those who cannot see that team.
     """
-    _row(job_id, actor)
+    _require_visible(job_id, actor)
     latest = JobEvent.objects.filter(job_id=job_id).order_by("-pk")
     events = list(latest.values_list("at", "event", "detail")[:HISTORY_MAX])[::-1]
     clusters = _named(Cluster.objects.all(), "name", [e[2].get("cluster") for e in events])
@@ -299,58 +302,9 @@ def row_of(job: Job) -> JobRow:
     return JobRow(*(value(path) for path in JobRow._fields))
 
 
-def _row(job_id: UUID, actor: Actor) -> JobRow:
-    found = _rows(visible_jobs(actor).filter(pk=job_id))
-    if not found:
+def _require_visible(job_id: UUID, actor: Actor) -> None:
+    if not visible_jobs(actor).filter(pk=job_id).exists():
         raise NotFound("There is no such job that you can see.")
-    return found[0]
-
-
-#: Which column the name behind a field is looked up by.
-_ID_OF = {
-    "organization__slug": "organization_id",
-    "team__path": "team_id",
-    "user__username": "user_id",
-    "pool__name": "pool_id",
-    "priority_class__name": "priority_class_id",
-    "cluster__name": "cluster_id",
-}
-
-
-def _rows(jobs: QuerySet[Job]) -> list[JobRow]:
-    """The rows of `jobs`, in their order. Two statements.
-
-    The names behind the ids are read apart: planning six joins costs more than both together.
-    """
-    columns = [_ID_OF.get(name, name) for name in JobRow._fields]
-    found = list(jobs.values_list(*columns))
-    if not found:
-        return []
-    named = {at for at, name in enumerate(JobRow._fields) if name in _ID_OF}
-    ids = {values[at] for values in found for at in named} - {None}
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            WITH wanted AS MATERIALIZED (SELECT unnest(%s::uuid[]) AS id)
-            SELECT id, CASE kind WHEN 'organization' THEN slug ELSE path END
-            FROM wanted JOIN tenants_node USING (id)
-            UNION ALL SELECT id, username FROM wanted JOIN tenants_user USING (id)
-            UNION ALL SELECT id, name FROM wanted JOIN clusters_pool USING (id)
-            UNION ALL SELECT id, name FROM wanted JOIN quotas_priorityclass USING (id)
-            UNION ALL SELECT id, name FROM wanted JOIN clusters_cluster USING (id)
-            """,
-            [_array(ids)],
-        )
-        names = dict(cursor.fetchall())
-    return [
-        JobRow(
-            *(
-                names[value] if at in named and value is not None else value
-                for at, value in enumerate(values)
-            )
-        )
-        for values in found
-    ]
 
 
 def _array(values: Iterable[UUID | int]) -> str:
@@ -422,48 +376,57 @@ def _filtered(jobs: QuerySet[Job], wanted: JobFilter) -> QuerySet[Job]:
     return jobs
 
 
-def _views(rows: Sequence[JobRow], *, now: datetime) -> list[JobView]:
-    attempts = _current_attempts(rows)
+def _views(job_ids: Sequence[UUID], *, now: datetime) -> list[JobView]:
+    """The jobs with these ids, in their order, less those that are gone meanwhile."""
+    if not job_ids:
+        return []
+    with prepared_cursor() as cursor:
+        cursor.execute(_PAGE, [_array(job_ids), [state.value for state in WAITING]])
+        found = cursor.fetchall()
+    width = len(JobRow._fields)
+    rows = [JobRow._make(values[:width]) for values in found]
     usage = usage_of_jobs([row.id for row in rows if row.attempt_number > 0], now=now)
     victims = _victims([row.id for row in rows if _waits_for_victims(row)])
     return [
-        JobView(row, attempts.get(row.id), victims.get(row.id, ()), *usage.get(row.id, (0, 0)))
-        for row in rows
+        JobView(
+            row,
+            None if values[width] is None else AttemptRow._make(values[width:]),
+            victims.get(row.id, ()),
+            *usage.get(row.id, (0, 0)),
+        )
+        for row, values in zip(rows, found, strict=True)
     ]
 
 
-def _current_attempts(rows: Sequence[JobRow]) -> Mapping[UUID, AttemptRow]:
-    """The latest attempt of each job that does not wait again, in one statement.
-
-    Written out, because the planner takes the ORM's `number = job.attempt_number` for a join of
-    whole tables.
-    """
-    wanted = [(row.id, row.attempt_number) for row in rows if row.state not in WAITING]
-    if not wanted:
-        return {}
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT a.id, a.job_id, a.number, c.name, a.state, a.native_id, a.native_state,
-                   a.slots::text, a.mgpu, a.guaranteed_mgpu, a.granted_at, a.started_at,
-                   a.notice_at, a.grace_until, a.ended_at, a.released_at, a.outcome,
-                   a.exit_codes::text, a.message, r.job_id, b.user_id, t.path
-            FROM unnest(%s::uuid[], %s::int[]) AS w (job_id, number)
-            JOIN jobs_attempt a ON a.job_id = w.job_id AND a.number = w.number
-            JOIN clusters_cluster c ON c.id = a.cluster_id
-            LEFT JOIN jobs_reclaim r ON r.id = a.reclaim_id
-            LEFT JOIN jobs_job b ON b.id = r.job_id
-            LEFT JOIN tenants_node t ON t.id = b.team_id
-            """,
-            [_array(job_id for job_id, _ in wanted), _array(number for _, number in wanted)],
-        )
-        found = [AttemptRow._make(values) for values in cursor.fetchall()]
-    return {
-        row.job_id: row._replace(
-            slots=json.loads(str(row.slots)), exit_codes=json.loads(str(row.exit_codes))
-        )
-        for row in found
-    }
+# The columns are those of JobRow, then those of AttemptRow: of the latest attempt, unless the job
+# waits again.
+# Names out of small tables are sub-selects, since planning takes the longer the more ways there
+# are to order joins: 2 ms so, 20 ms with all of them joined.
+_PAGE = """
+SELECT j.id, j.name, j.type, j.state,
+       j.organization_id, split_part(t.path, '/', 1), t.path, j.user_id, u.username,
+       (SELECT name FROM clusters_pool WHERE id = j.pool_id),
+       (SELECT name FROM quotas_priorityclass WHERE id = j.priority_class_id),
+       (SELECT name FROM clusters_cluster WHERE id = j.cluster_id),
+       j.mgpu_per_node, j.node_count, j.time_limit_s, j.is_preemptible, j.is_requeueable,
+       j.checkpoint_path, j.submitted_at, j.started_at, j.ended_at, j.end_reason, j.exit_code,
+       j.cancel_requested_at, j.attempt_number, j.explanation, j.explained_at,
+       a.id, a.job_id, a.number, (SELECT name FROM clusters_cluster WHERE id = a.cluster_id),
+       a.state, a.native_id, a.native_state, a.slots, a.mgpu, a.guaranteed_mgpu, a.granted_at,
+       a.started_at, a.notice_at, a.grace_until, a.ended_at, a.released_at, a.outcome,
+       a.exit_codes, a.message,
+       r.job_id, b.user_id,
+       CASE WHEN b.id IS NOT NULL THEN (SELECT path FROM tenants_node WHERE id = b.team_id) END
+FROM unnest(%s::uuid[]) WITH ORDINALITY AS wanted (id, place)
+JOIN jobs_job j ON j.id = wanted.id
+JOIN tenants_node t ON t.id = j.team_id
+JOIN tenants_user u ON u.id = j.user_id
+LEFT JOIN jobs_attempt a
+    ON a.job_id = j.id AND a.number = j.attempt_number AND j.state <> ALL(%s::text[])
+LEFT JOIN jobs_reclaim r ON r.id = a.reclaim_id
+LEFT JOIN jobs_job b ON b.id = r.job_id
+ORDER BY wanted.place
+"""
 
 
 def _waits_for_victims(row: JobRow) -> bool:

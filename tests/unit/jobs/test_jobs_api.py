@@ -412,7 +412,7 @@ def test_a_page_costs_the_same_queries_whatever_its_size(world: World) -> None:
     add(1)
     few = count()
     add(20)
-    assert count() == few == 8
+    assert count() == few == 6
 
 
 # -- explanation ------------------------------------------------------------------------------
