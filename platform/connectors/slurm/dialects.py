@@ -175,7 +175,9 @@ class Dialect(ABC):
         requested = _gpus(_text(record, "tres_req_str"))
         allocated = _gpus(_text(record, "tres_alloc_str"))
         types = {kind for kind in (*requested, *allocated) if kind}
-        exit_code, exit_signal = self._exit(record) if state in _ENDED_STATES else (None, None)
+        exit_code, exit_signal = None, None
+        if state in _ENDED_STATES and "COMPLETING" not in flags:
+            exit_code, exit_signal = self._exit(record)
         time_limit = self._number(record.get("time_limit"))
         return SlurmJob(
             job_id=job_id,
@@ -232,6 +234,9 @@ class Dialect(ABC):
         exit_code, exit_signal = (None, None)
         if end_time is not None:
             exit_code, exit_signal = self._history_exit(_record(record, "exit_code"))
+        if exit_code == 0 and base != "COMPLETED":
+            # v0.0.38 gives 0 for every job that exited.
+            exit_code = None
         limit = self._number(time.get("limit"))
         return HistoryJob(
             job_id=self._required(record, "job_id"),

@@ -24,7 +24,7 @@ def expand(hostlist: str, *, limit: int = MAX_HOSTS) -> tuple[str, ...]:
     for item in _items(hostlist):
         parts, size = _parts(item, limit - len(names))
         if len(names) + size > limit:
-            raise ValueError(f"a host list of more than {limit} names")
+            raise ValueError("a host list of too many names")
         names += map("".join, product(*parts))
     return tuple(names)
 
@@ -58,7 +58,7 @@ def _parts(item: str, limit: int) -> tuple[list[list[str]], int]:
         choices = [literal] if literal is not None else _numbers(spans, limit)
         size *= len(choices)
         if size > limit:
-            raise ValueError(f"a host list of more than {limit} names")
+            raise ValueError("a host list of too many names")
         parts.append(choices)
     return parts, size
 
@@ -74,7 +74,7 @@ def _numbers(spans: str, limit: int) -> list[str]:
         if size < 1:
             raise ValueError(f"the range {span!r} in a host list runs backwards")
         if len(numbers) + size > limit:
-            raise ValueError(f"a host list of more than {limit} names")
+            raise ValueError("a host list of too many names")
         width = len(first)
         numbers += (str(number).zfill(width) for number in range(int(first), int(last) + 1))
     return numbers

@@ -45,8 +45,9 @@ class SlurmJob:
     """One job as the controller lists it.
 
     `state` is its base state ("PENDING", "RUNNING", "COMPLETED", ...) and `state_flags` what else
-    is true of it ("COMPLETING", "SIGNALING", "REQUEUED", ...). `end_time` of a job that runs is
-    the end that is expected. `exit_code` and `exit_signal` are None until it ended. `gpus_by_node`
+    is true of it ("COMPLETING", "SIGNALING", "REQUEUED", ...). v0.0.38 shows only one
+    of them: there a job that is COMPLETING is RUNNING. `end_time` of a job that runs is the end that is expected.
+    `exit_code` and `exit_signal` are None until it ended. `gpus_by_node`
     is empty while the job does not run, and where the cluster does not say who has how many.
     """
 
@@ -133,7 +134,7 @@ class HistoryJob:
     """One run of a job by the accounting: a requeued job has one record for each of its runs.
 
     (cluster, job_id, submit_time) tells runs apart. `end_time` None is a run that goes on.
-    `exit_code` of SUCCESS is not to be believed on a cluster of v0.0.38: use `state`.
+    `exit_code` is None where it is not known; v0.0.38 knows none but 0.
     """
 
     job_id: int

@@ -600,7 +600,7 @@ class SlurmRest:
         """One call in the version in use. An address that is gone asks for the version again,
         once: nothing was done then, so that a write may be sent again too."""
         dialect = self._speak()
-        who = user or self._service_user
+        who = self._service_user if user is None else user
         answer = self._send(method, path.format(dialect.version), parameters, body, who)
         if answer.is_absent and self._pinned is None:
             with self._lock:

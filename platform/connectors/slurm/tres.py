@@ -24,7 +24,7 @@ def gpus_in(tres: str) -> dict[str, int]:
         name, equals, count = item.partition("=")
         if not equals:
             raise ValueError(f"{item!r} is no resource")
-        if name.startswith("gres/gpu"):
+        if _GPU.fullmatch(name):
             if not _COUNT.fullmatch(count):
                 raise ValueError(f"{item!r} has no whole number of GPUs")
             counts[name] = int(count)
