@@ -270,6 +270,8 @@ def _slurm_turn(request: pytest.FixtureRequest) -> Iterator[None]:
     bed: SlurmBed = request.getfixturevalue("slurm_bed")
     with _hold(bed.folder, ONE_TEST, alone=alone):
         yield
+        if alone:
+            start_bed(bed.folder)  # a test that failed half-way may have left something down
 
 
 def pytest_configure(config: pytest.Config) -> None:
