@@ -1,0 +1,309 @@
+"""Every state of the dispatch protocol and of reclaiming, within small bounds.
+
+Two leaders of which one does not know that it is deposed, calls that take long or get lost, a
+controller that crashes once and forgets what it had not saved, another user who is given our id,
+ended jobs that leave the list. Each rule is left out once to see what it is for; the search then
+finds the shortest way to the harm, or shows that there is none. Numbers of states are exact, so
+that a model that loses a step, and with it its meaning, is noticed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dispatch_model import reclaim
+from dispatch_model.designs import (
+    FAST,
+    FENCED,
+    HELD,
+    LOOK_UP,
+    RETRY,
+    SETTLED,
+    TAG_COMPARED,
+    TIDEGATE,
+    Design,
+)
+from dispatch_model.search import Found, TooManyStates, explore
+from dispatch_model.states import NO_ID, OTHER, Attempt, Call, End, Live, Message, State, Wrong
+from dispatch_model.steps import SMALL, Bounds, protocol
+
+TWO_RELEASES = Bounds(releases=2)
+THREE_SUBMISSIONS = Bounds(first_sends=3, second_sends=0)
+STATES_MAX = 400_000
+
+
+def _explored(design: Design, bounds: Bounds = SMALL, until: Wrong | None = None) -> Found[State]:
+    found = explore(State(), protocol(design, bounds), states_max=STATES_MAX, until=until)
+    print(f"{len(found.states):,} states of {design} within {bounds}")
+    for wrong, way in found.wrong.items():
+        print(f"  {wrong}: {'; '.join(way)}")
+    return found
+
+
+def _is_unknown(state: State) -> bool:
+    return any(attempt.end == End.UNKNOWN for attempt in state.attempts)
+
+
+def _is_ended(state: State) -> bool:
+    return any(attempt.end == End.ENDED for attempt in state.attempts)
+
+
+def _is_tidy(state: State) -> bool:
+    """The job has an end that somebody can read, and nothing of ours is left held."""
+    return (_is_ended(state) or _is_unknown(state)) and not any(
+        job.tag != OTHER and job.live in (Live.HELD, Live.HELD_AGAIN) for job in state.jobs
+    )
+
+
+GROWTH = [
+    pytest.param(
+        RETRY,
+        {Wrong.TWO_COPIES, Wrong.AGAIN_AFTER_CRASH, Wrong.AGAIN_AFTER_PURGE},
+        6_256,
+        id="retry on time-out",
+    ),
+    pytest.param(
+        LOOK_UP,
+        {Wrong.TWO_COPIES, Wrong.AGAIN_AFTER_CRASH, Wrong.AGAIN_AFTER_PURGE},
+        8_751,
+        id="look up the tag before resubmitting",
+    ),
+    pytest.param(
+        FENCED,
+        {Wrong.TWO_COPIES, Wrong.AGAIN_AFTER_CRASH, Wrong.AGAIN_AFTER_PURGE},
+        1_801,
+        id="and fence, and first write wins",
+    ),
+    pytest.param(
+        HELD,
+        {
+            Wrong.HITS_ANOTHER,
+            Wrong.TWO_COPIES,
+            Wrong.AGAIN_AFTER_CRASH,
+            Wrong.AGAIN_AFTER_PURGE,
+            Wrong.RUNS_THOUGH_CLOSED,
+        },
+        31_458,
+        id="and submit held, release the recorded id",
+    ),
+    pytest.param(
+        TAG_COMPARED,
+        {
+            Wrong.HITS_ANOTHER,
+            Wrong.TWO_COPIES,
+            Wrong.AGAIN_AFTER_CRASH,
+            Wrong.AGAIN_AFTER_PURGE,
+            Wrong.RUNS_THOUGH_CLOSED,
+        },
+        48_426,
+        id="and compare the tag: still a gap between comparing and acting",
+    ),
+    pytest.param(
+        SETTLED, {Wrong.AGAIN_AFTER_PURGE}, 25_817, id="and wait until the controller has saved"
+    ),
+    pytest.param(TIDEGATE, set(), 20_097, id="and never again once released: safe"),
+]
+
+
+@pytest.mark.parametrize(("design", "wrongs", "states"), GROWTH)
+def test_each_rule_of_the_protocol_takes_away_a_harm(
+    design: Design, wrongs: set[Wrong], states: int
+) -> None:
+    """The protocol rule by rule: only all of them together are safe."""
+    found = _explored(design)
+    assert set(found.wrong) == wrongs
+    assert len(found.states) == states
+
+
+ONE_RULE_LESS = [
+    pytest.param(
+        replace(TIDEGATE, releases_recorded_only=False),
+        {Wrong.TWO_COPIES, Wrong.AGAIN_AFTER_PURGE},
+        26_505,
+        id="any held copy with our tag is released",
+    ),
+    pytest.param(
+        replace(TIDEGATE, compares_tag=False),
+        {Wrong.HITS_ANOTHER, Wrong.GIVEN_UP},
+        14_278,
+        id="the recorded id is released unseen",
+    ),
+    pytest.param(
+        replace(TIDEGATE, removal_waits_for_save=False),
+        {Wrong.HITS_ANOTHER},
+        27_334,
+        id="copies are removed before the controller has saved them",
+    ),
+    pytest.param(
+        replace(TIDEGATE, release_is_committed_first=False),
+        {Wrong.AGAIN_AFTER_PURGE},
+        25_071,
+        id="dead between a release and its record",
+    ),
+    pytest.param(
+        replace(TIDEGATE, first_write_wins=False),
+        {Wrong.TWO_COPIES, Wrong.AGAIN_AFTER_PURGE, Wrong.GIVEN_UP},
+        46_097,
+        id="one thread of a leader overwrites what the other has recorded",
+    ),
+    pytest.param(
+        replace(TIDEGATE, first_write_wins=False, has_threads=False),
+        set(),
+        10_546,
+        id="a leader of one thread needs no first write",
+    ),
+    pytest.param(
+        replace(TIDEGATE, looks_up=False),
+        set(),
+        19_068,
+        id="the look-up saves copies, not runs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("design", "wrongs", "states"), ONE_RULE_LESS)
+def test_what_each_rule_is_for(design: Design, wrongs: set[Wrong], states: int) -> None:
+    """The whole protocol less one rule. Fence and first write cover each other only while a
+    leader does one thing at a time; ours has a thread that observes beside the one that submits,
+    so that the first write must win even behind the fence."""
+    found = _explored(design)
+    assert set(found.wrong) == wrongs
+    assert len(found.states) == states
+
+
+def test_without_a_fence_nothing_runs_twice_but_a_job_may_be_given_up() -> None:
+    """A deposed leader concludes from its old listing that a released job is gone."""
+    found = _explored(replace(TIDEGATE, is_fenced=False, has_threads=False))
+    assert set(found.wrong) == {Wrong.GIVEN_UP}
+    assert len(found.states) == 65_763
+
+
+@pytest.mark.parametrize(("has_threads", "states"), [(False, 9_916), (True, 24_481)])
+def test_without_fence_and_without_first_write_two_copies_start(
+    has_threads: bool, states: int
+) -> None:
+    """A deposed leader's late answer replaces the id that was released: one rule of the two
+    must hold."""
+    design = replace(TIDEGATE, is_fenced=False, first_write_wins=False, has_threads=has_threads)
+    found = _explored(design, until=Wrong.TWO_COPIES)
+    assert Wrong.TWO_COPIES in found.wrong
+    assert len(found.states) == states
+
+
+def test_half_a_list_makes_us_give_up_what_runs() -> None:
+    """Only a complete listing may say that something is missing."""
+    design = replace(TIDEGATE, complete_listings_only=False)
+    found = _explored(design, until=Wrong.GIVEN_UP)
+    assert set(found.wrong) == {Wrong.GIVEN_UP}
+    assert len(found.states) == 721
+
+
+@pytest.mark.parametrize(
+    ("bounds", "states", "stuck"),
+    [
+        pytest.param(
+            TWO_RELEASES, 29_302, 107, id="two submissions, a second attempt, two releases"
+        ),
+        pytest.param(THREE_SUBMISSIONS, 169_154, 0, id="three submissions of one attempt"),
+    ],
+)
+def test_nothing_runs_twice_nothing_is_lost_and_a_good_end_stays_reachable(
+    bounds: Bounds, states: int, stuck: int
+) -> None:
+    """The protocol at its widest bounds. What is called unknown has run and was purged before
+    anybody saw its end: strict settling loses nothing.
+
+    From everywhere an end that somebody can read stays reachable, with nothing of ours left
+    held on the cluster; `stuck` are only those states in which every submission that the
+    bounds grant has been lost.
+    """
+    found = _explored(TIDEGATE, bounds)
+    assert found.wrong == {}
+    assert len(found.states) == states
+    assert all(state.has_started for state in found.states if _is_unknown(state))
+    # A second attempt that may not be sent within these bounds is left to the other bounds.
+    dead_ends = found.dead_ends(
+        lambda state: _is_tidy(state) or bounds[len(state.attempts) - 1] == 0
+    )
+    for state in dead_ends:
+        tag = len(state.attempts) - 1
+        assert state.attempts[tag] == Attempt(native_id=NO_ID, sends=bounds[tag])
+        assert Message(Call.SUBMIT, tag) not in state.calls
+        assert not any(job.tag == tag for job in state.jobs)
+    assert len(dead_ends) == stuck
+
+
+def test_fast_settling_may_lose_a_job_and_says_so() -> None:
+    """What a cluster with a settle of 0 seconds gives up. A controller crash right after a
+    release can lose the job, which is then unknown and not sent again; in the gap between
+    comparing and acting a release can reach a job of another user who got the id; and a second
+    release on its way can start a parked copy that got the id of the one that ran. No two
+    copies ever run side by side."""
+    found = _explored(FAST, TWO_RELEASES)
+    assert set(found.wrong) == {Wrong.HITS_ANOTHER, Wrong.AGAIN_AFTER_CRASH, Wrong.GIVEN_UP}
+    assert len(found.states) == 43_051
+    lost = [state for state in found.states if _is_unknown(state) and not state.has_started]
+    assert len(lost) == 522
+    assert all(state.crashes_left == 0 for state in lost)
+
+
+def test_fast_settling_that_releases_once_never_runs_twice() -> None:
+    """The second run takes a second release; who never repeats one may have to let a job go
+    whose only release was lost."""
+    found = _explored(replace(FAST, repeats_release=False), TWO_RELEASES)
+    assert set(found.wrong) == {Wrong.HITS_ANOTHER, Wrong.GIVEN_UP}
+    assert len(found.states) == 16_644
+
+
+RECLAIMS = [
+    pytest.param(reclaim.Design(), set(), 3_058, id="claim row, stored deadline, confirmed end"),
+    pytest.param(reclaim.Design(is_fenced=False), set(), 4_236, id="safe even without a fence"),
+    pytest.param(
+        reclaim.Design(waits_for_end=False),
+        {reclaim.Wrong.GPU_TWICE},
+        4_072,
+        id="quota is free as soon as the victim is told",
+    ),
+    pytest.param(
+        reclaim.Design(stores_deadline=False),
+        {reclaim.Wrong.EARLY_KILL},
+        3_942,
+        id="the deadline is in the leader's memory",
+    ),
+    pytest.param(
+        reclaim.Design(stores_claim=False),
+        {reclaim.Wrong.TWO_VICTIMS},
+        4_670,
+        id="the claim is in the leader's memory: a fence does not help",
+    ),
+    pytest.param(
+        reclaim.Design(claim_is_unique=False), set(), 3_058, id="claims are not unique, but fenced"
+    ),
+    pytest.param(
+        reclaim.Design(claim_is_unique=False, is_fenced=False),
+        {reclaim.Wrong.TWO_VICTIMS},
+        4_236,
+        id="claims are neither unique nor fenced",
+    ),
+]
+
+
+@pytest.mark.parametrize(("design", "wrongs", "states"), RECLAIMS)
+def test_reclaiming_takes_one_victim_after_its_grace_and_uses_no_gpu_twice(
+    design: reclaim.Design, wrongs: set[reclaim.Wrong], states: int
+) -> None:
+    """Two leaders, two victims that may end by themselves, kills that are late or lost. The
+    waiting job can start from everywhere."""
+    found = explore(reclaim.State(), reclaim.reclaiming(design), states_max=STATES_MAX)
+    print(f"{len(found.states):,} states of {design}: {found.wrong}")
+    assert set(found.wrong) == wrongs
+    assert len(found.states) == states
+    assert found.dead_ends(reclaim.is_done) == []
+
+
+def test_a_search_that_grows_beyond_its_bound_says_so() -> None:
+    """A model that no longer fits must fail, never pass half explored."""
+    with pytest.raises(TooManyStates, match="more than 100 states"):
+        explore(State(), protocol(TIDEGATE), states_max=100)
