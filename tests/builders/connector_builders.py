@@ -35,6 +35,9 @@ def a_workload(
     time_limit_s: int | None = None,
     notice_signal: str = "TERM",
     grace_s: int = 30,
+    team: str = "",
+    is_borrowed: bool = False,
+    cluster_user: str | None = None,
 ) -> Workload:
     """A workload of `ranks` whole nodes that succeeds at once unless `script` says otherwise."""
     if slots is None:
@@ -50,6 +53,9 @@ def a_workload(
         time_limit_s=time_limit_s,
         notice_signal=notice_signal,
         grace_s=grace_s,
+        team=team,
+        is_borrowed=is_borrowed,
+        cluster_user=cluster_user,
     )
 
 
@@ -92,23 +98,37 @@ def until_running(connector: ClusterConnector, key: str) -> Observation:
     return eventually(look)
 
 
-def until_released(connector: ClusterConnector, key: str) -> Observation:
-    """Wait until nothing of `key` is left."""
+def until_released(
+    connector: ClusterConnector, key: str, native_id: str | None = None
+) -> Observation:
+    """Wait until nothing of `key`, or of what was recorded for it as `native_id`, is left."""
 
     def look() -> Observation | None:
-        seen = observed(connector, key)
+        seen = connector.observe().seen(key, native_id)
         return seen if seen and seen.is_released else None
 
     return eventually(look)
 
 
 def whole_log(
-    connector: ClusterConnector, key: str, *, rank: int = 0, stream: str = "stdout"
+    connector: ClusterConnector,
+    key: str,
+    *,
+    rank: int = 0,
+    stream: str = "stdout",
+    cluster_user: str | None = None,
 ) -> str:
     """All that one stream of one rank holds now, read piece by piece."""
     data, offset = b"", 0
     while True:
-        chunk = connector.read_log(key, rank=rank, stream=stream, offset=offset, limit=65_536)
+        chunk = connector.read_log(
+            key,
+            rank=rank,
+            stream=stream,
+            offset=offset,
+            limit=65_536,
+            cluster_user=cluster_user,
+        )
         data += chunk.data
         if chunk.next_offset == offset:
             return data.decode()

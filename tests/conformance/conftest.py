@@ -1,22 +1,29 @@
-"""Every conformance test gets a cluster of its own."""
+"""Every conformance test gets a cluster of its own, or a part of one that is nobody else's."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conformance.rigs import RIGS, LocalRig, Rig
+from conformance.rigs import LocalRig, Rig, SlurmRig
 
 
-@pytest.fixture(params=RIGS, ids=lambda rig: rig.__name__)
-def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
-    opened: Rig = request.param(tmp_path)
-    yield opened
-    opened.close()
+@pytest.fixture(params=["local", pytest.param("slurm", marks=pytest.mark.slurm)])
+def rig(request: pytest.FixtureRequest) -> Rig:
+    """One cluster of each kind."""
+    rig: Rig = request.getfixturevalue(f"{request.param}_rig")
+    return rig
 
 
 @pytest.fixture
 def local_rig(tmp_path: Path) -> Iterator[LocalRig]:
     opened = LocalRig(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def slurm_rig(request: pytest.FixtureRequest) -> Iterator[SlurmRig]:
+    opened = SlurmRig(request.getfixturevalue("slurm_bed"))
     yield opened
     opened.close()

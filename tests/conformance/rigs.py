@@ -6,35 +6,114 @@ the test and by the jobs under the same name.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import secrets
+import shutil
 import signal
+import sys
+import tempfile
+import threading
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from builders.connector_builders import eventually, until_released
+from builders.connector_builders import eventually, until_released, whole_log
+from connectors.errors import ClusterUnavailable
 from connectors.local.attempt_files import is_locked
-from connectors.protocol import ClusterConnector
+from connectors.protocol import ClusterConnector, LogChunk, Workload
 from connectors.registry import open_connector
+from connectors.slurm.minter import Minter, Policy
+from slurm_bed import SlurmBed
 
+TEAM = "conformance/rig"
+ACCOUNT = "conformance_rig"
+GUARANTEED_QOS = "g-conformance_rig"
+BORROW_QOS = "conformance-borrow"
 LOG_CAP_BYTES = 256 << 10
 CLUSTER_ID = "cluster-of-the-rig"
 
 
-class Rig(Protocol):
-    """One cluster. `kind` and `options` open it, from any process."""
+class Rig:
+    """One cluster. `kind` and `options` open it, from any process.
+
+    `asked` is what every workload must say there. What clusters may do differently: whether they
+    choose the nodes, tell the exit codes of ranks before the end of the workload and of ranks
+    that they killed, can forget, and keep processes from hiding.
+    """
 
     kind: str
     options: dict[str, Any]
     scratch: Path
     connector: ClusterConnector
+    asked: dict[str, str] = {}
+    cluster_user: str | None = None
+    python = sys.executable
+    chooses_nodes = False
+    tells_exits_early = True
+    tells_exits_of_stopped = True
+    forgets = True
+    finds_hidden_processes = True
+    gang_ranks = 125
+    node_count = 130
+    first_node = "node-001"
+    last_node = "node-130"
+
+    def open(self) -> ClusterConnector:
+        """Another connector to the same cluster, as another process would have."""
+        return open_connector(self.kind, self.options, CLUSTER_ID)
+
+    def submit(self, workload: Workload) -> str:
+        """Give it to the cluster, which may hold it."""
+        return self.connector.submit(replace(workload, **self.asked))
+
+    def start(self, workload: Workload) -> str:
+        """Give it to the cluster and let it run."""
+        native_id = self.submit(workload)
+        if self.connector.submits_held:
+            self.release(workload.key, native_id)
+        return native_id
+
+    def release(self, key: str, native_id: str) -> None:
+        """Release it once it is listed and settled."""
+
+        def is_settled() -> bool:
+            listing = self.connector.observe()
+            seen = listing.seen(key, native_id)
+            if seen is None or seen.submitted_at is None:
+                return False
+            return listing.observed_at - seen.submitted_at >= self.connector.settle_s
+
+        eventually(is_settled)
+        self.connector.release(key, native_id)
+
+    def log(self, key: str, *, rank: int = 0, stream: str = "stdout") -> str:
+        """All that one stream of one rank holds now."""
+        return whole_log(
+            self.connector, key, rank=rank, stream=stream, cluster_user=self.cluster_user
+        )
+
+    def read_log(self, key: str, *, rank: int, stream: str, offset: int, limit: int) -> LogChunk:
+        """A part of a log."""
+        return self.connector.read_log(
+            key,
+            rank=rank,
+            stream=stream,
+            offset=offset,
+            limit=limit,
+            cluster_user=self.cluster_user,
+        )
 
     def close(self) -> None:
         """End whatever still runs."""
-        ...
+        for key, seen in self.connector.observe().observations.items():
+            if not seen.is_released:
+                self.connector.stop(key)
+                until_released(self.connector, key)
 
 
-class LocalRig:
+class LocalRig(Rig):
     """This machine with 130 virtual nodes of 8 H100 each."""
 
     kind = "local"
@@ -51,10 +130,6 @@ class LocalRig:
         }
         self.connector = self.open()
         self.connector.prepare()
-
-    def open(self) -> ClusterConnector:
-        """Another connector to the same cluster, as another process would have."""
-        return open_connector(self.kind, self.options, CLUSTER_ID)
 
     def attempt(self, key: str) -> Path:
         """Directory of the attempt `key`."""
@@ -78,12 +153,91 @@ class LocalRig:
         os.kill(pid, signal.SIGKILL)
         eventually(lambda: not is_locked(f"{self.attempt(key)}/supervisor.lock"))
 
+
+class SlurmRig(Rig):
+    """The H100 part of a real Slurm. Others may use it too; their jobs are not this rig's,
+    because every rig signs its jobs with a secret of its own."""
+
+    kind = "slurm"
+    chooses_nodes = True
+    tells_exits_early = False
+    tells_exits_of_stopped = False
+    forgets = False
+    # Where Slurm has no cgroups, as in the bed, it loses sight of daemons.
+    finds_hidden_processes = False
+    gang_ranks = 16
+    # What runs the tests may lie where the users of the bed see nothing.
+    python = "/usr/bin/python3"
+
+    def __init__(self, bed: SlurmBed, *, settle_s: int = 0, user: str | None = None) -> None:
+        self.bed = bed
+        self.cluster_user = user or bed.users[0]
+        self.asked = {"team": TEAM, "cluster_user": self.cluster_user}
+        make_accounts(bed)
+        self.scratch = Path(tempfile.mkdtemp(dir=bed.folder / "work", prefix="rig-"))
+        self.scratch.chmod(0o777)
+        socket = str(self.scratch / "minter")
+        key = bed.jwt_key_file.read_bytes()
+        policy = Policy(bed.service_user)
+        self._minter = Minter(key, socket, policy, [os.geteuid()])
+        threading.Thread(target=self._minter.serve, daemon=True).start()
+        partition = bed.partitions["h100"]
+        self.node_count = partition.node_count
+        self.first_node = partition.first_node
+        self.last_node = f"h{partition.node_count:03d}"
+        self.options: dict[str, Any] = {
+            "url": bed.url,
+            "service_user": bed.service_user,
+            "token_socket": socket,
+            "tag_secret": secrets.token_hex(16),
+            "pools": {"h100": {"partition": "h100", "gres_type": "h100"}},
+            "output_root": bed.output_root,
+            "working_directory": bed.working_directory,
+            "settle_s": settle_s,
+            "borrow_qos": BORROW_QOS,
+            "log_cap_bytes": LOG_CAP_BYTES,
+        }
+        self.connector = self.open()
+
     def close(self) -> None:
-        """End whatever still runs."""
-        for key, seen in self.connector.observe().observations.items():
-            if not seen.is_released:
-                self.connector.stop(key)
-                until_released(self.connector, key)
+        """End whatever still runs or waits."""
+        listing = self.connector.observe()
+        copies = [copy for key in listing.observations for copy in listing.all_of(key)]
+        for copy in copies:
+            if not copy.is_released:
+                eventually(functools.partial(self._is_stopped, copy.key, copy.native_id))
+                until_released(self.connector, copy.key, copy.native_id)
+        self._minter.stop()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def _is_stopped(self, key: str, native_id: str) -> bool:
+        try:
+            self.connector.stop(key, native_id=native_id)
+        except ClusterUnavailable:
+            return False
+        return True
 
 
-RIGS = (LocalRig,)
+_made: set[Path] = set()
+
+
+def make_accounts(bed: SlurmBed) -> None:
+    """The account and the two QoS that workloads of the rigs run under."""
+    if bed.folder in _made:
+        return
+    run = bed.run
+    for name in (GUARANTEED_QOS, BORROW_QOS):
+        if not run(["sacctmgr", "-nP", "show", "qos", name, "format=name"]).strip():
+            run(["sacctmgr", "-i", "add", "qos", name])
+    if not run(["sacctmgr", "-nP", "show", "account", ACCOUNT, "format=account"]).strip():
+        run(["sacctmgr", "-i", "add", "account", ACCOUNT, f"cluster={bed.cluster}"])
+    for user in bed.users[:2]:
+        asked = ["sacctmgr", "-nP", "show", "assoc", f"user={user}", f"account={ACCOUNT}"]
+        if not run([*asked, "format=user"]).strip():
+            run(
+                [
+                    *("sacctmgr", "-i", "add", "user", user, f"account={ACCOUNT}"),
+                    *(f"cluster={bed.cluster}", f"qos=normal,{GUARANTEED_QOS},{BORROW_QOS}"),
+                ]
+            )
+    _made.add(bed.folder)

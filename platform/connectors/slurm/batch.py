@@ -6,12 +6,13 @@ give up on their standard input. That needs no controller, and works where a sig
 the REST API reaches the shell only (v0.0.38) as well as where it reaches the ranks.
 
 NOTICE_SIGNAL asks for the notice; unlike those that scripts know it ends nobody who does not
-expect it. TERM, which Slurm itself sends before it kills, is taken for a notice too. Other
-signals that somebody sends to the job are passed on as they are.
+expect it. STOP_SIGNAL has the ranks killed at once; a cancel must follow, which alone would wait
+for Slurm's KillWait between TERM and KILL. What Slurm itself sends reaches all processes.
 
 How it ended: the shell exits with the code of the first rank that failed, or 0; it dies of
-TIMED_OUT_SIGNAL when our own time limit ended the ranks (Slurm's has minutes only) and of
-NOT_STARTED_SIGNAL when a rank could not start. Ranks leave their exit codes in files, too (see
+TIMED_OUT_SIGNAL when our own time limit ended the ranks (Slurm's has minutes only), of
+NOT_STARTED_SIGNAL when a rank could not start, and of STOPPED_SIGNAL when no cancel followed.
+Ranks leave their exit codes in files, too (see
 `connectors.slurm.logs`). As for every shell, a script that exits with 129 to 192 by itself looks
 like one that was killed by a signal.
 
@@ -28,6 +29,8 @@ import signal
 from connectors.protocol import Workload
 
 NOTICE_SIGNAL = "URG"
+STOP_SIGNAL = "ABRT"
+STOPPED_SIGNAL = int(signal.SIGABRT)
 TIMED_OUT_SIGNAL = int(signal.SIGXCPU)
 NOT_STARTED_SIGNAL = int(signal.SIGSYS)
 
@@ -57,7 +60,7 @@ refuse() {
   exit 0
 }
 
-pid= asked= noticed= aborted= limited= signals=
+pid= asked= noticed= aborted= stopped= killer=
 notice() {
   asked=1
   { [ -n "$noticed" ] || [ -z "$pid" ]; } && return
@@ -72,16 +75,13 @@ abort() {
   ( sleep "$grace_s"; kill -s KILL -- "-$pid" ) &
   killer=$!
 }
-limit() {
-  limited=1
-  tell limit
-  kill -s KILL -- "-$pid"
-}
-forward() { if [ -n "$pid" ]; then kill -s "$1" -- "-$pid"; else signals="$signals $1"; fi; }
-trap notice URG TERM
-trap abort ABRT
-trap limit ALRM
-for other in HUP INT QUIT USR1 USR2; do trap "forward $other" "$other"; done
+finish() { [ -z "$pid" ] || kill -s KILL -- "-$pid"; }
+trap notice URG
+trap abort XCPU
+trap 'stopped=1; finish' ABRT
+trap 'tell limit; finish' ALRM
+trap 'noticed=1; tell noticed' TERM
+trap : HUP INT QUIT USR1 USR2
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/tidegate.XXXXXXXXXX") ||
   refuse "no directory for the script on node $SLURMD_NODENAME"
@@ -107,10 +107,14 @@ pid=$!
 exec 2> /dev/null
 [ -z "$asked" ] || notice
 [ -z "$aborted" ] || abort
-for other in $signals; do forward "$other"; done
+[ -z "$stopped" ] || finish
 
 ( while read -r word; do
-    case $word in notice) kill -s URG "$$" ;; abort) kill -s ABRT "$$" ;; esac
+    case $word in
+      notice) kill -s URG "$$" ;;
+      abort) kill -s XCPU "$$" ;;
+      stop) kill -s ABRT "$$" ;;
+    esac
   done ) &
 reader=$!
 timer=
@@ -154,14 +158,17 @@ rm -f -- "$directory/$key".*
 set -C
 exec > "$directory/$key.shell" 2>&1
 
-noticed= aborted=
-notice() { noticed=1; ( printf 'notice\n' >&6 ) 2> /dev/null; }
+noticed= aborted= stopped= cancelled=
+order() { ( printf '%s\n' "$1" >&6 ) 2> /dev/null; }
+notice() { noticed=1; order notice; }
+stop() { stopped=1; order stop; }
 abort() {
   { [ -n "$noticed" ] || [ -n "$aborted" ]; } && return
   aborted=1
-  ( printf 'abort\n' >&6 ) 2> /dev/null
+  order abort
 }
-trap : HUP INT QUIT TERM USR1 USR2
+trap : HUP INT QUIT USR1 USR2
+trap 'cancelled=1' TERM
 
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 address=$(scontrol show node "$first" | sed -n 's/.*NodeAddr=\([^ ]*\).*/\1/p')
@@ -170,6 +177,8 @@ rank_program=$(cat << 'TIDEGATE_RANK'
 @RANK@
 TIDEGATE_RANK
 )
+# Until the ranks can be told. What srun is to ignore must be ignored before it starts.
+trap '' ABRT
 # A rank that dies without a word is an error of the node; what scripts do is never one.
 coproc srun --ntasks=@RANKS@ --ntasks-per-node=1 --distribution=block --input=all --wait=0 \
   --kill-on-bad-exit=1 --mpi=none --export=ALL \
@@ -181,6 +190,7 @@ base64 -d >&6 << 'TIDEGATE_PAYLOAD'
 @PAYLOAD@
 TIDEGATE_PAYLOAD
 trap notice URG
+trap stop ABRT
 
 limited= refused= failed=
 while read -r word rank value <&5; do
@@ -200,6 +210,15 @@ while :; do
   status=$?
   kill -0 "$srun" 2> /dev/null || break
 done
+if [ -n "$stopped" ]; then
+  # The cancel that follows comes as TERM, and says how the job ended.
+  for _ in {1..50}; do
+    [ -z "$cancelled" ] || exit 143
+    sleep 0.2
+  done
+  trap - ABRT
+  kill -s ABRT "$$"
+fi
 [ -z "$limited" ] || kill -s XCPU "$$"
 [ -z "$refused" ] || kill -s SYS "$$"
 [ "${failed:-0}" -ge 0 ] || failed=$((128 - failed))

@@ -12,7 +12,9 @@ from __future__ import annotations
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from connectors.errors import (
@@ -32,10 +34,10 @@ from connectors.protocol import (
     Workload,
     WorkloadPhase,
 )
-from connectors.slurm.batch import NOTICE_SIGNAL, batch_script
+from connectors.slurm.batch import NOTICE_SIGNAL, STOP_SIGNAL, batch_script
 from connectors.slurm.logs import RankExits, read_exits, read_log, within
 from connectors.slurm.naming import account_name, guaranteed_qos, key_of, tag
-from connectors.slurm.neutral import JobList, SlurmJob, SlurmPartition, Submission
+from connectors.slurm.neutral import JobList, SlurmJob, SlurmNode, SlurmPartition, Submission
 from connectors.slurm.observing import (
     MGPU_PER_GPU,
     ended_observation,
@@ -86,8 +88,9 @@ class SlurmConnector:
         self._rest = SlurmRest(
             options.url, tokens, service_user=options.service_user, version=options.api_version
         )
-        self._partitions = _Kept(self._read_partitions)
-        self._pool_of_node = _Kept(self._read_pools_of_nodes)
+        # The protocol knows no closing: connections end with the connector.
+        weakref.finalize(self, self._rest.close)
+        self._hardware = _Kept(self._read_hardware)
         self._exits: Mapping[tuple[int, int], RankExits] = {}
 
     @property
@@ -205,6 +208,9 @@ class SlurmConnector:
             try:
                 if phase is WorkloadPhase.HELD:
                     self._check_settled(job)
+                elif phase is WorkloadPhase.RUNNING:
+                    # Else what ignores TERM would live on for the cluster's KillWait.
+                    self._send(job, STOP_SIGNAL)
                 self._send(job, None)
             except ClusterUnavailable as error:
                 unsettled = error
@@ -290,7 +296,7 @@ class SlurmConnector:
             node_count=len(workload.slots),
             cpus_per_task=options.cpus_per_gpu and options.cpus_per_gpu * gpus,
             memory_mb_per_node=options.memory_mb_per_gpu and options.memory_mb_per_gpu * gpus,
-            time_limit_minutes=self._time_limit_minutes(workload, pool),
+            time_limit_minutes=self._time_limit_minutes(workload, gpus, pool),
             constraint=pool.constraint,
             environment={"PATH": options.path},
             script=batch_script(
@@ -307,45 +313,28 @@ class SlurmConnector:
             hold=True,
         )
 
-    def _time_limit_minutes(self, workload: Workload, pool: SlurmPool) -> int:
+    def _time_limit_minutes(self, workload: Workload, gpus: int, pool: SlurmPool) -> int:
         """The limit in whole minutes, rounded up; without one, the longest that there is.
 
-        Raises WorkloadRejected for what would wait in the partition for ever.
+        Raises WorkloadRejected for what would wait in the partition for ever: held jobs are
+        accepted unlooked at.
         """
-        partition = self._partition(pool, is_enough=lambda found: _fits(workload, found))
-        if partition is None:
-            raise WorkloadRejected(f"the cluster has no partition {pool.partition}")
-        nodes, most_s = len(partition.nodes), partition.max_time_limit_s
-        if len(workload.slots) > nodes:
-            raise WorkloadRejected(
-                f"{len(workload.slots)} nodes are more than the {nodes} of {partition.name}"
-            )
+        problem, most_s = _check_room(workload, gpus, pool, self._hardware.get())
+        if problem:
+            # Asked for anew before anything is refused because of it.
+            self._hardware.drop()
+            problem, most_s = _check_room(workload, gpus, pool, self._hardware.get())
+        if problem:
+            raise WorkloadRejected(problem)
         if workload.time_limit_s is None:
             return (most_s or TIME_LIMIT_S_MAX) // _S_PER_MINUTE
-        if most_s is not None and workload.time_limit_s > most_s:
-            raise WorkloadRejected(
-                f"the time limit of {workload.time_limit_s} s is longer than the {most_s} s that "
-                f"partition {partition.name} allows"
-            )
         return -(-workload.time_limit_s // _S_PER_MINUTE)
 
-    def _partition(
-        self, pool: SlurmPool, is_enough: Callable[[SlurmPartition], bool]
-    ) -> SlurmPartition | None:
-        """The partition of `pool`, asked for anew before anything is refused because of it."""
-        found = self._partitions.get().get(pool.partition)
-        if found is None or not is_enough(found):
-            self._partitions.drop()
-            found = self._partitions.get().get(pool.partition)
-        return found
-
-    def _read_partitions(self) -> Mapping[str, SlurmPartition]:
-        return {partition.name: partition for partition in self._rest.partitions()}
-
-    def _read_pools_of_nodes(self) -> Mapping[str, str]:
-        return {
-            node.name: pool for node in self._rest.nodes() if (pool := self._pool_of(node.gpus))
-        }
+    def _read_hardware(self) -> _Hardware:
+        return _Hardware(
+            {partition.name: partition for partition in self._rest.partitions()},
+            {node.name: node for node in self._rest.nodes()},
+        )
 
     def _pool_of(self, gpus: Mapping[str, int]) -> str | None:
         return next(
@@ -439,12 +428,21 @@ class SlurmConnector:
         if not gpus.get(""):
             return None
         if job.nodes:
-            pools = self._pool_of_node.get()
-            return next((pools[node] for node in job.nodes if node in pools), None)
+            nodes = self._hardware.get().nodes
+            known = (self._pool_of(nodes[name].gpus) for name in job.nodes if name in nodes)
+            return next((pool for pool in known if pool is not None), None)
         of_partition = [
             name for name, pool in self._options.pools.items() if pool.partition == job.partition
         ]
         return of_partition[0] if len(of_partition) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Hardware:
+    """What changes by an administrator's hand only."""
+
+    partitions: Mapping[str, SlurmPartition]
+    nodes: Mapping[str, SlurmNode]
 
 
 class _Kept(Generic[Value]):
@@ -488,11 +486,30 @@ def _insist(act: Callable[[], None]) -> None:
         raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
 
 
-def _fits(workload: Workload, partition: SlurmPartition) -> bool:
+def _check_room(
+    workload: Workload, gpus: int, pool: SlurmPool, hardware: _Hardware
+) -> tuple[str, int | None]:
+    """Why `workload` can never start, or "", and the longest time limit that there is."""
+    partition = hardware.partitions.get(pool.partition)
+    if partition is None:
+        return f"the cluster has no partition {pool.partition}", None
     most_s = partition.max_time_limit_s
-    return len(workload.slots) <= len(partition.nodes) and (
-        most_s is None or workload.time_limit_s is None or workload.time_limit_s <= most_s
-    )
+    large = [
+        name
+        for name in partition.nodes
+        if name in hardware.nodes and hardware.nodes[name].gpus.get(pool.gres_type, 0) >= gpus
+    ]
+    if len(workload.slots) > len(large):
+        return (
+            f"{len(workload.slots)} nodes with {gpus} GPUs of type {pool.gres_type} are asked for, "
+            f"and partition {partition.name} has {len(large)} such nodes"
+        ), most_s
+    if most_s is not None and (workload.time_limit_s or 0) > most_s:
+        return (
+            f"the time limit of {workload.time_limit_s} s is longer than the {most_s} s that "
+            f"partition {partition.name} allows"
+        ), most_s
+    return "", most_s
 
 
 def _phase(job: SlurmJob) -> WorkloadPhase | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from connectors.errors import UnknownNativeState
 from connectors.protocol import Outcome, WorkloadPhase
-from connectors.slurm.batch import NOT_STARTED_SIGNAL, TIMED_OUT_SIGNAL
+from connectors.slurm.batch import NOT_STARTED_SIGNAL, STOPPED_SIGNAL, TIMED_OUT_SIGNAL
 from connectors.slurm.neutral import HistoryJob, SlurmJob
 
 #: slurmd gives a batch script that it could not even launch this signal.
@@ -109,6 +109,8 @@ def outcome_of(job: SlurmJob | HistoryJob) -> Outcome:
     if job.state == "FAILED":
         if job.exit_signal == TIMED_OUT_SIGNAL:
             return Outcome.TIMED_OUT
+        if job.exit_signal == STOPPED_SIGNAL:
+            return Outcome.STOPPED
         if job.exit_signal in (NOT_STARTED_SIGNAL, _LAUNCH_FAILED_SIGNAL):
             return Outcome.START_FAILED
     if "LAUNCH_FAILED" in job.state_flags or "RECONFIG_FAIL" in job.state_flags:
