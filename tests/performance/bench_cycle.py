@@ -12,6 +12,7 @@ of the whole.
 from __future__ import annotations
 
 import argparse
+import statistics
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from bed import a_database, spread
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+TARGET_MS = 300
 
 
 def main() -> None:
@@ -53,21 +55,46 @@ def measure(queued: int, running: int, nodes: int, rounds: int) -> None:
     for label, act in (
         ("read snapshot", lambda: load_snapshot(NOW)),
         ("decide", lambda: decide(snapshot, Policy())),
-        ("cycle, nothing new", lambda: cycles.run(NOW)),
     ):
         print(f"{label:<30} {spread([clock(act) for _ in range(rounds)])}")
-    times = []
-    started = 0
+    committed: list[float] = []
+    note_commits(committed)
+    quiet = [clock(lambda: cycles.run(NOW)) for _ in range(rounds)]
+    print(f"{'cycle, nothing new':<30} {spread(quiet)}, {met(quiet)}")
+    committed.clear()
+    times, plans, reports = [], [], []
     for number in range(rounds):
         free_some(100 // (10_000 // queued))
         now = NOW + timedelta(seconds=number + 1)
         begin = time.perf_counter()
-        report = cycles.run(now)
+        reports.append(cycles.run(now))
         times.append((time.perf_counter() - begin) * 1000)
-        started += report.started
-    label = f"cycle, {started // rounds} starts"
-    print(f"{label:<30} {spread(times)}")
+        plans.append((committed[-1] - begin) * 1000)
+    started = sum(report.started for report in reports) // rounds
+    claims = sum(report.reclaims for report in reports) // rounds
+    print(f"each cycle: {started} starts, {claims} claims on average")
+    print(f"{'  until the plan is committed':<30} {spread(plans)}")
+    print(f"{'  with the explanations':<30} {spread(times)}, {met(times)}")
     assert started > 0
+
+
+def note_commits(moments: list[float]) -> None:
+    """From now on note when a cycle's plan is committed: then it asks who lacks a reason."""
+    from jobs import arbitration
+
+    original = arbitration.unexplained
+
+    def noted() -> set[str]:
+        moments.append(time.perf_counter())
+        return original()
+
+    arbitration.unexplained = noted
+
+
+def met(milliseconds: list[float]) -> str:
+    """Whether the median keeps the target."""
+    word = "met" if statistics.median(milliseconds) < TARGET_MS else "NOT met"
+    return f"target {TARGET_MS} ms {word}"
 
 
 def clock(act: Callable[[], object]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from datetime import timedelta
 
 import pytest
@@ -133,6 +134,41 @@ def test_a_leader_of_an_old_epoch_writes_nothing(
     with pytest.raises(NotLeading):
         cycles.run(NOW)
     assert not Attempt.objects.exists()
+
+
+class LosesAfter:
+    """A leader that is deposed after so many fenced transactions."""
+
+    def __init__(self, fences: int) -> None:
+        self.epoch = 1
+        self._leader, self._left = Fenced("arbiter"), fences
+
+    def fence(self) -> AbstractContextManager[None]:
+        if self._left == 0:
+            raise NotLeading("arbiter epoch 1 is over")
+        self._left -= 1
+        return self._leader.fence()
+
+
+def test_a_plan_stands_when_its_reasons_are_not_stored_and_the_next_leader_stores_them(
+    cycles: Cycles, company: Company, bob: User
+) -> None:
+    """Planted: `remember` before the reasons are committed, seen by the same leader's next
+    cycle that leaves the job unexplained; dies here."""
+    starts = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+    waits = a_job(company.nlp, bob, company.pool, gpus=8, nodes=1_000, now=NOW)
+    leader = LosesAfter(1)
+    deposed = Cycles(leader)  # type: ignore[arg-type]
+    with pytest.raises(NotLeading):
+        deposed.run(NOW)
+    starts.refresh_from_db()
+    waits.refresh_from_db()
+    assert (starts.state, starts.attempts.count()) == ("starting", 1)
+    assert (waits.state, waits.explanation) == ("queued", None)
+    assert deposed._reasons._stored == {}
+    assert cycles.run(NOW).explained == 1
+    waits.refresh_from_db()
+    assert waits.explanation["code"] == "never_fits"
 
 
 def test_a_reclaim_is_stored_with_its_victims_and_deadlines_before_anybody_is_told(
