@@ -126,8 +126,15 @@ class Dialect(ABC):
             "priority": self._out_number(qos.priority),
             "flags": list(qos.flags),
             "limits": limits,
-            "preempt": {"list": list(qos.preempts), "mode": list(qos.preempt_mode)},
+            "preempt": {
+                "list": list(qos.preempts) or self._no_preempts(before.preempts),
+                "mode": list(qos.preempt_mode),
+            },
         }
+
+    @abstractmethod
+    def _no_preempts(self, before: tuple[str, ...]) -> list[str]:
+        """The list that takes `before` out of what a quality of service preempts."""
 
     @abstractmethod
     def _out_number(self, number: int) -> Any: ...
@@ -401,6 +408,10 @@ class _Plain(Dialect):
     def _admin_level(self, level: str) -> Any:
         return level
 
+    def _no_preempts(self, before: tuple[str, ...]) -> list[str]:
+        # An empty list leaves what there is; an empty name stands for none.
+        return [""] if before else []
+
     def _out_number(self, number: int) -> Any:
         return number
 
@@ -486,6 +497,9 @@ class _Structured(Dialect):
 
     def _admin_level(self, level: str) -> Any:
         return [level]
+
+    def _no_preempts(self, before: tuple[str, ...]) -> list[str]:
+        return []
 
     def _out_number(self, number: int) -> Any:
         return {"set": True, "infinite": False, "number": number}

@@ -46,9 +46,9 @@ class SlurmJob:
 
     `state` is its base state ("PENDING", "RUNNING", "COMPLETED", ...) and `state_flags` what else
     is true of it ("COMPLETING", "SIGNALING", "REQUEUED", ...). v0.0.38 shows only one
-    of them: there a job that is COMPLETING is RUNNING. `end_time` of a job that runs is the end that is expected.
-    `exit_code` and `exit_signal` are None until it ended. `gpus_by_node`
-    is empty while the job does not run, and where the cluster does not say who has how many.
+    of them: there a job that is COMPLETING is RUNNING. `end_time` of a job that runs is the end
+    that is expected. `exit_code` and `exit_signal` are None until it ended. `gpus_by_node` is
+    empty while the job does not run, and where the cluster does not say who has how many.
     """
 
     job_id: int

@@ -438,12 +438,19 @@ class SlurmRest:
         )
 
     def put_qos(self, qos: Qos) -> None:
-        """Make a quality of service or change it to exactly `qos`."""
+        """Make a quality of service or change it to exactly `qos`, and read it again: raises
+        NotOffered when the cluster kept something else."""
         outgoing.check_qos(qos)
-        known = next((item for item in self.qos() if item.name == qos.name), None)
+        known = self._qos_named(qos.name)
         dialect = self._speak()
         body = {dialect.qos_keys[0]: [dialect.qos(qos, known=known)]}
         self._put("/slurmdb/{}/qos", body, f"write QOS {qos.name}")
+        kept = self._qos_named(qos.name)
+        if kept is None or _rules(kept) != _rules(qos):
+            raise NotOffered(f"API {self.version} did not take the whole of QOS {qos.name}: {kept}")
+
+    def _qos_named(self, name: str) -> Qos | None:
+        return next((item for item in self.qos() if item.name == name), None)
 
     def put_user(self, user: User) -> None:
         """Make a user of the accounting or change it."""
@@ -715,6 +722,14 @@ def _differs(wanted: Association, known: Association) -> bool:
         or (wanted.qos != () and set(wanted.qos) != set(known.qos))
         or wanted.default_qos not in (None, known.default_qos)
         or wanted.shares not in (None, known.shares)
+    )
+
+
+def _rules(qos: Qos) -> tuple[object, ...]:
+    """What a quality of service does; the order of its lists and its words are no part of it."""
+    return (
+        *(qos.priority, qos.grace_s, set(qos.flags), set(qos.preempts), set(qos.preempt_mode)),
+        *(dict(qos.group_tres), dict(qos.user_tres), dict(qos.job_tres)),
     )
 
 

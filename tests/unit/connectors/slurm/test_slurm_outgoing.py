@@ -192,6 +192,15 @@ def test_a_qos_is_written_whole_and_its_old_limits_are_cleared(version: str) -> 
     assert DIALECTS[version].qos(Qos("new"), known=None)["limits"] == {"grace_time": 0}
 
 
+def test_what_a_qos_no_longer_preempts_is_taken_out() -> None:
+    """v0.0.38 takes an empty list for no change."""
+    known = Qos("high", preempts=("low",))
+    for version, dialect in DIALECTS.items():
+        none = [""] if version == "v0.0.38" else []
+        assert dialect.qos(Qos("high"), known=known)["preempt"]["list"] == none
+        assert dialect.qos(Qos("high"), known=Qos("high"))["preempt"]["list"] == []
+
+
 def test_users_and_accounts_are_written_in_the_words_of_the_version() -> None:
     ana = User("ana", "nlp", "Operator")
     assert DIALECTS["v0.0.38"].user(ana)["administrator_level"] == "Operator"

@@ -860,7 +860,14 @@ def test_a_qos_is_read_before_it_is_written(version: str) -> None:
         "limits": {"max": {"tres": {"total": [{"type": "gres", "name": "gpu", "count": 8}]}}},
     }
     cluster = ScriptedCluster(version)
-    cluster.on("GET", "/qos", an_answer({key: [known], "errors": []}))
+    after = {
+        "name": "lent",
+        "limits": {
+            "max": {"tres": {"per": {"user": [{"type": "gres", "name": "gpu", "count": 2}]}}}
+        },
+    }
+    answers = [an_answer({key: [qos], "errors": []}) for qos in (known, after, known)]
+    cluster.on("GET", "/qos", *answers)
     cluster.on("POST", "/qos", FINE)
     a_client(cluster).put_qos(Qos("lent", user_tres={"gres/gpu": 2}))
     (request,) = cluster.seen("POST", "/qos")
@@ -870,6 +877,8 @@ def test_a_qos_is_read_before_it_is_written(version: str) -> None:
         "per": {"user": [{"type": "gres", "name": "gpu", "count": 2}]},
     }
     assert (written["flags"], written["preempt"]) == ([], {"list": [], "mode": []})
+    with pytest.raises(NotOffered, match="did not take the whole of QOS lent"):
+        a_client(cluster).put_qos(Qos("lent", user_tres={"gres/gpu": 2}))
 
 
 def test_v38_does_not_change_an_accounts_association() -> None:

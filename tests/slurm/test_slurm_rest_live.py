@@ -1,0 +1,414 @@
+"""The client against a real Slurm with its accounting."""
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from builders.slurm_rest_builders import a_submission
+from connectors.errors import ClusterUnavailable, NotOffered, OutcomeUnknown
+from connectors.slurm.answers import AuthenticationFailed, SlurmRefused
+from connectors.slurm.neutral import Account, Association, Qos, SlurmJob, User
+from connectors.slurm.rest import SlurmRest
+from slurm_bed import SlurmBed
+
+pytestmark = pytest.mark.slurm
+
+TRAP = "#!/bin/bash\ntrap 'exit 7' USR1\nfor _ in $(seq 600); do sleep 0.1; done\n"
+
+
+def a_token(bed: SlurmBed, user: str, *, lifetime_s: int = 600, key: bytes | None = None) -> str:
+    """A token as the cluster's minter makes it: HS256 over `sun` and `exp`."""
+
+    def part(data: bytes) -> str:
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    now = int(time.time())
+    claims = {"iat": now, "exp": now + lifetime_s, "sun": user}
+    signed = ".".join(part(json.dumps(words).encode()) for words in ({"alg": "HS256"}, claims))
+    key = bed.jwt_key_file.read_bytes() if key is None else key
+    return f"{signed}.{part(hmac.new(key, signed.encode(), hashlib.sha256).digest())}"
+
+
+@dataclass
+class Tokens:
+    """Tokens of everybody, or bad ones."""
+
+    bed: SlurmBed
+    lifetime_s: int = 600
+    key: bytes | None = None
+
+    def token_for(self, user: str) -> str:
+        return a_token(self.bed, user, lifetime_s=self.lifetime_s, key=self.key)
+
+
+def a_live_client(bed: SlurmBed, **tokens: Any) -> SlurmRest:
+    return SlurmRest(bed.url, Tokens(bed, **tokens), service_user=bed.service_user)
+
+
+@pytest.fixture
+def client(slurm_bed: SlurmBed) -> Iterator[SlurmRest]:
+    """A client of the bed."""
+    made = a_live_client(slurm_bed)
+    yield made
+    made.close()
+
+
+@dataclass(frozen=True)
+class Team:
+    """An account with one user in it."""
+
+    account: str
+    user: str
+
+
+@pytest.fixture
+def team(slurm_bed: SlurmBed, client: SlurmRest) -> Iterator[Team]:
+    """A new account below root with a user of the bed; both are gone afterwards."""
+    made = Team(f"rest-{uuid.uuid4().hex[:12]}", slurm_bed.users[-1])
+    client.put_account(Account(made.account, "A team", "tests"))
+    client.put_association(Association(made.account, slurm_bed.cluster, parent_account="root"))
+    client.put_user(User(made.user, made.account))
+    client.put_association(
+        Association(made.account, slurm_bed.cluster, user=made.user, is_default=True)
+    )
+    yield made
+    for job in client.jobs().jobs:
+        if job.account == made.account:
+            client.cancel(job.job_id)
+    eventually(lambda: all_over(client, made.account))
+    client.delete_user(made.user)
+    client.delete_account(made.account)
+
+
+def all_over(client: SlurmRest, account: str) -> bool:
+    return not [
+        job
+        for job in client.jobs().jobs
+        if job.account == account and job.state in {"PENDING", "RUNNING", "SUSPENDED"}
+    ]
+
+
+def eventually(found: Callable[[], Any], within_s: int = 30) -> Any:
+    """The first true value of `found`."""
+    deadline = time.monotonic() + within_s
+    while not (value := found()):
+        assert time.monotonic() < deadline, f"not within {within_s} s"
+        time.sleep(0.1)
+    return value
+
+
+def in_state(client: SlurmRest, job_id: int, state: str) -> Callable[[], SlurmJob | None]:
+    def found() -> SlurmJob | None:
+        job = client.job(job_id)
+        return job if job and job.state == state and not job.state_flags else None
+
+    return found
+
+
+def submit(client: SlurmRest, team: Team, **changes: Any) -> int:
+    values: dict[str, Any] = {
+        "name": f"rest-{uuid.uuid4().hex}",
+        "account": team.account,
+        "qos": "normal",
+        "script": TRAP,
+        "working_directory": "/tmp",
+        "standard_output": "/dev/null",
+        "standard_error": "/dev/null",
+        "time_limit_minutes": 5,
+        "memory_mb_per_node": 100,
+        "cpus_per_task": 1,
+    }
+    return client.submit(team.user, a_submission(**{**values, **changes}))
+
+
+def test_the_bed_answers(slurm_bed: SlurmBed, client: SlurmRest) -> None:
+    assert client.version == "v0.0.38"
+    assert client.ping() is True
+    diag = client.diag()
+    assert abs(diag.observed_at - int(time.time())) <= 5
+    assert slurm_bed.cluster in client.clusters()
+
+
+def test_nodes_and_partitions(slurm_bed: SlurmBed, client: SlurmRest) -> None:
+    nodes = {node.name: node for node in client.nodes()}
+    partitions = {partition.name: partition for partition in client.partitions()}
+    for name, told in slurm_bed.partitions.items():
+        found = partitions[name]
+        assert found.state == "UP"
+        assert len(found.nodes) == told.node_count
+        assert found.gpus == {told.gres_type: told.node_count * told.gpus_per_node}
+        for node in found.nodes:
+            assert nodes[node].gpus == {told.gres_type: told.gpus_per_node}
+            assert name in nodes[node].partitions
+
+
+def test_a_job_from_its_hold_to_its_history(client: SlurmRest, team: Team) -> None:
+    began = client.diag().observed_at
+    job_id = submit(client, team, name="rest-story", comment="für Ana")
+    held = client.job(job_id)
+    assert held is not None
+    assert (held.name, held.comment, held.user, held.account) == (
+        *("rest-story", "für Ana"),
+        *(team.user, team.account),
+    )
+    assert (held.state, held.reason, held.is_held) == ("PENDING", "JobHeldUser", True)
+    assert (held.requeue, held.node_count, held.time_limit_s) == (False, 3, 300)
+    assert held.gpus_requested == {"h100": 6}
+    client.set_hold(job_id, True)
+    assert client.job(job_id).reason == "JobHeldAdmin"  # type: ignore[union-attr]
+    client.set_hold(job_id, False)
+    running = eventually(in_state(client, job_id, "RUNNING"))
+    assert len(running.nodes) == 3
+    assert running.gpus_by_node == dict.fromkeys(running.nodes, 2)
+    assert running.start_time >= running.submit_time >= began
+    assert job_id in {job.job_id for job in client.jobs().jobs}
+    # The shell must have set its trap before the signal comes.
+    eventually(lambda: client.diag().observed_at > running.start_time + 1)
+    client.cancel(job_id, signal="USR1")
+    ended = eventually(in_state(client, job_id, "FAILED"))
+    assert (ended.exit_code, ended.exit_signal, ended.nodes) == (7, None, running.nodes)
+    client.cancel(job_id)
+
+    def recorded() -> Any:
+        try:
+            runs = client.job_history(job_id)
+        except ClusterUnavailable:
+            return None
+        return runs if runs and runs[0].end_time else None
+
+    (run,) = eventually(recorded)
+    assert (run.name, run.user, run.account, run.state) == (
+        *("rest-story", team.user),
+        *(team.account, "FAILED"),
+    )
+    assert (run.start_time, run.end_time) == (ended.start_time, ended.end_time)
+    assert (run.gpus, run.nodes) == ({"h100": 6}, running.nodes)
+    until = client.diag().observed_at + 1
+    assert client.history(start=began, end=until, account=team.account) == (run,)
+    assert client.history(start=began, end=until, account="root") == ()
+    assert client.history(start=began - 7_200, end=began - 3_600, account=team.account) == ()
+
+
+def test_a_cancelled_job(client: SlurmRest, team: Team) -> None:
+    job_id = submit(client, team, hold=False)
+    eventually(in_state(client, job_id, "RUNNING"))
+    client.cancel(job_id)
+    ended = eventually(in_state(client, job_id, "CANCELLED"))
+    assert ended.exit_signal == 15
+    assert client.job(99_999_999) is None
+    client.cancel(99_999_999)
+    client.cancel(99_999_999, signal="USR1")
+    assert client.job_history(99_999_999) == ()
+
+
+def test_a_change_is_in_the_next_list(client: SlurmRest, team: Team) -> None:
+    """Unchanged answers keep the last list; what changes in the same second is not lost."""
+    first = client.jobs()
+    for _ in range(5):
+        job_id = submit(client, team)
+        listed = client.jobs()
+        assert job_id in {job.job_id for job in listed.jobs}
+        assert listed.observed_at >= first.observed_at
+        client.cancel(job_id)
+        states = {job.job_id: job.state for job in client.jobs().jobs}
+        assert states[job_id] == "CANCELLED"
+
+
+@pytest.mark.parametrize(
+    ("changes", "number"),
+    [
+        ({"partition": "nope"}, 2000),
+        ({"account": "nope"}, 2045),
+        ({"qos": "nope"}, 2066),
+        ({"gpus_per_node": 9, "hold": False}, 2014),
+        ({"gres_type": "b200", "hold": False}, 2014),
+        ({"constraint": "nope"}, 2029),
+    ],
+)
+def test_refusals_are_definite(
+    client: SlurmRest, team: Team, changes: dict[str, Any], number: int
+) -> None:
+    with pytest.raises(SlurmRefused) as caught:
+        submit(client, team, **changes)
+    assert caught.value.number == number
+
+
+def test_v38_can_not_drain(client: SlurmRest) -> None:
+    with pytest.raises(NotOffered):
+        client.set_node("h001", drain=True, reason="test")
+
+
+def test_a_qos_there_and_back(client: SlurmRest, team: Team) -> None:
+    name = f"rest-{uuid.uuid4().hex[:12]}"
+
+    def read() -> Qos | None:
+        return next((qos for qos in client.qos() if qos.name == name), None)
+
+    full = Qos(
+        name,
+        "Borrowed",
+        priority=5,
+        flags=("DENY_LIMIT",),
+        preempts=("normal",),
+        preempt_mode=("CANCEL",),
+        grace_s=3,
+        group_tres={"gres/gpu": 0, "gres/gpu:h100": 12},
+        user_tres={"gres/gpu": 4},
+        job_tres={"cpu": 9},
+    )
+    bare = Qos(name, "Borrowed", priority=6, group_tres={"gres/gpu": 8})
+    for wanted in (full, full, bare, full):
+        client.put_qos(wanted)
+        assert read() == wanted
+    client.put_qos(bare)
+    client.put_association(
+        Association(
+            team.account,
+            cluster_of(client, team),
+            user=team.user,
+            qos=("normal", name),
+            group_tres={"gres/gpu": 3},
+        )
+    )
+    (association,) = client.associations(user=team.user, account=team.account)
+    assert set(association.qos) == {"normal", name}
+    assert association.group_tres == {"gres/gpu": 3}
+    job_id = submit(client, team)
+    client.change_qos(job_id, name)
+    assert client.job(job_id).qos == name  # type: ignore[union-attr]
+    client.cancel(job_id)
+    client.put_association(
+        Association(
+            team.account,
+            cluster_of(client, team),
+            user=team.user,
+            qos=("normal",),
+            group_tres={"gres/gpu": None},
+        )
+    )
+    (association,) = client.associations(user=team.user, account=team.account)
+    assert (association.qos, association.group_tres) == (("normal",), {})
+    client.delete_qos(name)
+    assert read() is None
+    client.delete_qos(name)
+
+
+def cluster_of(client: SlurmRest, team: Team) -> str:
+    return client.associations(account=team.account)[0].cluster
+
+
+def test_accounts_and_associations_there_and_back(
+    slurm_bed: SlurmBed, client: SlurmRest, team: Team
+) -> None:
+    assert Account(team.account, "A team", "tests") in client.accounts()
+    client.put_account(Account(team.account, "A team", "tests"))
+    child = f"{team.account}-child"
+    client.put_account(Account(child, "A child", "tests"))
+    written = Association(
+        child, slurm_bed.cluster, parent_account=team.account, group_tres={"gres/gpu": 16}
+    )
+    client.put_association(written)
+    client.put_association(written)
+    (read,) = client.associations(account=child)
+    assert (read.parent_account, read.user, read.group_tres) == (
+        *(team.account, ""),
+        {"gres/gpu": 16},
+    )
+    with pytest.raises(NotOffered):
+        client.put_association(Association(child, slurm_bed.cluster, group_tres={"gres/gpu": 8}))
+    client.put_association(Association(child, slurm_bed.cluster, user=team.user))
+    assert {item.account for item in client.associations(user=team.user)} == {team.account, child}
+    client.delete_association(child, cluster=slurm_bed.cluster, user=team.user)
+    client.delete_association(child, cluster=slurm_bed.cluster, user=team.user)
+    assert {item.user for item in client.associations(account=child)} == {""}
+    assert User(team.user, team.account, "None") in client.users()
+    client.delete_account(child)
+    client.delete_account(child)
+    assert client.associations(account=child) == ()
+
+
+@pytest.mark.parametrize("bad", [{"lifetime_s": -10}, {"key": b"x" * 32}])
+def test_a_refused_token_is_told_from_a_dead_controller(
+    slurm_bed: SlurmBed, bad: dict[str, Any]
+) -> None:
+    client = a_live_client(slurm_bed, **bad)
+    for call in (
+        client.ping,
+        client.diag,
+        client.jobs,
+        client.nodes,
+        client.qos,
+        lambda: client.submit(slurm_bed.users[0], a_submission()),
+        lambda: client.set_hold(1, True),
+        lambda: client.cancel(1),
+        lambda: client.put_account(Account("never", "Never", "never")),
+    ):
+        with pytest.raises(AuthenticationFailed):
+            call()
+    client.close()
+
+
+@pytest.mark.disturbs_slurm
+def test_without_the_accounting_its_reads_fail_and_jobs_go_on(
+    slurm_bed: SlurmBed, client: SlurmRest, team: Team
+) -> None:
+    with slurm_bed.without("dbd"):
+        for call in (
+            lambda: client.history(start=0, end=client.diag().observed_at),
+            lambda: client.job_history(1),
+            client.accounts,
+            client.associations,
+            client.qos,
+            client.users,
+        ):
+            with pytest.raises(ClusterUnavailable):
+                call()
+        with pytest.raises(ClusterUnavailable):
+            client.put_account(Account("never", "Never", "never"))
+        job_id = submit(client, team)
+        assert client.job(job_id) is not None
+    eventually(lambda: works(client.accounts))
+
+
+def works(call: Callable[[], Any]) -> bool:
+    try:
+        call()
+    except ClusterUnavailable:
+        return False
+    return True
+
+
+@pytest.mark.disturbs_slurm
+def test_a_restart_of_slurmrestd_is_survived(
+    slurm_bed: SlurmBed, client: SlurmRest, team: Team
+) -> None:
+    """The connection that was kept is gone then: reads are sent again."""
+    assert client.ping()
+    slurm_bed.restart("rest")
+    assert client.ping()
+    with slurm_bed.without("rest"):
+        with pytest.raises(ClusterUnavailable) as caught:
+            submit(client, team)
+        assert not isinstance(caught.value, OutcomeUnknown)
+    assert client.ping()
+
+
+@pytest.mark.disturbs_slurm
+def test_a_submission_to_a_frozen_slurmrestd_may_have_happened(
+    slurm_bed: SlurmBed, team: Team
+) -> None:
+    impatient = SlurmRest(
+        slurm_bed.url, Tokens(slurm_bed), service_user=slurm_bed.service_user, read_timeout_s=1.0
+    )
+    assert impatient.ping()
+    with slurm_bed.frozen("rest"), pytest.raises(OutcomeUnknown):
+        submit(impatient, team)
+    impatient.close()
