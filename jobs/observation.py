@@ -95,7 +95,13 @@ def apply_listing(
         try:
             with leadership.fence():
                 changed += _apply_one(
-                    attempt.id, attempt.job_id, observation, previous_at, now, is_unknown
+                    attempt.id,
+                    attempt.job_id,
+                    observation,
+                    previous_at,
+                    now,
+                    is_unknown=is_unknown,
+                    release_sent_at=attempt.release_sent_at,
                 )
         except (NotLeading, OperationalError, InterfaceError):
             raise
@@ -164,7 +170,9 @@ def _apply_one(
     observation: Observation | None,
     previous_at: datetime | None,
     now: datetime,
+    *,
     is_unknown: bool,
+    release_sent_at: datetime | None,
 ) -> int:
     # The job before its attempt, as everywhere.
     job = (
@@ -177,6 +185,9 @@ def _apply_one(
         return 0
     happenings: list[Happening] = []
     if observation is None:
+        if attempt.release_sent_at is not None and release_sent_at is None:
+            # Called held and forgotten, but somebody has released it since: it may have run.
+            return 0
         if not _miss(attempt, previous_at, now, happenings, is_unknown=is_unknown):
             attempt.save()
             return 0

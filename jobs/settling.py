@@ -43,12 +43,14 @@ def settle(
     held = list(_settled(listing, connector.settle_s))[:SETTLED_MAX]
     if not held:
         return 0, 0
-    attempts = {
-        attempt.key: attempt
-        for attempt in Attempt.objects.filter(
-            cluster=cluster, pk__in=[attempt_id for attempt_id, _ in held]
-        ).only("id", "native_id", "state", "released_at")
-    }
+    # Behind the fence: a leader of the past would remove what its successor has recorded.
+    with leadership.fence():
+        attempts = {
+            attempt.key: attempt
+            for attempt in Attempt.objects.filter(
+                cluster=cluster, pk__in=[attempt_id for attempt_id, _ in held]
+            ).only("id", "native_id", "state", "released_at")
+        }
     release: list[Observation] = []
     remove: list[Observation] = []
     strangers = 0

@@ -16,6 +16,7 @@ from jobs.intentions import start_shard, stop_shard
 from jobs.leadership import fence
 from jobs.models import Job, JobState, JobType, Leadership
 from jobs.observation import apply_listing
+from jobs.settling import settle
 from outbox.delivery import deliver_due
 from primitives.clock import SystemClock
 from quotas.models import PriorityClass
@@ -68,15 +69,10 @@ def a_job(
     )
 
 
-class Loop:
-    """One cluster of real processes below `root`, and the steps that the product's loops make."""
+class LoopOn:
+    """The steps that the product's loops make, on one cluster."""
 
-    def __init__(self, cluster: Cluster, root: Path, *, nodes: int = 4, gpus: int = 8) -> None:
-        cluster.options = {
-            "root": str(root),
-            "nodes": [{"count": nodes, "gpus": gpus, "pool": "h100", "prefix": "node-"}],
-            "use_real_gpus": False,
-        }
+    def __init__(self, cluster: Cluster) -> None:
         cluster.seen_at = None
         cluster.save()
         self.cluster = cluster
@@ -102,7 +98,11 @@ class Loop:
     def deliver(self) -> int:
         return sum(
             deliver_due(
-                handlers(self.observer, self.clock.now),  # type: ignore[arg-type]
+                handlers(
+                    self.observer,  # type: ignore[arg-type]
+                    self.clock.now,
+                    lambda cluster: self.connector,
+                ),
                 shard=shard,
                 clock=self.clock.now,
                 fence=self.observer.fence,
@@ -111,15 +111,18 @@ class Loop:
         )
 
     def observe(self) -> int:
-        listing = self.connector.observe()
-        return apply_listing(
+        connector = self.connector
+        listing = connector.observe()
+        changed = apply_listing(
             self.cluster,
             listing,
-            connector=self.connector,
+            connector=connector,
             previous_at=self.listed_at,
             leadership=self.observer,  # type: ignore[arg-type]
             now=self.clock.now(),
         )
+        settle(self.cluster, connector, listing, leadership=self.observer)  # type: ignore[arg-type]
+        return changed
 
     def turn(self) -> None:
         """One turn of everything."""
@@ -137,3 +140,15 @@ class Loop:
             return job if job.state in states else None
 
         return eventually(look)
+
+
+class Loop(LoopOn):
+    """The steps on a cluster of real processes below `root`."""
+
+    def __init__(self, cluster: Cluster, root: Path, *, nodes: int = 4, gpus: int = 8) -> None:
+        cluster.options = {
+            "root": str(root),
+            "nodes": [{"count": nodes, "gpus": gpus, "pool": "h100", "prefix": "node-"}],
+            "use_real_gpus": False,
+        }
+        super().__init__(cluster)
