@@ -199,7 +199,8 @@ def test_a_job_from_its_hold_to_its_history(client: SlurmRest, team: Team) -> No
 
 def test_a_cancelled_job(client: SlurmRest, team: Team) -> None:
     job_id = submit(client, team, hold=False)
-    eventually(in_state(client, job_id, "RUNNING"))
+    running = eventually(in_state(client, job_id, "RUNNING"))
+    eventually(lambda: client.diag().observed_at > running.start_time + 1)
     client.cancel(job_id)
     ended = eventually(in_state(client, job_id, "CANCELLED"))
     assert ended.exit_signal == 15

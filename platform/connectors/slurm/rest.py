@@ -573,12 +573,13 @@ class SlurmRest:
     def _read(self, path: str, parameters: Mapping[str, str] | None = None) -> Answer:
         """GET, once more on a connection that was closed under it."""
         try:
-            return self._call("GET", path, parameters=parameters)
-        except _ConnectionClosed:
             try:
                 return self._call("GET", path, parameters=parameters)
-            except _ConnectionClosed as error:
-                raise ClusterUnavailable(str(error)) from error
+            except _ConnectionClosed:
+                return self._call("GET", path, parameters=parameters)
+        except NotOffered as error:
+            # Every version has every read, so that this is not slurmrestd, or not all of it.
+            raise ClusterUnavailable(str(error)) from error
 
     def _write(
         self,
@@ -637,7 +638,7 @@ class SlurmRest:
                 with self._lock:
                     self._dialect = DIALECTS[version]
                 return DIALECTS[version]
-        raise NotOffered(
+        raise ClusterUnavailable(
             f"the cluster offers none of the API versions {self._pinned or ', '.join(DIALECTS)}"
         )
 

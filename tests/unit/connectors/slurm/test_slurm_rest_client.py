@@ -86,15 +86,17 @@ def test_the_newest_version_that_the_server_has_is_spoken(version: str) -> None:
 def test_a_version_can_be_pinned() -> None:
     cluster = ScriptedCluster("v0.0.42")
     assert a_client(cluster, version="v0.0.42").version == "v0.0.42"
-    with pytest.raises(NotOffered, match=r"offers none of the API versions v0\.0\.41"):
+    with pytest.raises(ClusterUnavailable, match=r"offers none of the API versions v0\.0\.41"):
         a_client(cluster, version="v0.0.41").diag()
     with pytest.raises(NotOffered, match=r"v0\.0\.37 is none of"):
         a_client(cluster, version="v0.0.37")
 
 
 def test_a_server_without_any_known_version_is_told() -> None:
-    with pytest.raises(NotOffered, match="offers none of the API versions"):
+    with pytest.raises(ClusterUnavailable, match="offers none of the API versions"):
         a_client(ScriptedCluster("v0.0.36")).jobs()
+    cluster = ScriptedCluster("v0.0.44").on("GET", "/nodes", an_answer("Not found", 404))
+    raises_exactly(ClusterUnavailable, a_client(cluster).nodes)
 
 
 def test_an_upgrade_of_the_server_is_followed() -> None:
