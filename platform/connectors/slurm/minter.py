@@ -94,10 +94,10 @@ def read_key(path: str) -> bytes:
     Raises ValueError for a file that others than its owner can read.
     """
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise ValueError(f"the key {path} cannot be read: {error.strerror}") from None
-    with open(opened, "rb") as file:
+    try:
         found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode):
             raise ValueError(f"the key {path} is no regular file")
@@ -106,7 +106,9 @@ def read_key(path: str) -> bytes:
                 f"the key {path} must be readable by its owner alone: chmod 600 it, "
                 "and let it belong to root or to the user that runs this"
             )
-        key = file.read(_KEY_BYTES_MAX + 1)
+        key = os.read(opened, _KEY_BYTES_MAX + 1)
+    finally:
+        os.close(opened)
     if not _KEY_BYTES_MIN <= len(key) <= _KEY_BYTES_MAX:
         raise ValueError(f"the key {path} must have {_KEY_BYTES_MIN} to {_KEY_BYTES_MAX} bytes")
     return key

@@ -1,0 +1,117 @@
+"""Options of a Slurm cluster: what is taken, and the sentence for what is not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors.registry import open_connector
+from connectors.slurm.options import SlurmPool, parse_options
+
+GOOD: dict[str, Any] = {
+    "url": "http://slurm.example:6820/",
+    "service_user": "tidegate",
+    "token_socket": "/run/tidegate/minter",
+    "tag_secret": "0123456789abcdef",
+    "pools": {"h100": {"partition": "gpu", "gres_type": "h100"}},
+}
+
+
+def test_defaults() -> None:
+    options = parse_options(GOOD)
+    assert options.url == "http://slurm.example:6820"
+    assert options.pools == {"h100": SlurmPool("gpu", "h100", None)}
+    assert (options.settle_s, options.api_version, options.output_root) == (7, None, None)
+    assert (options.account_prefix, options.qos_prefix) == ("", "g-")
+    assert options.borrow_qos == "tg-borrow"
+    assert (options.cpus_per_gpu, options.memory_mb_per_gpu) == (None, None)
+    assert options.output_directory("ana") == "/home/ana"
+
+
+def test_everything_can_be_chosen() -> None:
+    options = parse_options(
+        {
+            **GOOD,
+            "api_version": "v0.0.38",
+            "output_root": "/shared/{user}/tidegate/",
+            "settle_s": 0,
+            "cpus_per_gpu": 16,
+            "memory_mb_per_gpu": 120_000,
+            "pools": {
+                "h100": {"partition": "gpu", "gres_type": "h100", "constraint": "ib&h100"},
+                "a100": {"partition": "gpu", "gres_type": "a100"},
+            },
+        }
+    )
+    assert (options.api_version, options.settle_s) == ("v0.0.38", 0)
+    assert options.pools["h100"].constraint == "ib&h100"
+    assert options.output_directory("ana") == "/shared/ana/tidegate"
+    assert (options.cpus_per_gpu, options.memory_mb_per_gpu) == (16, 120_000)
+
+
+def test_the_secret_may_be_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("0123456789abcdef\n")
+    told = {key: value for key, value in GOOD.items() if key != "tag_secret"}
+    assert parse_options({**told, "tag_secret_file": str(path)}).tag_secret == b"0123456789abcdef"
+    with pytest.raises(ValueError, match="cannot be read"):
+        parse_options({**told, "tag_secret_file": f"{path}x"})
+    with pytest.raises(ValueError, match="either"):
+        parse_options(told)
+    with pytest.raises(ValueError, match="either"):
+        parse_options({**GOOD, "tag_secret_file": str(path)})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "match"),
+    [
+        ("ulr", "x", "unknown options"),
+        ("url", "slurm:6820", "url"),
+        ("url", "ftp://slurm", "url"),
+        ("url", "http://me:secret@slurm", "url"),
+        ("url", "http://slurm:99999", "url"),
+        ("url", "http://slurm/?a=b", "url"),
+        ("url", None, "url"),
+        ("service_user", "a b", "service_user"),
+        ("service_user", "a\n", "service_user"),
+        ("service_user", "-a", "service_user"),
+        ("service_user", "ä", "service_user"),
+        ("token_socket", "minter", "absolute"),
+        ("token_socket", "/run/{user}", "braces"),
+        ("output_root", "/shared/../etc", r"\.\."),
+        ("output_root", "/shared/{team}", "braces"),
+        ("output_root", "/a b", "absolute"),
+        ("working_directory", "home", "absolute"),
+        ("settle_s", -1, "settle_s"),
+        ("settle_s", True, "settle_s"),
+        ("settle_s", "7", "settle_s"),
+        ("api_version", "v0.0.39", "api_version"),
+        ("api_version", 38, "api_version"),
+        ("qos_prefix", "a b", "qos_prefix"),
+        ("borrow_qos", "", "borrow_qos"),
+        ("cpus_per_gpu", 0, "cpus_per_gpu"),
+        ("memory_mb_per_gpu", 1.5, "memory_mb_per_gpu"),
+        ("log_cap_bytes", -1, "log_cap_bytes"),
+        ("path", "/bin;rm", "path"),
+        ("tag_secret", "short", "16"),
+        ("tag_secret", 7, "tag_secret"),
+        ("pools", {}, "pools"),
+        ("pools", {"a b": {"partition": "p", "gres_type": "g"}}, "pool"),
+        ("pools", {"h100": {"partition": "p"}}, "gres_type"),
+        ("pools", {"h100": {"partition": "p", "gres_type": "g", "qos": "x"}}, "nothing else"),
+        ("pools", {"h": {"partition": "p", "gres_type": "g", "constraint": "a;b"}}, "constraint"),
+        (
+            "pools",
+            {name: {"partition": name, "gres_type": "h100"} for name in ("a", "b")},
+            "same gres_type",
+        ),
+    ],
+)
+def test_bad_options_are_named(name: str, value: object, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        parse_options({**GOOD, name: value})
+
+
+def test_opening_speaks_to_nobody() -> None:
+    connector = open_connector("slurm", GOOD, "one")
+    assert (connector.submits_held, connector.settle_s) == (True, 7)
