@@ -397,7 +397,7 @@ def test_a_drained_node_leaves_the_capacity_at_once(rig: SlurmRig) -> None:
 
 @pytest.mark.disturbs_slurm
 def test_gpus_are_not_free_while_their_node_is_completing(rig: SlurmRig) -> None:
-    """Mutant: CANCELLED was the end, whatever else was true of the job; released at once."""
+    """Mutant: COMPLETING was an end; the GPUs were free with the node still at work."""
     workload = a_workload(f"touch {rig.scratch}/up; exec sleep 1000")
     native_id = rig.start(workload)
     eventually((rig.scratch / "up").exists)
@@ -438,7 +438,6 @@ def test_without_slurmrestd_nothing_is_known(rig: SlurmRig) -> None:
 
 @pytest.mark.disturbs_slurm
 def test_without_slurmdbd_jobs_run_and_accounting_says_nothing(rig: SlurmRig) -> None:
-    """Mutant: an empty history was taken for an answer; a job that ran was called unknown."""
     with rig.bed.without("dbd"):
         workload = a_workload("exit 0")
         native_id = rig.start(workload)
