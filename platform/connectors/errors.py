@@ -23,6 +23,10 @@ class WorkloadRejected(ConnectorError):
     """The cluster will never accept this workload: do not retry; the text says why."""
 
 
+class NodeRefused(ConnectorError):
+    """The cluster will not change this node so: do not retry; the text says why."""
+
+
 class UnknownNativeState(ConnectorError):
     """The cluster reports a state that we do not know: stop and tell a person."""
 

@@ -152,21 +152,31 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """One node: `capacity_mgpu` of `pool` on it, and whether new work may start there."""
+    """One node: `capacity_mgpu` of `pool` on it, and whether new work may start there.
+
+    `state` is the cluster's word, `reason` what its administrators wrote beside it, `features`
+    what it says that the node has.
+    """
 
     name: str
     pool: str
     capacity_mgpu: int
     is_schedulable: bool
     state: str
+    reason: str = ""
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All nodes of the cluster, as one complete answer."""
+    """All nodes of the cluster, as one complete answer.
+
+    `api_version` is what was spoken with it, where there is more than one.
+    """
 
     observed_at: int
     nodes: tuple[NodeCapacity, ...]
+    api_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import shutil
 import time
@@ -25,11 +24,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from connectors.errors import ClusterUnavailable, LogUnavailable
+from connectors.errors import ClusterUnavailable, LogUnavailable, NodeRefused
 from connectors.local import publishing
 from connectors.local.allocations import MGPU_PER_DEVICE
 from connectors.local.attempt_files import AttemptFiles, CorruptRecord, has_ended, wake
 from connectors.local.attempt_spec import read_spec
+from connectors.local.draining import drain_node, drained_nodes, resume_node
 from connectors.local.identity import check_root, give_root
 from connectors.local.log_caps import log_size
 from connectors.local.observing import AttemptReader
@@ -146,7 +146,7 @@ class LocalConnector:
         while the disk is full: its start could not be written down."""
         observed_at = int(time.time())
         with self._at_the_root(f"look at {self._root}"):
-            drained = self._drained()
+            drained = drained_nodes(self._root)
             is_full = shutil.disk_usage(self._root).free < DISK_FREE_BYTES_MIN
         nodes = tuple(
             NodeCapacity(
@@ -155,10 +155,26 @@ class LocalConnector:
                 capacity_mgpu=node.gpus * MGPU_PER_DEVICE,
                 is_schedulable=node.name not in drained and not is_full,
                 state="drained" if node.name in drained else "disk full" if is_full else "up",
+                reason=drained.get(node.name, ""),
             )
             for node in nodes_of(self._options)
         )
         return Inventory(observed_at, nodes)
+
+    def drain(self, node: str, reason: str) -> None:
+        """See `connectors.node_control`."""
+        with self._at_the_root(f"drain {node}"):
+            self._check_node(node)
+            drain_node(self._root, node, reason)
+
+    def resume(self, node: str) -> None:
+        """See `connectors.node_control`. Also a node that this machine has no more."""
+        with self._at_the_root(f"resume {node}"):
+            resume_node(self._root, node)
+
+    def _check_node(self, node: str) -> None:
+        if all(known.name != node for known in nodes_of(self._options)):
+            raise NodeRefused(f"this cluster has no node {node[:80]!r}")
 
     def read_log(
         self,
@@ -219,18 +235,6 @@ class LocalConnector:
     def _supervise(self, files: AttemptFiles) -> None:
         for problem in start_supervisors([files]).values():
             raise ClusterUnavailable(problem)
-
-    def _drained(self) -> frozenset[str]:
-        path = self._root / "drained.json"
-        try:
-            names = json.loads(path.read_bytes())
-        except FileNotFoundError:
-            return frozenset()
-        except (OSError, ValueError) as error:
-            raise ClusterUnavailable(f"cannot read {path}: {error}") from error
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ClusterUnavailable(f"{path} must be a JSON list of node names")
-        return frozenset(names)
 
     @contextlib.contextmanager
     def _at_the_root(self, what: str) -> Iterator[None]:

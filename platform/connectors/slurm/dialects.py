@@ -63,6 +63,8 @@ class Dialect(ABC):
     tells_failed_cancels: bool
     #: An account's own association can be changed once it is there.
     changes_account_associations: bool
+    #: A node can be drained and resumed.
+    changes_nodes: bool
     job_list_parameters: Mapping[str, str]
     qos_keys: tuple[str, ...]
 
@@ -354,6 +356,7 @@ class _Plain(Dialect):
 
     hides_refused_tokens = True
     tells_failed_cancels = True
+    changes_nodes = False
     # It answers 200 and changes nothing, or slurmrestd dies.
     changes_account_associations = False
     job_list_parameters: Mapping[str, str] = {}
@@ -450,6 +453,7 @@ class _Structured(Dialect):
 
     def __init__(self, version: str) -> None:
         super().__init__(version)
+        self.changes_nodes = True
         self.tells_failed_cancels = version not in ("v0.0.40", "v0.0.41")
 
     def submission(self, submission: Submission) -> dict[str, Any]:

@@ -1,0 +1,55 @@
+"""Nodes of a Slurm cluster are drained and resumed by its controller.
+
+The service user must be a Slurm administrator for that: operators may not change nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from connectors.errors import NodeRefused, NotOffered, WorkloadRejected
+from connectors.protocol import ClusterConnector
+from connectors.slurm.connector import SlurmConnector
+from connectors.slurm.dialects import DIALECTS
+from connectors.slurm.rest import SlurmRest
+
+
+def control_nodes(connector: ClusterConnector) -> SlurmNodeControl:
+    """The control of the nodes on the cluster of `connector`, which must be Slurm's."""
+    assert isinstance(connector, SlurmConnector)
+    return SlurmNodeControl(connector.rest)
+
+
+def cannot_change_nodes(api_version: str) -> str:
+    """Why nobody can change nodes through this API version, or "" when that can be done.
+
+    An unknown version, "" included, is given the benefit of the doubt: the cluster will say.
+    """
+    dialect = DIALECTS.get(api_version)
+    if dialect is None or dialect.changes_nodes:
+        return ""
+    return f"this cluster's slurmrestd ({api_version}) cannot change nodes; drain it with scontrol"
+
+
+class SlurmNodeControl:
+    """Implements `connectors.node_control.NodeControl`."""
+
+    def __init__(self, rest: SlurmRest) -> None:
+        self._rest = rest
+
+    def drain(self, node: str, reason: str) -> None:
+        """See the protocol."""
+        self._act(lambda: self._rest.set_node(node, drain=True, reason=reason))
+
+    def resume(self, node: str) -> None:
+        """See the protocol. Slurm ends DRAIN and DOWN; a node that does not answer stays away."""
+        self._act(lambda: self._rest.set_node(node, drain=False, reason=""))
+
+    def _act(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except NotOffered as error:
+            version = self._rest.version
+            raise NotOffered(cannot_change_nodes(version) or str(error)) from error
+        except WorkloadRejected as error:
+            raise NodeRefused(str(error)) from error
