@@ -175,3 +175,82 @@ class ClusterUser(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} on {self.cluster}"
+
+
+class QuotaPushKind(models.TextChoices):
+    """What is asked of a cluster that keeps limits of its own."""
+
+    CHECK = "check"
+    DRY_RUN = "dry_run"
+    PUSH = "push"
+    ACCEPT = "accept"
+
+
+class QuotaPushStatus(models.TextChoices):
+    """Where a request stands; a cluster that does not answer keeps it waiting."""
+
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class QuotaPush(models.Model):
+    """The tree and a cluster's limits compared, and made equal or accepted, at one moment.
+
+    Carried out by the observer. `changes` are the differences (the first 1,000; `change_count`
+    has all) with what became of each; `subjects` cut an acceptance to some of them. Nobody
+    requested a check that the observer makes by itself.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="quota_pushes")
+    kind = models.CharField(max_length=8, choices=QuotaPushKind.choices)
+    subjects = models.JSONField(default=list)
+    requested_by = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
+    requested_at = models.DateTimeField()
+    done_at = models.DateTimeField(null=True)
+    status = models.CharField(
+        max_length=7,
+        choices=QuotaPushStatus.choices,
+        default=QuotaPushStatus.WAITING.value,
+    )
+    changes = models.JSONField(default=list)
+    change_count = models.IntegerField(default=0)
+    error = models.TextField(blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(status="waiting", done_at=None)
+                | (~Q(status="waiting") & Q(done_at__isnull=False)),
+                name="quota_push_has_an_end_when_it_ended",
+            ),
+        ]
+        indexes = [models.Index(fields=["cluster", "-id"], name="quota_push_by_cluster")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.cluster}"
+
+
+class AcceptedDifference(models.Model):
+    """A difference that an administrator lets stand: `setting` of `subject` may stay `before`
+    instead of `after`. It holds for exactly these two values."""
+
+    id = models.BigAutoField(primary_key=True)
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+")
+    subject = models.CharField(max_length=400)
+    setting = models.CharField(max_length=100)
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+    push = models.ForeignKey(QuotaPush, models.PROTECT, related_name="+")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster", "subject", "setting"],
+                name="difference_accepted_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.setting} of {self.subject} on {self.cluster}"

@@ -15,6 +15,7 @@ settle_s            7 (default): an accepted job is released only when the contr
 api_version         "v0.0.NN"; null (default): the newest that both sides know
 account_prefix      before the names of accounts; "" by default
 qos_prefix          before the QoS of an account; "g-" by default
+cluster_name        the cluster's name in its accounting; null (default): the only one there
 borrow_qos          QoS of what uses more than its team's guarantee; "tg-borrow" by default
 cpus_per_gpu        cores asked for with each GPU; null (default): the cluster's own default
 memory_mb_per_gpu   MiB asked for with each GPU; null (default): the cluster's own default
@@ -48,7 +49,7 @@ _KNOWN = frozenset(
         *("url", "service_user", "token_socket", "tag_secret", "tag_secret_file", "pools"),
         *("output_root", "working_directory", "settle_s", "api_version", "account_prefix"),
         *("qos_prefix", "borrow_qos", "cpus_per_gpu", "memory_mb_per_gpu", "log_cap_bytes"),
-        "path",
+        *("path", "cluster_name"),
     }
 )
 _POOL_KNOWN = frozenset({"partition", "gres_type", "constraint"})
@@ -84,6 +85,7 @@ class SlurmOptions:
     api_version: str | None
     account_prefix: str
     qos_prefix: str
+    cluster_name: str | None
     borrow_qos: str
     cpus_per_gpu: int | None
     memory_mb_per_gpu: int | None
@@ -117,6 +119,7 @@ def parse_options(options: Mapping[str, Any]) -> SlurmOptions:
         api_version=version,
         account_prefix=_prefix("account_prefix", options.get("account_prefix", "")),
         qos_prefix=_prefix("qos_prefix", options.get("qos_prefix", "g-")),
+        cluster_name=_name_or_none("cluster_name", options.get("cluster_name")),
         borrow_qos=_name("borrow_qos", options.get("borrow_qos", "tg-borrow")),
         cpus_per_gpu=_count_or_none("cpus_per_gpu", options.get("cpus_per_gpu"), 1_024),
         memory_mb_per_gpu=_count_or_none(
@@ -155,6 +158,10 @@ def _name(option: str, value: object) -> str:
     if not isinstance(value, str) or not is_name(value):
         raise ValueError(f"option {option} must be letters, digits, '.', '_' and '-'")
     return value
+
+
+def _name_or_none(option: str, value: object) -> str | None:
+    return None if value is None else _name(option, value)
 
 
 def _prefix(option: str, value: object) -> str:

@@ -22,7 +22,7 @@ from connectors.errors import (
     OutcomeUnknown,
     WorkloadRejected,
 )
-from connectors.slurm import answers, outgoing
+from connectors.slurm import answers, outgoing, tres
 from connectors.slurm.answers import Answer, AuthenticationFailed, SlurmRefused
 from connectors.slurm.dialects import DIALECTS, Dialect
 from connectors.slurm.neutral import (
@@ -373,6 +373,19 @@ class SlurmRest:
             "/slurmdb/{}/clusters", "clusters", lambda _: lambda record: str(record.get("name"))
         )
 
+    def tracked_resources(self) -> tuple[str, ...]:
+        """The names of what the accounting counts, such as "gres/gpu:h100"."""
+        return self._list(
+            "/slurmdb/{}/tres",
+            "tres",
+            lambda _: (
+                lambda record: tres.joined_name(
+                    str(record.get("type")), str(record.get("name") or "")
+                )
+            ),
+            keys=("TRES", "tres"),
+        )
+
     def accounts(self) -> tuple[Account, ...]:
         """All accounts."""
         return self._list("/slurmdb/{}/accounts", "accounts", lambda dialect: dialect.read_account)
@@ -415,21 +428,51 @@ class SlurmRest:
         body = {"accounts": [self._speak().account(account)]}
         self._put("/slurmdb/{}/accounts", body, f"write account {account.name}")
 
-    def put_association(self, association: Association) -> None:
+    @property
+    def changes_accounts_by_detour(self) -> bool:
+        """Whether an account's own association changes only when it gets another parent."""
+        return not self._speak().changes_account_associations
+
+    def put_association(self, association: Association, *, detour: str | None = None) -> None:
         """Make an association or change it. Limits that it does not name stay as they are.
 
-        Raises NotOffered on v0.0.38 for a change of an account's own association.
+        v0.0.38 changes an account's own association only together with its parent. So the
+        account is moved below `detour`, an account that must exist, and back at once; its
+        parent's limits do not count in between. Raises NotOffered there without a detour.
         """
         outgoing.check_association(association)
-        if not association.user and not self._speak().changes_account_associations:
+        if not association.user and self.changes_accounts_by_detour:
             for known in self.associations(account=association.account):
                 if (known.cluster, known.user) == (association.cluster, ""):
                     if _differs(association, known):
-                        raise NotOffered(
-                            f"API {self.version} can not change the association of account "
-                            f"{association.account}; use sacctmgr"
-                        )
+                        self._move_and_change(association, known, detour)
                     return
+        self._write_association(association)
+
+    def _move_and_change(
+        self, association: Association, known: Association, detour: str | None
+    ) -> None:
+        """slurmdbd skips the change of an account that "is moved" to the parent that it has,
+        and v0.0.38 always says the parent."""
+        parent = association.parent_account or known.parent_account
+        if parent == known.parent_account and detour is None:
+            raise NotOffered(
+                f"API {self.version} can not change the association of account "
+                f"{association.account}; use sacctmgr"
+            )
+        whole = replace(
+            association,
+            # What is left out is cleared on the way, and no limit at all kills slurmrestd.
+            group_tres={"cpu": None, **known.group_tres, **association.group_tres},
+            qos=association.qos or known.qos,
+            default_qos=association.default_qos or known.default_qos,
+            shares=known.shares if association.shares is None else association.shares,
+        )
+        if parent == known.parent_account:
+            self._write_association(replace(whole, parent_account=detour or ""))
+        self._write_association(replace(whole, parent_account=parent))
+
+    def _write_association(self, association: Association) -> None:
         body = {"associations": [self._speak().association(association)]}
         self._put(
             "/slurmdb/{}/associations",

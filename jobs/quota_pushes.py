@@ -1,0 +1,107 @@
+"""Compare the quota tree with a cluster's limits, and make them equal where that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from clusters.models import Cluster
+from connectors.entitlements import Change, EntitlementControl
+from connectors.errors import ClusterUnavailable, NotOffered, WorkloadRejected
+from connectors.protocol import ClusterConnector
+from connectors.registry import ENTITLEMENT_CONTROLS
+from jobs.leadership import Leadership
+from outbox.delivery import NotYet
+from outbox.models import Message
+from quotas.entitlements import entitlements_on
+from quotas.models import QuotaPush, QuotaPushKind, QuotaPushStatus
+from quotas.pushes import PATIENCE, accept, forget_settled, save_outcome, shown, without_accepted
+
+_PLANNED = "planned"
+_WAITS = "waits"
+_DONE = "done"
+_ACCEPTED = "accepted"
+_NOT_TRIED = "not tried"
+
+
+def push_quota(
+    message: Message,
+    leadership: Leadership,
+    clock: Callable[[], datetime],
+    connect: Callable[[Cluster], ClusterConnector],
+) -> None:
+    """Carry out the request that is the message's subject and store its result.
+
+    Raises NotYet while the cluster does not answer, for PATIENCE since the request at most; what
+    was changed until then is kept in the result, and the rest is compared anew.
+    """
+    push = QuotaPush.objects.select_related("cluster").filter(pk=message.subject).first()
+    if push is None or push.status != QuotaPushStatus.WAITING:
+        return
+    done: list[dict[str, Any]] = [item for item in push.changes if item["result"] == _DONE]
+    status, error = QuotaPushStatus.DONE, ""
+    try:
+        control = ENTITLEMENT_CONTROLS[push.cluster.kind](connect(push.cluster))
+        every = control.changes(entitlements_on(push.cluster))
+        changes = without_accepted(push.cluster, every)
+        with leadership.fence():
+            forget_settled(push.cluster, every)
+        match push.kind:
+            case QuotaPushKind.PUSH:
+                error = _apply(control, changes, done, leadership)
+                status = QuotaPushStatus.FAILED if error else status
+            case QuotaPushKind.ACCEPT:
+                changes = tuple(
+                    item for item in changes if not push.subjects or item.subject in push.subjects
+                )
+                with leadership.fence():
+                    accept(push, changes)
+                done += [shown(item, _ACCEPTED) for item in changes]
+            case _:
+                done += [shown(item, _WAITS if item.is_blocked else _PLANNED) for item in changes]
+    except ClusterUnavailable as silence:
+        is_over = clock() > push.requested_at + PATIENCE
+        with leadership.fence():
+            save_outcome(
+                *(push, QuotaPushStatus.FAILED if is_over else QuotaPushStatus.WAITING, done),
+                error=str(silence),
+                now=clock(),
+            )
+        if is_over:
+            return
+        raise NotYet(str(silence)) from silence
+    except (WorkloadRejected, NotOffered) as refusal:
+        status, error = QuotaPushStatus.FAILED, str(refusal)
+    with leadership.fence():
+        save_outcome(push, status, done, error=error, now=clock())
+
+
+def _apply(
+    control: EntitlementControl,
+    changes: tuple[Change, ...],
+    done: list[dict[str, Any]],
+    leadership: Leadership,
+) -> str:
+    """Make `changes`, telling each in `done`, and say why it ended early, or "".
+
+    It ends at the first that is refused: what is given later may count on what is taken before.
+    """
+    refusal = ""
+    for change in changes:
+        if refusal:
+            done.append(shown(change, _NOT_TRIED))
+        elif change.is_blocked:
+            done.append(shown(change, _WAITS))
+        else:
+            # Whoever leads now goes on with it.
+            with leadership.fence():
+                pass
+            try:
+                control.apply(change)
+            except (WorkloadRejected, NotOffered) as error:
+                refusal = str(error)
+                done.append(shown(change, f"refused: {refusal}"[:500]))
+            else:
+                done.append(shown(change, _DONE))
+    return refusal

@@ -1,0 +1,530 @@
+"""The quota tree as accounts, associations and QoS of a Slurm cluster, by its accounting.
+
+A node is an account below its parent's; its fair-share is the weight, its GrpTRES what it may use
+with what it borrows. Slurm knows limits and no "guaranteed, then borrow", so a team has a QoS of
+its own whose GrpTRES is the guarantee and whose jobs push aside those of the one QoS of borrowers.
+Both count against the account.
+
+Ours are the accounts whose names `naming.account_name` gives below organizations that the portal
+knows, their QoS, and the QoS of borrowers. Of what an administrator set besides (limits on cores,
+say), nothing is touched.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from connectors.entitlements import Change, ChangeKind, Entitlement, Entitlements, Value
+from connectors.errors import ClusterUnavailable, OutcomeUnknown, WorkloadRejected
+from connectors.protocol import ClusterConnector
+from connectors.slurm.connector import SlurmConnector
+from connectors.slurm.naming import account_name, guaranteed_qos
+from connectors.slurm.neutral import Account, Association, Qos, SlurmJob, User
+from connectors.slurm.options import SlurmOptions
+from connectors.slurm.rest import SlurmRest
+
+ACCOUNT = "account"
+QOS = "qos"
+MEMBER = "member"
+#: Higher goes first where the cluster weighs it (PriorityWeightQOS).
+GUARANTEED_PRIORITY = 1_000
+BORROW_PRIORITY = 10
+_ROOT = "root"
+_GPUS = "gres/gpu"
+#: Jobs of the borrowers hold no backfill reservation: it would keep idle what owners want back.
+_NO_RESERVE = "NO_RESERVE"
+_REQUEUE = "REQUEUE"
+_ALIVE = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
+_HOLDING = frozenset({"RUNNING", "SUSPENDED"})
+#: Things are made in this order and taken away in the other.
+_THINGS = {QOS: 0, ACCOUNT: 1, MEMBER: 2}
+_Test = Callable[[SlurmJob], bool]
+
+
+def control_entitlements(connector: ClusterConnector) -> SlurmEntitlements:
+    """The control of the entitlements on the cluster of `connector`, which must be Slurm's."""
+    assert isinstance(connector, SlurmConnector)
+    return SlurmEntitlements(connector.rest, connector.options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the cluster has. Members are by (account, user)."""
+
+    cluster: str
+    accounts: Mapping[str, Association]
+    members: Mapping[tuple[str, str], Association]
+    qos: Mapping[str, Qos]
+    resources: frozenset[str]
+    jobs: tuple[SlurmJob, ...]
+
+
+class SlurmEntitlements:
+    """Implements `connectors.entitlements.EntitlementControl`."""
+
+    def __init__(self, rest: SlurmRest, options: SlurmOptions) -> None:
+        self._rest = rest
+        self._options = options
+
+    def changes(self, wanted: Entitlements) -> tuple[Change, ...]:
+        """See the protocol."""
+        known = self._read()
+        resources = self._resources(known)
+        found = [
+            *self._of_borrowers(wanted, known),
+            *(change for node in wanted.nodes for change in self._of_node(node, known, resources)),
+            *self._of_those_who_left(wanted, known),
+        ]
+        return tuple(sorted(found, key=self._order))
+
+    def apply(self, change: Change) -> None:
+        """See the protocol."""
+        match change.thing:
+            case "qos":
+                self._apply_to_qos(change)
+            case "account":
+                self._apply_to_account(change)
+            case "member":
+                self._apply_to_member(change)
+            case _:
+                raise WorkloadRejected(f"a Slurm cluster has no {change.thing[:40]!r} to change")
+
+    # What the cluster has.
+
+    def _read(self) -> _Known:
+        cluster = self._cluster()
+        associations = [
+            item
+            for item in self._rest.associations()
+            if item.cluster == cluster and not item.partition
+        ]
+        return _Known(
+            cluster=cluster,
+            accounts={item.account: item for item in associations if not item.user},
+            members={(item.account, item.user): item for item in associations if item.user},
+            qos={item.name: item for item in self._rest.qos()},
+            resources=frozenset(self._rest.tracked_resources()),
+            jobs=tuple(job for job in self._rest.jobs().jobs if job.state in _ALIVE),
+        )
+
+    def _cluster(self) -> str:
+        """The name that the accounting has for this cluster."""
+        names = self._rest.clusters()
+        wanted = self._options.cluster_name
+        if wanted is None and len(names) == 1:
+            return names[0]
+        if wanted in names:
+            return wanted
+        raise ClusterUnavailable(
+            f"the accounting knows the clusters {', '.join(sorted(names)) or 'none'}; name this "
+            "one in option cluster_name"
+        )
+
+    def _resources(self, known: _Known) -> Mapping[str, tuple[str, ...]]:
+        """The pools whose GPUs each limit counts.
+
+        Jobs that ask for GPUs of any type are not counted by type before they run, so all GPUs
+        are limited together as well, unless the cluster has some that are no pool's.
+        """
+        pools = self._options.pools
+        by_type = {f"{_GPUS}:{pool.gres_type}": (name,) for name, pool in pools.items()}
+        tracked = {name for name in known.resources if name.startswith(f"{_GPUS}:")}
+        if untracked := sorted(by_type.keys() - tracked):
+            if len(pools) > 1 or tracked or _GPUS not in known.resources:
+                raise ClusterUnavailable(
+                    f"the cluster does not count {', '.join(untracked)}; add {_GPUS} and these to "
+                    "AccountingStorageTRES in slurm.conf"
+                )
+            return {_GPUS: tuple(pools)}
+        if _GPUS in known.resources and tracked == by_type.keys():
+            return {_GPUS: tuple(pools), **by_type}
+        return by_type
+
+    # The difference.
+
+    def _of_borrowers(self, wanted: Entitlements, known: _Known) -> Iterable[Change]:
+        name = self._options.borrow_qos
+        now = known.qos.get(name)
+        after: dict[str, Value] = {
+            "priority": BORROW_PRIORITY,
+            "preempt_mode": [_REQUEUE],
+            "grace_s": wanted.grace_s,
+            "flags": sorted({*(now.flags if now else ()), _NO_RESERVE}),
+        }
+        if now is None:
+            yield Change(ChangeKind.CREATE, QOS, name, after=after)
+        else:
+            yield from _differences(QOS, name, _settings(now), after)
+
+    def _of_node(
+        self, node: Entitlement, known: _Known, resources: Mapping[str, tuple[str, ...]]
+    ) -> Iterable[Change]:
+        options = self._options
+        account = account_name(node.path, options.account_prefix)
+        parent = node.path.rpartition("/")[0]
+        after: dict[str, Value] = {
+            "parent": account_name(parent, options.account_prefix) if parent else _ROOT,
+            "fairshare": node.weight,
+            **{name: _ceiling(node, pools) for name, pools in resources.items()},
+        }
+        if node.is_team:
+            qos = guaranteed_qos(account, options.qos_prefix)
+            after |= {"qos": sorted((qos, options.borrow_qos)), "default_qos": qos}
+            yield from self._of_team_qos(node, qos, known, resources)
+        now = known.accounts.get(account)
+        if now is None:
+            yield Change(ChangeKind.CREATE, ACCOUNT, account, after=after)
+        else:
+            yield from _differences(
+                *(ACCOUNT, account, _settings_of_account(now), after),
+                in_use=_in_use(known.jobs, lambda job: _is_below(job.account, account)),
+            )
+        if node.is_team:
+            yield from self._of_members(node, account, known)
+
+    def _of_team_qos(
+        self, node: Entitlement, name: str, known: _Known, resources: Mapping[str, tuple[str, ...]]
+    ) -> Iterable[Change]:
+        now = known.qos.get(name)
+        after: dict[str, Value] = {
+            "priority": GUARANTEED_PRIORITY,
+            "preempts": sorted({*(now.preempts if now else ()), self._options.borrow_qos}),
+        }
+        for resource, pools in resources.items():
+            after[resource] = sum(
+                node.shares[pool].guaranteed_gpus for pool in pools if pool in node.shares
+            )
+        if now is None:
+            yield Change(ChangeKind.CREATE, QOS, name, after=after)
+        else:
+            yield from _differences(
+                *(QOS, name, _settings(now), after),
+                in_use=_in_use(known.jobs, lambda job: job.qos == name),
+            )
+
+    def _of_members(self, node: Entitlement, account: str, known: _Known) -> Iterable[Change]:
+        qos = guaranteed_qos(account, self._options.qos_prefix)
+        may_use = {qos, self._options.borrow_qos}
+        inherited = known.accounts.get(account)
+        for user in sorted(set(node.users)):
+            now = known.members.get((account, user))
+            if now is None:
+                yield Change(ChangeKind.CREATE, MEMBER, account, user, after={"account": account})
+            elif set(now.qos) != may_use and inherited and set(now.qos) != set(inherited.qos):
+                yield Change(
+                    *(ChangeKind.CHANGE, MEMBER, account, user),
+                    before={"qos": sorted(now.qos)},
+                    after={"qos": sorted(may_use)},
+                )
+        for of_account, user in sorted(known.members):
+            if of_account == account and user not in node.users:
+                yield _removal(
+                    *(MEMBER, account, {"account": account}),
+                    [job for job in known.jobs if (job.account, job.user) == (account, user)],
+                    user=user,
+                )
+
+    def _of_those_who_left(self, wanted: Entitlements, known: _Known) -> Iterable[Change]:
+        options = self._options
+        stays = {account_name(node.path, options.account_prefix) for node in wanted.nodes}
+        roots = [account_name(slug, options.account_prefix) for slug in wanted.organizations]
+
+        def is_ours(account: str) -> bool:
+            return any(_is_below(account, root) for root in roots)
+
+        left = [name for name in known.accounts if is_ours(name) and name not in stays]
+        for name in left:
+            yield self._removal_of_account(name, set(left), known)
+        for name, qos in known.qos.items():
+            account = name.removeprefix(options.qos_prefix)
+            is_of_node = name.startswith(options.qos_prefix) and is_ours(account)
+            if not is_of_node or name == options.borrow_qos or account in stays:
+                continue
+            users = [job for job in known.jobs if job.qos == name or job.account == account]
+            yield _removal(QOS, name, _settings(qos), users)
+
+    def _removal_of_account(self, name: str, left: set[str], known: _Known) -> Change:
+        """An account goes with all that is below it, so nothing of that may be in use, nor be
+        somebody else's."""
+        below = _descendants(name, known.accounts)
+        change = _removal(
+            *(ACCOUNT, name, _settings_of_account(known.accounts[name])),
+            [job for job in known.jobs if job.account in below],
+        )
+        if not change.is_blocked and (others := sorted(below - left)):
+            note = f"accounts below it stay: {', '.join(others[:5])}"
+            return replace(change, note=note, is_blocked=True)
+        return change
+
+    def _order(self, change: Change) -> tuple[int, int, int, str, str]:
+        """What is taken before what is given; what is made parents first, what is taken children
+        first. Names of accounts have one "_" for each level; all teams' QoS name the borrowers'."""
+        levels = -1 if change.name == self._options.borrow_qos else change.name.count("_")
+        thing = _THINGS[change.thing]
+        match change.kind:
+            case ChangeKind.LOWER:
+                return 0, -thing, -levels, change.name, change.user
+            case ChangeKind.DELETE:
+                return 1, -thing, -levels, change.name, change.user
+            case _:
+                return 2, thing, levels, change.name, change.user
+
+    # One change.
+
+    def _apply_to_qos(self, change: Change) -> None:
+        if change.kind is ChangeKind.DELETE:
+            self._refuse_in_use(change, lambda job: job.qos == change.name)
+            self._rest.delete_qos(change.name)
+            self._check_gone(change, change.name in {qos.name for qos in self._rest.qos()})
+            return
+        now = next((qos for qos in self._rest.qos() if qos.name == change.name), None)
+        is_borrow = change.name == self._options.borrow_qos
+        qos = now or Qos(change.name, "Tidegate: borrowed" if is_borrow else "Tidegate: guaranteed")
+        limits: dict[str, int] = dict(qos.group_tres)
+        for name, value in change.after.items():
+            match name, value:
+                case "priority", int():
+                    qos = replace(qos, priority=value)
+                case "grace_s", int():
+                    qos = replace(qos, grace_s=value)
+                case "flags", list():
+                    qos = replace(qos, flags=tuple(value))
+                case "preempts", list():
+                    qos = replace(qos, preempts=tuple(value))
+                case "preempt_mode", list():
+                    qos = replace(qos, preempt_mode=tuple(value))
+                case resource, int():
+                    limits[resource] = value
+                case resource, _:
+                    limits.pop(resource, None)
+        # It reads what was kept.
+        self._rest.put_qos(replace(qos, group_tres=limits))
+
+    def _apply_to_account(self, change: Change) -> None:
+        name = change.name
+        if change.kind is ChangeKind.DELETE:
+            below = _descendants(name, self._accounts())
+            self._refuse_in_use(change, lambda job: job.account in below)
+            self._rest.delete_account(name)
+            self._check_gone(change, bool(self._rest.associations(account=name)))
+            return
+        cluster = self._cluster()
+        now = self._accounts().get(name)
+        if now is None:
+            self._rest.put_account(Account(name, f"Tidegate: {name}", name.partition("_")[0]))
+        wanted = _association(change.after, now or Association(name, cluster))
+        detour = _ROOT
+        if wanted.parent_account == _ROOT:
+            detour = f"{self._options.account_prefix}tidegate-detour"
+        is_own_detour = detour != _ROOT and now is not None
+        if is_own_detour and self._rest.changes_accounts_by_detour:
+            self._rest.put_account(Account(detour, "Tidegate: passed through", "tidegate"))
+            self._rest.put_association(Association(detour, cluster, parent_account=_ROOT))
+        self._rest.put_association(wanted, detour=detour)
+        kept = self._accounts().get(name)
+        self._check_kept(change, None if kept is None else _settings_of_account(kept))
+        if is_own_detour and self._rest.changes_accounts_by_detour:
+            self._rest.delete_account(detour)
+
+    def _apply_to_member(self, change: Change) -> None:
+        cluster = self._cluster()
+        account, user = change.name, change.user
+        if change.kind is ChangeKind.DELETE:
+            self._refuse_in_use(change, lambda job: (job.account, job.user) == (account, user))
+            self._rest.delete_association(account, cluster=cluster, user=user)
+            self._check_gone(change, bool(self._rest.associations(account=account, user=user)))
+            return
+        if all(known.name != user for known in self._rest.users()):
+            self._rest.put_user(User(user))
+        qos = change.after.get("qos")
+        wanted = Association(
+            account, cluster, user, qos=tuple(qos) if isinstance(qos, list) else ()
+        )
+        self._rest.put_association(wanted)
+        kept = self._rest.associations(account=account, user=user)
+        seen: dict[str, Value] | None = None
+        if kept:
+            seen = {"account": account, "qos": sorted(kept[0].qos)}
+        self._check_kept(change, seen)
+
+    def _accounts(self) -> Mapping[str, Association]:
+        cluster = self._cluster()
+        return {
+            item.account: item
+            for item in self._rest.associations()
+            if item.cluster == cluster and not item.user
+        }
+
+    def _refuse_in_use(self, change: Change, uses: _Test) -> None:
+        jobs = [job for job in self._rest.jobs().jobs if job.state in _ALIVE and uses(job)]
+        if jobs:
+            raise WorkloadRejected(f"{change.subject} is in use: {_told(jobs)}")
+
+    def _check_gone(self, change: Change, is_there: bool) -> None:
+        if is_there:
+            raise OutcomeUnknown(f"{change.subject} was to be removed and is still there")
+
+    def _check_kept(self, change: Change, kept: Mapping[str, Value] | None) -> None:
+        """Raises OutcomeUnknown unless the cluster has what was written."""
+        for name, value in change.after.items():
+            if kept is None or kept.get(name) != value:
+                has = "nothing" if kept is None else repr(kept.get(name))
+                raise OutcomeUnknown(
+                    f"{change.subject}: {name} was set to {value!r} and the cluster has {has}"
+                )
+
+
+def _ceiling(node: Entitlement, pools: Iterable[str]) -> int | None:
+    """GPUs of `pools` together that the node may use; a pool in which it has no share adds none."""
+    total = 0
+    for pool in pools:
+        share = node.shares.get(pool)
+        if share is not None and share.ceiling_gpus is None:
+            return None
+        total += share.ceiling_gpus or 0 if share else 0
+    return total
+
+
+def _settings(qos: Qos) -> dict[str, Value]:
+    return {
+        "priority": qos.priority,
+        "preempts": sorted(qos.preempts),
+        "preempt_mode": sorted(qos.preempt_mode),
+        "grace_s": qos.grace_s,
+        "flags": sorted(qos.flags),
+        **qos.group_tres,
+    }
+
+
+def _settings_of_account(account: Association) -> dict[str, Value]:
+    return {
+        "parent": account.parent_account,
+        "fairshare": account.shares,
+        "qos": sorted(account.qos),
+        "default_qos": account.default_qos,
+        **account.group_tres,
+    }
+
+
+def _association(after: Mapping[str, Value], now: Association) -> Association:
+    """`now` with the settings of `after`; all of it, so that none is lost on the way."""
+    limits: dict[str, int | None] = dict(now.group_tres)
+    wanted = replace(now, is_default=False)
+    for name, value in after.items():
+        match name, value:
+            case "parent", str():
+                wanted = replace(wanted, parent_account=value)
+            case "fairshare", int():
+                wanted = replace(wanted, shares=value)
+            case "qos", list():
+                wanted = replace(wanted, qos=tuple(value))
+            case "default_qos", str():
+                wanted = replace(wanted, default_qos=value)
+            case resource, int() | None:
+                limits[resource] = value
+            case _:
+                raise WorkloadRejected(f"an account has no {name[:40]} of {str(value)[:40]!r}")
+    return replace(wanted, group_tres=limits)
+
+
+def _differences(
+    thing: str,
+    name: str,
+    now: Mapping[str, Value],
+    after: Mapping[str, Value],
+    *,
+    in_use: Mapping[str, int] | None = None,
+) -> Iterable[Change]:
+    """What of `now` is not as in `after`: at most one change that takes and one that gives."""
+    taken: list[str] = []
+    given: list[str] = []
+    raised = False
+    for key, value in after.items():
+        before = now.get(key)
+        if before == value:
+            continue
+        if key.startswith(_GPUS) and _is_lower(value, before):
+            taken.append(key)
+        else:
+            given.append(key)
+            raised |= key.startswith(_GPUS)
+    if taken:
+        yield Change(
+            *(ChangeKind.LOWER, thing, name),
+            before={key: now.get(key) for key in taken},
+            after={key: after[key] for key in taken},
+            note=_note({key: after[key] for key in taken}, in_use or {}),
+        )
+    if given:
+        yield Change(
+            *(ChangeKind.RAISE if raised else ChangeKind.CHANGE, thing, name),
+            before={key: now.get(key) for key in given},
+            after={key: after[key] for key in given},
+        )
+
+
+def _is_lower(value: Value, before: Value) -> bool:
+    """Whether limit `value` allows less than `before`; None allows all."""
+    return isinstance(value, int) and (not isinstance(before, int) or value < before)
+
+
+def _note(limits: Mapping[str, Value], in_use: Mapping[str, int]) -> str:
+    """Nothing that runs is stopped by a lower limit, which has to be said."""
+    above = [
+        f"{in_use[name]} {name} are in use and run on; nothing starts before less than {limit} are"
+        for name, limit in limits.items()
+        if isinstance(limit, int) and in_use.get(name, 0) > limit
+    ]
+    return "; ".join(above)
+
+
+def _in_use(jobs: Iterable[SlurmJob], counts: _Test) -> Mapping[str, int]:
+    """GPUs in use by the name of their limits."""
+    found: Counter[str] = Counter()
+    for job in jobs:
+        if job.state in _HOLDING and counts(job):
+            for kind, count in job.gpus_allocated.items():
+                found[_GPUS] += count
+                if kind:
+                    found[f"{_GPUS}:{kind}"] += count
+    return found
+
+
+def _removal(
+    thing: str,
+    name: str,
+    before: Mapping[str, Value],
+    jobs: Sequence[SlurmJob],
+    *,
+    user: str = "",
+) -> Change:
+    note = f"in use, so it stays: {_told(jobs)}" if jobs else "is no longer in the tree"
+    if user and not jobs:
+        note = "may not submit in this team"
+    return Change(
+        *(ChangeKind.DELETE, thing, name, user), before=before, note=note, is_blocked=bool(jobs)
+    )
+
+
+def _told(jobs: Sequence[SlurmJob]) -> str:
+    some = ", ".join(str(job.job_id) for job in jobs[:5])
+    return f"job {some}" if len(jobs) == 1 else f"{len(jobs)} jobs ({some})"
+
+
+def _is_below(account: str, top: str) -> bool:
+    """Whether the account's name is that of `top` or of something below it."""
+    return account == top or account.startswith(f"{top}_")
+
+
+def _descendants(name: str, accounts: Mapping[str, Association]) -> set[str]:
+    """`name` and all accounts below it."""
+    found = {name}
+    while more := {
+        item.account
+        for item in accounts.values()
+        if item.parent_account in found and item.account not in found
+    }:
+        found |= more
+    return found

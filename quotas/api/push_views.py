@@ -1,0 +1,161 @@
+"""The quota tree against a cluster's own limits. For platform administrators."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from clusters.queries import cluster_by_id
+from connectors.entitlements import ChangeKind
+from primitives.clock import SystemClock
+from quotas.fleet import administrator
+from quotas.models import QuotaPush, QuotaPushKind, QuotaPushStatus
+from quotas.pushes import SUBJECTS_MAX, push_by_id, request_push
+from tenants.api.authentication import actor_from
+from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.paging import page_body, page_by_id, refuse_unknown_filters, refuse_unknown_parameters
+from webapi.serializers import (
+    IDEMPOTENCY_KEY,
+    PAGE_PARAMETERS,
+    StrictSerializer,
+    TextField,
+    answers,
+    page_of,
+)
+
+_SUBJECT_LENGTH_MAX = 400
+
+
+@extend_schema_field(OpenApiTypes.OBJECT)
+class SettingsField(serializers.DictField):
+    """Settings of a thing on a cluster by name: numbers, texts, lists of texts, or null."""
+
+
+class QuotaPushChangeSerializer(serializers.Serializer[Any]):
+    """One difference: what the cluster has and what it should have."""
+
+    kind = serializers.ChoiceField(
+        choices=[kind.value for kind in ChangeKind],
+        help_text="What is taken (lower, delete) comes before what is given",
+    )
+    subject = serializers.CharField(help_text="`account NAME`, `qos NAME` or `member USER of NAME`")
+    before = SettingsField(help_text="What the cluster has; null is no limit")
+    after = SettingsField(help_text="What it should have; null is no limit")
+    note = serializers.CharField()
+    result = serializers.CharField(
+        help_text="planned, waits, done, accepted, not tried, or `refused: ` and why"
+    )
+
+
+class QuotaPushSummarySerializer(serializers.Serializer[Any]):
+    """A request without its differences."""
+
+    id = serializers.UUIDField()
+    kind = serializers.ChoiceField(choices=QuotaPushKind.choices)
+    subjects = serializers.ListField(child=serializers.CharField())
+    requested_by = serializers.CharField(
+        source="requested_by.login",
+        default=None,
+        allow_null=True,
+        help_text="null: the observer by itself",
+    )
+    requested_at = serializers.DateTimeField()
+    done_at = serializers.DateTimeField(allow_null=True)
+    status = serializers.ChoiceField(choices=QuotaPushStatus.choices)
+    change_count = serializers.IntegerField(help_text="Differences in all")
+    error = serializers.CharField(help_text="Why it waits or failed")
+
+
+class QuotaPushSerializer(QuotaPushSummarySerializer):
+    """A request to compare a cluster's limits with the quota tree, and its result."""
+
+    changes = QuotaPushChangeSerializer(many=True, help_text="The first 1,000, in their order")
+
+
+class QuotaPushRequestSerializer(StrictSerializer):
+    """What to do. check and dry_run only compare; push makes the cluster as the tree says; accept
+    lets the differences stand that there are, or those of `subjects`."""
+
+    kind = serializers.ChoiceField(choices=QuotaPushKind.choices)
+    subjects = serializers.ListField(
+        child=TextField(max_length=_SUBJECT_LENGTH_MAX),
+        max_length=SUBJECTS_MAX,
+        required=False,
+        default=list,
+    )
+
+
+class QuotaPushList(APIView):
+    """The requests for one cluster."""
+
+    @extend_schema(
+        operation_id="list_quota_pushes",
+        summary="Comparisons of a cluster's limits with the quotas",
+        parameters=PAGE_PARAMETERS,
+        responses=answers({200: page_of(QuotaPushSummarySerializer)}, 403, 404),
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """A page of requests, newest first."""
+        refuse_unknown_filters(request, set())
+        administrator(actor_from(request))
+        pushes = QuotaPush.objects.filter(cluster=cluster_by_id(cluster_id)).defer("changes")
+        page = page_by_id(request, pushes.select_related("requested_by"), newest_first=True)
+        return Response(page_body(request, page, lambda row: QuotaPushSummarySerializer(row).data))
+
+    @extend_schema(
+        operation_id="request_quota_push",
+        summary="Compare a cluster's limits with the quotas, or push or accept the difference",
+        request=QuotaPushRequestSerializer,
+        parameters=[IDEMPOTENCY_KEY],
+        responses=answers({201: QuotaPushSerializer}, 403, 404, 409, 422),
+    )
+    def post(self, request: Request, cluster_id: UUID) -> Response:
+        """The request, which waits for its cluster: ask for it again until it is done."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        by = administrator(actor)
+        cluster = cluster_by_id(cluster_id)
+        body = QuotaPushRequestSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        now = SystemClock().now()
+
+        def act() -> tuple[int, dict[str, Any]]:
+            push = request_push(
+                cluster,
+                QuotaPushKind(body.validated_data["kind"]),
+                subjects=body.validated_data["subjects"],
+                by=by,
+                now=now,
+            )
+            return 201, QuotaPushSerializer(push_by_id(cluster, push.pk)).data
+
+        status, answer, _ = answer_once(
+            principal_id=actor.user.pk,
+            key=idempotency_key(request),
+            fingerprint=fingerprint_of(request),
+            now=now,
+            act=act,
+        )
+        return Response(answer, status=status)
+
+
+class QuotaPushDetail(APIView):
+    """One request."""
+
+    @extend_schema(
+        operation_id="get_quota_push",
+        summary="One comparison of a cluster's limits with the quotas",
+        responses=answers({200: QuotaPushSerializer}, 403, 404),
+    )
+    def get(self, request: Request, cluster_id: UUID, push_id: UUID) -> Response:
+        """The request with what has become of it."""
+        refuse_unknown_parameters(request, set())
+        administrator(actor_from(request))
+        return Response(QuotaPushSerializer(push_by_id(cluster_by_id(cluster_id), push_id)).data)
