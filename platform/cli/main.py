@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from cli import account_commands, job_commands
+from cli import account_commands, fleet_commands, job_commands
 from cli.context import Commands
 from cli.report_commands import quota_app, report_app
 
@@ -25,6 +25,9 @@ app.command()(account_commands.whoami)
 app.command(cls=job_commands.SubmitCommand)(job_commands.submit)
 for _command in job_commands.COMMANDS:
     app.command()(_command)
+app.command()(fleet_commands.clusters)
+app.command()(fleet_commands.nodes)
+app.add_typer(fleet_commands.node_app, name="node")
 app.add_typer(quota_app, name="quota")
 app.add_typer(report_app, name="report")
 app.command()(account_commands.version)

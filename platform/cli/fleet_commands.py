@@ -1,0 +1,206 @@
+"""Commands on clusters and their nodes."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Annotated, Any
+
+import typer
+
+from cli import api as api_module
+from cli.api import Api
+from cli.context import open_api
+from cli.errors import REFUSED, STILL_OPEN, CliError
+from cli.output import Format, age, gpus, is_wide, now_utc, print_data, print_table, tell
+
+_CLUSTERS_MAX = 1_000
+_NODES_MAX = 10_000
+_POLL_S = 1.0
+#: How long `node drain` and `node resume` wait for the cluster's answer.
+_PATIENCE_S = 20
+_NODE_NAME = re.compile(r"[\x21-\x7e]{1,253}")
+
+node_app = typer.Typer(
+    no_args_is_help=True, help="Take nodes of clusters out, and let them in.", rich_markup_mode=None
+)
+
+Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+NodeArgument = Annotated[str, typer.Argument(help="Its name on the cluster, or its id.")]
+ClusterOption = Annotated[
+    str | None, typer.Option(help="Needed when several clusters have a node of this name.")
+]
+
+
+def clusters(ctx: typer.Context, output: Output = Format.TABLE) -> None:
+    """List the clusters: whether each answers, and its healthy GPUs by pool.
+
+    SEEN is how old its last complete answer is. What is wrong is told below the table.
+    """
+    found = list(open_api(ctx).items("clusters", most=_CLUSTERS_MAX))
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    if not found:
+        tell("There is no cluster yet; a platform administrator adds the first.")
+        return
+    now = now_utc()
+    rows = []
+    for cluster in found:
+        about = [
+            cluster["name"],
+            " ".join([cluster["kind"], cluster["api_version"]]).strip(),
+            cluster["state"] if cluster["is_enabled"] else f"disabled, {cluster['state']}",
+            age(cluster["seen_at"], now=now),
+        ]
+        rows += [
+            [
+                *about,
+                pool["pool"],
+                f"{gpus(pool['healthy_mgpu'])}/{gpus(pool['capacity_mgpu'])}",
+                f"{pool['nodes_healthy']}/{pool['nodes']}",
+            ]
+            for pool in cluster["pools"]
+        ] or [[*about, "-", "-", "-"]]
+    print_table(["CLUSTER", "KIND", "STATE", "SEEN", "POOL", "HEALTHY GPUS", "NODES"], rows)
+    for cluster in found:
+        if cluster["message"]:
+            tell(f"{cluster['name']}: {cluster['message']}")
+
+
+def nodes(
+    ctx: typer.Context,
+    cluster: Annotated[str | None, typer.Option(help="Only of this cluster.")] = None,
+    pool: Annotated[str | None, typer.Option(help="Only of this pool.")] = None,
+    out: Annotated[bool, typer.Option("--out", help="Only those that take no new work.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=_NODES_MAX, help="At most.")] = 1_000,
+    output: Output = Format.TABLE,
+) -> None:
+    """List the nodes of the clusters, with the cluster's own word for their state.
+
+    TAKES WORK says whether something new may start there. REASON is what the cluster's
+    administrators wrote, or what was asked of the node from here and what became of it; it is
+    told to platform administrators only. FEATURES are left out on a narrow terminal.
+    """
+    items = list(open_api(ctx).items("nodes", most=limit, cluster=cluster, pool=pool))
+    found = [node for node in items if not (out and node["is_schedulable"])]
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    if not found:
+        tell("No such node.")
+        return
+    now = now_utc()
+    wide = ["FEATURES"] if is_wide() else []
+    print_table(
+        ["CLUSTER", "NODE", "POOL", "GPUS", "TAKES WORK", "STATE", "SEEN", *wide, "REASON"],
+        [
+            [
+                node["cluster"],
+                node["name"],
+                node["pool"],
+                gpus(node["capacity_mgpu"]),
+                "yes" if node["is_schedulable"] else "no",
+                node["state"],
+                age(node["seen_at"], now=now),
+                *([",".join(node["features"]) or "-"] if wide else []),
+                _remark(node),
+            ]
+            for node in found
+        ],
+        squeeze="REASON",
+    )
+    if len(items) == limit:
+        tell(f"The first {limit}; use --limit for more.")
+
+
+@node_app.command("drain")
+def node_drain(
+    ctx: typer.Context,
+    node: NodeArgument,
+    reason: Annotated[str, typer.Option(help="Why, in one line; the cluster shows it.")],
+    cluster: ClusterOption = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Let nothing new start on a node; what runs there goes on. For platform administrators.
+
+    Waits a little for the cluster's answer. Exit codes: 0 the cluster did it; 3 refused, by the
+    portal or by the cluster; 75 no answer from the cluster yet, it is asked again.
+    """
+    _ask(ctx, node, cluster, "drain", {"reason": reason}, output)
+
+
+@node_app.command("resume")
+def node_resume(
+    ctx: typer.Context,
+    node: NodeArgument,
+    cluster: ClusterOption = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Let new work start on a node again. Waits and exits as `drain` does."""
+    _ask(ctx, node, cluster, "resume", {}, output)
+
+
+def _ask(
+    ctx: typer.Context,
+    node: str,
+    cluster: str | None,
+    action: str,
+    body: dict[str, str],
+    output: Format,
+) -> None:
+    api = open_api(ctx)
+    node_id = _node_id(api, node, cluster)
+    found = api.post(f"nodes/{node_id}/{action}", body, key=str(uuid.uuid4()))
+    asked_at = found["request"]["requested_at"]
+    waited_s = 0.0
+    while found["request"]["state"] == "pending" and waited_s < _PATIENCE_S:
+        api_module.sleep(_POLL_S)
+        waited_s += _POLL_S
+        found = api.get(f"nodes/{node_id}")
+        if found["request"]["requested_at"] != asked_at:
+            raise CliError(f"Somebody else changed {node} meanwhile: {_remark(found)}")
+    if output is not Format.TABLE:
+        print_data(found, output)
+    name, request = f"{found['name']} of {found['cluster']}", found["request"]
+    match request["state"]:
+        case "done":
+            tell(f"{name}: the cluster did it; it shows when the node is seen next.")
+        case "pending":
+            tell(f"{name}: the cluster has not answered yet. It is asked again by itself.")
+            raise typer.Exit(STILL_OPEN)
+        case _:
+            raise CliError(f"{name}: {request['message']}", exit_code=REFUSED)
+
+
+def _node_id(api: Api, node: str, cluster: str | None) -> str:
+    """The id of the node of this id or name. Raises CliError unless it is one."""
+    try:
+        return str(uuid.UUID(node))
+    except ValueError:
+        pass
+    if not _NODE_NAME.fullmatch(node):
+        raise CliError(f"{node[:60]!r} cannot be the name of a node.")
+    found = [
+        item
+        for item in api.items("nodes", most=_NODES_MAX, cluster=cluster)
+        if item["name"] == node
+    ]
+    where = {item["cluster"] for item in found}
+    if not found:
+        raise CliError(f"There is no node {node}" + (f" in {cluster}." if cluster else "."))
+    if len(where) > 1:
+        raise CliError(f"{node} is in {', '.join(sorted(where))}; say which with --cluster.")
+    return str(found[0]["id"])
+
+
+def _remark(node: dict[str, Any]) -> str:
+    """The cluster's reason, and a request that the cluster has not carried out."""
+    request = node["request"]
+    parts = [node["reason"]] if node["reason"] else []
+    if request is not None and request["state"] == "pending":
+        parts.append(f"{request['action']} requested {request['requested_at']}")
+    elif request is not None and request["state"] in ("refused", "given_up"):
+        word = request["state"].replace("_", " ")
+        parts.append(f"{request['action']} {word}: {request['message']}")
+    return "; ".join(parts) or "-"

@@ -1,0 +1,180 @@
+"""`tidegate clusters`, `nodes` and `node`."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.cli_server import Server, a_problem, a_server
+
+NODE_ID = "01a1fd00-0000-7000-8000-000000000009"
+NOW = datetime(2026, 11, 21, 12, 0, 10, tzinfo=UTC)
+CLUSTER = {
+    "name": "hpc",
+    "kind": "slurm",
+    "api_version": "v0.0.40",
+    "is_enabled": True,
+    "state": "reachable",
+    "seen_at": "2026-11-21T12:00:08Z",
+    "message": "",
+    "pools": [
+        {
+            "pool": "h100",
+            "capacity_mgpu": 512_000,
+            "healthy_mgpu": 504_000,
+            "nodes": 64,
+            "nodes_healthy": 63,
+        }
+    ],
+}
+
+
+def a_node(request: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    return {
+        "id": NODE_ID,
+        "cluster": "hpc",
+        "name": "h001",
+        "pool": "h100",
+        "capacity_mgpu": 8_000,
+        "is_schedulable": True,
+        "state": "idle",
+        "reason": "",
+        "features": [],
+        "seen_at": "2026-11-21T12:00:08Z",
+        "request": request,
+        **changes,
+    }
+
+
+def a_request(state: str = "pending", **changes: Any) -> dict[str, Any]:
+    return {
+        "action": "drain",
+        "reason": "fans",
+        "requested_by": "root",
+        "requested_at": "2026-11-21T12:00:09Z",
+        "state": state,
+        "answered_at": None,
+        "message": "",
+        **changes,
+    }
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
+    monkeypatch.setattr("cli.fleet_commands.now_utc", lambda: NOW)
+    return a_server(monkeypatch, str(tmp_path))
+
+
+def test_clusters(server: Server) -> None:
+    away = {
+        **CLUSTER,
+        "name": "local",
+        "kind": "local",
+        "api_version": "",
+        "is_enabled": False,
+        "state": "never_seen",
+        "seen_at": None,
+        "message": "its folder is gone",
+        "pools": [],
+    }
+    server.routes["GET clusters"] = {"items": [CLUSTER, away], "next": None}
+    ran = server.run("clusters")
+    assert ran.out.splitlines() == [
+        "CLUSTER  KIND           STATE                 SEEN  POOL  HEALTHY GPUS  NODES",
+        "hpc      slurm v0.0.40  reachable             2s    h100  504/512       63/64",
+        "local    local          disabled, never_seen  -     -     -             -",
+    ]
+    assert ran.err == "local: its folder is gone\n"
+    assert json.loads(server.run("clusters", "-o", "json").out) == [CLUSTER, away]
+    server.routes["GET clusters"] = {"items": [], "next": None}
+    assert "no cluster yet" in server.run("clusters").err
+
+
+def test_nodes(server: Server) -> None:
+    drained = a_node(
+        a_request("done"),
+        name="h002",
+        is_schedulable=False,
+        state="idle+drain",
+        reason="fans",
+        features=["ib", "nvlink"],
+    )
+    refused = a_node(a_request("refused", message="not allowed"), name="h003")
+    waiting = a_node(a_request(), name="h004")
+    items = [a_node(), drained, refused, waiting]
+    server.routes["GET nodes"] = {"items": items, "next": None}
+    ran = server.run("nodes", "--cluster", "hpc", "--pool", "h100")
+    assert server.sent == ["GET nodes?cluster=hpc&pool=h100&limit=500"]
+    assert ran.out.splitlines() == [
+        "CLUSTER  NODE  POOL  GPUS  TAKES WORK  STATE       SEEN  FEATURES   REASON",
+        "hpc      h001  h100     8  yes         idle        2s    -          -",
+        "hpc      h002  h100     8  no          idle+drain  2s    ib,nvlink  fans",
+        "hpc      h003  h100     8  yes         idle        2s    -          "
+        "drain refused: not allowed",
+        "hpc      h004  h100     8  yes         idle        2s    -          "
+        "drain requested 2026-11-21T12:00:09Z",
+    ]
+    assert json.loads(server.run("nodes", "--out", "-o", "json").out) == [drained]
+    server.routes["GET nodes"] = {"items": [], "next": None}
+    assert server.run("nodes").err == "No such node.\n"
+
+
+def test_a_node_is_drained(server: Server) -> None:
+    path = f"nodes/{NODE_ID}"
+    server.routes["GET nodes"] = {"items": [a_node(), a_node(name="h0")], "next": None}
+    server.routes[f"POST {path}/drain"] = a_node(a_request())
+    server.routes[f"GET {path}"] = [a_node(a_request()), a_node(a_request("done"))]
+    ran = server.run("node", "drain", "h001", "--reason", "fans", "--cluster", "hpc")
+    assert (ran.exit_code, ran.out) == (0, "")
+    assert ran.err == "h001 of hpc: the cluster did it; it shows when the node is seen next.\n"
+    assert server.sent == [
+        "GET nodes?cluster=hpc&limit=500",
+        f"POST {path}/drain",
+        f"GET {path}",
+        f"GET {path}",
+    ]
+    assert (server.pauses_s, server.body(1)) == ([1.0, 1.0], {"reason": "fans"})
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "words"),
+    [
+        ("pending", 75, "h001 of hpc: the cluster has not answered yet."),
+        ("refused", 3, "Error: h001 of hpc: no right"),
+        ("given_up", 3, "Error: h001 of hpc: no right"),
+    ],
+)
+def test_what_became_of_it_is_told(server: Server, state: str, code: int, words: str) -> None:
+    path = f"nodes/{NODE_ID}"
+    server.routes[f"POST {path}/resume"] = a_node(a_request())
+    server.routes[f"GET {path}"] = a_node(a_request(state, message="no right"))
+    ran = server.run("node", "resume", NODE_ID)
+    assert ran.exit_code == code
+    assert ran.err.startswith(words)
+
+
+def test_which_node_is_meant(server: Server) -> None:
+    both = [a_node(), a_node(cluster="other")]
+    server.routes["GET nodes"] = {"items": both, "next": None}
+    ran = server.run("node", "resume", "h001")
+    assert (ran.exit_code, ran.err) == (
+        2,
+        "Error: h001 is in hpc, other; say which with --cluster.\n",
+    )
+    assert "There is no node h9 in hpc" in server.run("node", "resume", "h9", "--cluster=hpc").err
+    assert server.run("node", "resume", "a b").exit_code == 2
+    assert server.run("node", "drain", "h001").exit_code == 2
+
+
+def test_the_portals_refusal_and_a_change_by_somebody_else(server: Server) -> None:
+    path = f"nodes/{NODE_ID}"
+    server.routes[f"POST {path}/resume"] = a_problem(409, detail="It cannot.")
+    assert server.run("node", "resume", NODE_ID).exit_code == 3
+    server.routes[f"POST {path}/resume"] = a_node(a_request())
+    server.routes[f"GET {path}"] = a_node(a_request(requested_at="2026-11-21T12:00:10Z"))
+    ran = server.run("node", "resume", NODE_ID)
+    assert (ran.exit_code, "Somebody else changed" in ran.err) == (2, True)
