@@ -84,18 +84,20 @@ class DayUse:
 class PoolCapacity:
     """What of a pool was healthy, held by anybody, and idle, in milli-GPU-seconds.
 
-    Idle is the plain difference: negative where jobs went on holding GPUs of nodes that no
-    longer counted as healthy.
+    `outside_mgpu_s` were held by workloads that belong to no team. Idle is the plain
+    difference: negative where jobs went on holding GPUs of nodes that no longer counted as
+    healthy.
     """
 
     pool: str
     capacity_mgpu_s: int
     in_use_mgpu_s: int
+    outside_mgpu_s: int = 0
 
     @property
     def idle_mgpu_s(self) -> int:
         """Healthy and held by nobody."""
-        return self.capacity_mgpu_s - self.in_use_mgpu_s
+        return self.capacity_mgpu_s - self.in_use_mgpu_s - self.outside_mgpu_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,9 +387,20 @@ def _capacity(
     for row in team_rows:
         own[row.pool] = own.get(row.pool, 0) + row.amounts.mgpu_s
     capacity = []
-    for part, number, _, capacity_mgpu_s, elsewhere_mgpu_s, foreign_mgpu_s, *_rest in found:
+    for (
+        part,
+        number,
+        _,
+        capacity_mgpu_s,
+        elsewhere_mgpu_s,
+        foreign_mgpu_s,
+        outside_mgpu_s,
+        *_,
+    ) in found:
         if part == "capacity" and (sees_all or foreign_mgpu_s == 0):
             pool = pools[number - 1]
             in_use_mgpu_s = own.get(pool, 0) + int(elsewhere_mgpu_s)
-            capacity.append(PoolCapacity(pool, int(capacity_mgpu_s), in_use_mgpu_s))
+            capacity.append(
+                PoolCapacity(pool, int(capacity_mgpu_s), in_use_mgpu_s, int(outside_mgpu_s))
+            )
     return tuple(sorted(capacity, key=lambda item: item.pool)) or None

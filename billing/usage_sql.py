@@ -194,7 +194,8 @@ elsewhere AS (
 ),
 capacity AS (
     SELECT s.pool_id,
-           SUM(s.capacity_mgpu * {_SECONDS_IN_PERIOD}) AS mgpu_s
+           SUM(s.capacity_mgpu * {_SECONDS_IN_PERIOD}) AS mgpu_s,
+           SUM(s.outside_mgpu * {_SECONDS_IN_PERIOD}) AS outside_mgpu_s
     FROM clusters_capacitysegment s
     WHERE {_IN_PERIOD} AND s.pool_id = ANY(%(capacity_pools)s)
     GROUP BY s.pool_id
@@ -221,7 +222,8 @@ SELECT 'capacity', p.number, NULL,
        COALESCE((SELECT c.mgpu_s FROM capacity c WHERE c.pool_id = p.id), 0),
        COALESCE((SELECT SUM(e.mgpu_s) FROM elsewhere e WHERE e.pool_id = p.id), 0),
        COALESCE((SELECT SUM(e.mgpu_s) FROM elsewhere e WHERE e.pool_id = p.id AND NOT e.is_own), 0),
-       0, 0, 0, 0, 0, 0
+       COALESCE((SELECT c.outside_mgpu_s FROM capacity c WHERE c.pool_id = p.id), 0),
+       0, 0, 0, 0, 0
 FROM unnest(%(pools)s::uuid[]) WITH ORDINALITY AS p (id, number)
 WHERE p.id = ANY(%(capacity_pools)s)
 """  # noqa: S608 - made of constants only

@@ -64,6 +64,7 @@ def verdict(
     is_requeueable: bool,
     ended_before_notice: bool,
     faults: int = 0,
+    is_native: bool = False,
 ) -> Verdict:
     """What the end of an attempt means (semantics section 4, Requeue).
 
@@ -72,7 +73,8 @@ def verdict(
     exits with 0: after a notice that means "saved", not "done". A cluster's fault requeues
     too, after at most ten earlier ones (`faults`). A job that may not be requeued fails with
     the reason. What is `unknown` (released to the cluster, and then in no list and no account)
-    is held for a person: it may have run.
+    is held for a person: it may have run. A native job (`is_native`) that somebody stopped on its
+    cluster was cancelled there.
     """
     natural = {
         "succeeded": Verdict(S.SUCCEEDED, None),
@@ -96,7 +98,7 @@ def verdict(
     if outcome in FAULTS:
         return _again(is_requeueable and faults < FAULTS_MAX, outcome)
     # Ended by force, but not by us: somebody stopped it on the cluster.
-    return Verdict(S.FAILED, "stopped_on_cluster")
+    return Verdict(S.CANCELLED if is_native else S.FAILED, "stopped_on_cluster")
 
 
 def _again(is_requeueable: bool, reason: str) -> Verdict:

@@ -11,7 +11,7 @@ from connectors.errors import ClusterUnavailable, LogUnavailable
 from connectors.protocol import LogChunk
 from jobs.dispatch import connector_of
 from jobs.errors import ClusterAway
-from jobs.models import Attempt
+from jobs.models import Attempt, JobOrigin
 from primitives.errors import NotFound
 
 LIMIT_MIN = 16
@@ -52,7 +52,7 @@ def read_log(
     visible and its content may be read. Raises NotFound when there is no such log (the
     sentence says why) and ClusterAway.
     """
-    attempts = Attempt.objects.filter(job_id=job_id).select_related("cluster")
+    attempts = Attempt.objects.filter(job_id=job_id).select_related("cluster", "job")
     found = (
         attempts.order_by("-number").first()
         if attempt is None
@@ -63,6 +63,11 @@ def read_log(
             "The job has not started yet, so there is no log."
             if attempt is None
             else f"The job has no attempt {attempt}."
+        )
+    if found.job.origin == JobOrigin.NATIVE:
+        raise NotFound(
+            "The log is not available here: the job was not started by the portal. Its user finds "
+            "it where they had it written."
         )
     ranks = len(found.slots)
     if rank >= ranks:

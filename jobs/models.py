@@ -36,8 +36,18 @@ class JobState(models.TextChoices):
     TIMED_OUT = "timed_out"
 
 
+class JobOrigin(models.TextChoices):
+    """Who gave the job to its cluster: the portal, or somebody beside it."""
+
+    PORTAL = "portal"
+    NATIVE = "native"
+
+
 class Job(models.Model):
     """What a person submitted: one request, one id, for ever.
+
+    A native job was found running on its cluster. It has one attempt and never waits here;
+    script and environment are not known.
 
     `submitted_at` keeps a requeued job's place. `attempt_number` is that of the latest
     attempt, 0 before the first. `explanation` is why it waits, as the last cycle that changed
@@ -50,6 +60,9 @@ class Job(models.Model):
     user = models.ForeignKey(User, models.PROTECT, related_name="jobs", db_index=False)
     name = models.CharField(max_length=200)
     type = models.CharField(max_length=12, choices=JobType.choices)
+    origin = models.CharField(
+        max_length=6, choices=JobOrigin.choices, default=JobOrigin.PORTAL.value
+    )
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="jobs")
     priority_class = models.ForeignKey(PriorityClass, models.PROTECT, related_name="jobs")
     cluster = models.ForeignKey(Cluster, models.PROTECT, null=True, related_name="pinned_jobs")
@@ -101,6 +114,11 @@ class Job(models.Model):
                 ),
                 name="job_has_an_end_when_it_ended",
             ),
+            models.CheckConstraint(
+                condition=Q(origin="portal")
+                | Q(origin="native", script="") & ~Q(state__in=["held", "queued"]),
+                name="job_of_the_cluster_itself_never_waits",
+            ),
         ]
         indexes = [
             models.Index(fields=["team", "-id"], name="job_by_team"),
@@ -112,6 +130,9 @@ class Job(models.Model):
                 condition=Q(state__in=["held", "queued", "starting", "running", "preempting"]),
             ),
             models.Index(fields=["state", "-id"], name="job_by_state"),
+            models.Index(
+                fields=["organization", "-id"], name="job_native", condition=Q(origin="native")
+            ),
         ]
 
     def __str__(self) -> str:
@@ -172,7 +193,9 @@ class Attempt(models.Model):
     the first answer. `epoch` is that of the arbiter that granted it. `missed_listings`
     counts complete listings in a row without it; `missing_since` is the last one that had it.
     `release_sent_at` is written before a held submission is let go for the first time: from
-    then on it may have run, and is never sent again.
+    then on it may have run, and is never sent again. That of a native job is known to its
+    cluster by `native_id`, the job's `submitted_at` and `cluster_user`; it counts from
+    `granted_at`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

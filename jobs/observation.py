@@ -26,7 +26,7 @@ from connectors.protocol import (
 from jobs import lifecycle
 from jobs.intentions import stop_intention
 from jobs.leadership import Leadership, NotLeading
-from jobs.models import Attempt, AttemptState, Job, JobState
+from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
@@ -70,20 +70,20 @@ def apply_listing(
     """
     changed = asked = 0
     holding = list(
-        Attempt.objects.filter(cluster=cluster, released_at=None)
-        .only(*_COMPARED)
+        Attempt.objects.filter(cluster=cluster, released_at=None, job__origin=JobOrigin.PORTAL)
+        .only(*COMPARED)
         .order_by("job_id")
     )
     for attempt in holding:
         observation = listing.seen(attempt.key, recorded_id(attempt))
         if observation is not None:
-            if _is_known(attempt, observation):
+            if is_known(attempt, observation):
                 continue
         elif attempt.native_id is None:
             # Not acknowledged yet: dispatch, not observation, finds out what became of it.
             continue
         is_unknown = False
-        if observation is None and _is_about_to_be_lost(attempt):
+        if observation is None and is_about_to_be_lost(attempt):
             if asked == ACCOUNTING_MAX:
                 continue
             asked += 1
@@ -94,7 +94,7 @@ def apply_listing(
                 continue
         try:
             with leadership.fence():
-                changed += _apply_one(
+                changed += apply_one(
                     attempt.id,
                     attempt.job_id,
                     observation,
@@ -116,7 +116,8 @@ def recorded_id(attempt: Attempt) -> str | None:
     return None if attempt.native_id == NEVER_STARTED else attempt.native_id
 
 
-def _is_about_to_be_lost(attempt: Attempt) -> bool:
+def is_about_to_be_lost(attempt: Attempt) -> bool:
+    """Whether one more complete listing without the attempt makes it lost."""
     return attempt.missed_listings + 1 >= LISTINGS_BEFORE_LOST
 
 
@@ -135,7 +136,8 @@ def _ask_accounting(
     return found, found is None and connector.submits_held
 
 
-_COMPARED = (
+#: The fields of an attempt that a listing is compared with.
+COMPARED = (
     "id",
     "job_id",
     "cluster_id",
@@ -149,7 +151,7 @@ _COMPARED = (
 )
 
 
-def _is_known(attempt: Attempt, observation: Observation) -> bool:
+def is_known(attempt: Attempt, observation: Observation) -> bool:
     """Whether the stored attempt already says what the cluster says."""
     state = _STATE_OF[observation.phase]
     if attempt.state == AttemptState.STOPPING and state != AttemptState.ENDED:
@@ -164,16 +166,20 @@ def _is_known(attempt: Attempt, observation: Observation) -> bool:
     )
 
 
-def _apply_one(
+def apply_one(
     attempt_id: UUID,
     job_id: UUID,
     observation: Observation | None,
     previous_at: datetime | None,
     now: datetime,
     *,
-    is_unknown: bool,
-    release_sent_at: datetime | None,
+    is_unknown: bool = False,
+    release_sent_at: datetime | None = None,
 ) -> int:
+    """Bring one attempt and its job up to `observation`; None is a complete listing without it.
+
+    Returns 1 when anything but the count of such listings changed. Must run behind the fence.
+    """
     # The job before its attempt, as everywhere.
     job = (
         Job.objects.select_for_update(of=("self",))
@@ -191,6 +197,9 @@ def _apply_one(
         if not _miss(attempt, previous_at, now, happenings, is_unknown=is_unknown):
             attempt.save()
             return 0
+        if job.origin == JobOrigin.PORTAL:
+            # Should it turn up again, it must not run beside the next attempt.
+            intend([stop_intention("stop_attempt", attempt)], now=now)
     else:
         _take_over(attempt, observation, now, happenings)
     if attempt.state == AttemptState.RUNNING and job.state == JobState.STARTING:
@@ -288,8 +297,6 @@ def _miss(
     )
     if attempt.started_at is not None:
         record_lost(attempt.id, at=last_seen, now=now)
-    # Should it turn up again, it must not run beside the next attempt.
-    intend([stop_intention("stop_attempt", attempt)], now=now)
     happenings.append(Happening(attempt.job_id, now, attempt.outcome, {"attempt": attempt.number}))
     return True
 
@@ -306,6 +313,7 @@ def conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happ
         is_requeueable=job.is_requeueable,
         ended_before_notice=asked_at is not None and attempt.ended_at < asked_at,
         faults=_earlier_faults(attempt),
+        is_native=job.origin == JobOrigin.NATIVE,
     )
     lifecycle.check_move(job.state, end.state)
     job.state = end.state

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from jobs.intentions import stop_intention
-from jobs.models import Attempt
+from jobs.models import Attempt, JobOrigin
 from outbox.recording import intend
 
 #: Logs and the cluster's own record of an ended attempt are kept this long.
@@ -18,8 +18,12 @@ LOGS_KEPT_FOR = timedelta(days=14)
 def forget_ended_attempts(*, now: datetime, limit: int = 1_000) -> int:
     """Intend that clusters drop attempts that ended 14 days ago; returns how many."""
     old = list(
-        Attempt.objects.select_for_update(skip_locked=True)
-        .filter(released_at__lt=now - LOGS_KEPT_FOR, forgotten_at=None)
+        Attempt.objects.select_for_update(skip_locked=True, of=("self",))
+        .filter(
+            released_at__lt=now - LOGS_KEPT_FOR,
+            forgotten_at=None,
+            job__origin=JobOrigin.PORTAL,
+        )
         .order_by("pk")[:limit]
     )
     Attempt.objects.filter(pk__in=[attempt.pk for attempt in old]).update(forgotten_at=now)

@@ -88,6 +88,9 @@ class PoolCapacitySerializer(serializers.Serializer[Any]):
     pool = serializers.CharField()
     capacity_mgpu_s = serializers.IntegerField()
     in_use_mgpu_s = serializers.IntegerField()
+    outside_mgpu_s = serializers.IntegerField(
+        help_text="Held by workloads that belong to no team: neither in use nor idle"
+    )
     idle_mgpu_s = serializers.IntegerField(
         help_text="Negative where jobs held GPUs of nodes that no longer counted as healthy"
     )

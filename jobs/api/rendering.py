@@ -8,7 +8,7 @@ from typing import Any
 
 from jobs.explaining import iso, waiting_explanation
 from jobs.lifecycle import FINAL
-from jobs.models import JobState
+from jobs.models import JobOrigin, JobState
 from jobs.queries import AttemptRow, JobContent, JobRow, JobView, may_read_content, may_see
 from tenants.access import Actor
 from tenants.roles import Permission
@@ -41,6 +41,7 @@ def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
         "id": str(job.id),
         "name": job.name,
         "type": job.type,
+        "origin": job.origin,
         "team": job.team__path.rstrip("/"),
         "user": job.user__username,
         "organization": job.organization__slug,
@@ -142,7 +143,7 @@ def allowed_actions(job: JobRow, rights: Rights) -> list[str]:
             actions.append("hold")
         if job.state == JobState.HELD:
             actions.append("release")
-    if job.attempt_number > 0 and may_read:
+    if job.attempt_number > 0 and may_read and job.origin == JobOrigin.PORTAL:
         actions.append("logs")
     return actions
 

@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from arbiter.decisions import Code
 from jobs import explaining
-from jobs.models import AttemptState, JobState, JobType
+from jobs.models import AttemptState, JobOrigin, JobState, JobType
 from jobs.requests import TIME_LIMIT_S_MAX
 from jobs.sbatch import NOTICE_SIGNALS, Verdict
 
@@ -105,6 +105,9 @@ class JobSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     type = serializers.ChoiceField(choices=JobType.values)
+    origin = serializers.ChoiceField(
+        choices=JobOrigin.values, help_text="native: given to its cluster beside the portal"
+    )
     team = serializers.CharField(help_text="Path")
     user = serializers.CharField(help_text="Username")
     organization = serializers.CharField(help_text="Slug")

@@ -20,7 +20,7 @@ from jobs.api import serializers as shapes
 from jobs.api.rendering import Rights, attempt_body, detail_body, history_body, job_body
 from jobs.cancellation import cancel_job, hold_job, release_job
 from jobs.explaining import explanation_of
-from jobs.models import Job, JobState
+from jobs.models import Job, JobOrigin, JobState
 from jobs.preview import Preview, preview_job
 from jobs.queries import (
     JobFilter,
@@ -58,6 +58,7 @@ _SORTS = ("-submitted_at", "submitted_at")
 _TEXT_MAX = 1_000
 _USAGE_CLASSES: list[str] = [item.value for item in UsageClass]
 _STATES: list[str] = [item.value for item in JobState]
+_ORIGINS: list[str] = [item.value for item in JobOrigin]
 
 
 class JobList(APIView):
@@ -88,6 +89,12 @@ class JobList(APIView):
                 enum=_USAGE_CLASSES,
                 description="Only jobs that hold GPUs now: all guaranteed, or in part borrowed",
             ),
+            OpenApiParameter(
+                "origin",
+                OpenApiTypes.STR,
+                enum=_ORIGINS,
+                description="native: only those given to their clusters beside the portal",
+            ),
             OpenApiParameter("sort", OpenApiTypes.STR, enum=_SORTS),
             *PAGE_PARAMETERS,
         ],
@@ -106,6 +113,7 @@ class JobList(APIView):
                 "submitted_at__gte",
                 "submitted_at__lt",
                 "usage_class",
+                "origin",
                 "sort",
             },
         )
@@ -390,6 +398,7 @@ def _filter(request: Request) -> JobFilter:
         submitted_from=_time(request, "submitted_at__gte"),
         submitted_before=_time(request, "submitted_at__lt"),
         usage_class=_choice(request, "usage_class", _USAGE_CLASSES),
+        origin=_choice(request, "origin", _ORIGINS),
     )
 
 

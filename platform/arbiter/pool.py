@@ -280,9 +280,13 @@ def open_pool(
     """
     quota = pool_quota(tree, given.quotas)
     capacities: dict[str, dict[str, int]] = {}
+    sizes: dict[str, dict[str, int]] = {}
     for device in given.devices:
         nodes = capacities.setdefault(device.cluster, {})
         nodes[device.node] = nodes.get(device.node, 0) + device.capacity_mgpu
+        # What others hold comes back some day: "never" must not be said because of it.
+        whole = sizes.setdefault(device.cluster, {})
+        whole[device.node] = whole.get(device.node, 0) + device.capacity_mgpu + device.outside_mgpu
     offered = {cluster: nodes for cluster, nodes in capacities.items() if cluster in clusters}
     holdings = _holdings(given.running, tree, policy, taken_at, classes)
     earmarks, dropped = _earmarks(given, tree, quota, policy, taken_at, offered, holdings, classes)
@@ -327,7 +331,7 @@ def open_pool(
         now=now,
         later=later,
         free=FreeDevices(free),
-        layout=Layout(capacities),
+        layout=Layout(sizes),
         accepting=clusters,
         holdings=holdings,
         leaving=leaving,

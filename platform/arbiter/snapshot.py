@@ -33,12 +33,16 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A node of a cluster and what it offers now to one pool (0 when drained or unhealthy)."""
+    """A node of a cluster and what it offers now to one pool (0 when drained or unhealthy).
+
+    `outside_mgpu` more are there, and held by workloads that nobody here knows.
+    """
 
     cluster: str
     node: str
     pool: str
     capacity_mgpu: int
+    outside_mgpu: int = 0
 
 
 @dataclass(frozen=True, slots=True)

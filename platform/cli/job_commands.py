@@ -155,6 +155,9 @@ def ls(
     usage_class: Annotated[
         str | None, typer.Option(help="Holding GPUs now: guaranteed or borrowed.")
     ] = None,
+    origin: Annotated[
+        str | None, typer.Option(help="Given to its cluster by the portal, or native: beside it.")
+    ] = None,
     since: Annotated[
         str | None, typer.Option(help="Submitted since, such as 2026-11-21T12:00:00Z.")
     ] = None,
@@ -175,6 +178,7 @@ def ls(
             pool=pool,
             q=name,
             usage_class=usage_class,
+            origin=origin,
             submitted_at__gte=since,
             sort="submitted_at" if oldest_first else None,
         )

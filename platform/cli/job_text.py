@@ -34,7 +34,7 @@ def print_jobs(jobs: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
         row = [
             job["id"],
             job["name"],
-            job["state"],
+            job["state"] + (" (native)" if job["origin"] == "native" else ""),
             gpus(job["mgpu"]),
             age(job["submitted_at"], now=now),
         ]

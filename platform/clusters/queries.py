@@ -10,7 +10,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from django.db.models import Count, DecimalField, Q, QuerySet, Sum
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, Least
 
 from arbiter.snapshot import Device
 from clusters.models import Cluster, ClusterNode, Pool
@@ -23,7 +23,8 @@ def devices(*, now: datetime, stale_after: timedelta) -> tuple[tuple[Device, ...
 
     A cluster accepts starts while it is enabled and its last complete answer is at most
     `stale_after` old. Devices of the others are listed too (what runs on them counts), with
-    the capacity last seen; drained nodes offer 0 and nodes that are gone are left out.
+    the capacity last seen; drained nodes offer 0, what is held by workloads that nobody here
+    knows is not offered, and nodes that are gone are left out.
     Clusters and pools are ids, nodes are the names that slots use. Two queries.
     """
     answering = frozenset(
@@ -35,14 +36,18 @@ def devices(*, now: datetime, stale_after: timedelta) -> tuple[tuple[Device, ...
     rows = (
         _present()
         .order_by("cluster_id", "name", "pool_id")
-        .values_list("cluster_id", "name", "pool_id", "capacity_mgpu", "is_schedulable")
+        .values_list(
+            "cluster_id", "name", "pool_id", "capacity_mgpu", "outside_mgpu", "is_schedulable"
+        )
     )
     texts: dict[object, str] = {}
     found = []
-    for cluster_id, name, pool_id, capacity_mgpu, is_schedulable in rows:
+    for cluster_id, name, pool_id, capacity_mgpu, outside_mgpu, is_schedulable in rows:
         cluster = texts.get(cluster_id) or texts.setdefault(cluster_id, str(cluster_id))
         pool = texts.get(pool_id) or texts.setdefault(pool_id, str(pool_id))
-        found.append(Device(cluster, name, pool, capacity_mgpu if is_schedulable else 0))
+        outside = min(outside_mgpu, capacity_mgpu) if is_schedulable else 0
+        offered = capacity_mgpu - outside if is_schedulable else 0
+        found.append(Device(cluster, name, pool, offered, outside))
     return tuple(found), answering
 
 
@@ -67,11 +72,15 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one cluster has of one pool, nodes that are gone left out."""
+    """What one cluster has of one pool, nodes that are gone left out.
+
+    `outside_mgpu` of the healthy are held by workloads that nobody here knows.
+    """
 
     pool: str
     capacity_mgpu: int
     healthy_mgpu: int
+    outside_mgpu: int
     nodes: int
     nodes_healthy: int
 
@@ -87,20 +96,30 @@ def shares_of(clusters: Iterable[Cluster]) -> dict[UUID, list[Share]]:
     """The pools of each cluster, by name, as last seen. One query."""
     healthy = Q(is_schedulable=True)
     found: dict[UUID, list[Share]] = {}
-    for cluster_id, pool, capacity_mgpu, healthy_mgpu, nodes, nodes_healthy in (
+    for cluster_id, pool, capacity_mgpu, healthy_mgpu, outside_mgpu, nodes, nodes_healthy in (
         _present()
         .filter(cluster__in=[cluster.pk for cluster in clusters])
         .values_list("cluster_id", "pool__name")
         .annotate(
             all_mgpu=Sum("capacity_mgpu"),
             healthy_mgpu=Coalesce(Sum("capacity_mgpu", filter=healthy), 0, output_field=_SUM),
+            held_outside_mgpu=Coalesce(
+                Sum(Least("outside_mgpu", "capacity_mgpu"), filter=healthy), 0, output_field=_SUM
+            ),
             nodes=Count("pk"),
             nodes_healthy=Count("pk", filter=healthy),
         )
         .order_by("cluster_id", "pool__name")
     ):
         found.setdefault(cluster_id, []).append(
-            Share(pool, int(capacity_mgpu), int(healthy_mgpu), nodes, nodes_healthy)
+            Share(
+                pool,
+                int(capacity_mgpu),
+                int(healthy_mgpu),
+                int(outside_mgpu),
+                nodes,
+                nodes_healthy,
+            )
         )
     return found
 

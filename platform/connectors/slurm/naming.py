@@ -46,6 +46,17 @@ def account_name(team: str, prefix: str = "") -> str:
     return prefix + team.replace("/", "_")
 
 
+def team_path(account: str, prefix: str = "") -> str | None:
+    """The path of the team whose account is `account`: the inverse of `account_name`.
+
+    None for a name that `account_name` gives to nobody.
+    """
+    path = account.removeprefix(prefix).replace("_", "/")
+    if not account.startswith(prefix) or "/" in account or len(path) > _PATH_MAX:
+        return None
+    return path if _PATH.fullmatch(path) else None
+
+
 def guaranteed_qos(account: str, prefix: str) -> str:
     """The QoS of what `account` starts within its guarantee."""
     return prefix + account

@@ -79,6 +79,7 @@ def test_the_report() -> None:
             {
                 "pool": "h100",
                 "capacity_mgpu_s": 0,
+                "outside_mgpu_s": 0,
                 "in_use_mgpu_s": 28_800_000,
                 "idle_mgpu_s": -28_800_000,
             }

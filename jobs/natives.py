@@ -1,0 +1,479 @@
+"""Jobs that people gave to a cluster beside the portal, made jobs of their teams.
+
+A native workload whose account is a team's and whose user is somebody of that team's organization
+becomes a job with one attempt as soon as it holds GPUs: from then on it is in use, metered,
+classed, reclaimed and shown like all others. It was never queued here, and it is never started,
+held or queued again by us. What is anybody else's counts as held outside (`clusters.outside`).
+
+Level-triggered like `jobs.observation`: a repeated listing changes nothing, absent is never
+finished. The ids of job and attempt follow from what the cluster says, so that two observers would
+make the same rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid5
+
+from django.db import InterfaceError, OperationalError
+from django.db.models import Sum
+
+from billing.metering import Grant, record_started, register_attempts
+from bulk.inserting import columns_of, insert_rows
+from clusters.models import Cluster, Pool
+from clusters.outside import Holder, OutsideUse, Stranger
+from connectors.errors import ConnectorError
+from connectors.natives import NativeControl, NativeRef
+from connectors.protocol import Listing, NativeWorkload, Observation, WorkloadPhase
+from jobs.leadership import Leadership, NotLeading
+from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, JobType
+from jobs.observation import (
+    ACCOUNTING_MAX,
+    COMPARED,
+    apply_one,
+    is_about_to_be_lost,
+    is_known,
+)
+from jobs.submission import DEFAULT_PRIORITY_CLASS
+from jobs.timeline import Happening, record_events
+from live.publishing import publish
+from live.waking import wake
+from primitives.clock import from_epoch
+from primitives.units import MGPU_MAX
+from quotas.cluster_users import users_by_name
+from quotas.models import PriorityClass, Quota
+from tenants.models import Node, NodeKind, User
+
+log = logging.getLogger(__name__)
+
+#: Natives that become jobs after one listing at most; the others are held outside until the next.
+ADOPTED_MAX = 500
+_NAME_MAX = 200
+_RANKS_MAX = 100_000
+
+
+def apply_natives(
+    cluster: Cluster,
+    listing: Listing,
+    *,
+    control: NativeControl,
+    previous_at: datetime | None,
+    leadership: Leadership,
+    now: datetime,
+) -> OutsideUse:
+    """Bring the native jobs of `cluster` up to `listing`; returns what is held outside.
+
+    `previous_at` is when the cluster last gave a complete listing. What ran then already and
+    was nobody's (its user is mapped only now, or the cluster is new) counts from this listing on:
+    nobody is charged for time in which it was held outside. What is found ended and was never
+    counted is taken up only if it ended since then.
+
+    Raises NotLeading when the leadership is over.
+    """
+    listed = {attempt_id(cluster, native): native for native in listing.natives}
+    open_attempts = list(
+        Attempt.objects.filter(cluster=cluster, released_at=None, job__origin=JobOrigin.NATIVE)
+        .only(*COMPARED, "cluster_user", "job__submitted_at")
+        .select_related("job")
+        .order_by("job_id")
+    )
+    ours = {attempt.id for attempt in open_attempts}
+    _follow(open_attempts, listed, control, previous_at, leadership, now)
+    unknown = {
+        key: native
+        for key, native in listed.items()
+        if key not in ours and (_holds(native) or _ended_since(native, previous_at))
+    }
+    strangers: dict[UUID, Stranger] = {}
+    if unknown:
+        owners, strangers = _owners(cluster, control, unknown)
+        taken_up = _take_up(cluster, listing, owners, previous_at, leadership, now)
+        strangers |= dict.fromkeys(owners.keys() - taken_up, Stranger.NOT_YET)
+    return _outside(listing, {key: (unknown[key], why) for key, why in strangers.items()})
+
+
+def attempt_id(cluster: Cluster, native: NativeWorkload) -> UUID:
+    """The id that the attempt of `native` has, whoever makes it and whenever."""
+    return uuid5(cluster.pk, f"{native.native_id}/{native.submitted_at}")
+
+
+def job_id(cluster: Cluster, native: NativeWorkload) -> UUID:
+    """The id of the job of `native`: a version 7 of its submit time, as all jobs have, so that it
+    takes its place in lists, and for the rest a digest of what is unique of it."""
+    digest = hashlib.sha256(attempt_id(cluster, native).bytes).digest()
+    millis = max(0, native.submitted_at) * 1000 % (1 << 48)
+    value = millis << 80 | int.from_bytes(digest[:10], "big")
+    value &= ~(0xF << 76 | 0x3 << 62)
+    return UUID(int=value | 0x7 << 76 | 0x2 << 62)
+
+
+def ref_of(attempt: Attempt) -> NativeRef:
+    """What the cluster knows a native attempt by; its job must be loaded."""
+    return NativeRef(
+        attempt.native_id or "",
+        int(attempt.job.submitted_at.timestamp()),
+        attempt.cluster_user or "",
+    )
+
+
+def _holds(native: NativeWorkload) -> bool:
+    return bool(native.slots) and not native.is_released
+
+
+def _ended_since(native: NativeWorkload, previous_at: datetime | None) -> bool:
+    return (
+        native.is_released
+        and native.started_at is not None
+        and native.ended_at is not None
+        and bool(native.slots)
+        and previous_at is not None
+        and from_epoch(native.ended_at) >= previous_at
+    )
+
+
+def _follow(
+    attempts: Iterable[Attempt],
+    listed: Mapping[UUID, NativeWorkload],
+    control: NativeControl,
+    previous_at: datetime | None,
+    leadership: Leadership,
+    now: datetime,
+) -> None:
+    """Apply the listing to the attempts that are counted already."""
+    asked = 0
+    for attempt in attempts:
+        native = listed.get(attempt.id)
+        # One that waits again was requeued by its cluster: this run of it is over.
+        is_listed = native is not None and (_holds(native) or native.is_released)
+        if native is not None and is_listed:
+            observation = _observation(attempt.key, native)
+            if is_known(attempt, observation):
+                continue
+        else:
+            observation = None
+            if is_about_to_be_lost(attempt):
+                if asked == ACCOUNTING_MAX:
+                    continue
+                asked += 1
+                try:
+                    ended = control.find_ended(ref_of(attempt))
+                except ConnectorError as error:
+                    log.warning("native job %s is missing and %s", attempt.native_id, error)
+                    continue
+                observation = None if ended is None else _observation(attempt.key, ended)
+        try:
+            with leadership.fence():
+                apply_one(attempt.id, attempt.job_id, observation, previous_at, now)
+        except (NotLeading, OperationalError, InterfaceError):
+            raise
+        except Exception:
+            # Whatever is wrong with one answer, the attempts behind it must not wait for it.
+            log.exception("attempt %s could not be brought up to date", attempt.id)
+
+
+def _observation(key: str, native: NativeWorkload) -> Observation:
+    return Observation(
+        key=key,
+        native_id=native.native_id,
+        native_state=native.native_state,
+        phase=native.phase,
+        started_at=native.started_at,
+        ended_at=native.ended_at,
+        released_at=native.ended_at if native.is_released else None,
+        is_released=native.is_released,
+        outcome=native.outcome,
+        submitted_at=native.submitted_at,
+        slots=native.slots or None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """Whose a native workload is, and what it counts as."""
+
+    native: NativeWorkload
+    team: Node
+    user_id: UUID
+    pool: Pool
+    priority_class: PriorityClass
+
+
+def _owners(
+    cluster: Cluster, control: NativeControl, natives: Mapping[UUID, NativeWorkload]
+) -> tuple[dict[UUID, _Owner], dict[UUID, Stranger]]:
+    """Whose each workload is; or why it is nobody's."""
+    accounts = {native.account: control.team_of(native.account) for native in natives.values()}
+    teams = {
+        team.display_path: team
+        for team in Node.objects.filter(
+            kind=NodeKind.TEAM, path__in=[f"{path}/" for path in accounts.values() if path]
+        )
+    }
+    names = users_by_name(cluster)
+    users = {name: names[name] for name in {n.user for n in natives.values()} & names.keys()}
+    organizations = dict(
+        User.objects.filter(pk__in=users.values()).values_list("pk", "organization_id")
+    )
+    classes = _default_classes({team.organization_id for team in teams.values()})
+    pools = {pool.name: pool for pool in Pool.objects.all()}
+    counted = set(Attempt.objects.filter(pk__in=list(natives)).values_list("pk", flat=True))
+    owners: dict[UUID, _Owner] = {}
+    strangers: dict[UUID, Stranger] = {}
+    for key, native in natives.items():
+        team = teams.get(accounts[native.account] or "")
+        user_id = users.get(native.user)
+        pool = pools.get(native.pool)
+        mgpu = _mgpu(native)
+        if key in counted:
+            if _holds(native):
+                # Its attempt was called lost, and here it is after all.
+                strangers[key] = Stranger.GIVEN_UP
+        elif team is None or pool is None or not 0 < mgpu <= MGPU_MAX:
+            strangers[key] = Stranger.ACCOUNT
+        elif user_id is None:
+            strangers[key] = Stranger.USER
+        elif organizations.get(user_id) != team.organization_id:
+            strangers[key] = Stranger.ORGANIZATION
+        elif team.organization_id not in classes:
+            strangers[key] = Stranger.CLASS
+        else:
+            owners[key] = _Owner(native, team, user_id, pool, classes[team.organization_id])
+    return owners, strangers
+
+
+def _default_classes(organizations: Collection[UUID]) -> dict[UUID, PriorityClass]:
+    """The class of those who name none: the one of that name, else the lowest that there is."""
+    found: dict[UUID, PriorityClass] = {}
+    for one in PriorityClass.objects.filter(organization__in=organizations).order_by(
+        "-order", "name"
+    ):
+        if (
+            one.organization_id not in found
+            or found[one.organization_id].name != DEFAULT_PRIORITY_CLASS
+        ):
+            found[one.organization_id] = one
+    return found
+
+
+def _take_up(
+    cluster: Cluster,
+    listing: Listing,
+    owners: Mapping[UUID, _Owner],
+    previous_at: datetime | None,
+    leadership: Leadership,
+    now: datetime,
+) -> set[UUID]:
+    """Make jobs of the workloads; returns the ids of the attempts that are counted from now on."""
+    chosen = sorted(owners.items(), key=lambda item: (item[1].native.started_at or 0, item[0]))
+    chosen = chosen[:ADOPTED_MAX]
+    if not chosen:
+        return set()
+    jobs: dict[UUID, Job] = {}
+    attempts: dict[UUID, Attempt] = {}
+    with leadership.fence():
+        room = _Room([owner for _, owner in chosen])
+        for key, owner in chosen:
+            job = _job(cluster, owner)
+            jobs[key] = job
+            attempts[key] = _attempt(key, cluster, owner, job, listing, previous_at, room)
+        made = set(
+            insert_rows(Job, [columns_of(job) for job in jobs.values()], ignore_conflicts=True)
+        )
+        new = [key for key, job in jobs.items() if job.id in made]
+        insert_rows(Attempt, [columns_of(attempts[key]) for key in new])
+        register_attempts([_grant(owners[key], jobs[key], attempts[key]) for key in new], now=now)
+        for key in new:
+            if attempts[key].started_at is not None:
+                record_started(key, at=attempts[key].granted_at, now=now)
+        record_events(
+            happening
+            for key in new
+            for happening in _happenings(owners[key].native, jobs[key], attempts[key])
+        )
+        by_organization: dict[UUID, list[UUID]] = {}
+        for key in new:
+            by_organization.setdefault(jobs[key].organization_id, []).append(jobs[key].id)
+        for organization_id, ids in by_organization.items():
+            publish("jobs", ids=ids, organization_id=organization_id)
+        if new:
+            wake("arbiter")
+    # What was over when it was found is concluded as if it had been seen before.
+    over = [attempts[key] for key in new if owners[key].native.is_released]
+    _conclude(over, owners, previous_at, leadership, now)
+    return set(attempts)
+
+
+def _conclude(
+    attempts: Iterable[Attempt],
+    owners: Mapping[UUID, _Owner],
+    previous_at: datetime | None,
+    leadership: Leadership,
+    now: datetime,
+) -> None:
+    for attempt in attempts:
+        observation = _observation(attempt.key, owners[attempt.id].native)
+        with leadership.fence():
+            apply_one(attempt.id, attempt.job_id, observation, previous_at, now)
+
+
+class _Room:
+    """What the guarantees of some teams have left, to class new attempts until the next cycle."""
+
+    def __init__(self, owners: Sequence[_Owner]) -> None:
+        teams = {owner.team.pk for owner in owners}
+        self._left_mgpu: dict[tuple[UUID, UUID], int] = {
+            (team, pool): guaranteed_mgpu
+            for team, pool, guaranteed_mgpu in Quota.objects.filter(node__in=teams).values_list(
+                "node_id", "pool_id", "guaranteed_mgpu"
+            )
+        }
+        for team, pool, taken_mgpu in (
+            Attempt.objects.filter(released_at=None, job__team__in=teams)
+            .values_list("job__team_id", "job__pool_id")
+            .annotate(Sum("guaranteed_mgpu"))
+        ):
+            if (team, pool) in self._left_mgpu:
+                self._left_mgpu[team, pool] -= taken_mgpu
+
+    def take(self, owner: _Owner) -> int:
+        """As much of what the workload holds, or held, as there is room for."""
+        place = (owner.team.pk, owner.pool.pk)
+        taken = max(0, min(_mgpu(owner.native), self._left_mgpu.get(place, 0)))
+        if taken and _holds(owner.native):
+            self._left_mgpu[place] -= taken
+        return taken
+
+
+def _job(cluster: Cluster, owner: _Owner) -> Job:
+    native = owner.native
+    sizes = {slot.mgpu for slot in native.slots}
+    # Where nodes give differently many, only the sum is told; the attempt has the truth.
+    is_even = len(sizes) == 1 and len(native.slots) <= _RANKS_MAX
+    nodes = len(native.slots) if is_even else 1
+    started_at = None if native.started_at is None else from_epoch(native.started_at)
+    return Job(
+        id=job_id(cluster, native),
+        organization_id=owner.team.organization_id,
+        team=owner.team,
+        user_id=owner.user_id,
+        name=plain_name(native),
+        type=(JobType.DISTRIBUTED if len(native.slots) > 1 else JobType.TRAINING).value,
+        origin=JobOrigin.NATIVE.value,
+        pool=owner.pool,
+        priority_class=owner.priority_class,
+        mgpu_per_node=_mgpu(native) // nodes,
+        node_count=nodes,
+        script="",
+        time_limit_s=native.time_limit_s if (native.time_limit_s or 0) > 0 else None,
+        is_preemptible=native.is_preemptible,
+        is_requeueable=False,
+        state=(
+            JobState.STARTING if native.phase is WorkloadPhase.STARTING else JobState.RUNNING
+        ).value,
+        submitted_at=from_epoch(native.submitted_at),
+        started_at=started_at,
+        attempt_number=1,
+    )
+
+
+def plain_name(native: NativeWorkload) -> str:
+    """The workload's name as far as it can be shown: anybody may have written it."""
+    name = "".join(char for char in native.name if char.isprintable()).strip()[:_NAME_MAX]
+    return name or f"job {native.native_id}"[:_NAME_MAX]
+
+
+def _mgpu(native: NativeWorkload) -> int:
+    return sum(slot.mgpu for slot in native.slots)
+
+
+def _attempt(
+    key: UUID,
+    cluster: Cluster,
+    owner: _Owner,
+    job: Job,
+    listing: Listing,
+    previous_at: datetime | None,
+    room: _Room,
+) -> Attempt:
+    native = owner.native
+    observed_at = from_epoch(listing.observed_at)
+    since = job.started_at or observed_at
+    if previous_at is None or since < previous_at:
+        since = observed_at
+    is_waiting = native.phase is WorkloadPhase.STARTING
+    return Attempt(
+        id=key,
+        job=job,
+        number=1,
+        cluster=cluster,
+        slots=[{"node": slot.node, "mgpu": slot.mgpu} for slot in native.slots],
+        mgpu=_mgpu(native),
+        guaranteed_mgpu=room.take(owner),
+        state=(AttemptState.STARTING if is_waiting else AttemptState.RUNNING).value,
+        # No arbiter has granted it.
+        epoch=0,
+        granted_at=since,
+        native_id=native.native_id,
+        native_state=native.native_state,
+        cluster_user=native.user,
+        started_at=job.started_at,
+    )
+
+
+def _grant(owner: _Owner, job: Job, attempt: Attempt) -> Grant:
+    return Grant(
+        attempt_id=attempt.id,
+        job_id=job.id,
+        job_name=job.name,
+        number=attempt.number,
+        organization_id=job.organization_id,
+        team_id=job.team_id,
+        user_id=job.user_id,
+        pool_id=job.pool_id,
+        cluster_id=attempt.cluster_id,
+        priority_class=owner.priority_class.name,
+        multiplier_ppm=owner.priority_class.price_multiplier_ppm,
+        mgpu=attempt.mgpu,
+        guaranteed_mgpu=attempt.guaranteed_mgpu,
+        at=attempt.granted_at,
+    )
+
+
+def _happenings(native: NativeWorkload, job: Job, attempt: Attempt) -> Iterator[Happening]:
+    yield Happening(
+        job.id, job.submitted_at, "submitted_on_cluster", {"cluster": str(attempt.cluster_id)}
+    )
+    if job.started_at is not None:
+        yield Happening(job.id, job.started_at, "started", {"attempt": attempt.number})
+    if job.started_at is None or attempt.granted_at > job.started_at:
+        yield Happening(job.id, attempt.granted_at, "counted_from_here", {})
+
+
+def _outside(
+    listing: Listing, strangers: Mapping[UUID, tuple[NativeWorkload, Stranger]]
+) -> OutsideUse:
+    by_node: dict[tuple[str, str], int] = {}
+    held: dict[tuple[str, str, str, str], tuple[int, int]] = {}
+    for native, why in strangers.values():
+        if not _holds(native):
+            continue
+        for slot in native.slots:
+            place = (slot.node, native.pool)
+            by_node[place] = by_node.get(place, 0) + slot.mgpu
+        holder = (native.account, native.user, native.pool, why.value)
+        mgpu, workloads = held.get(holder, (0, 0))
+        held[holder] = mgpu + _mgpu(native), workloads + 1
+    waiting = [native for native in listing.natives if not native.slots and not native.is_released]
+    return OutsideUse(
+        observed_at=listing.observed_at,
+        by_node=by_node,
+        holders=tuple(
+            Holder(*holder, mgpu=mgpu, workloads=count) for holder, (mgpu, count) in held.items()
+        ),
+        pending=len(waiting),
+        pending_mgpu=sum(native.mgpu for native in waiting),
+    )

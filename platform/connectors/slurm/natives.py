@@ -1,0 +1,125 @@
+"""Jobs that were submitted to Slurm beside the portal: told, ended and looked up by their number.
+
+A number is only acted on when the job that has it now was submitted at the same second by the same
+user. A requeued job keeps its number and gets a new submit time: it is another workload.
+"""
+
+from __future__ import annotations
+
+import re
+
+from connectors.errors import ClusterUnavailable, UnknownNativeState
+from connectors.natives import NativeRef
+from connectors.protocol import ClusterConnector, NativeWorkload, Outcome, WorkloadPhase
+from connectors.slurm.connector import SlurmConnector, insist
+from connectors.slurm.naming import team_path
+from connectors.slurm.neutral import HistoryJob, SlurmJob
+from connectors.slurm.observing import MGPU_PER_GPU, spread
+from connectors.slurm.options import SlurmOptions
+from connectors.slurm.rest import SlurmRest
+from connectors.slurm.states import native_state, outcome_of, phase_of
+
+_NOTICE_SIGNAL = "TERM"
+_NATIVE_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
+#: Slurm's word for a run that it ended to begin the job anew.
+_REQUEUED = "REQUEUED"
+
+
+def control_natives(connector: ClusterConnector) -> SlurmNatives:
+    """The control of the natives on the cluster of `connector`, which must be Slurm's."""
+    assert isinstance(connector, SlurmConnector)
+    return SlurmNatives(connector.rest, connector.options)
+
+
+class SlurmNatives:
+    """Implements `connectors.natives.NativeControl`; safe to use from several threads."""
+
+    def __init__(self, rest: SlurmRest, options: SlurmOptions) -> None:
+        self._rest = rest
+        self._options = options
+
+    def team_of(self, account: str) -> str | None:
+        """See the protocol."""
+        return team_path(account, self._options.account_prefix)
+
+    def notify(self, ref: NativeRef) -> None:
+        """See the protocol: TERM to the batch shell and to every step."""
+        job = self._job(ref)
+        if job is not None and _phase(job) is WorkloadPhase.RUNNING:
+            insist(lambda: self._rest.cancel(job.job_id, signal=_NOTICE_SIGNAL))
+
+    def stop(self, ref: NativeRef) -> None:
+        """See the protocol. What ignores TERM goes after the cluster's KillWait."""
+        job = self._job(ref)
+        if job is not None and _phase(job) not in (WorkloadPhase.ENDED, WorkloadPhase.STOPPING):
+            insist(lambda: self._rest.cancel(job.job_id))
+
+    def find_ended(self, ref: NativeRef) -> NativeWorkload | None:
+        """See the protocol."""
+        if not _NATIVE_ID.fullmatch(ref.native_id):
+            return None
+        runs = [
+            run
+            for run in self._rest.job_history(int(ref.native_id))
+            if (run.submit_time, run.user) == (ref.submitted_at, ref.user)
+        ]
+        if not runs:
+            if self._rest.diag().accounting_backlog > 0:
+                raise ClusterUnavailable("the cluster's accounting is late; it may know more soon")
+            return None
+        last = max(runs, key=lambda run: run.start_time or 0)
+        if last.end_time is None:
+            raise ClusterUnavailable(
+                f"the cluster's accounting says that job {ref.native_id} still is {last.state}, "
+                "and its controller does not know it; `sacctmgr show runawayjobs` may mend that"
+            )
+        return _ended(ref, last)
+
+    def _job(self, ref: NativeRef) -> SlurmJob | None:
+        """The job that is meant, or None when its number is another's or nobody's now."""
+        if not _NATIVE_ID.fullmatch(ref.native_id):
+            return None
+        job = self._rest.job(int(ref.native_id))
+        if job is None or (job.submit_time, job.user) != (ref.submitted_at, ref.user):
+            return None
+        return job
+
+
+def _ended(ref: NativeRef, run: HistoryJob) -> NativeWorkload:
+    gpus = sum(run.gpus.values())
+    return NativeWorkload(
+        native_id=ref.native_id,
+        submitted_at=ref.submitted_at,
+        name=run.name,
+        account=run.account,
+        user=run.user,
+        # Who asks has known it while it ran.
+        pool="",
+        mgpu=gpus * MGPU_PER_GPU,
+        native_state=native_state(run.state, run.state_flags),
+        phase=WorkloadPhase.ENDED,
+        started_at=run.start_time if run.nodes else None,
+        ended_at=run.end_time,
+        is_released=True,
+        outcome=_outcome(run),
+        time_limit_s=run.time_limit_s,
+        slots=spread(run.nodes, gpus),
+    )
+
+
+def _outcome(run: HistoryJob) -> Outcome:
+    """How a run ended that accounting says has ended."""
+    if run.state == _REQUEUED or _REQUEUED in run.state_flags:
+        return Outcome.PREEMPTED
+    try:
+        return outcome_of(run)
+    except UnknownNativeState:
+        return Outcome.FAILED
+
+
+def _phase(job: SlurmJob) -> WorkloadPhase | None:
+    """The phase; None for a state that is unknown."""
+    try:
+        return phase_of(job)
+    except UnknownNativeState:
+        return None
