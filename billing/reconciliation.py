@@ -1,0 +1,328 @@
+"""Our meter against a cluster's own account of one day: each difference has a run and a cause.
+
+Pure. Both sides are integrals over time, so their difference is one too: it is cut into the
+stretches of time in which the two disagree, and each stretch has one cause. Nothing is left over
+and nothing is rounded away: a difference of a second is shown as one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from uuid import UUID
+
+from connectors.accounts import AccountedRun
+
+#: Later than every time: the end of what goes on.
+_EVER = 1 << 60
+
+
+class Cause(StrEnum):
+    """Why the meter and the account differ."""
+
+    #: Metered, and the account has no such run.
+    ONLY_IN_METER = "only_in_meter"
+    #: On account as ours, and not metered.
+    ONLY_IN_ACCOUNT = "only_in_account"
+    START_DIFFERS = "start_differs"
+    END_DIFFERS = "end_differs"
+    #: One of the two says that it still runs, the other that it ended.
+    STILL_RUNNING = "still_running"
+    GPUS_DIFFER = "gpus_differ"
+    #: The meter has a hole where the account has a run.
+    METER_GAP = "meter_gap"
+    #: Metered for one team, on account for another; each of the two has its difference.
+    ACCOUNT_DIFFERS = "account_differs"
+    POOL_DIFFERS = "pool_differs"
+    #: The account has another run of what was metered once.
+    SECOND_RUN = "second_run"
+    #: Given to the cluster beside the portal by nobody that the portal knows: charged to nobody.
+    NATIVE_UNMAPPED = "native_unmapped"
+
+
+#: Causes that are as they should be; any other makes a day red.
+EXPECTED = frozenset({Cause.NATIVE_UNMAPPED})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`mgpu` held over `[start, end)`, epoch seconds; an end of None is "still"."""
+
+    start: int
+    end: int | None
+    mgpu: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredRun:
+    """One attempt as the meter has it: all its pieces, also those outside the day.
+
+    `account` is the cluster's name for the account of its team. It is found in the account by
+    `key`, or, when it was not given to the cluster by us, by `native_id` and `submitted_at`.
+    """
+
+    attempt_id: UUID
+    job_id: UUID
+    account: str
+    pool: str
+    pieces: tuple[Piece, ...]
+    key: str | None = None
+    native_id: str | None = None
+    submitted_at: int | None = None
+
+    @property
+    def start(self) -> int:
+        """Its first second. It must have pieces."""
+        return min(piece.start for piece in self.pieces)
+
+    @property
+    def end(self) -> int | None:
+        """The second after its last, None while it runs. It must have pieces."""
+        ends = [piece.end for piece in self.pieces]
+        return None if None in ends else max(end for end in ends if end is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time that is compared, `[start, end)`, epoch seconds."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`mgpu_s` milli-GPU-seconds that the account has more than the meter (below 0: less).
+
+    `attempt_id` and `job_id` are known where the meter has heard of it; the `metered_` and
+    `accounted_` times are whole, not cut to the day.
+    """
+
+    account: str
+    pool: str
+    cause: Cause
+    mgpu_s: int
+    attempt_id: UUID | None = None
+    job_id: UUID | None = None
+    native_id: str | None = None
+    user: str = ""
+    state: str = ""
+    metered_start: int | None = None
+    metered_end: int | None = None
+    metered_mgpu: int | None = None
+    accounted_start: int | None = None
+    accounted_end: int | None = None
+    accounted_mgpu: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AccountReport:
+    """One account and pool of the day, in milli-GPU-seconds.
+
+    The differences, largest first, sum to `accounted_mgpu_s - metered_mgpu_s`.
+    """
+
+    account: str
+    pool: str
+    metered_mgpu_s: int
+    accounted_mgpu_s: int
+    differences: tuple[Difference, ...]
+
+    @property
+    def is_green(self) -> bool:
+        """Whether nothing differs but what is as it should be."""
+        return all(difference.cause in EXPECTED for difference in self.differences)
+
+
+def reconcile(
+    metered: Sequence[MeteredRun],
+    runs: Sequence[AccountedRun],
+    day: Span,
+    *,
+    owned: Set[tuple[str, str]] = frozenset(),
+) -> tuple[AccountReport, ...]:
+    """What each account and pool used on `day` by the meter and by the cluster, and why they
+    differ; by account and pool.
+
+    `owned` are the (account, user) for whom runs given to the cluster beside the portal should
+    have been metered. Of several runs of one attempt the one with the recorded id is compared,
+    then the one that overlaps the meter longest; the others are second runs.
+    """
+    metered_sums: dict[tuple[str, str], int] = defaultdict(int)
+    accounted_sums: dict[tuple[str, str], int] = defaultdict(int)
+    found: dict[tuple[str, str], list[Difference]] = defaultdict(list)
+    matched, strangers = _matched(metered, runs)
+    for use in metered:
+        metered_sums[use.account, use.pool] += _metered_mgpu_s(use, day)
+        for difference in _of_attempt(use, matched.get(use.attempt_id, ()), day):
+            found[difference.account, difference.pool].append(difference)
+    for run in runs:
+        accounted_sums[run.account, run.pool] += _accounted_mgpu_s(run, day)
+    for run in strangers:
+        is_ours = run.key is not None or (run.account, run.user) in owned
+        cause = Cause.ONLY_IN_ACCOUNT if is_ours else Cause.NATIVE_UNMAPPED
+        if amount := _accounted_mgpu_s(run, day):
+            found[run.account, run.pool].append(_difference(cause, amount, None, run))
+    return tuple(
+        AccountReport(
+            account=account,
+            pool=pool,
+            metered_mgpu_s=metered_sums[account, pool],
+            accounted_mgpu_s=accounted_sums[account, pool],
+            differences=tuple(sorted(found[account, pool], key=_largest_first)),
+        )
+        for account, pool in sorted(metered_sums.keys() | accounted_sums.keys())
+        if metered_sums[account, pool] or accounted_sums[account, pool] or found[account, pool]
+    )
+
+
+def _matched(
+    metered: Sequence[MeteredRun], runs: Sequence[AccountedRun]
+) -> tuple[Mapping[UUID, Sequence[AccountedRun]], Sequence[AccountedRun]]:
+    """The runs of each attempt, the one to compare first, and the runs of nobody."""
+    by_key = {use.key: use for use in metered if use.key is not None}
+    by_native = {
+        (use.native_id, use.submitted_at): use
+        for use in metered
+        if use.key is None and use.native_id is not None
+    }
+    of_attempt: dict[UUID, list[AccountedRun]] = defaultdict(list)
+    strangers = []
+    for run in runs:
+        if run.key is not None:
+            use = by_key.get(run.key)
+        else:
+            use = by_native.get((run.native_id, run.submitted_at))
+        if use is None:
+            strangers.append(run)
+        else:
+            of_attempt[use.attempt_id].append(run)
+    for use in metered:
+        if use.attempt_id in of_attempt:
+            of_attempt[use.attempt_id].sort(key=lambda run: _nearness(use, run), reverse=True)
+    return of_attempt, strangers
+
+
+def _nearness(use: MeteredRun, run: AccountedRun) -> tuple[bool, int, int, int, str]:
+    overlap_s = 0
+    if use.pieces:
+        since = max(use.start, run.started_at)
+        overlap_s = max(0, min(_or_ever(use.end), _or_ever(run.ended_at)) - since)
+    is_recorded = run.native_id == use.native_id
+    return is_recorded, overlap_s, run.submitted_at, run.started_at, run.native_id
+
+
+def _of_attempt(use: MeteredRun, runs: Sequence[AccountedRun], day: Span) -> Iterable[Difference]:
+    """All differences of one attempt; the first of its `runs` is what was metered."""
+    if not runs:
+        if amount := _metered_mgpu_s(use, day):
+            yield _difference(Cause.ONLY_IN_METER, -amount, use, None)
+        return
+    run, *others = runs
+    for other in others:
+        if amount := _accounted_mgpu_s(other, day):
+            yield _difference(Cause.SECOND_RUN, amount, use, other)
+    if not use.pieces:
+        if amount := _accounted_mgpu_s(run, day):
+            yield _difference(Cause.ONLY_IN_ACCOUNT, amount, use, run)
+    elif (use.account, use.pool) != (run.account, run.pool):
+        elsewhere = use.account != run.account
+        cause = Cause.ACCOUNT_DIFFERS if elsewhere else Cause.POOL_DIFFERS
+        if amount := _metered_mgpu_s(use, day):
+            yield _difference(cause, -amount, use, run, at=(use.account, use.pool))
+        if amount := _accounted_mgpu_s(run, day):
+            yield _difference(cause, amount, use, run)
+    else:
+        for cause, amount in _stretches(use, run, day):
+            yield _difference(cause, amount, use, run)
+
+
+def _stretches(use: MeteredRun, run: AccountedRun, day: Span) -> Iterable[tuple[Cause, int]]:
+    """The integral of account minus meter over `day`, by cause and sign, without zeros.
+
+    Until both have begun it is the start that differs; from when one of them has ended, the end;
+    in between, what they say is held.
+    """
+    begun = max(use.start, run.started_at)
+    over = max(begun, min(_or_ever(use.end), _or_ever(run.ended_at)))
+    at_the_end = Cause.END_DIFFERS
+    if (use.end is None) != (run.ended_at is None):
+        at_the_end = Cause.STILL_RUNNING
+    moments = {day.start, day.end, begun, over, run.started_at, _or_ever(run.ended_at)}
+    for piece in use.pieces:
+        moments |= {piece.start, _or_ever(piece.end)}
+    inside = sorted(moment for moment in moments if day.start <= moment <= day.end)
+    sums: dict[tuple[Cause, bool], int] = defaultdict(int)
+    for since, until in pairwise(inside):
+        held = sum(piece.mgpu for piece in use.pieces if piece.start <= since < _or_ever(piece.end))
+        on_account = run.mgpu if run.started_at <= since < _or_ever(run.ended_at) else 0
+        if since < begun:
+            cause = Cause.START_DIFFERS
+        elif since >= over:
+            cause = at_the_end
+        else:
+            cause = Cause.GPUS_DIFFER if held else Cause.METER_GAP
+        amount = (on_account - held) * (until - since)
+        sums[cause, amount > 0] += amount
+    return [(cause, amount) for (cause, _), amount in sums.items() if amount]
+
+
+def _metered_mgpu_s(use: MeteredRun, day: Span) -> int:
+    return sum(piece.mgpu * _inside_s(piece.start, piece.end, day) for piece in use.pieces)
+
+
+def _accounted_mgpu_s(run: AccountedRun, day: Span) -> int:
+    return run.mgpu * _inside_s(run.started_at, run.ended_at, day)
+
+
+def _inside_s(start: int, end: int | None, day: Span) -> int:
+    return max(0, min(_or_ever(end), day.end) - max(start, day.start))
+
+
+def _or_ever(end: int | None) -> int:
+    return _EVER if end is None else end
+
+
+def _difference(
+    cause: Cause,
+    mgpu_s: int,
+    use: MeteredRun | None,
+    run: AccountedRun | None,
+    *,
+    at: tuple[str, str] | None = None,
+) -> Difference:
+    """A difference of the account and pool `at`; without it, of the run's, or the meter's."""
+    place: MeteredRun | AccountedRun | None = run or use
+    assert place is not None
+    account, pool = at or (place.account, place.pool)
+    pieces = use.pieces if use is not None else ()
+    return Difference(
+        account=account,
+        pool=pool,
+        cause=cause,
+        mgpu_s=mgpu_s,
+        attempt_id=use.attempt_id if use is not None else None,
+        job_id=use.job_id if use is not None else None,
+        native_id=run.native_id if run is not None else use.native_id if use is not None else None,
+        user=run.user if run is not None else "",
+        state=run.state if run is not None else "",
+        metered_start=use.start if use is not None and pieces else None,
+        metered_end=use.end if use is not None and pieces else None,
+        metered_mgpu=max((piece.mgpu for piece in pieces), default=None),
+        accounted_start=run.started_at if run is not None else None,
+        accounted_end=run.ended_at if run is not None else None,
+        accounted_mgpu=run.mgpu if run is not None else None,
+    )
+
+
+def _largest_first(difference: Difference) -> tuple[int, str, str, str, int]:
+    return (
+        -abs(difference.mgpu_s),
+        difference.cause.value,
+        str(difference.attempt_id or ""),
+        difference.native_id or "",
+        difference.mgpu_s,
+    )

@@ -1,0 +1,63 @@
+"""A cluster's own account of what ran on it, by which our meter is checked.
+
+A cluster whose kind is not in `registry.ACCOUNTS` keeps none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from connectors.errors import ClusterUnavailable
+
+
+class AccountLate(ClusterUnavailable):
+    """The account is not complete yet: the cluster has not told it everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountedRun:
+    """One run of a workload by the cluster's own account: `mgpu` over `[started_at, ended_at)`.
+
+    Times are the cluster's epoch seconds; an `ended_at` of None is a run that goes on.
+    `native_id` and `submitted_at` tell workloads apart; one that its cluster began anew has a
+    record for each run. `key` is ours where it is one of our workloads. `account` and `user` are
+    the cluster's names, `state` its own word. `mgpu` 0 is a cluster that keeps no account of GPUs.
+    """
+
+    native_id: str
+    submitted_at: int
+    key: str | None
+    name: str
+    user: str
+    account: str
+    pool: str
+    mgpu: int
+    started_at: int
+    ended_at: int | None
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class AccountedRuns:
+    """Every run of a window, complete up to `as_of` by the cluster's clock."""
+
+    as_of: int
+    runs: tuple[AccountedRun, ...]
+
+
+class ClusterAccount(Protocol):
+    """What the cluster's accounting says of the past."""
+
+    def account_of(self, team: str) -> str:
+        """The cluster's name for the account of the team at path `team`."""
+        ...
+
+    def runs(self, *, start: int, end: int) -> AccountedRuns:
+        """Every run with GPUs that held them at any moment of `[start, end)`, with its own times,
+        which may lie outside.
+
+        Raises AccountLate while the account may lack something of the window, and
+        ClusterUnavailable when it cannot be had: never less than everything.
+        """
+        ...
