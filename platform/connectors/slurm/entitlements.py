@@ -307,6 +307,9 @@ class SlurmEntitlements:
         if change.kind is ChangeKind.DELETE:
             below = _descendants(name, self._accounts())
             self._refuse_in_use(change, lambda job: job.account in below)
+            for member in self._rest.associations():
+                if member.user and member.account in below:
+                    self._remove_member(member, leaving=below)
             self._rest.delete_account(name)
             self._check_gone(change, bool(self._rest.associations(account=name)))
             return
@@ -333,7 +336,8 @@ class SlurmEntitlements:
         account, user = change.name, change.user
         if change.kind is ChangeKind.DELETE:
             self._refuse_in_use(change, lambda job: (job.account, job.user) == (account, user))
-            self._rest.delete_association(account, cluster=cluster, user=user)
+            for member in self._rest.associations(account=account, user=user):
+                self._remove_member(member, leaving={account})
             self._check_gone(change, bool(self._rest.associations(account=account, user=user)))
             return
         if all(known.name != user for known in self._rest.users()):
@@ -348,6 +352,17 @@ class SlurmEntitlements:
         if kept:
             seen = {"account": account, "qos": sorted(kept[0].qos)}
         self._check_kept(change, seen)
+
+    def _remove_member(self, member: Association, *, leaving: set[str]) -> None:
+        """Slurm keeps a membership that is its user's default while there are others."""
+        others = sorted(
+            item.account
+            for item in self._rest.associations(user=member.user)
+            if item.cluster == member.cluster and item.account not in leaving
+        )
+        if member.is_default and others:
+            self._rest.put_user(User(member.user, others[0]))
+        self._rest.delete_association(member.account, cluster=member.cluster, user=member.user)
 
     def _accounts(self) -> Mapping[str, Association]:
         cluster = self._cluster()
