@@ -10,7 +10,7 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from threading import Event, Lock, Thread
 from typing import Any
 from uuid import UUID
@@ -20,28 +20,34 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 from django.db.models import Exists, OuterRef, Q
 
+from billing.reconciliations import account_shard, plan_days
 from clusters.models import Cluster
+from clusters.node_requests import node_shard
 from clusters.observation import record_inventory, record_silence
+from clusters.outside import record_outside_use
 from connectors.errors import ConnectorError
 from connectors.protocol import ClusterConnector
+from connectors.registry import native_control
 from jobs.arbitration import Cycles
 from jobs.dispatch import connector_of, handlers
 from jobs.intentions import start_shard, stop_shard
 from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt
+from jobs.natives import apply_natives
 from jobs.observation import apply_listing
 from jobs.settling import settle
 from live.waking import Listener, dedicated_connection
 from outbox.delivery import deliver_due
 from primitives.clock import Clock, from_epoch
+from quotas.pushes import is_check_due, push_shard, request_check
 
 log = logging.getLogger(__name__)
 
 STANDBY_S = 0.5
 RETRY_S = 1.0
-INVENTORY_EVERY = 5
 CLUSTERS_AGAIN_S = 5.0
 SILENCE_PAUSE_MAX_S = 15.0
+PLAN_DAYS_EVERY = timedelta(minutes=1)
 
 
 def lead(role: str, stopping: Event, act: Callable[[Leadership], None]) -> None:
@@ -126,25 +132,32 @@ def _clusters_to_watch() -> set[UUID]:
 
 
 class _ClusterAgent:
-    """Three threads for one cluster: one looks, one starts, one stops."""
+    """Threads for one cluster: one looks, and one each starts, stops, changes nodes, compares
+    limits, and compares accounts."""
 
     def __init__(self, cluster_id: UUID, leadership: Leadership, clock: Clock) -> None:
         self.stopping = Event()
         self._news: dict[Callable[[UUID], str], Event] = {
             start_shard: Event(),
             stop_shard: Event(),
+            node_shard: Event(),
+            push_shard: Event(),
+            account_shard: Event(),
         }
         self._cluster_id = cluster_id
         self._leadership = leadership
         self._clock = clock
-        self._ticks = 0
         self._listed_at: datetime | None = None
+        self._planned_at: datetime | None = None
         self._opening = Lock()
         self._opened: tuple[tuple[str, Any], ClusterConnector] | None = None
         self._threads = [
             Thread(target=self._watch, daemon=True, name="observe"),
             Thread(target=self._serve, args=(start_shard,), daemon=True, name="start"),
             Thread(target=self._serve, args=(stop_shard,), daemon=True, name="stop"),
+            Thread(target=self._serve, args=(node_shard,), daemon=True, name="nodes"),
+            Thread(target=self._serve, args=(push_shard,), daemon=True, name="quota"),
+            Thread(target=self._serve, args=(account_shard,), daemon=True, name="account"),
         ]
         for thread in self._threads:
             thread.start()
@@ -197,32 +210,44 @@ class _ClusterAgent:
         cluster = Cluster.objects.get(pk=self._cluster_id)
         try:
             connector = self._connector(cluster)
-            inventory = connector.inventory() if self._ticks % INVENTORY_EVERY == 0 else None
+            # At every look, so that nothing is started on a node that was just taken out.
+            inventory = connector.inventory()
             listing = connector.observe()
         except ConnectorError as error:
             now = self._clock.now()
             with self._leadership.fence():
                 record_silence(cluster, str(error), now=now)
-            self._ticks = 0
             failing_s = (now - (cluster.failing_since or now)).total_seconds()
             pause_s = min(1 + failing_s / 4, SILENCE_PAUSE_MAX_S)
             # Jitter, so that many portals do not knock at once when a cluster comes back.
             return pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
-        self._ticks += 1
         now = self._clock.now()
+        previous_at = self._listed_at or cluster.observed_at
         apply_listing(
             cluster,
             listing,
             connector=connector,
-            previous_at=self._listed_at or cluster.observed_at,
+            previous_at=previous_at,
             leadership=self._leadership,
             now=now,
         )
         settle(cluster, connector, listing, leadership=self._leadership)
+        outside = None
+        if (control := native_control(cluster.kind, connector)) is not None:
+            outside = apply_natives(
+                cluster,
+                listing,
+                control=control,
+                previous_at=previous_at,
+                leadership=self._leadership,
+                now=now,
+            )
         self._listed_at = from_epoch(listing.observed_at)
-        if inventory is not None:
-            with self._leadership.fence():
-                record_inventory(cluster, inventory, now=now)
+        # Together, so that no node is ever offered with what others hold on it.
+        with self._leadership.fence():
+            record_inventory(cluster, inventory, now=now)
+            if outside is not None:
+                record_outside_use(cluster, outside)
         return float(settings.OBSERVATION_PERIOD_S)
 
     def _connector(self, cluster: Cluster) -> ClusterConnector:
@@ -233,6 +258,10 @@ class _ClusterAgent:
             return self._opened[1]
 
     def _deliver(self, shard: str) -> float:
+        if shard == push_shard(self._cluster_id):
+            self._request_due_check()
+        if shard == account_shard(self._cluster_id):
+            self._plan_due_days()
         deliver_due(
             handlers(self._leadership, self._clock.now, self._connector),
             shard=shard,
@@ -240,3 +269,19 @@ class _ClusterAgent:
             fence=self._leadership.fence,
         )
         return float(settings.OBSERVATION_PERIOD_S)
+
+    def _request_due_check(self) -> None:
+        """So that what somebody changed on the cluster by hand is seen."""
+        now = self._clock.now()
+        cluster = Cluster.objects.get(pk=self._cluster_id)
+        if is_check_due(cluster, now=now):
+            with self._leadership.fence():
+                request_check(cluster, now=now)
+
+    def _plan_due_days(self) -> None:
+        """So that every day is reconciled once it is over."""
+        now = self._clock.now()
+        if self._planned_at is None or now - self._planned_at >= PLAN_DAYS_EVERY:
+            with self._leadership.fence():
+                plan_days(Cluster.objects.get(pk=self._cluster_id), now=now)
+            self._planned_at = now

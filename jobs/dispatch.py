@@ -11,18 +11,26 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from uuid import UUID
 
+from billing.reconciliations import RECONCILE_DAY
 from clusters.models import Cluster
+from clusters.node_requests import CHANGE_NODE
 from connectors.errors import ClusterUnavailable, WorkloadRejected
+from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import ClusterConnector, RankSlot, Workload
-from connectors.registry import KINDS_WITH_USERS, open_connector
+from connectors.registry import KINDS_WITH_USERS, native_control, open_connector
 from jobs.leadership import Leadership
-from jobs.models import Attempt, AttemptState, Job
+from jobs.models import Attempt, AttemptState, Job, JobOrigin
+from jobs.natives import ref_of
+from jobs.node_changes import change_node
 from jobs.observation import NEVER_STARTED, conclude, recorded_id
+from jobs.quota_pushes import push_quota
+from jobs.reconciling import reconcile_day
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from outbox.delivery import Handler, NotYet
 from outbox.models import Message
 from quotas.cluster_users import name_on
+from quotas.pushes import PUSH_QUOTA
 
 #: Attempts in these states may still have to be sent.
 _SENDABLE = (AttemptState.RESERVED, AttemptState.STARTING)
@@ -60,6 +68,9 @@ def handlers(
         "notify_attempt": lambda message: notify_attempt(message, leadership, connect),
         "stop_attempt": lambda message: stop_attempt(message, leadership, connect),
         "forget_attempt": lambda message: forget_attempt(message, connect),
+        CHANGE_NODE: lambda message: change_node(message, leadership, clock, connect),
+        RECONCILE_DAY: lambda message: reconcile_day(message, leadership, clock, connect),
+        PUSH_QUOTA: lambda message: push_quota(message, leadership, clock, connect),
     }
 
 
@@ -149,6 +160,9 @@ def notify_attempt(message: Message, leadership: Leadership, connect: Connect) -
     attempt = _attempt(message.subject)
     if attempt.released_at is not None:
         return
+    if attempt.job.origin == JobOrigin.NATIVE:
+        _tell_native(attempt, connect, lambda control, ref: control.notify(ref))
+        return
     if attempt.native_id is None:
         stop_attempt(message, leadership, connect)
         return
@@ -168,6 +182,9 @@ def stop_attempt(message: Message, leadership: Leadership, connect: Connect) -> 
     attempt = _attempt(message.subject)
     if attempt.released_at is not None and attempt.outcome != "lost":
         return
+    if attempt.job.origin == JobOrigin.NATIVE:
+        _tell_native(attempt, connect, lambda control, ref: control.stop(ref))
+        return
     try:
         # By its key: also what the cluster took for it without anybody recording it.
         connect(attempt.cluster).stop(attempt.key, native_id=recorded_id(attempt))
@@ -175,6 +192,18 @@ def stop_attempt(message: Message, leadership: Leadership, connect: Connect) -> 
         raise NotYet(str(error)) from error
     with leadership.fence():
         Attempt.objects.filter(pk=attempt.pk, native_id=None).update(native_id=NEVER_STARTED)
+
+
+def _tell_native(
+    attempt: Attempt, connect: Connect, act: Callable[[NativeControl, NativeRef], None]
+) -> None:
+    """Raises NotYet when the cluster did not answer."""
+    try:
+        control = native_control(attempt.cluster.kind, connect(attempt.cluster))
+        assert control is not None
+        act(control, ref_of(attempt))
+    except ClusterUnavailable as error:
+        raise NotYet(str(error)) from error
 
 
 def forget_attempt(message: Message, connect: Connect) -> None:

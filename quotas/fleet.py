@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Sum
 
 from clusters.models import Cluster, Pool
+from clusters.outside import OutsideUse
 from clusters.queries import healthy_capacity_mgpu
 from clusters.registration import Administrator
 from quotas.models import Quota
@@ -33,19 +35,33 @@ def administrator(actor: Actor) -> Administrator:
     return Administrator(actor.user.pk, actor.user.login)
 
 
+def may_manage_clusters(actor: Actor) -> bool:
+    """Whether the actor, with the token in use, may manage clusters, and so read their own words:
+    they can hold addresses, paths and names."""
+    return actor.holds(Permission.MANAGE_CLUSTERS, PLATFORM)
+
+
 def cluster_message(actor: Actor, cluster: Cluster) -> str:
     """Why the cluster does not answer, or what of its answer could not be used.
 
-    In the connector's own words only for those who may manage clusters, and with a token that
-    may: they can hold addresses, paths and names. All others get a fixed sentence.
+    In the connector's own words only for those who may manage clusters. All others get a fixed
+    sentence.
     """
-    if actor.holds(Permission.MANAGE_CLUSTERS, PLATFORM):
+    if may_manage_clusters(actor):
         return cluster.message
     if cluster.failing_since is not None:
         return f"Not reachable since {cluster.failing_since:%Y-%m-%d %H:%M:%S} UTC."
     if cluster.message:
         return "A part of its answer could not be used; an administrator can see which."
     return ""
+
+
+def outside_use(actor: Actor, cluster: Cluster) -> dict[str, Any]:
+    """What runs and waits on the cluster beside the portal; by name only for those who may manage
+    clusters, as for the cluster's message."""
+    told: dict[str, Any] = OutsideUse(0).as_json() | cluster.outside
+    sees_names = actor.holds(Permission.MANAGE_CLUSTERS, PLATFORM)
+    return told | ({} if sees_names else {"holders": None})
 
 
 def pool_rows(actor: Actor, pools: Sequence[Pool]) -> list[PoolRow]:

@@ -36,10 +36,12 @@ class Pool(models.Model):
 class Cluster(models.Model):
     """A place where jobs run: this machine, a Slurm installation or a Kubernetes cluster.
 
-    `options` are the connector's. `seen_at` is when we last had its complete answer and
+    `options` are the connector's. `api_version` is what was last spoken with it, where there is
+    more than one. `seen_at` is when we last had its complete answer and
     `observed_at` what its own clock said then. `failing_since` is set while it does not answer;
     `message` says why, or what of its answer could not be used. A disabled cluster accepts no
-    starts; what runs on it is still observed and metered.
+    starts; what runs on it is still observed and metered. `outside` sums up what else is on it
+    (see `clusters.outside`).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -51,6 +53,8 @@ class Cluster(models.Model):
     observed_at = models.DateTimeField(null=True)
     failing_since = models.DateTimeField(null=True)
     message = models.TextField(blank=True)
+    outside = models.JSONField(default=dict)
+    api_version = models.CharField(max_length=16, blank=True)
 
     class Meta:
         constraints = [
@@ -70,7 +74,7 @@ class ClusterNode(models.Model):
     A node that its cluster no longer lists stays, not schedulable, in state "gone" and with the
     `seen_at` of the last answer that had it. For all others `seen_at` is when the row last
     changed; the cluster's `seen_at` is when it was last confirmed (so that an unchanged fleet
-    costs no writes).
+    costs no writes). `outside_mgpu` of it are held by workloads that nobody here knows.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -78,8 +82,11 @@ class ClusterNode(models.Model):
     name = models.CharField(max_length=253)
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="nodes")
     capacity_mgpu = models.PositiveBigIntegerField()
+    outside_mgpu = models.PositiveBigIntegerField(default=0)
     is_schedulable = models.BooleanField()
     state = models.CharField(max_length=100)
+    reason = models.CharField(max_length=300, blank=True)
+    features = models.JSONField(default=list)
     seen_at = models.DateTimeField()
 
     class Meta:
@@ -93,17 +100,78 @@ class ClusterNode(models.Model):
         return f"{self.cluster}/{self.name}"
 
 
+class NodeAction(models.TextChoices):
+    """What a cluster may be asked to do with one of its nodes."""
+
+    DRAIN = "drain"
+    RESUME = "resume"
+
+
+class NodeRequestState(models.TextChoices):
+    """What became of a request: waiting, done, refused by the cluster, replaced by a later one for
+    the same node, or given up because the cluster did not answer."""
+
+    PENDING = "pending"
+    DONE = "done"
+    REFUSED = "refused"
+    REPLACED = "replaced"
+    GIVEN_UP = "given_up"
+
+
+class NodeRequest(models.Model):
+    """That somebody asked to drain or resume a node, and what the cluster made of it.
+
+    What the cluster then says of the node is told by ClusterNode alone. `message` says why it was
+    refused or given up.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+")
+    node = models.CharField(max_length=253)
+    action = models.CharField(max_length=6, choices=NodeAction.choices)
+    reason = models.CharField(max_length=200, blank=True)
+    requested_by = models.CharField(max_length=127)
+    requested_at = models.DateTimeField()
+    state = models.CharField(
+        max_length=8, choices=NodeRequestState.choices, default=NodeRequestState.PENDING
+    )
+    answered_at = models.DateTimeField(null=True)
+    message = models.TextField(blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster", "node"],
+                condition=Q(state="pending"),
+                name="node_waits_for_one_request",
+            ),
+            models.CheckConstraint(
+                condition=Q(state="pending", answered_at=None)
+                | (~Q(state="pending") & Q(answered_at__isnull=False)),
+                name="node_request_is_answered_once",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["cluster", "node", "-requested_at"], name="node_request_latest"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.node} on {self.cluster}"
+
+
 class CapacitySegment(models.Model):
     """Healthy capacity of a pool on a cluster over `[start, end)`; an empty end is "until now".
 
-    Appended by observation whenever the capacity changes, so that idle GPU-seconds can be
-    told from unknown ones.
+    `outside_mgpu` of it were held by workloads that nobody here knows: neither in use nor idle.
+    Appended by observation whenever one of both changes, so that idle GPU-seconds can be told
+    from unknown ones.
     """
 
     id = models.BigAutoField(primary_key=True)
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+")
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="+")
     capacity_mgpu = models.PositiveBigIntegerField()
+    outside_mgpu = models.PositiveBigIntegerField(default=0)
     start = models.DateTimeField()
     end = models.DateTimeField(null=True)
 

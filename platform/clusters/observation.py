@@ -28,6 +28,9 @@ LATE_AT_MOST = timedelta(seconds=300)
 _EXAMPLES_MAX = 5
 _NAME_LENGTH_MAX = 253
 _STATE_LENGTH_MAX = 100
+_REASON_LENGTH_MAX = 300
+_FEATURES_MAX = 64
+_FEATURE_LENGTH_MAX = 64
 
 _NodeKey = tuple[str, UUID]
 
@@ -52,19 +55,21 @@ def record_inventory(cluster: Cluster, inventory: Inventory, *, now: datetime) -
             return False
     usable, complaints = _usable_nodes(inventory.nodes)
     is_changed = _store_nodes(known, usable, now=now)
-    is_changed |= _store_capacity(known, observed_at)
+    is_changed |= store_capacity(known, observed_at)
     message = " ".join(complaints)[:MESSAGE_LENGTH_MAX]
     is_news = (
         is_changed
         or known.seen_at is None
         or known.failing_since is not None
         or known.message != message
+        or known.api_version != inventory.api_version
     )
+    known.api_version = inventory.api_version
     known.seen_at = now if known.seen_at is None else max(now, known.seen_at)
     known.observed_at = observed_at
     known.failing_since = None
     known.message = message
-    known.save(update_fields=["seen_at", "observed_at", "failing_since", "message"])
+    known.save(update_fields=["seen_at", "observed_at", "failing_since", "message", "api_version"])
     if is_news:
         publish("clusters", ids=[known.pk], organization_id=None)
         wake("arbiter")
@@ -81,7 +86,7 @@ def record_silence(cluster: Cluster, message: str, *, now: datetime) -> None:
     known = Cluster.objects.select_for_update().get(pk=cluster.pk)
     if known.seen_at is not None and now < known.seen_at:
         return
-    text = _plain(message)[:MESSAGE_LENGTH_MAX]
+    text = plain(message)[:MESSAGE_LENGTH_MAX]
     if known.failing_since is not None and known.message == text:
         return
     known.failing_since = known.failing_since or now
@@ -132,19 +137,19 @@ def _usable_nodes(
 def _is_possible(node: NodeCapacity) -> bool:
     return (
         0 < len(node.name) <= _NAME_LENGTH_MAX
-        and node.name == _plain(node.name)
+        and node.name == plain(node.name)
         and 0 <= node.capacity_mgpu <= MGPU_MAX
     )
 
 
 def _some(names: Iterable[str]) -> str:
     chosen = sorted(set(names))
-    text = ", ".join(_plain(name)[:60] for name in chosen[:_EXAMPLES_MAX])
+    text = ", ".join(plain(name)[:60] for name in chosen[:_EXAMPLES_MAX])
     rest = len(chosen) - _EXAMPLES_MAX
     return f"{text} and {rest} more" if rest > 0 else text
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """`text` without what a database refuses or a page should not show."""
     return "".join(character if character.isprintable() else " " for character in text)
 
@@ -154,22 +159,24 @@ def _store_nodes(cluster: Cluster, listed: dict[_NodeKey, NodeCapacity], *, now:
     added: list[ClusterNode] = []
     changed: list[ClusterNode] = []
     for (name, pool_id), seen in listed.items():
-        state = _plain(seen.state)[:_STATE_LENGTH_MAX]
+        state = plain(seen.state)[:_STATE_LENGTH_MAX]
+        reason = plain(seen.reason)[:_REASON_LENGTH_MAX]
+        features = [plain(name)[:_FEATURE_LENGTH_MAX] for name in seen.features[:_FEATURES_MAX]]
         node = stored.pop((name, pool_id), None)
         if node is None:
             node = ClusterNode(cluster=cluster, name=name, pool_id=pool_id)
             added.append(node)
-        elif (node.capacity_mgpu, node.is_schedulable, node.state) != (
-            seen.capacity_mgpu,
-            seen.is_schedulable,
-            state,
-        ):
+        elif (
+            (node.capacity_mgpu, node.is_schedulable) != (seen.capacity_mgpu, seen.is_schedulable)
+        ) or (node.state, node.reason, node.features) != (state, reason, features):
             changed.append(node)
         else:
             continue
         node.capacity_mgpu = seen.capacity_mgpu
         node.is_schedulable = seen.is_schedulable
         node.state = state
+        node.reason = reason
+        node.features = features
         node.seen_at = now
     for node in stored.values():
         if node.state != GONE or node.is_schedulable:
@@ -179,38 +186,53 @@ def _store_nodes(cluster: Cluster, listed: dict[_NodeKey, NodeCapacity], *, now:
             changed.append(node)
     ClusterNode.objects.bulk_create(added, batch_size=1_000)
     ClusterNode.objects.bulk_update(
-        changed, ["capacity_mgpu", "is_schedulable", "state", "seen_at"], batch_size=1_000
+        changed,
+        ["capacity_mgpu", "is_schedulable", "state", "reason", "features", "seen_at"],
+        batch_size=1_000,
     )
     return bool(added or changed)
 
 
-def _store_capacity(cluster: Cluster, observed_at: datetime) -> bool:
-    """Continue the cluster's capacity segments from its nodes as stored."""
-    healthy: dict[UUID, int] = {}
-    for pool_id, capacity_mgpu, is_schedulable in cluster.nodes.values_list(
-        "pool_id", "capacity_mgpu", "is_schedulable"
+def store_capacity(cluster: Cluster, observed_at: datetime) -> bool:
+    """Continue the locked cluster's capacity segments from its nodes as stored; says whether
+    anything changed."""
+    healthy: dict[UUID, tuple[int, int]] = {}
+    for pool_id, capacity_mgpu, outside_mgpu, is_schedulable in cluster.nodes.values_list(
+        "pool_id", "capacity_mgpu", "outside_mgpu", "is_schedulable"
     ):
-        healthy[pool_id] = healthy.get(pool_id, 0) + (capacity_mgpu if is_schedulable else 0)
+        all_mgpu, held_mgpu = healthy.get(pool_id, (0, 0))
+        if is_schedulable:
+            all_mgpu += capacity_mgpu
+            held_mgpu += min(outside_mgpu, capacity_mgpu)
+        healthy[pool_id] = all_mgpu, held_mgpu
     current = {
         segment.pool_id: segment
         for segment in CapacitySegment.objects.filter(cluster=cluster, end=None)
     }
     is_changed = False
-    for pool_id, capacity_mgpu in sorted(healthy.items()):
+    for pool_id, (capacity_mgpu, outside_mgpu) in sorted(healthy.items()):
         segment = current.get(pool_id)
-        if segment is not None and segment.capacity_mgpu == capacity_mgpu:
+        if segment is not None and (segment.capacity_mgpu, segment.outside_mgpu) == (
+            capacity_mgpu,
+            outside_mgpu,
+        ):
             continue
         is_changed = True
         if segment is not None and observed_at <= segment.start:
             # Twice within one second, or the cluster's clock was set back: no time has
             # passed that a segment of its own could cover.
             segment.capacity_mgpu = capacity_mgpu
-            segment.save(update_fields=["capacity_mgpu"])
+            segment.outside_mgpu = outside_mgpu
+            segment.save(update_fields=["capacity_mgpu", "outside_mgpu"])
             continue
         if segment is not None:
             segment.end = observed_at
             segment.save(update_fields=["end"])
         CapacitySegment.objects.create(
-            cluster=cluster, pool_id=pool_id, capacity_mgpu=capacity_mgpu, start=observed_at
+            cluster=cluster,
+            pool_id=pool_id,
+            capacity_mgpu=capacity_mgpu,
+            outside_mgpu=outside_mgpu,
+            start=observed_at,
         )
     return is_changed

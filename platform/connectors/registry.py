@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from connectors.accounts import ClusterAccount
+from connectors.entitlements import EntitlementControl
 from connectors.local.connector import open_local
+from connectors.local.node_control import control_nodes as control_local_nodes
+from connectors.natives import NativeControl
+from connectors.node_control import NodeControl
 from connectors.protocol import ClusterConnector
+from connectors.slurm.accounts import open_account
 from connectors.slurm.connector import open_slurm
+from connectors.slurm.entitlements import control_entitlements
+from connectors.slurm.natives import control_natives
+from connectors.slurm.node_control import cannot_change_nodes
+from connectors.slurm.node_control import control_nodes as control_slurm_nodes
 
 OPENERS: Mapping[str, Callable[[Mapping[str, Any], str], ClusterConnector]] = {
     "local": open_local,
@@ -18,6 +28,23 @@ OPENERS: Mapping[str, Callable[[Mapping[str, Any], str], ClusterConnector]] = {
 KINDS_WITH_USERS = frozenset({"slurm"})
 #: Kinds of cluster that give out whole GPUs only.
 KINDS_WITH_WHOLE_GPUS = frozenset({"slurm"})
+#: How natives are controlled, on the kinds of cluster that may have any.
+NATIVE_CONTROLS: Mapping[str, Callable[[ClusterConnector], NativeControl]] = {
+    "slurm": control_natives,
+}
+#: How nodes are drained and resumed, on the kinds of cluster where that can be done.
+NODE_CONTROLS: Mapping[str, Callable[[ClusterConnector], NodeControl]] = {
+    "local": control_local_nodes,
+    "slurm": control_slurm_nodes,
+}
+#: How limits are written, on the kinds of cluster that keep any themselves.
+ENTITLEMENT_CONTROLS: Mapping[str, Callable[[ClusterConnector], EntitlementControl]] = {
+    "slurm": control_entitlements,
+}
+#: The cluster's own account of what ran, on the kinds of cluster that keep one.
+ACCOUNTS: Mapping[str, Callable[[ClusterConnector], ClusterAccount]] = {
+    "slurm": open_account,
+}
 
 
 def open_connector(kind: str, options: Mapping[str, Any], cluster_id: str) -> ClusterConnector:
@@ -27,3 +54,16 @@ def open_connector(kind: str, options: Mapping[str, Any], cluster_id: str) -> Cl
     for a kind that is not registered, and what its opener raises.
     """
     return OPENERS[kind](options, cluster_id)
+
+
+def native_control(kind: str, connector: ClusterConnector) -> NativeControl | None:
+    """The control of the natives on the cluster of `connector`, None where there are none."""
+    control = NATIVE_CONTROLS.get(kind)
+    return None if control is None else control(connector)
+
+
+def nodes_refusal(kind: str, api_version: str) -> str:
+    """Why the nodes of such a cluster cannot be drained and resumed; "" when they can."""
+    if kind not in NODE_CONTROLS:
+        return f"nodes of clusters of kind {kind} cannot be drained from here"
+    return cannot_change_nodes(api_version) if kind == "slurm" else ""

@@ -205,6 +205,8 @@ SPECTACULAR_SETTINGS = {
         "TreeNodeKind": "tenants.models.NodeKind.values",
         "UserKind": "tenants.models.UserKind.values",
         "ClusterState": "clusters.queries.State",
+        "NodeAction": "clusters.models.NodeAction.values",
+        "NodeRequestState": "clusters.models.NodeRequestState.values",
         "JobState": "jobs.models.JobState.values",
         "AttemptState": "jobs.models.AttemptState.values",
     },

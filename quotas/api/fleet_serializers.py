@@ -9,10 +9,11 @@ from typing import Any
 from django.conf import settings
 from rest_framework import serializers
 
-from clusters.models import Cluster, ClusterNode
-from clusters.queries import Share, State, last_seen, state_of
-from connectors.registry import OPENERS
-from quotas.fleet import PoolRow, cluster_message
+from clusters.models import Cluster
+from clusters.outside import Stranger
+from clusters.queries import Share, State, state_of
+from connectors.registry import OPENERS, nodes_refusal
+from quotas.fleet import PoolRow, cluster_message, outside_use
 from tenants.access import Actor
 from webapi.serializers import StrictSerializer, TextField, WholeNumberField, YesOrNoField
 
@@ -75,8 +76,36 @@ class ClusterPoolSerializer(serializers.Serializer[Any]):
     pool = serializers.CharField()
     capacity_mgpu = serializers.IntegerField()
     healthy_mgpu = serializers.IntegerField(help_text="On schedulable nodes")
+    outside_mgpu = serializers.IntegerField(
+        help_text="Healthy ones held by workloads that belong to no team: neither offered nor idle"
+    )
     nodes = serializers.IntegerField()
     nodes_healthy = serializers.IntegerField()
+
+
+class OutsideHolderSerializer(serializers.Serializer[Any]):
+    """What somebody holds of one pool without counting for a team, by the cluster's names."""
+
+    account = serializers.CharField()
+    user = serializers.CharField()
+    pool = serializers.CharField()
+    reason = serializers.ChoiceField(choices=[(reason.value, reason.name) for reason in Stranger])
+    mgpu = serializers.IntegerField()
+    workloads = serializers.IntegerField()
+
+
+class OutsideSerializer(serializers.Serializer[Any]):
+    """Workloads that were given to the cluster beside the portal, as last listed."""
+
+    running = serializers.IntegerField(help_text="Those that belong to no team")
+    running_mgpu = serializers.IntegerField(help_text="What they hold")
+    pending = serializers.IntegerField(
+        help_text="Those that wait for the cluster's own scheduler, whosever they are"
+    )
+    pending_mgpu = serializers.IntegerField()
+    holders = OutsideHolderSerializer(
+        many=True, allow_null=True, help_text="Largest first; null unless you manage clusters"
+    )
 
 
 class ClusterSerializer(serializers.Serializer[Any]):
@@ -95,7 +124,14 @@ class ClusterSerializer(serializers.Serializer[Any]):
         help_text="Why it does not answer, or what of its answer could not be used; in the "
         "cluster's own words only for those who may manage clusters"
     )
+    api_version = serializers.CharField(
+        help_text="What was last spoken with it; empty where there is only one, or none yet"
+    )
+    nodes_refusal = serializers.CharField(
+        help_text="Why its nodes cannot be drained and resumed from here; empty when they can"
+    )
     pools = ClusterPoolSerializer(many=True)
+    outside = OutsideSerializer()
 
 
 def shown_cluster(
@@ -114,7 +150,10 @@ def shown_cluster(
                 "seen_at": cluster.seen_at,
                 "stale_after_s": settings.STALE_AFTER_S,
                 "message": cluster_message(actor, cluster),
+                "api_version": cluster.api_version,
+                "nodes_refusal": nodes_refusal(cluster.kind, cluster.api_version),
                 "pools": shares,
+                "outside": outside_use(actor, cluster),
             }
         ).data
     )
@@ -138,31 +177,6 @@ class ClusterCreateSerializer(StrictSerializer):
     def validate_name(self, name: str) -> str:
         """Raises ValidationError unless the name is plain."""
         return _plain(name, _CLUSTER_NAME, "lower-case letters, digits and '-'")
-
-
-class ClusterNodeSerializer(serializers.ModelSerializer[ClusterNode]):
-    """A node of a cluster as last seen; in state "gone" once its cluster lists it no more."""
-
-    cluster = serializers.CharField(source="cluster.name")
-    pool = serializers.CharField(source="pool.name")
-    seen_at = serializers.SerializerMethodField()
-
-    class Meta:
-        model = ClusterNode
-        fields = [
-            "id",
-            "cluster",
-            "name",
-            "pool",
-            "capacity_mgpu",
-            "is_schedulable",
-            "state",
-            "seen_at",
-        ]
-
-    def get_seen_at(self, node: ClusterNode) -> datetime:
-        """When the node was last in an answer of its cluster."""
-        return last_seen(node)
 
 
 def _plain(name: str, form: re.Pattern[str], allowed: str) -> str:

@@ -5,21 +5,18 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from clusters.models import Cluster, ClusterNode, Pool
+from clusters.models import Cluster, Pool
 from clusters.queries import cluster_by_id, shares_of
 from clusters.registration import add_cluster, add_pool, change_cluster, change_pool
 from primitives.clock import SystemClock
-from primitives.errors import FieldError, InvalidRequest, NotFound
-from quotas.administration import named_pool
+from primitives.errors import NotFound
 from quotas.api.fleet_serializers import (
     ClusterCreateSerializer,
-    ClusterNodeSerializer,
     ClusterSerializer,
     ClusterUpdateSerializer,
     PoolCreateSerializer,
@@ -27,7 +24,6 @@ from quotas.api.fleet_serializers import (
     PoolUpdateSerializer,
     shown_cluster,
 )
-from quotas.api.paging_by_key import page_by_key
 from quotas.fleet import administrator, pool_rows
 from tenants.access import Actor
 from tenants.api.authentication import actor_from
@@ -206,31 +202,6 @@ class ClusterDetail(APIView):
         return Response(shown_cluster(cluster, shares, actor=actor, now=now))
 
 
-class ClusterNodeList(APIView):
-    """The nodes of the clusters."""
-
-    @extend_schema(
-        operation_id="list_cluster_nodes",
-        summary="Nodes of the clusters",
-        parameters=[
-            OpenApiParameter("cluster", OpenApiTypes.STR, description="Only of this cluster"),
-            OpenApiParameter("pool", OpenApiTypes.STR, description="Only of this pool"),
-            *PAGE_PARAMETERS,
-        ],
-        responses=answers({200: page_of(ClusterNodeSerializer)}),
-    )
-    def get(self, request: Request) -> Response:
-        """A page of nodes, by cluster, name and pool."""
-        refuse_unknown_filters(request, {"cluster", "pool"})
-        nodes = ClusterNode.objects.select_related("cluster", "pool")
-        if "cluster" in request.query_params:
-            nodes = nodes.filter(cluster=_named_cluster(request.query_params["cluster"]))
-        if "pool" in request.query_params:
-            nodes = nodes.filter(pool=named_pool(request.query_params["pool"]))
-        page = page_by_key(request, nodes, "cluster__name", "name", "pool__name")
-        return Response(page_body(request, page, lambda node: ClusterNodeSerializer(node).data))
-
-
 def _shown_pool(actor: Actor, pool: Pool) -> dict[str, Any]:
     (row,) = pool_rows(actor, [pool])
     return dict(PoolSerializer(row).data)
@@ -241,13 +212,3 @@ def _pool(pool_id: UUID) -> Pool:
     if pool is None:
         raise NotFound("There is no such pool.")
     return pool
-
-
-def _named_cluster(name: str) -> Cluster:
-    cluster = Cluster.objects.filter(name=name).first()
-    if cluster is None:
-        raise InvalidRequest(
-            f"There is no cluster {name[:63]!r}.",
-            errors=[FieldError("/cluster", "is not a cluster")],
-        )
-    return cluster

@@ -8,10 +8,16 @@ from quotas.api.cluster_user_views import ClusterUserDetail, ClusterUserList
 from quotas.api.fleet_views import (
     ClusterDetail,
     ClusterList,
-    ClusterNodeList,
     PoolDetail,
     PoolList,
 )
+from quotas.api.node_views import (
+    ClusterNodeDetail,
+    ClusterNodeDrain,
+    ClusterNodeList,
+    ClusterNodeResume,
+)
+from quotas.api.push_views import QuotaPushDetail, QuotaPushList
 from quotas.api.views import PriorityClassList, QuotaChanges, QuotaDetail, QuotaList
 
 urlpatterns: list[URLPattern] = [
@@ -24,6 +30,11 @@ urlpatterns: list[URLPattern] = [
     path("clusters/<uuid:cluster_id>", ClusterDetail.as_view()),
     path("clusters/<uuid:cluster_id>/users", ClusterUserList.as_view()),
     path("clusters/<uuid:cluster_id>/users/<uuid:mapping_id>", ClusterUserDetail.as_view()),
+    path("clusters/<uuid:cluster_id>/quota-pushes", QuotaPushList.as_view()),
+    path("clusters/<uuid:cluster_id>/quota-pushes/<uuid:push_id>", QuotaPushDetail.as_view()),
     path("nodes", ClusterNodeList.as_view()),
+    path("nodes/<uuid:node_id>", ClusterNodeDetail.as_view()),
+    path("nodes/<uuid:node_id>/drain", ClusterNodeDrain.as_view()),
+    path("nodes/<uuid:node_id>/resume", ClusterNodeResume.as_view()),
     path("priority-classes", PriorityClassList.as_view()),
 ]

@@ -12,8 +12,8 @@ from builders.api_callers import Caller, a_token, as_nobody, with_secret
 from builders.billing_builders import a_rate_card
 from builders.cast import Cast, a_cast
 from builders.job_builders import a_job
-from builders.portal_builders import Company, a_company, a_pool
-from quotas.models import ClusterUser, Quota
+from builders.portal_builders import NOW, Company, a_company, a_pool
+from quotas.models import ClusterUser, Quota, QuotaPush
 
 #: Everybody who may call. research_admin administers the department of the team that
 #: everything here belongs to (nlp), production_admin the department beside it; bob owns the job,
@@ -84,9 +84,13 @@ def a_world() -> World:
         "grant_id": cast.grant_of(cast.bob).pk,
         "token_id": token.pk,
         "pool_id": company.pool.pk,
+        "nodes/node_id": company.cluster.nodes.earliest("name").pk,
         "cluster_id": company.cluster.pk,
         "mapping_id": ClusterUser.objects.create(
             cluster=company.cluster, user=cast.bob, name="bob"
+        ).pk,
+        "push_id": QuotaPush.objects.create(
+            cluster=company.cluster, kind="check", requested_at=NOW
         ).pk,
         "quota_id": Quota.objects.get(node=cast.nlp, pool=company.pool).pk,
         "job_id": a_job(company, cast.bob).pk,

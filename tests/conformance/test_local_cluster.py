@@ -11,6 +11,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from builders.connector_builders import (
     whole_log,
 )
 from conformance.rigs import CLUSTER_ID, LocalRig
-from connectors.errors import ClusterUnavailable, WorkloadRejected
+from connectors.errors import ClusterUnavailable, NodeRefused, WorkloadRejected
 from connectors.local import options as local_options
 from connectors.local import publishing
 from connectors.local.attempt_files import AttemptFiles
@@ -40,7 +41,7 @@ from connectors.protocol import (
     RankSlot,
     WorkloadPhase,
 )
-from connectors.registry import open_connector
+from connectors.registry import NODE_CONTROLS, open_connector
 
 SHOW_SLOTS = 'echo "$TIDEGATE_GPU_SLOTS|$CUDA_VISIBLE_DEVICES|$NVIDIA_VISIBLE_DEVICES"'
 
@@ -201,13 +202,63 @@ def test_nothing_is_started_on_a_full_disk(
     until_released(local_rig.connector, running)
 
 
-@pytest.mark.parametrize("content", ["", "{}", '"node-001"', "[1]"])
+@pytest.mark.parametrize("content", ["", '{"node-001": 1}', '"node-001"', "[1]"])
 def test_a_list_of_drained_nodes_that_cannot_be_read_is_not_guessed(
     local_rig: LocalRig, content: str
 ) -> None:
     (local_rig.root / "drained.json").write_text(content)
     with pytest.raises(ClusterUnavailable, match=r"drained\.json"):
         local_rig.connector.inventory()
+
+
+def unschedulable(rig: LocalRig) -> list[tuple[str, str, str]]:
+    return [
+        (node.name, node.state, node.reason)
+        for node in rig.connector.inventory().nodes
+        if not node.is_schedulable
+    ]
+
+
+def test_a_node_is_drained_and_resumed(local_rig: LocalRig) -> None:
+    control = NODE_CONTROLS["local"](local_rig.connector)
+    for reason in ("fans", "fans", "new fans"):
+        control.drain("node-002", reason)
+    control.drain("node-005", "disk")
+    assert unschedulable(local_rig) == [
+        ("node-002", "drained", "new fans"),
+        ("node-005", "drained", "disk"),
+    ]
+    for _ in range(2):
+        control.resume("node-002")
+    assert unschedulable(local_rig) == [("node-005", "drained", "disk")]
+    with pytest.raises(NodeRefused, match="no node 'node-999'"):
+        control.drain("node-999", "x")
+    assert unschedulable(local_rig) == [("node-005", "drained", "disk")]
+    control.resume("node-999")
+    control.resume("node-005")
+    assert unschedulable(local_rig) == []
+    assert sorted(path.name for path in local_rig.root.glob("drained*")) == [
+        "drained.json",
+        "drained.lock",
+    ]
+
+
+def test_what_a_person_drained_by_hand_is_kept(local_rig: LocalRig) -> None:
+    (local_rig.root / "drained.json").write_text('["node-001"]')
+    NODE_CONTROLS["local"](local_rig.connector).drain("node-002", "fans")
+    assert unschedulable(local_rig) == [
+        ("node-001", "drained", ""),
+        ("node-002", "drained", "fans"),
+    ]
+
+
+def test_no_drain_is_lost_among_many_at_once(local_rig: LocalRig) -> None:
+    """Mutant: without the lock, a reader's older list overwrote what was drained meanwhile."""
+    control = NODE_CONTROLS["local"](local_rig.connector)
+    names = [f"node-{number:03d}" for number in range(1, 41)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda name: control.drain(name, "all"), names))
+    assert [name for name, _, _ in unschedulable(local_rig)] == names
 
 
 # UNIX users

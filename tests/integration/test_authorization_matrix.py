@@ -45,6 +45,7 @@ CUT_TO_ALL = "401 200 200 200 200 200 200 200 200 200 200"
 #: Everybody of the organization, and platform admins.
 MEMBERS = "401 200 200 200 200 200 200 200 200 200 404"
 PLATFORM_ADMIN_201 = "401 201 403 403 403 403 403 403 403 403 403"
+PLATFORM_ADMIN_202 = "401 202 403 403 403 403 403 403 403 403 403"
 PLATFORM_ADMIN_200 = "401 200 403 403 403 403 403 403 403 403 403"
 #: Who builds below research: its admin and those above.
 BUILDS_201 = "401 201 201 201 403 403 403 403 403 403 404"
@@ -122,7 +123,17 @@ TABLE: dict[tuple[str, str], Case] = {
     ("DELETE", "clusters/<uuid:cluster_id>/users/<uuid:mapping_id>"): a_case(
         "401 204 403 403 403 403 403 403 403 403 403"
     ),
+    ("GET", "clusters/<uuid:cluster_id>/placements"): a_case(CUT_TO_ALL),
+    ("GET", "clusters/<uuid:cluster_id>/quota-pushes"): a_case(PLATFORM_ADMIN_200),
+    # The cluster of this world keeps no limits of its own: 400 for who may push to one.
+    ("POST", "clusters/<uuid:cluster_id>/quota-pushes"): a_case(
+        "401 400 403 403 403 403 403 403 403 403 403", {"kind": "dry_run"}
+    ),
+    ("GET", "clusters/<uuid:cluster_id>/quota-pushes/<uuid:push_id>"): a_case(PLATFORM_ADMIN_200),
     ("GET", "nodes"): a_case(CUT_TO_ALL),
+    ("GET", "nodes/<uuid:node_id>"): a_case(CUT_TO_ALL),
+    ("POST", "nodes/<uuid:node_id>/drain"): a_case(PLATFORM_ADMIN_202, {"reason": "fans"}),
+    ("POST", "nodes/<uuid:node_id>/resume"): a_case(PLATFORM_ADMIN_202, {}),
     # Quotas: a guarantee is changed by whom the node above belongs to.
     ("GET", "quotas"): a_case(CUT_TO_ALL, query="?pool=h100"),
     ("POST", "quotas"): a_case(

@@ -388,7 +388,7 @@ def test_a_drained_node_leaves_the_capacity_at_once(rig: SlurmRig) -> None:
     try:
         nodes = {node.name: node for node in rig.connector.inventory().nodes}
         assert nodes[name].is_schedulable is False
-        assert "new fans" in nodes[name].state
+        assert nodes[name].reason == "new fans"
         assert [node.name for node in nodes.values() if not node.is_schedulable] == [name]
     finally:
         rig.bed.run(["scontrol", "update", f"node={name}", "state=RESUME"])

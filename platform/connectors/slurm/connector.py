@@ -94,6 +94,16 @@ class SlurmConnector:
         self._exits: Mapping[tuple[int, int], RankExits] = {}
 
     @property
+    def options(self) -> SlurmOptions:
+        """What it was opened with."""
+        return self._options
+
+    @property
+    def rest(self) -> SlurmRest:
+        """Its client, for the other things that a Slurm cluster can do."""
+        return self._rest
+
+    @property
     def submits_held(self) -> bool:
         """Yes: Slurm takes a submission whose answer was lost for another one."""
         return True
@@ -127,7 +137,7 @@ class SlurmConnector:
         if job is None or not _is_held(job):
             return
         self._check_settled(job)
-        _insist(lambda: self._rest.set_hold(job.job_id, held=False))
+        insist(lambda: self._rest.set_hold(job.job_id, held=False))
 
     def remove_copy(self, key: str, native_id: str) -> None:
         """See the protocol."""
@@ -225,7 +235,11 @@ class SlurmConnector:
         found = (
             node_capacity(node, self._options.pools, partitions) for node in self._rest.nodes()
         )
-        return Inventory(observed_at, tuple(node for node in found if node is not None))
+        return Inventory(
+            observed_at,
+            tuple(node for node in found if node is not None),
+            api_version=self._rest.version,
+        )
 
     def read_log(
         self,
@@ -362,7 +376,7 @@ class SlurmConnector:
         return self._tagged(key)
 
     def _send(self, job: SlurmJob, signal: str | None) -> None:
-        _insist(lambda: self._rest.cancel(job.job_id, signal=signal))
+        insist(lambda: self._rest.cancel(job.job_id, signal=signal))
 
     def _check_settled(self, job: SlurmJob) -> None:
         age_s = self._rest.diag().observed_at - job.submit_time if self.settle_s else 0
@@ -478,7 +492,7 @@ def _gpus_per_node(workload: Workload) -> int:
     return mgpu // MGPU_PER_GPU
 
 
-def _insist(act: Callable[[], None]) -> None:
+def insist(act: Callable[[], None]) -> None:
     """Do what no job's owner can be blamed for: a refusal is the cluster's fault, to be mended."""
     try:
         act()

@@ -123,7 +123,7 @@ def native_of(job: SlurmJob, *, pool: str, gpus: int, borrow_qos: str) -> Native
         is_released=is_released,
         outcome=outcome,
         time_limit_s=job.time_limit_s,
-        slots=slots_of(job),
+        slots=slots_of(job) or (() if job.state == "PENDING" else spread(job.nodes, gpus)),
     )
 
 
@@ -145,9 +145,16 @@ def node_capacity(
         elif partition.state != "UP":
             is_schedulable = False
             state += f", partition {partition.name} {partition.state.lower()}"
-        if node.reason and not node.takes_work:
-            state += f" ({_printable(node.reason)[:200]})"
-        return NodeCapacity(node.name, name, gpus * MGPU_PER_GPU, is_schedulable, state)
+        return NodeCapacity(
+            name=node.name,
+            pool=name,
+            capacity_mgpu=gpus * MGPU_PER_GPU,
+            is_schedulable=is_schedulable,
+            state=state,
+            # What was written when the node was last taken out stays after its return.
+            reason="" if node.takes_work else _printable(node.reason),
+            features=node.features,
+        )
     return None
 
 
@@ -169,6 +176,16 @@ def _even_slots(nodes: tuple[str, ...], gpus: int) -> tuple[RankSlot, ...]:
     if not nodes or gpus % len(nodes):
         return ()
     return tuple(RankSlot(node, gpus // len(nodes) * MGPU_PER_GPU) for node in nodes)
+
+
+def spread(nodes: tuple[str, ...], gpus: int) -> tuple[RankSlot, ...]:
+    """`gpus` on `nodes` as evenly as they go, where nobody says who has how many."""
+    if not nodes:
+        return ()
+    each, more = divmod(gpus, len(nodes))
+    return tuple(
+        RankSlot(node, (each + (rank < more)) * MGPU_PER_GPU) for rank, node in enumerate(nodes)
+    )
 
 
 def _printable(text: str) -> str:

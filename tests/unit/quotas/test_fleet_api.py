@@ -156,7 +156,16 @@ def test_a_cluster_is_added_seen_and_disabled(tmp_path: Path) -> None:
         "seen_at": None,
         "stale_after_s": 15,
         "message": "",
+        "api_version": "",
+        "nodes_refusal": "",
         "pools": [],
+        "outside": {
+            "running": 0,
+            "running_mgpu": 0,
+            "pending": 0,
+            "pending_mgpu": 0,
+            "holders": [],
+        },
     }
     cluster = Cluster.objects.get()
     a_cluster_node(cluster, pool, "n1")

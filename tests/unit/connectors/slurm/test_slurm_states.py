@@ -212,9 +212,9 @@ PARTITIONS = {"gpu": SlurmPartition("gpu", "UP", ("n1",), None, {"h100": 8})}
 @pytest.mark.parametrize(
     ("changes", "is_schedulable", "state"),
     [
-        ({}, True, "idle"),
+        ({"features": ("nvlink", "ib")}, True, "idle"),
         ({"state": "MIXED", "reason": "old"}, True, "mixed"),
-        ({"state_flags": {"DRAIN"}, "reason": "fans\n"}, False, "idle+drain (fans?)"),
+        ({"state_flags": {"DRAIN"}, "reason": "fans\n"}, False, "idle+drain"),
         ({"state": "DOWN", "state_flags": {"NOT_RESPONDING"}}, False, "down+not_responding"),
         ({"state_flags": {"MAINTENANCE"}}, False, "idle+maintenance"),
         ({"partitions": ("debug",)}, False, "idle, not in partition gpu"),
@@ -224,7 +224,15 @@ def test_nodes(changes: dict[str, Any], is_schedulable: bool, state: str) -> Non
     if "state_flags" in changes:
         changes = {**changes, "state_flags": frozenset(changes["state_flags"])}
     seen = node_capacity(replace(NODE, **changes), POOLS, PARTITIONS)
-    assert seen == NodeCapacity("n1", "big", 8_000, is_schedulable, state)
+    assert seen == NodeCapacity(
+        "n1",
+        "big",
+        8_000,
+        is_schedulable,
+        state,
+        reason="fans?" if changes.get("reason") == "fans\n" else "",
+        features=changes.get("features", ()),
+    )
 
 
 def test_nodes_of_partitions_that_are_closed_and_of_nobody() -> None:

@@ -1,0 +1,53 @@
+"""What of ours is on the nodes of a cluster, as far as an actor may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from clusters.models import Cluster
+from jobs.models import Attempt
+from jobs.queries import visible_jobs
+from tenants.access import Actor
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One attempt that holds GPUs of the cluster. `slots` has a node and its milli-GPU per rank."""
+
+    attempt_id: UUID
+    job: UUID
+    name: str
+    team: str
+    user: str
+    state: str
+    slots: Sequence[Mapping[str, Any]]
+
+
+def placements(
+    actor: Actor, cluster: Cluster, *, after: UUID | None, limit: int
+) -> list[Placement]:
+    """At most `limit` of what holds GPUs of `cluster`, oldest first, after the attempt `after`.
+
+    One query. Jobs that the actor may not see are left out.
+    """
+    found = Attempt.objects.filter(
+        cluster=cluster, released_at=None, job__in=visible_jobs(actor).order_by()
+    )
+    if after is not None:
+        found = found.filter(pk__gt=after)
+    rows = found.order_by("pk").values_list(
+        "pk",
+        "job_id",
+        "job__name",
+        "job__team__path",
+        "job__user__username",
+        "job__state",
+        "slots",
+    )[:limit]
+    return [
+        Placement(pk, job, name, path.rstrip("/"), user, state, slots)
+        for pk, job, name, path, user, state, slots in rows
+    ]

@@ -1,0 +1,115 @@
+"""A node is to be drained or resumed: asked for here, carried out by the observer, told when done.
+
+A request is an intention of its own for its cluster. The newest one for a node counts: it replaces
+one that still waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+
+from audit.recording import record
+from clusters.models import Cluster, ClusterNode, NodeAction, NodeRequest, NodeRequestState
+from clusters.registration import Administrator
+from connectors.registry import nodes_refusal
+from live.publishing import publish
+from live.waking import wake
+from outbox.recording import Intention, intend
+from primitives.errors import Conflict, FieldError, InvalidRequest
+from webapi.middleware import current_request_id
+
+#: The kind of message whose subject is a NodeRequest.
+CHANGE_NODE = "change_node"
+#: A cluster that is away for longer is not surprised with what somebody wanted before.
+PATIENCE = timedelta(minutes=15)
+REASON_LENGTH_MAX = 200
+_MESSAGE_LENGTH_MAX = 2_000
+
+
+def node_shard(cluster_id: UUID) -> str:
+    """Where what is asked of the nodes of a cluster queues: not behind thousands of starts."""
+    return f"{cluster_id}/nodes"
+
+
+@transaction.atomic
+def request_node_change(
+    node: ClusterNode, action: NodeAction, reason: str = "", *, by: Administrator, now: datetime
+) -> NodeRequest:
+    """Ask the cluster of `node` to drain or resume it.
+
+    Raises InvalidRequest for a drain without a reason, or with one that is not one line, and
+    Conflict where the cluster is known to refuse: its kind or API version cannot, or it is
+    disabled, so that nobody would ask it.
+    """
+    cluster = Cluster.objects.select_for_update().get(pk=node.cluster_id)
+    if action == NodeAction.DRAIN:
+        _check_reason(reason)
+    if refusal := nodes_refusal(cluster.kind, cluster.api_version):
+        raise Conflict(f"{refusal[0].upper()}{refusal[1:]}.")
+    if not cluster.is_enabled:
+        raise Conflict(f"{cluster.name} is disabled, so nothing is asked of it; enable it first.")
+    NodeRequest.objects.filter(
+        cluster=cluster, node=node.name, state=NodeRequestState.PENDING
+    ).update(state=NodeRequestState.REPLACED, answered_at=now)
+    asked = NodeRequest.objects.create(
+        cluster=cluster,
+        node=node.name,
+        action=action,
+        reason=reason,
+        requested_by=by.login,
+        requested_at=now,
+    )
+    intend([Intention(CHANGE_NODE, asked.pk, node_shard(cluster.pk))], now=now)
+    record(
+        action=f"cluster_node.{action}",
+        subject_kind="cluster",
+        subject_id=cluster.pk,
+        now=now,
+        actor_id=by.id,
+        actor=by.login,
+        detail={"cluster": cluster.name, "node": node.name, "reason": reason},
+        request_id=current_request_id(),
+    )
+    publish("clusters", ids=[cluster.pk], organization_id=None)
+    wake("observer")
+    return asked
+
+
+def answer_request(
+    request: NodeRequest, state: NodeRequestState, *, message: str = "", now: datetime
+) -> None:
+    """Store what became of a request that still waits; one that was replaced stays so.
+
+    Must run in a transaction.
+    """
+    answered = NodeRequest.objects.filter(pk=request.pk, state=NodeRequestState.PENDING).update(
+        state=state, answered_at=now, message=message[:_MESSAGE_LENGTH_MAX]
+    )
+    if answered:
+        publish("clusters", ids=[request.cluster_id], organization_id=None)
+
+
+def latest_requests(nodes: Iterable[ClusterNode]) -> dict[tuple[UUID, str], NodeRequest]:
+    """The last request for each of `nodes`, by cluster and name. One query."""
+    wanted = {(node.cluster_id, node.name) for node in nodes}
+    found = (
+        NodeRequest.objects.filter(
+            cluster__in={cluster for cluster, _ in wanted}, node__in={name for _, name in wanted}
+        )
+        .order_by("cluster_id", "node", "-requested_at", "-id")
+        .distinct("cluster_id", "node")
+    )
+    return {(item.cluster_id, item.node): item for item in found}
+
+
+def _check_reason(reason: str) -> None:
+    if not reason.strip() or not reason.isprintable() or len(reason) > REASON_LENGTH_MAX:
+        raise InvalidRequest(
+            "Say why the node is drained, in one line of at most "
+            f"{REASON_LENGTH_MAX} characters: whoever finds it drained will want to know.",
+            errors=[FieldError("/reason", "must be one line that says why")],
+        )

@@ -1,0 +1,227 @@
+"""The nodes of the clusters: for everybody to see, for platform administrators to drain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from clusters.models import Cluster, ClusterNode, NodeAction, NodeRequest, NodeRequestState
+from clusters.node_requests import REASON_LENGTH_MAX, latest_requests, request_node_change
+from clusters.queries import last_seen
+from primitives.clock import SystemClock
+from primitives.errors import FieldError, InvalidRequest, NotFound
+from quotas.administration import named_pool
+from quotas.api.paging_by_key import page_by_key
+from quotas.fleet import administrator, may_manage_clusters
+from tenants.access import Actor
+from tenants.api.authentication import actor_from
+from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.paging import Page, page_body, refuse_unknown_filters, refuse_unknown_parameters
+from webapi.serializers import (
+    IDEMPOTENCY_KEY,
+    PAGE_PARAMETERS,
+    StrictSerializer,
+    TextField,
+    answers,
+    page_of,
+)
+
+
+class NodeRequestSerializer(serializers.Serializer[Any]):
+    """What a cluster was last asked to do with a node, and what became of it."""
+
+    action = serializers.ChoiceField(choices=NodeAction.values)
+    reason = serializers.CharField()
+    requested_by = serializers.CharField()
+    requested_at = serializers.DateTimeField()
+    state = serializers.ChoiceField(
+        choices=NodeRequestState.values,
+        help_text="pending until the cluster answered; given_up when it did not for 15 minutes",
+    )
+    answered_at = serializers.DateTimeField(allow_null=True)
+    message = serializers.CharField(help_text="Why it was refused or given up, or empty")
+
+
+class ClusterNodeSerializer(serializers.Serializer[Any]):
+    """A node of a cluster as last seen; in state "gone" once its cluster lists it no more."""
+
+    id = serializers.UUIDField()
+    cluster = serializers.CharField()
+    name = serializers.CharField()
+    pool = serializers.CharField()
+    capacity_mgpu = serializers.IntegerField()
+    is_schedulable = serializers.BooleanField(help_text="Whether new work may start on it")
+    state = serializers.CharField(help_text="The cluster's own word")
+    reason = serializers.CharField(
+        help_text="What the cluster's administrators wrote beside the state; empty unless you "
+        "may manage clusters"
+    )
+    features = serializers.ListField(child=serializers.CharField())
+    seen_at = serializers.DateTimeField(help_text="When it was last in an answer of its cluster")
+    request = NodeRequestSerializer(
+        allow_null=True, help_text="null for none, and unless you may manage clusters"
+    )
+
+
+class NodeDrainSerializer(StrictSerializer):
+    """Why a node is taken out."""
+
+    reason = TextField(max_length=REASON_LENGTH_MAX, help_text="One line")
+
+
+class NodeResumeSerializer(StrictSerializer):
+    """Nothing is to be said."""
+
+
+class ClusterNodeList(APIView):
+    """The nodes of the clusters."""
+
+    @extend_schema(
+        operation_id="list_cluster_nodes",
+        summary="Nodes of the clusters",
+        parameters=[
+            OpenApiParameter("cluster", OpenApiTypes.STR, description="Only of this cluster"),
+            OpenApiParameter("pool", OpenApiTypes.STR, description="Only of this pool"),
+            *PAGE_PARAMETERS,
+        ],
+        responses=answers({200: page_of(ClusterNodeSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of nodes, by cluster, name and pool."""
+        refuse_unknown_filters(request, {"cluster", "pool"})
+        nodes = ClusterNode.objects.select_related("cluster", "pool")
+        if "cluster" in request.query_params:
+            nodes = nodes.filter(cluster=_named_cluster(request.query_params["cluster"]))
+        if "pool" in request.query_params:
+            nodes = nodes.filter(pool=named_pool(request.query_params["pool"]))
+        page = page_by_key(request, nodes, "cluster__name", "name", "pool__name")
+        shown = Page(_shown(page.items, actor_from(request)), page.next_cursor)
+        return Response(page_body(request, shown, lambda body: body))
+
+
+class ClusterNodeDetail(APIView):
+    """One node."""
+
+    @extend_schema(
+        operation_id="get_cluster_node",
+        summary="One node of a cluster",
+        responses=answers({200: ClusterNodeSerializer}, 404),
+    )
+    def get(self, request: Request, node_id: UUID) -> Response:
+        """The node."""
+        refuse_unknown_parameters(request, set())
+        (shown,) = _shown([_node(node_id)], actor_from(request))
+        return Response(shown)
+
+
+class ClusterNodeDrain(APIView):
+    """Taking a node out."""
+
+    @extend_schema(
+        operation_id="drain_cluster_node",
+        summary="Drain a node",
+        description="Nothing new starts on it; what runs there goes on. The cluster is asked "
+        "soon after the answer: the node's `request` says what became of it, and its `state` "
+        "what the cluster then says. For platform administrators.",
+        request=NodeDrainSerializer,
+        parameters=[IDEMPOTENCY_KEY],
+        responses=answers({202: ClusterNodeSerializer}, 403, 404, 409, 422),
+    )
+    def post(self, request: Request, node_id: UUID) -> Response:
+        """The node with the request."""
+        return _ask(request, node_id, NodeAction.DRAIN, NodeDrainSerializer)
+
+
+class ClusterNodeResume(APIView):
+    """Letting a node in again."""
+
+    @extend_schema(
+        operation_id="resume_cluster_node",
+        summary="Resume a node",
+        description="New work may start on it again, as soon as the cluster says so. For "
+        "platform administrators.",
+        request=NodeResumeSerializer,
+        parameters=[IDEMPOTENCY_KEY],
+        responses=answers({202: ClusterNodeSerializer}, 403, 404, 409, 422),
+    )
+    def post(self, request: Request, node_id: UUID) -> Response:
+        """The node with the request."""
+        return _ask(request, node_id, NodeAction.RESUME, NodeResumeSerializer)
+
+
+def _ask(
+    request: Request, node_id: UUID, action: NodeAction, shape: type[StrictSerializer]
+) -> Response:
+    refuse_unknown_parameters(request, set())
+    actor = actor_from(request)
+    by = administrator(actor)
+    node = _node(node_id)
+    body = shape(data=request.data)
+    body.is_valid(raise_exception=True)
+    now = SystemClock().now()
+
+    def act() -> tuple[int, dict[str, Any]]:
+        request_node_change(node, action, **body.validated_data, by=by, now=now)
+        (shown,) = _shown([node], actor)
+        return 202, shown
+
+    status, answer, _ = answer_once(
+        principal_id=actor.user.pk,
+        key=idempotency_key(request),
+        fingerprint=fingerprint_of(request),
+        now=now,
+        act=act,
+    )
+    return Response(answer, status=status)
+
+
+def _shown(nodes: Iterable[ClusterNode], actor: Actor) -> list[dict[str, Any]]:
+    """Nodes, loaded with their clusters and pools, as JSON, as the actor may see them."""
+    found = list(nodes)
+    tells_all = may_manage_clusters(actor)
+    requests: dict[tuple[UUID, str], NodeRequest] = latest_requests(found) if tells_all else {}
+    return [
+        dict(
+            ClusterNodeSerializer(
+                {
+                    "id": node.pk,
+                    "cluster": node.cluster.name,
+                    "name": node.name,
+                    "pool": node.pool.name,
+                    "capacity_mgpu": node.capacity_mgpu,
+                    "is_schedulable": node.is_schedulable,
+                    "state": node.state,
+                    "reason": node.reason if tells_all else "",
+                    "features": node.features,
+                    "seen_at": last_seen(node),
+                    "request": requests.get((node.cluster_id, node.name)),
+                }
+            ).data
+        )
+        for node in found
+    ]
+
+
+def _node(node_id: UUID) -> ClusterNode:
+    node = ClusterNode.objects.select_related("cluster", "pool").filter(pk=node_id).first()
+    if node is None:
+        raise NotFound("There is no such node.")
+    return node
+
+
+def _named_cluster(name: str) -> Cluster:
+    cluster = Cluster.objects.filter(name=name).first()
+    if cluster is None:
+        raise InvalidRequest(
+            f"There is no cluster {name[:63]!r}.",
+            errors=[FieldError("/cluster", "is not a cluster")],
+        )
+    return cluster
