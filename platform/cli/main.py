@@ -10,6 +10,7 @@ import typer
 
 from cli import account_commands, fleet_commands, job_commands
 from cli.context import Commands
+from cli.push_commands import quota_push
 from cli.report_commands import quota_app, report_app
 
 app = typer.Typer(
@@ -28,6 +29,7 @@ for _command in job_commands.COMMANDS:
 app.command()(fleet_commands.clusters)
 app.command()(fleet_commands.nodes)
 app.add_typer(fleet_commands.node_app, name="node")
+quota_app.command("push")(quota_push)
 app.add_typer(quota_app, name="quota")
 app.add_typer(report_app, name="report")
 app.command()(account_commands.version)
