@@ -1,0 +1,373 @@
+"""What of a Slurm cluster differs from the quota tree, and in which order it changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from connectors.entitlements import Change, ChangeKind, Entitlement, Entitlements, Share
+from connectors.errors import ClusterUnavailable, OutcomeUnknown, WorkloadRejected
+from connectors.slurm.entitlements import SlurmEntitlements
+from connectors.slurm.neutral import Account, Association, JobList, Qos, SlurmJob, User
+from connectors.slurm.options import parse_options
+from connectors.slurm.rest import SlurmRest
+
+OPTIONS = {
+    "url": "http://127.0.0.1:6820",
+    "service_user": "tidegate",
+    "token_socket": "/run/minter",
+    "tag_secret": "0123456789abcdef",
+    "pools": {
+        "h100": {"partition": "h100", "gres_type": "h100"},
+        "a100": {"partition": "a100", "gres_type": "a100"},
+    },
+}
+H100, A100, ALL = "gres/gpu:h100", "gres/gpu:a100", "gres/gpu"
+
+
+@dataclass
+class Accounting:
+    """The accounting of a cluster in memory; `calls` are its writes."""
+
+    resources: tuple[str, ...] = (ALL, H100, A100, "cpu")
+    names: tuple[str, ...] = ("hpc1",)
+    known_accounts: dict[str, Association] = field(default_factory=dict)
+    members: dict[tuple[str, str], Association] = field(default_factory=dict)
+    known_qos: dict[str, Qos] = field(default_factory=dict)
+    known_users: dict[str, User] = field(default_factory=dict)
+    running: list[SlurmJob] = field(default_factory=list)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    forgets: bool = False
+    changes_accounts_by_detour: bool = True
+
+    def clusters(self) -> tuple[str, ...]:
+        return self.names
+
+    def tracked_resources(self) -> tuple[str, ...]:
+        return self.resources
+
+    def associations(
+        self, *, account: str | None = None, user: str | None = None
+    ) -> tuple[Association, ...]:
+        found = [*self.known_accounts.values(), *self.members.values()]
+        return tuple(
+            item for item in found if account in (None, item.account) and user in (None, item.user)
+        )
+
+    def qos(self) -> tuple[Qos, ...]:
+        return tuple(self.known_qos.values())
+
+    def users(self) -> tuple[User, ...]:
+        return tuple(self.known_users.values())
+
+    def jobs(self) -> JobList:
+        return JobList(0, tuple(self.running))
+
+    def put_account(self, account: Account) -> None:
+        self.calls.append(("account", account.name))
+
+    def put_association(self, item: Association, *, detour: str | None = None) -> None:
+        self.calls.append(("association", f"{item.account}/{item.user}/{detour or ''}"))
+        if self.forgets:
+            return
+        limits = {name: count for name, count in item.group_tres.items() if count is not None}
+        stored = replace(item, group_tres=limits)
+        if item.user:
+            above = self.known_accounts[item.account]
+            self.members[item.account, item.user] = replace(stored, qos=item.qos or above.qos)
+        else:
+            self.known_accounts[item.account] = stored
+
+    def put_qos(self, qos: Qos) -> None:
+        self.calls.append(("qos", qos.name))
+        self.known_qos[qos.name] = qos
+
+    def put_user(self, user: User) -> None:
+        self.calls.append(("user", f"{user.name}/{user.default_account}"))
+        self.known_users[user.name] = user
+
+    def delete_association(self, account: str, *, cluster: str, user: str) -> None:
+        self.calls.append(("delete member", f"{account}/{user}"))
+        del self.members[account, user]
+
+    def delete_account(self, name: str) -> None:
+        self.calls.append(("delete account", name))
+        self.known_accounts.pop(name, None)
+
+    def delete_qos(self, name: str) -> None:
+        self.calls.append(("delete qos", name))
+        del self.known_qos[name]
+
+
+def a_control(accounting: Accounting, **options: Any) -> SlurmEntitlements:
+    return SlurmEntitlements(cast(SlurmRest, accounting), parse_options(OPTIONS | options))
+
+
+def a_team(path: str = "org/nlp", guaranteed: int = 8, ceiling: int | None = 12) -> Entitlement:
+    return Entitlement(
+        path=path,
+        is_team=True,
+        shares={"h100": Share(guaranteed, ceiling), "a100": Share(0, 0)},
+        weight=30,
+        users=("ana",),
+    )
+
+
+def a_tree(*teams: Entitlement) -> Entitlements:
+    shares = {"h100": Share(0, None), "a100": Share(0, 4)}
+    return Entitlements(
+        nodes=(Entitlement("org", False, shares, 100), *(teams or (a_team(),))),
+        organizations=frozenset({"org", "other"}),
+        grace_s=300,
+    )
+
+
+def a_running_job(**changes: Any) -> SlurmJob:
+    values: dict[str, Any] = {
+        **{"job_id": 7, "name": "job", "user": "ana", "account": "org_nlp"},
+        **{"partition": "h100", "qos": "g-org_nlp", "comment": "", "state": "RUNNING"},
+        **{"state_flags": frozenset(), "reason": "", "is_held": False, "submit_time": 1},
+        **{"start_time": 2, "end_time": None, "preempt_time": None, "exit_code": None},
+        **{"exit_signal": None, "restart_count": 0, "node_count": 1, "nodes": ("h001",)},
+        **{"gpus_requested": {"h100": 6}, "gpus_allocated": {"h100": 6}, "gpus_by_node": {}},
+        **{"gpu_type": "h100", "time_limit_s": None, "requeue": False},
+    }
+    return SlurmJob(**values | changes)
+
+
+def pushed(wanted: Entitlements, accounting: Accounting | None = None) -> Accounting:
+    """A cluster to which `wanted` was pushed; its calls are forgotten."""
+    accounting = accounting or Accounting()
+    control = a_control(accounting)
+    for change in control.changes(wanted):
+        control.apply(change)
+    assert control.changes(wanted) == ()
+    accounting.calls.clear()
+    return accounting
+
+
+def told(changes: tuple[Change, ...]) -> list[tuple[str, str]]:
+    return [(change.kind.value, change.subject) for change in changes]
+
+
+def test_an_empty_cluster_gets_everything_parents_first() -> None:
+    accounting = Accounting()
+    changes = a_control(accounting).changes(a_tree())
+    assert [(change.kind, change.subject, dict(change.after)) for change in changes] == [
+        (
+            *(ChangeKind.CREATE, "qos tg-borrow"),
+            {
+                "priority": 10,
+                "preempt_mode": ["REQUEUE"],
+                "grace_s": 300,
+                "flags": ["NO_RESERVE"],
+            },
+        ),
+        (
+            *(ChangeKind.CREATE, "qos g-org_nlp"),
+            {"priority": 1000, "preempts": ["tg-borrow"], ALL: 8, H100: 8, A100: 0},
+        ),
+        (
+            *(ChangeKind.CREATE, "account org"),
+            {"parent": "root", "fairshare": 100, ALL: None, H100: None, A100: 4},
+        ),
+        (
+            *(ChangeKind.CREATE, "account org_nlp"),
+            {
+                **{"parent": "org", "fairshare": 30, ALL: 12, H100: 12, A100: 0},
+                **{"qos": ["g-org_nlp", "tg-borrow"], "default_qos": "g-org_nlp"},
+            },
+        ),
+        (ChangeKind.CREATE, "member ana of org_nlp", {"account": "org_nlp"}),
+    ]
+    assert all(change.before == {} and not change.is_blocked for change in changes)
+    made = pushed(a_tree())
+    assert made.known_accounts["org_nlp"] == Association(
+        *("org_nlp", "hpc1"),
+        parent_account="org",
+        group_tres={ALL: 12, H100: 12, A100: 0},
+        qos=("g-org_nlp", "tg-borrow"),
+        default_qos="g-org_nlp",
+        shares=30,
+    )
+    assert made.known_users == {"ana": User("ana")}
+
+
+def test_what_is_taken_comes_before_what_is_given_children_before_parents() -> None:
+    accounting = pushed(a_tree(a_team("org/a", 8, 8), a_team("org/b", 4, 4), a_team("org/c", 4, 4)))
+    grown = a_tree(a_team("org/a", 2, 2), a_team("org/b", 10, 10), a_team("org/d", 4, 4))
+    lower = replace(
+        grown,
+        nodes=(
+            replace(grown.nodes[0], shares={"h100": Share(0, 16), "a100": Share(0, 5)}),
+            *grown.nodes[1:],
+        ),
+    )
+    assert told(a_control(accounting).changes(lower)) == [
+        ("lower", "account org_a"),
+        ("lower", "account org"),
+        ("lower", "qos g-org_a"),
+        ("delete", "account org_c"),
+        ("delete", "qos g-org_c"),
+        ("raise", "qos g-org_b"),
+        ("create", "qos g-org_d"),
+        ("raise", "account org"),
+        ("raise", "account org_b"),
+        ("create", "account org_d"),
+        ("create", "member ana of org_d"),
+    ]
+
+
+def test_settings_of_others_are_kept() -> None:
+    accounting = pushed(a_tree())
+    team = accounting.known_accounts["org_nlp"]
+    accounting.known_accounts["org_nlp"] = replace(team, group_tres={**team.group_tres, "cpu": 99})
+    known = accounting.known_qos["g-org_nlp"]
+    accounting.known_qos["g-org_nlp"] = replace(
+        *(known,), flags=("DENY_LIMIT",), user_tres={"cpu": 5}, preempts=("low", "tg-borrow")
+    )
+    accounting.known_accounts["chemistry"] = Association("chemistry", "hpc1", parent_account="root")
+    accounting.known_qos["g-chemistry"] = Qos("g-chemistry")
+    accounting.known_accounts["organ_x"] = Association("organ_x", "hpc1", parent_account="root")
+    control = a_control(accounting)
+    assert control.changes(a_tree()) == ()
+    wanted = a_tree(a_team(guaranteed=9, ceiling=None))
+    for change in control.changes(wanted):
+        control.apply(change)
+    assert accounting.known_accounts["org_nlp"].group_tres == {"cpu": 99, A100: 0}
+    kept = accounting.known_qos["g-org_nlp"]
+    assert (kept.flags, kept.user_tres, kept.preempts) == (
+        *(("DENY_LIMIT",), {"cpu": 5}),
+        ("low", "tg-borrow"),
+    )
+    assert kept.group_tres == {ALL: 9, H100: 9, A100: 0}
+
+
+@pytest.mark.parametrize(
+    ("resources", "pools", "limits"),
+    [
+        ((ALL, H100), ["h100"], {ALL: 8, H100: 8}),
+        # The cluster has GPUs that are no pool's: all together are not ours to limit.
+        ((ALL, H100, A100), ["h100"], {H100: 8}),
+        ((ALL,), ["h100"], {ALL: 8}),
+    ],
+)
+def test_limits_are_by_type_where_the_cluster_counts_types(
+    resources: tuple[str, ...], pools: list[str], limits: dict[str, int]
+) -> None:
+    kept = {name: OPTIONS["pools"][name] for name in pools}  # type: ignore[index]
+    control = a_control(Accounting(resources), pools=kept)
+    qos = next(change for change in control.changes(a_tree()) if change.name == "g-org_nlp")
+    assert {name: value for name, value in qos.after.items() if ALL in name} == limits
+
+
+def test_a_cluster_that_counts_too_little_or_is_one_of_several_says_what_to_do() -> None:
+    with pytest.raises(ClusterUnavailable, match="AccountingStorageTRES"):
+        a_control(Accounting((ALL, H100))).changes(a_tree())
+    several = Accounting(names=("hpc1", "hpc2"))
+    with pytest.raises(ClusterUnavailable, match="hpc1, hpc2; name this one in option"):
+        a_control(several).changes(a_tree())
+    assert a_control(several, cluster_name="hpc2").changes(a_tree())
+
+
+def test_a_limit_below_what_runs_says_so() -> None:
+    accounting = pushed(a_tree())
+    accounting.running.append(a_running_job())
+    account, qos = a_control(accounting).changes(a_tree(a_team(guaranteed=4, ceiling=6)))
+    assert account.note == ""
+    assert qos.note == "; ".join(
+        f"6 {name} are in use and run on; nothing starts before less than 4 are"
+        for name in (ALL, H100)
+    )
+    assert not qos.is_blocked
+
+
+def test_what_left_the_tree_stays_while_it_is_in_use() -> None:
+    accounting = pushed(a_tree(a_team("org/a"), a_team("org/b")))
+    gone = a_tree(a_team("org/a"))
+    accounting.running.append(a_running_job(account="org_b", qos="g-org_b", state="PENDING"))
+    changes = a_control(accounting).changes(gone)
+    assert [(item.kind, item.subject, item.is_blocked, item.note) for item in changes] == [
+        (ChangeKind.DELETE, subject, True, "in use, so it stays: job 7")
+        for subject in ("account org_b", "qos g-org_b")
+    ]
+    for change in changes:
+        with pytest.raises(WorkloadRejected, match="in use: job 7"):
+            a_control(accounting).apply(change)
+    assert accounting.calls == []
+    accounting.running.clear()
+    for change in a_control(accounting).changes(gone):
+        a_control(accounting).apply(change)
+    assert accounting.calls == [
+        ("delete member", "org_b/ana"),
+        ("delete account", "org_b"),
+        ("delete qos", "g-org_b"),
+    ]
+
+
+def test_an_account_with_somebody_elses_below_it_stays() -> None:
+    accounting = pushed(a_tree(a_team("org/a"), a_team("org/b")))
+    accounting.known_accounts["guests"] = Association("guests", "hpc1", parent_account="org_b")
+    account, _ = a_control(accounting).changes(a_tree(a_team("org/a")))
+    assert (account.subject, account.is_blocked, account.note) == (
+        *("account org_b", True),
+        "accounts below it stay: guests",
+    )
+
+
+def test_members_come_and_go_and_keep_a_default_account() -> None:
+    accounting = pushed(a_tree())
+    accounting.members["org_nlp", "leo"] = Association(
+        "org_nlp", "hpc1", "leo", qos=("g-org_nlp", "tg-borrow"), is_default=True
+    )
+    accounting.members["chemistry", "leo"] = Association("chemistry", "hpc1", "leo")
+    ana = accounting.members["org_nlp", "ana"]
+    accounting.members["org_nlp", "ana"] = replace(ana, qos=("normal",))
+    changes = a_control(accounting).changes(a_tree())
+    assert told(changes) == [
+        ("delete", "member leo of org_nlp"),
+        ("change", "member ana of org_nlp"),
+    ]
+    for change in changes:
+        a_control(accounting).apply(change)
+    assert accounting.calls == [
+        ("user", "leo/chemistry"),
+        ("delete member", "org_nlp/leo"),
+        ("association", "org_nlp/ana/"),
+    ]
+    assert a_control(accounting).changes(a_tree()) == ()
+
+
+def test_an_account_takes_a_detour_and_an_organization_one_of_its_own() -> None:
+    accounting = pushed(a_tree())
+    first = a_tree()
+    changed = replace(
+        first,
+        nodes=(replace(first.nodes[0], weight=1), replace(first.nodes[1], weight=2)),
+    )
+    for change in a_control(accounting).changes(changed):
+        a_control(accounting).apply(change)
+    assert accounting.calls == [
+        ("account", "tidegate-detour"),
+        ("association", "tidegate-detour//"),
+        ("association", "org//tidegate-detour"),
+        ("delete account", "tidegate-detour"),
+        ("association", "org_nlp//root"),
+    ]
+    # Whoever died on the way left the account there: it is put back.
+    moved = replace(accounting.known_accounts["org_nlp"], parent_account="root")
+    accounting.known_accounts["org_nlp"] = moved
+    (back,) = a_control(accounting).changes(changed)
+    assert (back.before, back.after) == ({"parent": "root"}, {"parent": "org"})
+
+
+def test_a_write_that_the_cluster_forgets_is_noticed() -> None:
+    accounting = pushed(a_tree())
+    accounting.forgets = True
+    (change,) = a_control(accounting).changes(
+        replace(a_tree(), nodes=(a_tree().nodes[0], replace(a_team(), weight=31)))
+    )
+    with pytest.raises(OutcomeUnknown, match="fairshare was set to 31 and the cluster has 30"):
+        a_control(accounting).apply(change)
