@@ -1,0 +1,421 @@
+"""Jobs that go to a real Slurm: how many a second, how soon, and what that asks of its controller.
+
+    python tests/performance/bench_slurm.py [--smoke]
+
+Runs on the bed of `make slurm-bed` as root; without one it says so and takes no figures. Arbiter
+and observer are processes, as `make up` starts them; they, the database, Slurm's daemons and the
+jobs share the machine. A job writes the time at which its script runs. *Fast* releases what was
+submitted at once (settle_s 0), *strict* when the controller has saved it (settle_s 7).
+
+Targets: 20 starts/s sustained in fast mode; an observation of a cluster with 5,000 jobs in its
+queue that has nothing new within 500 ms, and with news within 3 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import psutil
+from bed import a_database
+from web_bed import verdict
+
+if TYPE_CHECKING:
+    from conformance.rigs import SlurmRig
+    from jobs.models import Job
+    from slurm_bed import SlurmBed
+
+STARTS_PER_S_MIN = 20
+QUIET_MS_MAX = 500
+NEWS_MS_MAX = 3_000
+STRICT_SETTLE_S = 7
+ACCOUNT_OF_OTHERS = "bench-queue"
+SCRIPT = "date +%s%N"
+_NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything."""
+
+    burst: int
+    arrivals: int
+    queued: int
+    looks: int
+    watched_s: int
+
+
+FULL = Sizes(burst=1_000, arrivals=40, queued=5_000, looks=5, watched_s=60)
+SMOKE = Sizes(burst=20, arrivals=4, queued=50, looks=2, watched_s=3)
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="small numbers: that it runs")
+    logging.getLogger("tidegate.minter").setLevel(logging.WARNING)
+    sizes = SMOKE if parser.parse_args().smoke else FULL
+    bed = the_bed()
+    if isinstance(bed, str):
+        print(f"No figures of Slurm: {bed}.")
+        return
+    with a_database():
+        for settle_s in (0, STRICT_SETTLE_S):
+            with a_portal(bed, settle_s) as portal:
+                portal.measure(sizes)
+        with a_portal(bed, STRICT_SETTLE_S) as portal:
+            portal.measure_queue(sizes)
+
+
+def the_bed() -> SlurmBed | str:
+    """The running bed, or why there is none."""
+    from slurm_bed import read_bed, the_folder
+
+    if os.geteuid() != 0:
+        return "the bed's key is root's, and this runs without root"
+    if not (the_folder() / "bed.json").is_file():
+        return f"no bed runs in {the_folder()}; `make slurm-bed` starts one"
+    return read_bed(the_folder())
+
+
+class Portal:
+    """An organization that owns all H100 of the bed, and the processes that serve it."""
+
+    def __init__(self, rig: SlurmRig, settle_s: int) -> None:
+        from builders.portal_builders import (
+            a_cluster,
+            a_pool,
+            a_priority_class,
+            a_quota,
+            a_team,
+            a_user,
+            an_organization,
+        )
+        from builders.slurm_loop import let_in
+        from clusters.models import Cluster
+        from quotas.models import ClusterUser
+
+        self.rig = rig
+        self.bed = rig.bed
+        self.mode = "strict" if settle_s else "fast"
+        Cluster.objects.update(is_enabled=False)
+        self.pool = a_pool()
+        self.cluster = a_cluster(f"slurm-{time.time_ns()}", kind="slurm", seen_at=None)
+        self.cluster.options = rig.options
+        self.cluster.save()
+        organization = an_organization()
+        self.team = a_team(organization, "bench")
+        gpus = rig.node_count * rig.bed.partitions["h100"].gpus_per_node
+        for node in (organization, self.team):
+            a_quota(node, self.pool, gpus)
+        a_priority_class(organization)
+        self.user = a_user(organization, "ana")
+        name = rig.bed.users[0]
+        ClusterUser.objects.create(cluster=self.cluster, user=self.user, name=name)
+        let_in(rig.bed, self.team.path.rstrip("/"), name)
+
+    def measure(self, sizes: Sizes) -> None:
+        """A burst of jobs, and jobs that come one by one."""
+        from django.db import transaction
+
+        from live.waking import wake
+
+        with self.processes():
+            with transaction.atomic():
+                burst = [self.submit() for _ in range(sizes.burst)]
+                wake("arbiter")
+            self.tell_of_burst(burst)
+            jobs = []
+            for _ in range(sizes.arrivals):
+                jobs.append(self.submit())
+                wake("arbiter")
+                time.sleep(0.5)
+            ends = self.until_ended(jobs)
+            waits = sorted(began - granted for granted, _, began in ends)
+            print(
+                f"{self.mode + ', two a second':<26}granted to running: "
+                f"median {statistics.median(waits):.1f} s, "
+                f"p95 {waits[min(len(waits) - 1, int(0.95 * len(waits)))]:.1f} s"
+            )
+
+    def tell_of_burst(self, jobs: Sequence[Job]) -> None:
+        """Rates from the first grant on, over all jobs."""
+        before = rpcs_of(self.bed)
+        ends = self.until_ended(jobs)
+        began_at = min(granted for granted, _, _ in ends)
+        sent_s = max(sent for _, sent, _ in ends) - began_at
+        started_s = max(began for _, _, began in ends) - began_at
+        rate = len(jobs) / started_s
+        calls = rpcs_of(self.bed).count - before.count
+        target = (
+            f"; at least {STARTS_PER_S_MIN} starts/s: {verdict(rate >= STARTS_PER_S_MIN)}"
+            if self.mode == "fast"
+            else ""
+        )
+        print(
+            f"{f'{self.mode}, {len(jobs)} at once':<26}"
+            f"submitted {len(jobs) / sent_s:.0f}/s, running {rate:.1f}/s"
+            f" ({calls / len(jobs):.1f} calls to the controller for each){target}"
+        )
+
+    def submit(self) -> Job:
+        """A job of one GPU."""
+        from builders.loop_builders import a_job
+
+        return a_job(self.team, self.user, self.pool, script=SCRIPT)
+
+    def until_ended(self, jobs: Sequence[Job]) -> list[tuple[float, float, float]]:
+        """When each was granted, when its submission was recorded, when its script ran."""
+        from jobs.models import Attempt, Job
+        from outbox.models import Message
+
+        ids = [job.pk for job in jobs]
+        wait_until(
+            lambda: not Job.objects.filter(pk__in=ids).exclude(state="succeeded").exists(),
+            within_s=120 + len(jobs) / 3,
+        )
+        attempts = list(Attempt.objects.filter(job__in=ids))
+        assert len(attempts) == len(ids)
+        sent = dict(
+            Message.objects.filter(
+                kind="start_attempt", subject__in=[attempt.pk for attempt in attempts]
+            ).values_list("subject", "done_at")
+        )
+        return [
+            (
+                attempt.granted_at.timestamp(),
+                _time(sent[attempt.pk]),
+                int(self.rig.log(attempt.key)) / _NS_PER_S,
+            )
+            for attempt in attempts
+        ]
+
+    def measure_queue(self, sizes: Sizes) -> None:
+        """What it costs to look at a cluster with a long queue."""
+        fill_queue(self.rig, sizes.queued)
+        self.tell_of_lists()
+        steps = self.steps()
+        steps.observe()
+        times_ms = []
+        for _ in range(sizes.looks):
+            began = time.perf_counter()
+            steps.take_inventory()
+            steps.observe()
+            times_ms.append((time.perf_counter() - began) * 1_000)
+        quiet_ms = statistics.median(times_ms)
+        print(
+            f"{'observation, nothing new':<26}median {quiet_ms:.0f} ms, largest "
+            f"{max(times_ms):.0f} ms; at most {QUIET_MS_MAX} ms: {verdict(quiet_ms <= QUIET_MS_MAX)}"
+        )
+        times_ms = []
+        for _ in range(sizes.looks):
+            fill_queue(self.rig, 1)
+            began = time.perf_counter()
+            steps.take_inventory()
+            steps.observe()
+            times_ms.append((time.perf_counter() - began) * 1_000)
+        news_ms = statistics.median(times_ms)
+        print(
+            f"{'observation, with news':<26}median {news_ms:.0f} ms, largest "
+            f"{max(times_ms):.0f} ms; at most {NEWS_MS_MAX} ms: {verdict(news_ms <= NEWS_MS_MAX)}"
+        )
+        self.tell_of_load(sizes.watched_s)
+
+    def steps(self) -> Any:
+        """The steps of the observer in this process."""
+        from builders.loop_builders import LoopOn
+
+        rig = self.rig
+
+        class Steps(LoopOn):
+            connector = property(lambda _: rig.connector)  # type: ignore[assignment]
+
+        return Steps(self.cluster)
+
+    def tell_of_lists(self) -> None:
+        """Time and bytes of a whole list of jobs, and of one that did not change."""
+        from connectors.slurm.rest import SlurmRest
+        from connectors.slurm.tokens import MinterTokens
+
+        counted = CountingTransport()
+        rest = SlurmRest(
+            self.bed.url,
+            MinterTokens(self.rig.options["token_socket"]),
+            service_user=self.bed.service_user,
+            transport=counted,
+        )
+        version = rest.version
+        for label in ("list of jobs, whole", "list of jobs, unchanged"):
+            counted.received = 0
+            began = time.perf_counter()
+            listed = rest.jobs()
+            took_ms = (time.perf_counter() - began) * 1_000
+            # What is younger than a second counts as news.
+            time.sleep(2)
+            print(
+                f"{label:<26}{took_ms:.0f} ms, {counted.received:,} bytes "
+                f"({len(listed.jobs)} jobs, {version})"
+            )
+        rest.close()
+
+    def tell_of_load(self, watched_s: int) -> None:
+        """What the observer asks of the controller while nothing changes."""
+        controller = psutil.Process(pid_of(self.bed, "ctld"))
+        idle_s = cpu_s(controller, watched_s)
+        with self.processes():
+            wait_until(self.is_seen, within_s=60)
+            before = rpcs_of(self.bed)
+            busy_s = cpu_s(controller, watched_s)
+            after = rpcs_of(self.bed)
+        minutes = watched_s / 60
+        print(
+            f"{'load by polling':<26}{(after.count - before.count) / minutes:.0f} calls a minute, "
+            f"{(after.total_us - before.total_us) / 1_000 / minutes:.0f} ms of the controller; "
+            f"its CPU {idle_s / watched_s:.1%} without and {busy_s / watched_s:.1%} with us"
+        )
+
+    def is_seen(self) -> bool:
+        """Whether the observer has looked at the cluster."""
+        self.cluster.refresh_from_db()
+        return self.cluster.seen_at is not None and self.cluster.failing_since is None
+
+    @contextmanager
+    def processes(self) -> Iterator[None]:
+        """Arbiter and observer run inside the block."""
+        from slurm.portal_processes import portal_processes
+
+        with tempfile.TemporaryDirectory() as folder:
+            with portal_processes(Path(folder) / "log") as started:
+                started.start("arbiter")
+                started.start("observer")
+                wait_until(self.is_seen, within_s=60)
+                yield
+
+
+@contextmanager
+def a_portal(bed: SlurmBed, settle_s: int) -> Iterator[Portal]:
+    """A portal whose jobs on the bed end with the block."""
+    from conformance.rigs import SlurmRig
+
+    rig = SlurmRig(bed, settle_s=settle_s)
+    try:
+        yield Portal(rig, settle_s)
+    finally:
+        if bed.run(["squeue", "-h", "-A", ACCOUNT_OF_OTHERS, "-o", "%i"]):
+            bed.run(["scancel", f"--account={ACCOUNT_OF_OTHERS}"])
+        rig.close()
+
+
+def fill_queue(rig: SlurmRig, count: int) -> None:
+    """Others submit jobs that wait."""
+    from builders.slurm_loop import let_in
+    from connectors.slurm.neutral import Submission
+
+    user = rig.bed.users[-1]
+    let_in(rig.bed, ACCOUNT_OF_OTHERS, user)
+    for number in range(count):
+        rig.connector.rest.submit(  # type: ignore[attr-defined]
+            user,
+            Submission(
+                name=f"others-{number}",
+                comment="",
+                account=ACCOUNT_OF_OTHERS,
+                partition="h100",
+                qos=f"g-{ACCOUNT_OF_OTHERS}",
+                gres_type="h100",
+                gpus_per_node=1,
+                script="#!/bin/sh\nexit 0\n",
+                working_directory="/tmp",
+                standard_output="/dev/null",
+                standard_error="/dev/null",
+                environment={"PATH": "/bin:/usr/bin"},
+            ),
+        )
+
+
+class CountingTransport(httpx.HTTPTransport):
+    """Counts the bytes of bodies that come in."""
+
+    received = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """One request."""
+        response = super().handle_request(request)
+        assert isinstance(response.stream, httpx.SyncByteStream)
+        response.stream = _Counted(response.stream, self)
+        return response
+
+
+class _Counted(httpx.SyncByteStream):
+    def __init__(self, stream: httpx.SyncByteStream, counter: CountingTransport) -> None:
+        self._stream = stream
+        self._counter = counter
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._stream:
+            self._counter.received += len(piece)
+            yield piece
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+@dataclass(frozen=True)
+class Rpcs:
+    """What the controller has done for our service user since it started."""
+
+    count: int
+    total_us: int
+
+
+def rpcs_of(bed: SlurmBed) -> Rpcs:
+    """By `sdiag`, which counts per user."""
+    by_user = bed.run(["sdiag"]).partition("statistics by user")[2]
+    for line in by_user.splitlines():
+        words = line.replace("(", " ").replace(")", " ").split()
+        if words[:1] == [bed.service_user]:
+            told = dict(word.split(":") for word in words if ":" in word)
+            return Rpcs(int(told["count"]), int(told["total_time"]))
+    return Rpcs(0, 0)
+
+
+def pid_of(bed: SlurmBed, daemon: str) -> int:
+    """The process of a daemon of the bed."""
+    return int((bed.folder / "run" / f"slurm{daemon}.pid").read_text())
+
+
+def cpu_s(process: psutil.Process, watched_s: int) -> float:
+    """CPU seconds of `process` in the next `watched_s` seconds."""
+    before = process.cpu_times()
+    time.sleep(watched_s)
+    after = process.cpu_times()
+    return (after.user + after.system) - (before.user + before.system)
+
+
+def wait_until(condition: Callable[[], bool], *, within_s: float) -> None:
+    """Return when the condition is true; ends the run when that takes too long."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"not done within {within_s:.0f} s")
+        time.sleep(0.25)
+
+
+def _time(at: datetime | None) -> float:
+    assert at is not None
+    return at.timestamp()
+
+
+if __name__ == "__main__":
+    main()
