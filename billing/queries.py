@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import Q
 
 from billing.models import RateLine, UsageClass
 from billing.rating import cost_nano
+from webapi.statements import array_text, prepared_cursor
 
 
 def usage_of_jobs(job_ids: Collection[UUID], *, now: datetime) -> Mapping[UUID, tuple[int, int]]:
@@ -18,26 +18,25 @@ def usage_of_jobs(job_ids: Collection[UUID], *, now: datetime) -> Mapping[UUID, 
 
     A job without usage has (0, 0). One query.
     """
-    wanted = list(job_ids)
-    usage = dict.fromkeys(wanted, (0, 0))
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT job_id, SUM(guaranteed_mgpu * seconds), SUM(borrowed_mgpu * seconds)
-            FROM (
-                SELECT a.job_id, s.guaranteed_mgpu, s.borrowed_mgpu,
-                       EXTRACT(EPOCH FROM LEAST(s."end", %(now)s) - s.start)::bigint AS seconds
-                FROM billing_meteredattempt a
-                JOIN billing_usagesegment s ON s.attempt_id = a.id
-                WHERE a.job_id = ANY(%(jobs)s) AND s.start < %(now)s
-            ) AS held
-            GROUP BY job_id
-            """,
-            {"jobs": wanted, "now": now},
-        )
+    usage = dict.fromkeys(job_ids, (0, 0))
+    with prepared_cursor() as cursor:
+        cursor.execute(_USAGE, {"jobs": array_text(usage), "now": now})
         for job_id, guaranteed, borrowed in cursor.fetchall():
             usage[job_id] = (int(guaranteed), int(borrowed))
     return usage
+
+
+_USAGE = """
+SELECT job_id, SUM(guaranteed_mgpu * seconds), SUM(borrowed_mgpu * seconds)
+FROM (
+    SELECT a.job_id, s.guaranteed_mgpu, s.borrowed_mgpu,
+           EXTRACT(EPOCH FROM LEAST(s."end", %(now)s::timestamptz) - s.start)::bigint AS seconds
+    FROM billing_meteredattempt a
+    JOIN billing_usagesegment s ON s.attempt_id = a.id
+    WHERE a.job_id = ANY(%(jobs)s::uuid[]) AND s.start < %(now)s::timestamptz
+) AS held
+GROUP BY job_id
+"""
 
 
 def cost_per_hour_nano(

@@ -19,19 +19,21 @@ class Rights:
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
+        self._own_id = actor.user.pk
         self._known: dict[tuple[bool, str], tuple[bool, bool]] = {}
 
     def to(self, job: JobRow) -> tuple[bool, bool]:
         """Whether the caller may change the job, and read its content."""
-        is_own = job.user_id == self.actor.user.pk
+        is_own = job.user_id == self._own_id
         key = (is_own, job.team__path)
-        if key not in self._known:
+        rights = self._known.get(key)
+        if rights is None:
             may_manage = (is_own and self.actor.permits(Permission.SUBMIT_JOBS)) or (
                 self.actor.holds(Permission.MANAGE_JOBS, job.team__path)
             )
             may_read = may_read_content(self.actor, user_id=job.user_id, team_path=job.team__path)
-            self._known[key] = (may_manage, may_read)
-        return self._known[key]
+            rights = self._known[key] = (may_manage, may_read)
+        return rights
 
 
 def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:

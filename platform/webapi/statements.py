@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, cast
+from uuid import UUID
 
+import orjson
 import psycopg
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
+from psycopg.pq import Format
+
+
+class _JsonbLoader(Loader):
+    """JSON by orjson, at a third of the cost; what we store has no number beyond 64 bits."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> Any:
+        """The value in `data`, whose first byte is the form's version."""
+        return orjson.loads(memoryview(data)[1:])
 
 
 class _PreparedCursor(psycopg.Cursor[Any]):
     """Prepares what it is given, under a name that psycopg derives from the text."""
 
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        super().__init__(connection)
+        self.adapters.register_loader("jsonb", _JsonbLoader)
+
     def execute(self, query: Any, params: Any = None, **options: Any) -> _PreparedCursor:
         """Execute; parameters travel apart from the text, rows in PostgreSQL's own form."""
         super().execute(query, params, prepare=True, binary=True)
-        # What Django logs; psycopg forgets it for a statement that was prepared before.
-        self._query = self._convert_query(query, params)
+        if connection.queries_logged:
+            # What Django logs; psycopg forgets it for a statement that was prepared before.
+            self._query = self._convert_query(query, params)
         return self
 
 
@@ -32,3 +53,9 @@ def prepared_cursor() -> CursorWrapper:
     wrapped = connection.cursor()
     wrapped.cursor = _PreparedCursor(cast(Any, connection.connection))
     return wrapped
+
+
+def array_text(values: Iterable[UUID | int]) -> str:
+    """A PostgreSQL array as text: the driver quotes a list element by element, ten times
+    slower."""
+    return "{" + ",".join(map(str, values)) + "}"

@@ -79,6 +79,7 @@ def test_a_submitted_job_is_answered_whole(world: World) -> None:
         "id": str(job.pk),
         "name": "bert",
         "type": "training",
+        "origin": "portal",
         "team": "ai-company/research/nlp",
         "user": "bob",
         "organization": "ai-company",
@@ -338,6 +339,28 @@ def test_filter_by_usage_class(world: World) -> None:
     assert names(caller.get("jobs?usage_class=borrowed")) == ["outside", "part"]
 
 
+def test_native_jobs_are_marked_and_found(world: World) -> None:
+    """No log, and nothing to hold or release; its lead may cancel it."""
+    a_job(world.company, world.bob, name="ours")
+    native = a_job(
+        world.company, world.bob, name="theirs", state="running", origin="native", script=""
+    )
+    native.attempt_number = 1
+    native.save()
+    an_attempt(native, cluster=world.company.cluster)
+    caller = by_token(world.bob)
+    assert names(caller.get("jobs?origin=native")) == ["theirs"]
+    assert names(caller.get("jobs?origin=portal")) == ["ours"]
+    body = caller.get(f"jobs/{native.pk}").json()
+    assert (body["origin"], body["can"], body["script"]) == ("native", ["cancel"], "")
+    log = caller.get(f"jobs/{native.pk}/logs")
+    assert (log.status_code, log.json()["detail"]) == (
+        404,
+        "The log is not available here: the job was not started by the portal. Its user finds it "
+        "where they had it written.",
+    )
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -355,6 +378,8 @@ def test_filter_by_usage_class(world: World) -> None:
         "q=%00",
         "user=a%00b",
         "usage_class=free",
+        "origin=slurm",
+        "origin=",
         "sort=name",
         "limit=0",
         "limit=501",
@@ -412,7 +437,7 @@ def test_a_page_costs_the_same_queries_whatever_its_size(world: World) -> None:
     add(1)
     few = count()
     add(20)
-    assert count() == few == 6
+    assert count() == few == 5
 
 
 # -- explanation ------------------------------------------------------------------------------
