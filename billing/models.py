@@ -240,3 +240,93 @@ class RateLine(models.Model):
 
     def __str__(self) -> str:
         return f"{self.usage_class} {self.pool} from {self.start:%Y-%m-%d}"
+
+
+class ReconciliationStatus(models.TextChoices):
+    """How our meter and a cluster's own account of a day compare."""
+
+    GREEN = "green"
+    RED = "red"
+    #: The account is not complete yet, or nobody has looked.
+    PENDING = "pending"
+    #: The cluster did not give its account.
+    UNAVAILABLE = "unavailable"
+
+
+class Reconciliation(models.Model):
+    """One UTC day of one cluster: our meter against the cluster's account, as last compared.
+
+    `as_of` is the cluster's time of the last comparison and `until` up to when the day was
+    compared; both are empty before the first. A comparison that failed since then leaves its
+    numbers and says so in `status` and `message`. `request_id` is the run that is asked for
+    and not done; `next_at` when it is to be asked for again.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+")
+    day = models.DateField()
+    status = models.CharField(max_length=11, choices=ReconciliationStatus.choices)
+    as_of = models.DateTimeField(null=True)
+    until = models.DateTimeField(null=True)
+    message = models.TextField(blank=True)
+    request_id = models.UUIDField(null=True, unique=True)
+    requested_at = models.DateTimeField(null=True)
+    tried_at = models.DateTimeField(null=True)
+    next_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "day"], name="day_reconciled_once"),
+            models.CheckConstraint(
+                condition=Q(status__in=["green", "red", "pending", "unavailable"]),
+                name="reconciliation_status_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(as_of=None, until=None) | Q(as_of__isnull=False, until__isnull=False),
+                name="reconciliation_says_until_when",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status__in=["green", "red"]) | Q(as_of__isnull=False),
+                name="reconciliation_has_compared",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cluster_id} on {self.day}"
+
+
+class ReconciledAccount(models.Model):
+    """One account and pool of a reconciled day, in milli-GPU-seconds.
+
+    `team` is whose account it is, empty for one that is no team's. `differences` are the
+    largest ones; `cut_count` more, which sum to `cut_mgpu_s`, were left out.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    reconciliation = models.ForeignKey(
+        Reconciliation, models.CASCADE, related_name="accounts", db_index=False
+    )
+    account = models.CharField(max_length=255)
+    pool = models.CharField(max_length=63)
+    team = models.ForeignKey(Node, models.PROTECT, null=True, related_name="+")
+    is_green = models.BooleanField()
+    metered_mgpu_s = models.BigIntegerField()
+    accounted_mgpu_s = models.BigIntegerField()
+    differences = models.JSONField(default=list)
+    difference_count = models.IntegerField()
+    cut_count = models.IntegerField()
+    cut_mgpu_s = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["reconciliation", "account", "pool"], name="account_reconciled_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(metered_mgpu_s__gte=0, accounted_mgpu_s__gte=0),
+                name="reconciled_use_is_not_negative",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.account} {self.pool} of {self.reconciliation_id}"

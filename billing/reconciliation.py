@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 from itertools import pairwise
 from uuid import UUID
@@ -206,13 +206,13 @@ def _matched(
     return of_attempt, strangers
 
 
-def _nearness(use: MeteredRun, run: AccountedRun) -> tuple[bool, int, int, int, str]:
+def _nearness(use: MeteredRun, run: AccountedRun) -> tuple[bool, int, tuple[str, ...]]:
     overlap_s = 0
     if use.pieces:
         since = max(use.start, run.started_at)
         overlap_s = max(0, min(_or_ever(use.end), _or_ever(run.ended_at)) - since)
-    is_recorded = run.native_id == use.native_id
-    return is_recorded, overlap_s, run.submitted_at, run.started_at, run.native_id
+    # Whatever else it says, so that no order of records decides.
+    return run.native_id == use.native_id, overlap_s, tuple(map(str, astuple(run)))
 
 
 def _of_attempt(use: MeteredRun, runs: Sequence[AccountedRun], day: Span) -> Iterable[Difference]:
@@ -247,7 +247,7 @@ def _stretches(use: MeteredRun, run: AccountedRun, day: Span) -> Iterable[tuple[
     in between, what they say is held.
     """
     begun = max(use.start, run.started_at)
-    over = max(begun, min(_or_ever(use.end), _or_ever(run.ended_at)))
+    over = min(_or_ever(use.end), _or_ever(run.ended_at))
     at_the_end = Cause.END_DIFFERS
     if (use.end is None) != (run.ended_at is None):
         at_the_end = Cause.STILL_RUNNING
@@ -318,11 +318,8 @@ def _difference(
     )
 
 
-def _largest_first(difference: Difference) -> tuple[int, str, str, str, int]:
+def _largest_first(difference: Difference) -> tuple[int, tuple[str, ...]]:
     return (
         -abs(difference.mgpu_s),
-        difference.cause.value,
-        str(difference.attempt_id or ""),
-        difference.native_id or "",
-        difference.mgpu_s,
+        tuple(map(str, astuple(difference))),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
+from billing.api.reconciliation_views import ReconciliationDetail, ReconciliationList
 from billing.api.views import (
     ChargebackJobs,
     ChargebackView,
@@ -15,6 +16,8 @@ from billing.api.views import (
 urlpatterns: list[URLPattern] = [
     path("reports/chargeback", ChargebackView.as_view()),
     path("reports/chargeback/jobs", ChargebackJobs.as_view()),
+    path("reconciliations", ReconciliationList.as_view()),
+    path("reconciliations/<uuid:reconciliation_id>", ReconciliationDetail.as_view()),
     path("rate-cards", RateCardList.as_view()),
     path("rate-cards/<uuid:card_id>/lines", RateLineList.as_view()),
     path("rate-cards/<uuid:card_id>/lines/<uuid:line_id>", RateLineDetail.as_view()),

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 from uuid import UUID
@@ -23,6 +23,7 @@ LIMIT_MAX = 500
 #: A path of 13 slugs fits with room to spare.
 CURSOR_LENGTH_MAX = 2048
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
@@ -147,6 +148,19 @@ def time_or_refuse(text: str, name: str) -> datetime:
         raise InvalidRequest(
             f"{name} must be a time such as 2026-11-21T12:00:00Z, not {text[:60]!r}.",
             errors=[FieldError(f"/{name}", "is not a time")],
+        ) from None
+
+
+def day_or_refuse(text: str, name: str) -> date:
+    """The day in `text`, "2026-11-21". Raises InvalidRequest naming the parameter."""
+    try:
+        if not _DAY.fullmatch(text):
+            raise ValueError("not in the one accepted form")
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidRequest(
+            f"{name} must be a day such as 2026-11-21, not {text[:60]!r}.",
+            errors=[FieldError(f"/{name}", "is not a day")],
         ) from None
 
 

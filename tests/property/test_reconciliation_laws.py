@@ -1,11 +1,10 @@
 """Laws of the reconciliation: every unit of difference has a run and a cause.
 
-Mutants tried, each of which died here: the end compared without regard to the start (runs that do
-not overlap counted twice), pieces not cut to the day, runs not cut to the day, a piece counted at
-its end, second runs dropped, a wrong account's own difference left out, a run of another pool put
-to the meter's pool, positive and negative stretches under the wrong cause summed into one that is
-left out when it is 0, an open end taken for the end of the day, a run whose attempt has no pieces
-left out.
+Mutants tried, each of which died here: pieces not cut to the day, runs not cut to the day, a piece
+counted at its end, second runs dropped, a wrong account's own difference left out, a run of another
+pool compared as if it were of the meter's, more and less summed under one cause and left out where
+that is 0, a run whose attempt has no pieces left out, an end that is missing on one side taken for
+another end, the earlier of two starts taken for the moment from which both run.
 """
 
 from __future__ import annotations
@@ -107,6 +106,17 @@ def test_the_differences_sum_to_the_difference(
         assert {(item.account, item.pool) for item in report.differences} <= {
             (report.account, report.pool)
         }
+
+
+@given(metered_runs(1), accounted_runs())
+def test_no_second_of_disagreement_goes_unsaid(use: MeteredRun, run: AccountedRun) -> None:
+    run = replace(run, key=use.key, account=use.account, pool=use.pool)
+    differs = any(
+        held(run, second) != sum(held(piece, second) for piece in use.pieces)
+        for second in range(DAY.start, DAY.end)
+    )
+    found = [item for report in reconcile([use], [run], DAY) for item in report.differences]
+    assert bool(found) == differs
 
 
 @given(sides, st.randoms(use_true_random=False))

@@ -89,6 +89,8 @@ def test_what_lies_outside_the_day_is_nothing() -> None:
             a_run(pool="a100"),
             [(ACCOUNT, "pool_differs", 320_000), (ACCOUNT, "pool_differs", -320_000)],
         ),
+        (None, a_run(1, 90, 104), [(ACCOUNT, "only_in_account", 32_000)]),
+        (a_metered_run(1, (190, None, 8_000)), None, [(ACCOUNT, "only_in_meter", -80_000)]),
         # Cut at midnight, both the same: what differs belongs to the next day.
         (a_metered_run(1, (190, 205, 8_000)), a_run(1, 190, 210), []),
         # The other way round: this day holds nothing of the meter's, and yet it is no stranger.

@@ -1,0 +1,113 @@
+"""Reconciled days."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db.models import Q
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from billing.api.reconciliation_serializers import (
+    ReconciliationDetailSerializer,
+    ReconciliationRequestSerializer,
+    ReconciliationSerializer,
+)
+from billing.reconciliations import day_view, one_day, request_day, visible_days
+from primitives.clock import SystemClock
+from tenants.api.authentication import actor_from
+from webapi.paging import (
+    Page,
+    day_or_refuse,
+    decode_cursor,
+    encode_cursor,
+    page_body,
+    page_limit,
+    refuse_unknown_filters,
+    refuse_unknown_parameters,
+)
+from webapi.serializers import PAGE_PARAMETERS, answers, page_of
+
+
+class ReconciliationList(APIView):
+    """Days on which the meter was compared with a cluster's own account."""
+
+    @extend_schema(
+        operation_id="list_reconciliations",
+        summary="Reconciled days, newest first",
+        description="Sums and status are of the accounts whose costs the caller may see.",
+        parameters=[
+            OpenApiParameter("cluster", OpenApiTypes.STR, description="Only of this cluster"),
+            OpenApiParameter("day", OpenApiTypes.DATE, description="Only this UTC day"),
+            *PAGE_PARAMETERS,
+        ],
+        responses=answers({200: page_of(ReconciliationSerializer)}, 403),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of days."""
+        refuse_unknown_filters(request, {"cluster", "day"})
+        actor = actor_from(request)
+        rows = visible_days(actor)
+        if (cluster := request.query_params.get("cluster")) is not None:
+            rows = rows.filter(cluster__name=cluster)
+        if (day := request.query_params.get("day")) is not None:
+            rows = rows.filter(day=day_or_refuse(day, "day"))
+        limit = page_limit(request)
+        if (cursor := request.query_params.get("cursor")) is not None:
+            text, name = decode_cursor(cursor, parts=2)
+            last = day_or_refuse(text, "cursor")
+            rows = rows.filter(Q(day__lt=last) | Q(day=last, cluster__name__gt=name))
+        found = list(rows.order_by("-day", "cluster__name")[: limit + 1])
+        items = [day_view(actor, row) for row in found[:limit]]
+        following = None
+        if len(found) > limit:
+            end = items[-1].row
+            following = encode_cursor([end.day.isoformat(), end.cluster.name])
+        return Response(
+            page_body(
+                request,
+                Page(items, following),
+                lambda view: ReconciliationSerializer(view).data,
+            )
+        )
+
+    @extend_schema(
+        operation_id="request_reconciliation",
+        summary="Have a day compared, again or for the first time",
+        description="Carried out soon, by whoever watches the cluster; the answer is the day as "
+        "it is until then. While an earlier request waits, this is that one.",
+        request=ReconciliationRequestSerializer,
+        responses=answers({202: ReconciliationSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request) -> Response:
+        """The day, with its request waiting."""
+        refuse_unknown_parameters(request, set())
+        body = ReconciliationRequestSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        actor = actor_from(request)
+        row = request_day(
+            body.validated_data["cluster"],
+            body.validated_data["day"],
+            actor=actor,
+            now=SystemClock().now(),
+        )
+        seen = visible_days(actor).get(pk=row.pk)
+        return Response(ReconciliationSerializer(day_view(actor, seen)).data, status=202)
+
+
+class ReconciliationDetail(APIView):
+    """One reconciled day."""
+
+    @extend_schema(
+        operation_id="get_reconciliation",
+        summary="A reconciled day with its differences",
+        responses=answers({200: ReconciliationDetailSerializer}, 403, 404),
+    )
+    def get(self, request: Request, reconciliation_id: UUID) -> Response:
+        """The day."""
+        refuse_unknown_parameters(request, set())
+        view = one_day(actor_from(request), reconciliation_id)
+        return Response(ReconciliationDetailSerializer(view).data)

@@ -1,0 +1,117 @@
+"""What slurmdbd has on record of the jobs of a Slurm cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from connectors.accounts import AccountedRun, AccountedRuns, AccountLate
+from connectors.errors import ClusterUnavailable
+from connectors.protocol import ClusterConnector
+from connectors.slurm.connector import SlurmConnector
+from connectors.slurm.naming import account_name, key_of
+from connectors.slurm.neutral import HistoryJob
+from connectors.slurm.observing import MGPU_PER_GPU
+from connectors.slurm.options import SlurmOptions
+from connectors.slurm.rest import SlurmRest
+from connectors.slurm.states import native_state
+
+#: A day with many jobs is asked for in parts, so that no answer is too large.
+PART_S = 6 * 3600
+
+
+def open_account(connector: ClusterConnector) -> SlurmAccount:
+    """The account of the cluster of `connector`, which must be Slurm's."""
+    assert isinstance(connector, SlurmConnector)
+    return SlurmAccount(connector.rest, connector.options)
+
+
+class SlurmAccount:
+    """Implements `connectors.accounts.ClusterAccount`."""
+
+    def __init__(self, rest: SlurmRest, options: SlurmOptions) -> None:
+        self._rest = rest
+        self._options = options
+
+    def account_of(self, team: str) -> str:
+        """See the protocol. Raises WorkloadRejected for what is no path."""
+        return account_name(team, self._options.account_prefix)
+
+    def runs(self, *, start: int, end: int) -> AccountedRuns:
+        """See the protocol. A job that was requeued has a record, with a submit time of its own,
+        for each run. What held GPUs of none of our pools is left out, as is what never ran."""
+        cluster = self._cluster()
+        # Before the records are read: what had not arrived by then may be missing in them.
+        diag = self._rest.diag()
+        if diag.accounting_backlog > 0:
+            raise AccountLate(
+                f"{diag.accounting_backlog} messages of the cluster have not reached its "
+                "accounting yet"
+            )
+        found: dict[tuple[int, int, int], HistoryJob] = {}
+        for since, until in _parts(start, min(end, diag.observed_at)):
+            for run in self._rest.history(start=since, end=until):
+                if run.cluster in ("", cluster) and run.start_time is not None:
+                    # Read later, known better: it may have ended in between.
+                    found[run.job_id, run.submit_time, run.start_time] = run
+        translated = (self._translated(run) for run in found.values())
+        return AccountedRuns(
+            diag.observed_at,
+            tuple(
+                run
+                for run in translated
+                if run is not None and run.started_at < end and (run.ended_at or end) > start
+            ),
+        )
+
+    def _cluster(self) -> str:
+        """This cluster's name in the accounting, which may be that of several."""
+        names = self._rest.clusters()
+        wanted = self._options.cluster_name
+        if wanted is None and len(names) == 1:
+            return names[0]
+        if wanted in names:
+            return wanted
+        raise ClusterUnavailable(
+            f"the accounting knows the clusters {', '.join(sorted(names)) or 'none'}; name this "
+            "one in option cluster_name"
+        )
+
+    def _translated(self, run: HistoryJob) -> AccountedRun | None:
+        """The run in the protocol's words; None for one that held nothing of ours."""
+        if run.start_time is None or not run.nodes:
+            return None
+        if run.end_time is not None and run.end_time <= run.start_time:
+            return None
+        key = key_of(self._options.tag_secret, run.name, run.user)
+        pool, gpus = self._pool_and_gpus(run)
+        # Ours without GPUs is a finding, everybody else's is none of our business.
+        if pool is None or (gpus == 0 and key is None):
+            return None
+        return AccountedRun(
+            native_id=str(run.job_id),
+            submitted_at=run.submit_time,
+            key=key,
+            name=run.name,
+            user=run.user,
+            account=run.account,
+            pool=pool,
+            mgpu=gpus * MGPU_PER_GPU,
+            started_at=run.start_time,
+            ended_at=run.end_time,
+            state=native_state(run.state, run.state_flags),
+        )
+
+    def _pool_and_gpus(self, run: HistoryJob) -> tuple[str | None, int]:
+        """By the type of the GPUs; where the cluster does not record it, by the partition."""
+        pools = self._options.pools
+        for name, pool in pools.items():
+            if gpus := run.gpus.get(pool.gres_type, 0):
+                return name, gpus
+        of_partition = [name for name, pool in pools.items() if pool.partition == run.partition]
+        pool_name = of_partition[0] if len(of_partition) == 1 else None
+        return pool_name, run.gpus.get("", 0)
+
+
+def _parts(start: int, end: int) -> Iterator[tuple[int, int]]:
+    for since in range(start, end, PART_S):
+        yield since, min(since + PART_S, end)

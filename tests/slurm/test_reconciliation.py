@@ -1,0 +1,286 @@
+"""The meter against the account of a real slurmdbd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from uuid_utils.compat import uuid7
+
+from billing.models import (
+    MeteredAttempt,
+    ReconciledAccount,
+    Reconciliation,
+    ReconciliationStatus,
+    UsageSegment,
+)
+from billing.reconciliations import account_shard, plan_days, request_day
+from builders.connector_builders import eventually
+from builders.loop_builders import a_job
+from builders.portal_builders import Company, a_company, a_user, an_actor
+from builders.slurm_loop import SlurmLoop, let_in
+from clusters.models import CapacitySegment
+from conformance.rigs import SlurmRig
+from connectors.registry import ACCOUNTS
+from jobs import reconciling
+from jobs.dispatch import handlers
+from jobs.models import Job
+from outbox.delivery import deliver_due
+from tenants.models import User
+from tenants.roles import Role
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slurm]
+
+
+@pytest.fixture
+def company() -> Company:
+    company = a_company(f"ai-{datetime.now(UTC):%H%M%S%f}")
+    company.cluster.nodes.all().delete()
+    return company
+
+
+@pytest.fixture
+def bob(company: Company) -> User:
+    return a_user(company.organization, "bob")
+
+
+@pytest.fixture
+def loop(
+    company: Company, slurm_rig: SlurmRig, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> SlurmLoop:
+    """Accounts of its own, so that nobody else's runs are in them; compared up to now."""
+    monkeypatch.setattr(reconciling, "LAG_S", 0)
+    loop = SlurmLoop(company.cluster, slurm_rig)
+    loop.let_in(bob, company.nlp, company.inference)
+    loop.cluster.save()
+    return loop
+
+
+def reconciled(loop: SlurmLoop, day: Any = None) -> Reconciliation:
+    """Today of the cluster, compared as the observer does it."""
+    root = an_actor(None, Role.PLATFORM_ADMIN, f"root-{uuid7()}")
+    now = loop.clock.now()
+    row = request_day(loop.cluster.name, day or now.date(), actor=root, now=now)
+    carry_out(loop)
+    row.refresh_from_db()
+    assert row.request_id is None
+    return row
+
+
+def carry_out(loop: SlurmLoop) -> int:
+    return deliver_due(
+        handlers(
+            loop.observer,  # type: ignore[arg-type]
+            loop.clock.now,
+            lambda cluster: loop.connector,
+        ),
+        shard=account_shard(loop.cluster.pk),
+        clock=loop.clock.now,
+        fence=loop.observer.fence,
+    )
+
+
+def ours(row: Reconciliation, company: Company) -> list[tuple[str, str, int]]:
+    """The differences of the company's teams: team, cause, milli-GPU-seconds."""
+    return [
+        (account.team.slug, item["cause"], item["mgpu_s"])
+        for account in row.accounts.filter(team__organization=company.organization)
+        .select_related("team")
+        .order_by("account")
+        if account.team is not None
+        for item in account.differences
+    ]
+
+
+def sums(row: Reconciliation, company: Company) -> tuple[int, int]:
+    accounts = list(row.accounts.filter(team__organization=company.organization))
+    return (
+        sum(account.metered_mgpu_s for account in accounts),
+        sum(account.accounted_mgpu_s for account in accounts),
+    )
+
+
+def until_on_account(loop: SlurmLoop, company: Company, jobs: int) -> Reconciliation:
+    """Reconcile until slurmdbd has heard of `jobs` runs of the company; it takes seconds."""
+
+    def look() -> Reconciliation | None:
+        account = ACCOUNTS["slurm"](loop.connector)
+        try:
+            now = loop.clock.now()
+            start = int((now - timedelta(hours=1)).timestamp())
+            found = account.runs(start=start, end=int(now.timestamp()) + 5)
+        except Exception:
+            return None
+        mine = [run for run in found.runs if run.account.startswith(company.organization.slug)]
+        if len(mine) < jobs or any(run.ended_at is None for run in mine):
+            return None
+        row = reconciled(loop)
+        return row if row.status in ("green", "red") else None
+
+    return eventually(look)
+
+
+def run_jobs(loop: SlurmLoop, company: Company, bob: User) -> list[Job]:
+    jobs = [
+        a_job(company.nlp, bob, company.pool, gpus=2, script="sleep 2"),
+        a_job(company.nlp, bob, company.pool, gpus=4, nodes=2, script="sleep 1"),
+        a_job(company.inference, bob, company.pool, gpus=1, script="exit 3"),
+    ]
+    for job in jobs:
+        loop.until(job, "succeeded", "failed")
+    return jobs
+
+
+def a_native(loop: SlurmLoop, account: str, user: str, *, wait: bool = True) -> str:
+    """A batch job that nobody gave to the portal, ended; its number."""
+    words = ["sbatch", "--parsable", f"--uid={user}", f"--account={account}", "--qos=tg-borrow"]
+    words += ["--partition=h100", "--gres=gpu:h100:1", "--chdir=/tmp", "--output=/dev/null"]
+    words += ["--wait"] if wait else []
+    return loop.rig.bed.run([*words, "--wrap", "sleep 1"]).split(";")[0].strip()
+
+
+def test_ours_agree_to_the_second_and_a_stranger_is_named(
+    loop: SlurmLoop, company: Company, bob: User
+) -> None:
+    run_jobs(loop, company, bob)
+    stranger = loop.rig.bed.users[1]
+    let_in(loop.rig.bed, f"{company.organization.slug}x", stranger)
+    number = a_native(loop, f"{company.organization.slug}x", stranger)
+    row = until_on_account(loop, company, 4)
+    assert ours(row, company) == []
+    metered, accounted = sums(row, company)
+    assert metered == accounted > 0
+    (foreign,) = row.accounts.filter(account=f"{company.organization.slug}x")
+    (found,) = foreign.differences
+    assert (foreign.team, foreign.is_green) == (None, True)
+    assert (found["cause"], found["native_id"]) == ("native_unmapped", number)
+    assert found["mgpu_s"] == foreign.accounted_mgpu_s > 0
+    # Others may use the bed, but whatever they run is nobody's here.
+    assert row.status == ReconciliationStatus.GREEN
+    assert {item.is_green for item in row.accounts.all()} == {True}
+    assert row.until is not None
+    assert row.next_at == datetime.combine(
+        row.day + timedelta(days=1), datetime.min.time(), UTC
+    ) + timedelta(hours=1)
+
+
+def test_planted_differences_are_attributed(loop: SlurmLoop, company: Company, bob: User) -> None:
+    shortened, dropped, _ = run_jobs(loop, company, bob)
+    segment = UsageSegment.objects.get(attempt_id=shortened.attempts.get().pk)
+    assert segment.end is not None
+    segment.end -= timedelta(seconds=1)
+    segment.save()
+    UsageSegment.objects.filter(attempt_id=dropped.attempts.get().pk).delete()
+    row = until_on_account(loop, company, 3)
+    assert ours(row, company) == [
+        ("nlp", "only_in_account", 8_000 * _seconds(dropped)),
+        ("nlp", "end_differs", 2_000),
+    ]
+    assert row.status == ReconciliationStatus.RED
+    (account,) = row.accounts.filter(team=company.nlp)
+    assert [item["job"] for item in account.differences] == [str(dropped.pk), str(shortened.pk)]
+    assert account.accounted_mgpu_s - account.metered_mgpu_s == sum(
+        item["mgpu_s"] for item in account.differences
+    )
+
+
+def _seconds(job: Job) -> int:
+    attempt = job.attempts.get()
+    assert attempt.started_at is not None
+    assert attempt.released_at is not None
+    return int((attempt.released_at - attempt.started_at).total_seconds())
+
+
+def test_what_only_the_account_or_only_the_meter_has_is_attributed(
+    loop: SlurmLoop, company: Company, bob: User
+) -> None:
+    """A job of a mapped user in a team's account that the meter never heard of, and an attempt
+    that the cluster never had."""
+    account = f"{company.organization.slug}_research_nlp"
+    number = a_native(loop, account, loop.rig.bed.users[0])
+    (job,) = [a_job(company.nlp, bob, company.pool, gpus=2, script="sleep 1")]
+    loop.until(job, "succeeded", "failed")
+    attempt = job.attempts.get()
+    row = until_on_account(loop, company, 2)
+    ((team, cause, amount),) = ours(row, company)
+    assert (team, cause) == ("nlp", "only_in_account")
+    assert amount > 0
+    (found,) = ReconciledAccount.objects.get(reconciliation=row, account=account).differences
+    assert (found["native_id"], found["job"]) == (number, None)
+    # The cluster's account of an attempt that it never had.
+    ghost = MeteredAttempt.objects.get(pk=attempt.pk)
+    ghost.pk = attempt.job_id
+    ghost.save(force_insert=True)
+    UsageSegment.objects.create(
+        attempt_id=ghost.pk,
+        start=attempt.started_at,
+        end=attempt.released_at,
+        guaranteed_mgpu=2_000,
+        borrowed_mgpu=0,
+    )
+    row = reconciled(loop)
+    assert ("nlp", "only_in_meter", -2_000 * _seconds(job)) in ours(row, company)
+
+
+def test_yesterday_is_planned_once_it_is_settled_and_compared(
+    loop: SlurmLoop, company: Company
+) -> None:
+    now = loop.clock.now()
+    CapacitySegment.objects.filter(cluster=loop.cluster).delete()
+    CapacitySegment.objects.create(
+        cluster=loop.cluster,
+        pool=company.pool,
+        capacity_mgpu=1,
+        start=now - timedelta(days=1, hours=1),
+    )
+    with loop.observer.fence():
+        asked = plan_days(loop.cluster, now=now)
+    assert asked >= 1
+    assert carry_out(loop) == asked
+    days = Reconciliation.objects.filter(cluster=loop.cluster)
+    assert set(days.values_list("status", flat=True)) == {"green"}
+    assert set(days.values_list("next_at", flat=True)) == {None}
+    with loop.observer.fence():
+        assert plan_days(loop.cluster, now=now) == 0
+
+
+@pytest.mark.disturbs_slurm
+def test_an_accounting_that_is_down_is_unavailable_and_asked_again(
+    loop: SlurmLoop, eventually_up: Callable[[], None]
+) -> None:
+    with loop.rig.bed.without("dbd"):
+        row = reconciled(loop)
+        assert row.status == ReconciliationStatus.UNAVAILABLE
+        assert (row.as_of, row.accounts.count()) == (None, 0)
+        assert row.message
+        assert row.next_at is not None
+        assert row.next_at > loop.clock.now()
+    eventually_up()
+    # As if the half hour were over.
+    Reconciliation.objects.update(next_at=loop.clock.now())
+    with loop.observer.fence():
+        assert plan_days(loop.cluster, now=loop.clock.now()) == 1
+    assert carry_out(loop) >= 1
+    row.refresh_from_db()
+    assert row.status == ReconciliationStatus.GREEN
+    assert row.as_of is not None
+
+
+@pytest.fixture
+def eventually_up(loop: SlurmLoop) -> Callable[[], None]:
+    """Wait until the accounting answers and has heard everything."""
+
+    def wait() -> None:
+        def answers() -> bool:
+            try:
+                now = int(loop.clock.now().timestamp())
+                ACCOUNTS["slurm"](loop.connector).runs(start=now - 60, end=now)
+            except Exception:
+                return False
+            return True
+
+        eventually(answers)
+
+    return wait
