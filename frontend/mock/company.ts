@@ -7,13 +7,16 @@ import type {
   Chargeback,
   Cluster,
   ClusterNode,
+  ClusterUser,
   Explanation,
   HistoryEvent,
   Job,
   JobDetail,
+  Placement,
   Pool,
   PriorityClass,
   Quota,
+  QuotaPush,
   Session,
   Token,
   TreeNode,
@@ -182,15 +185,19 @@ export function theClusters(): Cluster[] {
     seen_at: iso(now - ageS * 1000),
     stale_after_s: 60,
     message: "",
+    api_version: kind === "slurm" ? "v0.0.40" : "",
+    nodes_refusal: kind === "kubernetes" ? "nodes of clusters of kind kubernetes cannot be drained from here" : "",
     pools: [
       {
         pool: "h100",
         capacity_mgpu: gpus * GPU,
         healthy_mgpu: gpus * GPU,
+        outside_mgpu: 0,
         nodes: gpus / 8,
         nodes_healthy: gpus / 8,
       },
     ],
+    outside: { running: 0, running_mgpu: 0, pending: 0, pending_mgpu: 0, holders: null },
   });
   return [
     aCluster(0, "local", "local", 2, 200),
@@ -208,9 +215,91 @@ export function theNodes(cluster: string): ClusterNode[] {
     pool: "h100",
     capacity_mgpu: 8 * GPU,
     is_schedulable: i !== 4,
-    state: i === 4 ? "drained" : "idle",
+    state: i === 4 ? "idle+drain" : "idle",
+    reason: i === 4 ? "new fans" : "",
+    features: i < 3 ? ["nvlink", "ib"] : [],
+    request: null,
     seen_at: found?.seen_at ?? iso(Date.now()),
   }));
+}
+
+/** Two jobs on slurm-a: one on its first node, one of two ranks on that and the next. */
+export function thePlacements(clusterId: string): Placement[] {
+  if (clusterId !== theClusters()[1]?.id) return [];
+  const onNodes = (n: number, name: string, nodes: number[]): Placement => ({
+    job: uuid(100 + n),
+    name,
+    team: "ai-company/research/nlp",
+    user: "ivo",
+    state: "running",
+    slots: nodes.map((node) => ({ node: `slurm-a-${String(node).padStart(3, "0")}`, mgpu: 2 * GPU })),
+  });
+  return [onNodes(0, "bert", [0]), onNodes(1, "llm", [0, 0, 1])];
+}
+
+export function theClusterUsers(): ClusterUser[] {
+  return [
+    { id: uuid(3000), user: "ana@ai-company", name: "ana" },
+    { id: uuid(3001), user: "ivo@ai-company", name: "ipetrov" },
+  ];
+}
+
+export function theQuotaPushes(): QuotaPush[] {
+  const at = iso(Date.now() - 120_000);
+  const request = {
+    requested_at: at,
+    done_at: at,
+    status: "done",
+    error: "",
+    subjects: [] as string[],
+    requested_by: "root@platform",
+  } as const;
+  return [
+    {
+      ...request,
+      id: uuid(3100),
+      kind: "dry_run",
+      change_count: 2,
+      subjects: [],
+      changes: [
+        {
+          kind: "raise",
+          subject: "qos g-ai-company_research_nlp",
+          before: { gpus: 40, priority: 100 },
+          after: { gpus: 60, priority: 100 },
+          note: "",
+          result: "planned",
+        },
+        {
+          kind: "create",
+          subject: "account ai-company_research_vision",
+          before: {},
+          after: { parent: "ai-company_research", limit: null },
+          note: "",
+          result: "planned",
+        },
+      ],
+    },
+    {
+      ...request,
+      id: uuid(3101),
+      kind: "push",
+      change_count: 1,
+      subjects: [],
+      status: "failed",
+      error: "One change was refused.",
+      changes: [
+        {
+          kind: "lower",
+          subject: "qos tg-borrow",
+          before: { gpus: 800 },
+          after: { gpus: 600 },
+          note: "",
+          result: "refused: the service user is no administrator",
+        },
+      ],
+    },
+  ];
 }
 
 export function anAttempt(change: Partial<Attempt> = {}): Attempt {
@@ -246,6 +335,7 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     id: uuid(0x8f2c),
     name: "train",
     type: "training",
+    origin: "portal",
     team: "ai-company/research/vision",
     user: "ana",
     organization: ORGANIZATION,
@@ -532,6 +622,7 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
         pool: "h100",
         capacity_mgpu_s: capacity,
         in_use_mgpu_s: guaranteed + borrowed,
+        outside_mgpu_s: 0,
         idle_mgpu_s: capacity - guaranteed - borrowed,
       },
     ],

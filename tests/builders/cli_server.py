@@ -25,6 +25,7 @@ def a_shown_job(**changes: Any) -> dict[str, Any]:
         "id": JOB_ID,
         "name": "bert",
         "type": "training",
+        "origin": "portal",
         "team": "ai-company/research/nlp",
         "user": "bob",
         "organization": "ai-company",

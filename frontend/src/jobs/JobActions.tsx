@@ -49,7 +49,7 @@ export function JobActions({ job }: { job: JobDetail }) {
             {ACTIONS[action].label}
           </Button>
         ))}
-      {may(session, "submit_jobs") && (
+      {may(session, "submit_jobs") && job.origin === "portal" && (
         <Link to="/submit" search={{ from: job.id }} className="button-like">
           Clone
         </Link>

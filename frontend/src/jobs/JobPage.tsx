@@ -17,7 +17,7 @@ import { AttemptTable, exitWord } from "./AttemptTable";
 import { JobActions } from "./JobActions";
 import { LogViewer } from "./LogViewer";
 import { SbatchNotes } from "./SbatchNotes";
-import { BorrowedPill, StatePill } from "./StatePill";
+import { BorrowedPill, NativePill, StatePill } from "./StatePill";
 import { isEnded, methodWords, shortId, stateWord, usageClass } from "./words";
 import { WhyCard } from "./WhyCard";
 
@@ -57,7 +57,7 @@ function JobView({ job }: { job: JobDetail }) {
   return (
     <>
       <h1>
-        {job.name} <StatePill job={job} /> <BorrowedPill job={job} />
+        {job.name} <StatePill job={job} /> <BorrowedPill job={job} /> <NativePill job={job} />
       </h1>
       <p className="sub">
         job <span title={job.id}>{shortId(job.id)}</span> · {shape} · {job.priority_class} · submitted{" "}
@@ -233,7 +233,8 @@ function Details({ job }: { job: JobDetail }) {
   const search = useSearch({ from: "/shell/jobs/$jobId" });
   const navigate = useNavigate({ from: "/jobs/$jobId" });
   const hasLog = job.attempt > 0 && job.can.includes("logs");
-  const hasContent = job.script !== null;
+  const isNative = job.origin === "native";
+  const hasContent = job.script !== null && !isNative;
   const tab = search.tab ?? (hasLog ? "log" : "timeline");
   return (
     <section className="card" aria-label="Details">
@@ -248,7 +249,7 @@ function Details({ job }: { job: JobDetail }) {
         }
       >
         <Tabs.List mb={12}>
-          {hasLog && <Tabs.Tab value="log">Log</Tabs.Tab>}
+          {(hasLog || isNative) && <Tabs.Tab value="log">Log</Tabs.Tab>}
           <Tabs.Tab value="timeline">Timeline</Tabs.Tab>
           {job.attempt > 0 && <Tabs.Tab value="attempts">Attempts</Tabs.Tab>}
           {hasContent && <Tabs.Tab value="script">Script</Tabs.Tab>}
@@ -256,6 +257,14 @@ function Details({ job }: { job: JobDetail }) {
         {hasLog && (
           <Tabs.Panel value="log">
             <JobLog job={job} />
+          </Tabs.Panel>
+        )}
+        {isNative && (
+          <Tabs.Panel value="log">
+            <p className="dim">
+              Not available: it was not started by the portal. Its user finds the log where they had it
+              written.
+            </p>
           </Tabs.Panel>
         )}
         <Tabs.Panel value="timeline">

@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import type { Job } from "../api/types";
 import { Time } from "../ui/Time";
 import { formatGpus } from "../ui/units";
-import { BorrowedPill, StatePill } from "./StatePill";
+import { BorrowedPill, NativePill, StatePill } from "./StatePill";
 import { lastPart } from "./words";
 import "./job-table.css";
 
@@ -77,6 +77,7 @@ function Pills({ job }: { job: Job }) {
     <span className="state-counts">
       <StatePill job={job} />
       <BorrowedPill job={job} />
+      <NativePill job={job} />
     </span>
   );
 }

@@ -7,6 +7,15 @@ export function StatePill({ job }: { job: Pick<Job, "state" | "explanation"> }) 
   return <span className={`pill ${tone}`}>{text}</span>;
 }
 
+/** Marks what was given to its cluster beside the portal. */
+export function NativePill({ job }: { job: Pick<Job, "origin"> }) {
+  return job.origin === "native" ? (
+    <span className="pill" title="Given to its cluster beside the portal">
+      native
+    </span>
+  ) : null;
+}
+
 /** Marks what runs above the guarantee and may be reclaimed. */
 export function BorrowedPill({ job }: { job: Pick<Job, "current_attempt"> }) {
   const used = usageClass(job);

@@ -288,7 +288,7 @@ def test_ls_sends_its_filters_and_follows_pages(server: Server) -> None:
     ran = server.run(
         *("ls", "--state", "queued,running", "--team", "a/b", "--user", "bob", "--pool", "h100"),
         *("--name", "x y", "--usage-class", "borrowed", "--since", "2026-11-21T12:00:00Z"),
-        *("--oldest-first", "--limit", "600", "-o", "json"),
+        *("--origin", "native", "--oldest-first", "--limit", "600", "-o", "json"),
     )
     assert [job["name"] for job in json.loads(ran.out)] == [f"job-{i}" for i in range(600)]
     first, second = (dict(request.url.params) for request in server.requests)
@@ -300,6 +300,7 @@ def test_ls_sends_its_filters_and_follows_pages(server: Server) -> None:
         "pool": "h100",
         "q": "x y",
         "usage_class": "borrowed",
+        "origin": "native",
         "submitted_at__gte": "2026-11-21T12:00:00Z",
         "sort": "submitted_at",
     }
@@ -324,6 +325,17 @@ def test_ls_as_a_table_without_a_terminal(server: Server, monkeypatch: pytest.Mo
         "ID" + " " * 36 + "NAME  STATE   GPUS  AGE    POOL  USER  TEAM",
         f"{JOB_ID}  bert  queued    16  5m10s  h100  bob   {TEAM}",
     ]
+
+
+def test_ls_marks_what_was_submitted_beside_the_portal(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.job_commands.now_utc", lambda: NOW)
+    shown = a_shown_job(state="running", origin="native")
+    server.routes["GET jobs"] = {"items": [shown], "next": None}
+    assert server.run("ls").out.splitlines()[1] == (
+        f"{JOB_ID}  bert  running (native)    16  5m10s  h100  bob   {TEAM}"
+    )
 
 
 def test_ls_fits_a_terminal_of_80_columns(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

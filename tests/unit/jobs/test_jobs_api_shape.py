@@ -194,6 +194,7 @@ PARAMETERS = [
     "submitted_at__gte",
     "submitted_at__lt",
     "usage_class",
+    "origin",
     "sort",
     "limit",
     "cursor",

@@ -23,6 +23,7 @@ from builders.portal_builders import (
     an_organization,
 )
 from clusters.models import Cluster, ClusterNode, Pool
+from clusters.outside import Holder, OutsideUse, record_outside_use
 from primitives.clock import SystemClock
 from tenants.models import Node
 from tenants.roles import Role
@@ -139,6 +140,45 @@ def test_a_clusters_own_words_are_for_those_who_manage_clusters(
     assert [messages(who) for who in others] == [[shown, shown]] * 4
 
 
+def test_who_is_outside_is_for_those_who_manage_clusters() -> None:
+    """All see how much of a cluster is held by nobody's workloads; only they see by whom."""
+    cluster, pool = a_cluster(), a_pool()
+    a_cluster_node(cluster, pool, "n1")
+    record_outside_use(
+        cluster,
+        OutsideUse(
+            observed_at=int(NOW.timestamp()),
+            by_node={("n1", "h100"): 3_000},
+            holders=[Holder("root", "tg-x", "h100", "unknown_account", 3_000, 2)],
+            pending=4,
+            pending_mgpu=9_000,
+        ),
+    )
+    counts = {"running": 2, "running_mgpu": 3_000, "pending": 4, "pending_mgpu": 9_000}
+    holder = {
+        "account": "root",
+        "user": "tg-x",
+        "pool": "h100",
+        "reason": "unknown_account",
+        "mgpu": 3_000,
+        "workloads": 2,
+    }
+
+    def outside(who: Caller) -> dict[str, Any]:
+        (item,) = who.get("clusters").json()["items"]
+        assert item == who.get(f"clusters/{cluster.pk}").json()
+        assert item["pools"][0]["outside_mgpu"] == 3_000
+        found: dict[str, Any] = item["outside"]
+        return found
+
+    assert outside(platform()) == {**counts, "holders": [holder]}
+    assert outside(somebody()) == {**counts, "holders": None}
+    assert outside(caller(an_organization(), Role.ORGANIZATION_ADMIN)) == {
+        **counts,
+        "holders": None,
+    }
+
+
 def test_a_cluster_is_added_seen_and_disabled(tmp_path: Path) -> None:
     admin, pool = platform(), a_pool()
     options = {"root": str(tmp_path / "local"), "nodes": NODES, "use_real_gpus": False}
@@ -187,6 +227,7 @@ def test_a_cluster_is_added_seen_and_disabled(tmp_path: Path) -> None:
             "pool": "h100",
             "capacity_mgpu": 16_000,
             "healthy_mgpu": 8_000,
+            "outside_mgpu": 0,
             "nodes": 2,
             "nodes_healthy": 1,
         }

@@ -1,0 +1,329 @@
+"""`sbatch` beside the portal on a real Slurm: in use, billed, given back, cancelled, outside."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from billing.chargeback import chargeback
+from billing.models import UsageSegment
+from billing.periods import Period
+from builders.connector_builders import eventually
+from builders.loop_builders import a_job
+from builders.portal_builders import Company, a_company, a_grant, a_user
+from builders.slurm_loop import SlurmLoop, let_in
+from clusters.models import ClusterNode
+from clusters.outside import OutsideUse, record_outside_use
+from conformance.rigs import SlurmRig
+from connectors.errors import ClusterUnavailable
+from connectors.natives import NativeRef
+from connectors.protocol import NativeWorkload
+from connectors.registry import native_control
+from connectors.slurm.naming import guaranteed_qos
+from jobs.cancellation import cancel_job
+from jobs.models import Attempt, Job, JobOrigin
+from jobs.natives import apply_natives
+from primitives.clock import from_epoch
+from quotas.models import PriorityClass, Quota
+from slurm_bed import SlurmBed
+from tenants.access import actor_of
+from tenants.models import User
+from tenants.roles import Role
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slurm]
+
+#: Of the bed's users, whom no other test of this kind uses.
+MAPPED, UNMAPPED = 5, 6
+NLP, INFERENCE = "native-co_research_nlp", "native-co_production_inference"
+POLITE = "trap 'exit 0' TERM; sleep 1000 & wait"
+
+
+class NativeLoop(SlurmLoop):
+    """The loop that also looks at what was submitted beside the portal."""
+
+    outside: OutsideUse
+
+    def observe(self) -> int:
+        changed = super().observe()
+        connector = self.connector
+        control = native_control("slurm", connector)
+        assert control is not None
+        listing = connector.observe()
+        self.outside = apply_natives(
+            self.cluster,
+            listing,
+            control=control,
+            previous_at=self.listed_at,
+            leadership=self.observer,  # type: ignore[arg-type]
+            now=self.clock.now(),
+        )
+        self.listed_at = from_epoch(listing.observed_at)
+        record_outside_use(self.cluster, self.outside)
+        return changed
+
+
+class Sbatch:
+    """Submits as a UNIX user of the bed, and takes away what it left."""
+
+    def __init__(self, bed: SlurmBed) -> None:
+        self._bed = bed
+        self._left: list[str] = []
+
+    def __call__(self, user: str, account: str, *options: str, script: str = POLITE) -> str:
+        """The job's number."""
+        options = (f"--account={account}", f"--qos={guaranteed_qos(account, 'g-')}", *options)
+        command = ["runuser", "-u", user, "--", "sbatch", "--parsable", *options]
+        done = subprocess.run(
+            [*command, "--partition=h100", "--time=10", "--output=/dev/null", "--chdir=/tmp"],
+            env={"PATH": "/usr/bin:/bin:/usr/sbin", "SLURM_CONF": str(self._bed.slurm_conf)},
+            input=f"#!/bin/bash\n{script}\n",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        number = done.stdout.strip().partition(";")[0]
+        self._left.append(number)
+        return number
+
+    def end(self, *numbers: str) -> None:
+        """Cancel the jobs and wait until none has a node."""
+        if not (numbers := numbers or tuple(self._left)):
+            return
+        self._bed.run(["scancel", *numbers])
+        asked = ["squeue", "-h", "-t", "R,CG,PD,S", "-o", "%i"]
+        eventually(
+            lambda: not set(numbers) & set(self._bed.run(asked).split()),
+        )
+
+
+@pytest.fixture
+def company() -> Company:
+    """A company whose name no other test uses: its accounts' jobs are this test's alone."""
+    company = a_company("native-co")
+    company.cluster.nodes.all().delete()
+    PriorityClass.objects.update(grace_period_s=2)
+    # The bed has more than the company's, and other tests are on it.
+    Quota.objects.filter(node=company.organization).update(borrow_limit_mgpu=0)
+    return company
+
+
+@pytest.fixture
+def mia(company: Company) -> User:
+    return a_user(company.organization, "mia")
+
+
+@pytest.fixture
+def unix(slurm_bed: SlurmBed) -> str:
+    return slurm_bed.users[MAPPED]
+
+
+@pytest.fixture
+def loop(company: Company, slurm_rig: SlurmRig, mia: User, unix: str) -> NativeLoop:
+    loop = NativeLoop(company.cluster, slurm_rig)
+    loop.let_in(mia, company.nlp, company.inference, name=unix)
+    loop.observe()
+    return loop
+
+
+@pytest.fixture
+def sbatch(slurm_bed: SlurmBed) -> Sbatch:
+    return Sbatch(slurm_bed)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(sbatch: Sbatch) -> object:
+    yield
+    sbatch.end()
+
+
+def found(loop: NativeLoop, number: str) -> Job:
+    """The native job of this number, as soon as the portal counts it."""
+
+    def look() -> Job | None:
+        loop.turn()
+        return Job.objects.filter(attempts__native_id=number).first()
+
+    return eventually(look)
+
+
+def until(loop: NativeLoop, condition: Callable[[], bool]) -> None:
+    def look() -> bool:
+        loop.turn()
+        return condition()
+
+    eventually(look)
+
+
+def test_a_native_job_is_in_use_and_billed(
+    loop: NativeLoop, company: Company, mia: User, unix: str, sbatch: Sbatch
+) -> None:
+    number = sbatch(unix, NLP, "--gres=gpu:h100:4", "--nodes=2", "--job-name=own")
+    job = found(loop, number)
+    assert (job.name, job.team, job.user, job.origin) == ("own", company.nlp, mia, JobOrigin.NATIVE)
+    assert (job.mgpu_per_node, job.node_count, job.time_limit_s) == (4000, 2, 600)
+    attempt = job.attempts.get()
+    known = set(ClusterNode.objects.values_list("name", flat=True))
+    assert {slot["node"] for slot in attempt.slots} <= known
+    assert (attempt.mgpu, attempt.guaranteed_mgpu, attempt.cluster_user) == (8000, 8000, unix)
+    assert attempt.started_at is not None
+    enough = attempt.started_at + timedelta(seconds=3)
+    until(loop, lambda: loop.clock.now() > enough)
+    lead = a_user(company.organization, "lead")
+    a_grant(lead, Role.TEAM_LEAD, company.nlp)
+    cancel_job(job.id, actor=actor_of(lead), now=loop.clock.now())
+    loop.until(job, "cancelled", "failed", "succeeded")
+    assert (job.state, job.end_reason) == ("cancelled", "cancelled_by_user")
+    attempt.refresh_from_db()
+    assert attempt.released_at is not None
+    asked = ["sacct", "-nPX", "-j", number, "-o", "Start,End", "--units=K"]
+    start, end = loop.rig.bed.run(asked).strip().split("|")
+    assert (attempt.started_at.strftime("%FT%T"), attempt.released_at.strftime("%FT%T")) == (
+        start,
+        end,
+    )
+    segment = UsageSegment.objects.get(attempt_id=attempt.id)
+    assert (segment.start, segment.end) == (attempt.started_at, attempt.released_at)
+    finance = a_user(company.organization, "finance")
+    a_grant(finance, Role.FINANCE, company.organization)
+    now = loop.clock.now()
+    report = chargeback(
+        actor=actor_of(finance),
+        period=Period(now - timedelta(hours=1), now + timedelta(seconds=1), now),
+        group_by="team",
+    )
+    held_s = (attempt.released_at - attempt.started_at).total_seconds()
+    assert report.totals.guaranteed_mgpu_s == 8000 * held_s
+    assert [row.node for row in report.team_rows] == [company.nlp]
+
+
+def test_what_a_native_job_borrows_comes_back(
+    loop: NativeLoop, company: Company, mia: User, unix: str, sbatch: Sbatch
+) -> None:
+    """Inference runs natively on all 32 GPUs; nlp submits to the portal and gets its 8."""
+    numbers = [sbatch(unix, INFERENCE, "--gres=gpu:h100:8") for _ in range(4)]
+    lent = [found(loop, number) for number in numbers]
+    until(
+        loop,
+        lambda: (
+            sorted(Attempt.objects.values_list("guaranteed_mgpu", flat=True)) == [0, 0, 8000, 8000]
+        ),
+    )
+    wanted = a_job(company.nlp, mia, company.pool, gpus=8, script="sleep 1")
+    loop.until(wanted, "succeeded", "failed")
+    assert wanted.state == "succeeded"
+    victims = Attempt.objects.filter(stop_reason="preempted").select_related("job")
+    (victim,) = victims
+    assert (victim.job.state, victim.job.end_reason) == ("failed", "preempted")
+    assert victim.guaranteed_mgpu == 0
+    for job in lent:
+        job.refresh_from_db()
+    assert sorted(job.state for job in lent) == ["failed", "running", "running", "running"]
+
+
+def test_one_that_will_not_go_is_ended_by_force(
+    loop: NativeLoop, company: Company, mia: User, unix: str, sbatch: Sbatch
+) -> None:
+    stubborn = "trap '' TERM; for i in $(seq 1000); do sleep 1; done"
+    number = sbatch(unix, NLP, "--gres=gpu:h100:1", script=stubborn)
+    job = found(loop, number)
+    cancel_job(job.id, actor=actor_of(mia), now=loop.clock.now())
+    loop.deliver()
+    Attempt.objects.update(grace_until=loop.clock.now())
+    loop.until(job, "cancelled", "failed", "succeeded")
+    attempt = job.attempts.get()
+    assert (job.state, attempt.outcome, attempt.forced_at is None) == (
+        "cancelled",
+        "stopped",
+        False,
+    )
+
+
+def test_unmapped_users_take_capacity_away(
+    loop: NativeLoop, company: Company, slurm_bed: SlurmBed, sbatch: Sbatch
+) -> None:
+    stranger = slurm_bed.users[UNMAPPED]
+    let_in(slurm_bed, "native-co/research/nlp", stranger)
+    number = sbatch(stranger, NLP, "--gres=gpu:h100:3")
+
+    def held() -> int:
+        loop.turn()
+        return sum(
+            holder.mgpu
+            for holder in loop.outside.holders
+            if (holder.account, holder.user) == (NLP, stranger)
+        )
+
+    eventually(lambda: held() == 3000)
+    node = slurm_bed.run(["squeue", "-h", "-j", number, "-o", "%N"]).strip()
+    stored = ClusterNode.objects.get(name=node)
+    assert stored.outside_mgpu >= 3000
+    assert Job.objects.count() == 0
+    sbatch.end(number)
+    eventually(lambda: held() == 0)
+
+
+def test_a_number_is_acted_on_only_for_whom_it_was_meant(
+    loop: NativeLoop, unix: str, sbatch: Sbatch
+) -> None:
+    """Another user or another submit time: some other job has the number."""
+    number = sbatch(unix, NLP, "--gres=gpu:h100:1")
+    job = found(loop, number)
+    control = native_control("slurm", loop.connector)
+    assert control is not None
+    submitted_at = int(job.submitted_at.timestamp())
+    others = (
+        NativeRef(number, submitted_at, "tg-somebody"),
+        NativeRef(number, submitted_at - 1, unix),
+        NativeRef("not-a-number", submitted_at, unix),
+    )
+    for wrong in others:
+        control.notify(wrong)
+        control.stop(wrong)
+    state = loop.rig.bed.run(["squeue", "-h", "-j", number, "-o", "%T"]).strip()
+    assert state == "RUNNING"
+    right = NativeRef(number, submitted_at, unix)
+    control.stop(right)
+    loop.until(job, "cancelled")
+    ended = eventually(lambda: _accounted(loop, right))
+    assert ended.is_released
+    assert job.ended_at is not None
+    assert ended.ended_at == int(job.ended_at.timestamp())
+    assert [control.find_ended(wrong) for wrong in others] == [None, None, None]
+
+
+def _accounted(loop: NativeLoop, ref: NativeRef) -> NativeWorkload | None:
+    control = native_control("slurm", loop.connector)
+    assert control is not None
+    try:
+        return control.find_ended(ref)
+    except ClusterUnavailable:
+        return None
+
+
+def test_a_job_that_slurm_requeues_is_a_job_for_each_run(
+    loop: NativeLoop, unix: str, sbatch: Sbatch
+) -> None:
+    number = sbatch(
+        unix,
+        NLP,
+        "--gres=gpu:h100:1",
+        "--requeue",
+        script="sleep 900",
+    )
+    first = found(loop, number)
+    loop.rig.bed.run(["scontrol", "requeue", number])
+    loop.until(first, "failed", "cancelled", "succeeded")
+    assert (first.state, first.end_reason) == ("failed", "preempted")
+    until(loop, lambda: Job.objects.count() == 2)
+    second = Job.objects.exclude(pk=first.pk).get()
+    assert (second.state, second.submitted_at > first.submitted_at) == ("running", True)
+    attempts = list(Attempt.objects.order_by("started_at"))
+    assert [attempt.native_id for attempt in attempts] == [number, number]
+    assert attempts[0].released_at is not None
+    assert attempts[1].started_at is not None
+    assert attempts[0].released_at <= attempts[1].started_at
