@@ -151,6 +151,93 @@ def chargeback(
         raise CliError("The rows do not add up to the meter's segments; tell an administrator.")
 
 
+@report_app.command("reconciliation")
+def reconciliation(
+    ctx: typer.Context,
+    cluster: Annotated[str | None, typer.Option(help="Only of this cluster.")] = None,
+    day: Annotated[str | None, typer.Option(help="Only this day (UTC): 2026-11-20.")] = None,
+    differences: Annotated[
+        bool, typer.Option("--differences", help="List every difference of the days.")
+    ] = False,
+    run: Annotated[
+        bool, typer.Option("--run", help="Have the day of the cluster compared (again) first.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Days at most.")] = 31,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show how our meter and the clusters' own accounts of each day compare, newest first.
+
+    Green: they agree, but for what nobody known to us ran. Red: they differ, and --differences
+    says in which runs and why. Pending and unavailable days are compared again by themselves.
+    """
+    api = open_api(ctx)
+    if run:
+        if cluster is None or day is None:
+            raise CliError("Which day? Give --cluster NAME and --day 2026-11-20 with --run.")
+        api.post("reconciliations", {"cluster": cluster, "day": day})
+        tell(f"{day} of {cluster} is compared soon; look again in a minute.")
+    days = list(api.items("reconciliations", most=limit, cluster=cluster, day=day))
+    if differences:
+        days = [api.get(f"reconciliations/{item['id']}") for item in days]
+    if output is not Format.TABLE:
+        print_data(days, output)
+        return
+    if not days:
+        tell("No day was compared yet.")
+    elif differences:
+        _show_differences(days)
+    else:
+        print_table(
+            ["DAY", "CLUSTER", "STATUS", "METER", "CLUSTER'S", "DIFFERENCE", "RUNS"],
+            [
+                [
+                    item["day"],
+                    item["cluster"],
+                    item["status"]
+                    + ("" if item["is_complete"] or not item["as_of"] else " so far"),
+                    gpu_hours(item["metered_mgpu_s"]),
+                    gpu_hours(item["accounted_mgpu_s"]),
+                    _signed_hours(item["accounted_mgpu_s"] - item["metered_mgpu_s"]),
+                    str(item["difference_count"]),
+                ]
+                for item in days
+            ],
+            squeeze="CLUSTER",
+        )
+        tell("GPU-hours; the difference is what the cluster has more.")
+
+
+def _signed_hours(mgpu_s: int) -> str:
+    return f"{'-' if mgpu_s < 0 else ''}{gpu_hours(abs(mgpu_s))}"
+
+
+def _show_differences(days: list[dict[str, Any]]) -> None:
+    """In GPU-seconds: a second of one GPU must not round to nothing."""
+    rows = [
+        [
+            item["day"],
+            account["team"] or account["account"],
+            account["pool"],
+            difference["cause"],
+            gpus(difference["mgpu_s"]),
+            difference["job"] or f"{difference['native_id']} of {difference['user']}",
+        ]
+        for item in days
+        for account in item["accounts"]
+        for difference in account["differences"]
+    ]
+    if not rows:
+        tell("Nothing differs.")
+        return
+    print_table(
+        ["DAY", "TEAM OR ACCOUNT", "POOL", "CAUSE", "GPU-SECONDS", "JOB"],
+        rows,
+        squeeze="TEAM OR ACCOUNT",
+    )
+    if cut := sum(account["cut_count"] for item in days for account in item["accounts"]):
+        tell(f"{cut} smaller ones are not listed; they are in the sums.")
+
+
 def _show_jobs(jobs: list[dict[str, Any]], limit: int, output: Format) -> None:
     if output is not Format.TABLE:
         print_data(jobs, output)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from billing.models import Reconciliation
 from builders.api_callers import Caller, a_token, as_nobody, with_secret
 from builders.billing_builders import a_rate_card
 from builders.cast import Cast, a_cast
@@ -96,6 +98,9 @@ def a_world() -> World:
         "job_id": a_job(company, cast.bob).pk,
         "card_id": card.pk,
         "line_id": card.lines.filter(end=None)[0].pk,
+        "reconciliation_id": Reconciliation.objects.create(
+            cluster=company.cluster, day=date(2026, 11, 20), status="pending"
+        ).pk,
     }
     callers = {
         name: as_nobody() if name == "nobody" else with_secret(a_token(getattr(cast, name))[1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -168,11 +169,24 @@ TABLE: dict[tuple[str, str], Case] = {
     ("POST", "jobs/<uuid:job_id>/hold"): a_case("401 200 200 200 404 200 200 403 403 404 404"),
     # It is queued already: releasing it changes nothing.
     ("POST", "jobs/<uuid:job_id>/release"): a_case("401 200 200 200 404 200 200 403 403 404 404"),
+    # Nothing is in quarantine here: who may end one is told of the conflict.
+    ("GET", "quarantine"): a_case(CUT_TO_ALL),
+    ("DELETE", "quarantine"): a_case("401 409 403 403 403 403 403 403 403 403 403"),
     # Money: the costs of one's subtree; prices are the organization's.
     ("GET", "reports/chargeback"): a_case("401 200 200 200 200 200 403 200 200 403 200", query=DAY),
     ("GET", "reports/chargeback/jobs"): a_case(
         "401 200 200 200 403 200 403 200 200 403 404",
         query=DAY + "&node=ai-company/research/nlp",
+    ),
+    # That a day of a cluster was compared is no secret; whose use it was is.
+    ("GET", "reconciliations"): a_case("401 200 200 200 200 200 403 200 200 403 200"),
+    ("GET", "reconciliations/<uuid:reconciliation_id>"): a_case(
+        "401 200 200 200 200 200 403 200 200 403 200"
+    ),
+    # The cluster of this world keeps no account: 409 for who may ask.
+    ("POST", "reconciliations"): a_case(
+        "401 409 409 403 403 403 403 409 403 403 409",
+        lambda world: {"cluster": "local", "day": f"{datetime.now(UTC):%Y-%m-%d}"},
     ),
     ("GET", "rate-cards"): a_case(CUT_TO_ALL),
     # There is one already: who may make one is told of the conflict.

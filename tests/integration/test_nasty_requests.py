@@ -171,6 +171,7 @@ GOOD: dict[tuple[str, str], dict[str, Any]] = {
         "weight": 1,
         "reason": "because",
     },
+    ("POST", "reconciliations"): {"cluster": "local", "day": "2026-11-20"},
     ("POST", "rate-cards"): {"organization": "rival-lab", "currency": "EUR"},
     ("POST", "rate-cards/<uuid:card_id>/lines"): {
         "pool": "a10",

@@ -22,7 +22,8 @@ from builders.loop_builders import a_job
 from builders.portal_builders import Company, a_company, a_user, an_actor
 from builders.slurm_loop import SlurmLoop, let_in
 from clusters.models import CapacitySegment
-from conformance.rigs import SlurmRig
+from conformance.rigs import BORROW_QOS, SlurmRig
+from connectors.errors import ClusterUnavailable
 from connectors.registry import ACCOUNTS
 from jobs import reconciling
 from jobs.dispatch import handlers
@@ -111,7 +112,7 @@ def until_on_account(loop: SlurmLoop, company: Company, jobs: int) -> Reconcilia
             now = loop.clock.now()
             start = int((now - timedelta(hours=1)).timestamp())
             found = account.runs(start=start, end=int(now.timestamp()) + 5)
-        except Exception:
+        except ClusterUnavailable:
             return None
         mine = [run for run in found.runs if run.account.startswith(company.organization.slug)]
         if len(mine) < jobs or any(run.ended_at is None for run in mine):
@@ -126,7 +127,7 @@ def run_jobs(loop: SlurmLoop, company: Company, bob: User) -> list[Job]:
     jobs = [
         a_job(company.nlp, bob, company.pool, gpus=2, script="sleep 2"),
         a_job(company.nlp, bob, company.pool, gpus=4, nodes=2, script="sleep 1"),
-        a_job(company.inference, bob, company.pool, gpus=1, script="exit 3"),
+        a_job(company.inference, bob, company.pool, gpus=1, script="sleep 1; exit 3"),
     ]
     for job in jobs:
         loop.until(job, "succeeded", "failed")
@@ -135,7 +136,7 @@ def run_jobs(loop: SlurmLoop, company: Company, bob: User) -> list[Job]:
 
 def a_native(loop: SlurmLoop, account: str, user: str, *, wait: bool = True) -> str:
     """A batch job that nobody gave to the portal, ended; its number."""
-    words = ["sbatch", "--parsable", f"--uid={user}", f"--account={account}", "--qos=tg-borrow"]
+    words = ["sbatch", "--parsable", f"--uid={user}", f"--account={account}", f"--qos={BORROW_QOS}"]
     words += ["--partition=h100", "--gres=gpu:h100:1", "--chdir=/tmp", "--output=/dev/null"]
     words += ["--wait"] if wait else []
     return loop.rig.bed.run([*words, "--wrap", "sleep 1"]).split(";")[0].strip()
@@ -277,7 +278,7 @@ def eventually_up(loop: SlurmLoop) -> Callable[[], None]:
             try:
                 now = int(loop.clock.now().timestamp())
                 ACCOUNTS["slurm"](loop.connector).runs(start=now - 60, end=now)
-            except Exception:
+            except ClusterUnavailable:
                 return False
             return True
 

@@ -207,6 +207,77 @@ def test_a_period_that_is_none(server: Server, start: str) -> None:
     assert (ran.exit_code, server.requests) == (2, [])
 
 
+DAY = {
+    "id": "d1",
+    "day": "2026-11-20",
+    "cluster": "alpha",
+    "status": "red",
+    "is_complete": True,
+    "as_of": "2026-11-21T01:00:00Z",
+    "metered_mgpu_s": 7_200_000,
+    "accounted_mgpu_s": 3_600_000,
+    "difference_count": 2,
+}
+DIFFERENCES = [
+    {"cause": "only_in_meter", "mgpu_s": -3_599_500, "job": "j1", "native_id": "7", "user": "bob"},
+    {"cause": "native_unmapped", "mgpu_s": -500, "job": None, "native_id": "8", "user": "eve"},
+]
+ACCOUNT = {"account": "physics", "pool": "h100", "cut_count": 0}
+
+
+def test_report_reconciliation(server: Server) -> None:
+    running = {**DAY, "day": "2026-11-21", "status": "green", "is_complete": False}
+    server.routes["GET reconciliations"] = {"items": [running, DAY], "next": None}
+    ran = server.run("report", "reconciliation", "--cluster", "alpha")
+    assert server.sent == ["GET reconciliations?cluster=alpha&limit=31"]
+    assert ran.out.splitlines() == [
+        "DAY         CLUSTER  STATUS        METER  CLUSTER'S  DIFFERENCE  RUNS",
+        "2026-11-21  alpha    green so far  2.000      1.000      -1.000     2",
+        "2026-11-20  alpha    red           2.000      1.000      -1.000     2",
+    ]
+    assert ran.err == "GPU-hours; the difference is what the cluster has more.\n"
+    assert json.loads(server.run("report", "reconciliation", "-o", "json").out) == [running, DAY]
+
+
+def test_report_reconciliation_with_differences(server: Server) -> None:
+    server.routes["GET reconciliations"] = {"items": [DAY], "next": None}
+    accounts = [
+        {**ACCOUNT, "team": "ai-company/research/nlp", "differences": DIFFERENCES[:1]},
+        {**ACCOUNT, "team": None, "differences": DIFFERENCES[1:], "cut_count": 3},
+    ]
+    server.routes["GET reconciliations/d1"] = {**DAY, "accounts": accounts}
+    ran = server.run("report", "reconciliation", "--differences", "--day", "2026-11-20")
+    assert server.sent == [
+        "GET reconciliations?day=2026-11-20&limit=31",
+        "GET reconciliations/d1",
+    ]
+    assert ran.out.splitlines() == [
+        "DAY         TEAM OR ACCOUNT          POOL  CAUSE            GPU-SECONDS  JOB",
+        "2026-11-20  ai-company/research/nlp  h100  only_in_meter       -3,599.5  j1",
+        "2026-11-20  physics                  h100  native_unmapped         -0.5  8 of eve",
+    ]
+    assert ran.err == "3 smaller ones are not listed; they are in the sums.\n"
+    server.routes["GET reconciliations/d1"] = {**DAY, "accounts": []}
+    ran = server.run("report", "reconciliation", "--differences")
+    assert (ran.out, ran.err) == ("", "Nothing differs.\n")
+
+
+def test_report_reconciliation_can_be_asked_for(server: Server) -> None:
+    server.routes["POST reconciliations"] = httpx.Response(202, json=DAY)
+    server.routes["GET reconciliations"] = {"items": [], "next": None}
+    words = ("report", "reconciliation", "--run", "--cluster", "alpha", "--day", "2026-11-20")
+    ran = server.run(*words)
+    assert server.sent[0] == "POST reconciliations"
+    assert json.loads(server.requests[0].content) == {"cluster": "alpha", "day": "2026-11-20"}
+    assert ran.err.splitlines() == [
+        "2026-11-20 of alpha is compared soon; look again in a minute.",
+        "No day was compared yet.",
+    ]
+    ran = server.run("report", "reconciliation", "--run", "--cluster", "alpha")
+    assert ran.exit_code != 0
+    assert "Which day?" in ran.err
+
+
 @pytest.mark.parametrize(
     ("mgpu", "text"),
     [(0, "0"), (500, "0.5"), (8_000, "8"), (1_234_567, "1,234.567"), (-500, "-0.5")],
