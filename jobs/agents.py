@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from threading import Event, Lock, Thread
 from typing import Any
 from uuid import UUID
@@ -26,7 +27,8 @@ from clusters.node_requests import node_shard
 from clusters.observation import record_inventory, record_silence
 from clusters.outside import record_outside_use
 from connectors.errors import ConnectorError
-from connectors.protocol import ClusterConnector
+from connectors.protocol import ClusterConnector, Listing, Observation
+from connectors.recalling import RECALLERS
 from connectors.registry import native_control
 from jobs.arbitration import Cycles
 from jobs.dispatch import connector_of, handlers
@@ -35,6 +37,7 @@ from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt
 from jobs.natives import apply_natives
 from jobs.observation import apply_listing
+from jobs.restoring import ClusterMemory
 from jobs.settling import settle
 from live.waking import Listener, dedicated_connection
 from outbox.delivery import deliver_due
@@ -121,6 +124,14 @@ def run_observer(stopping: Event, clock: Clock) -> None:
     lead("observer", stopping, act)
 
 
+def _recall(
+    cluster: Cluster, since: int, listed: Collection[str]
+) -> Mapping[str, tuple[Observation, ...]]:
+    """What the cluster's accounting says of workloads that ended since then."""
+    opener = RECALLERS.get(cluster.kind)
+    return {} if opener is None else opener(cluster.options).ended_since(since, listed=listed)
+
+
 def _clusters_to_watch() -> set[UUID]:
     """Enabled clusters, and disabled ones as long as something of ours runs there."""
     return set(
@@ -149,6 +160,7 @@ class _ClusterAgent:
         self._clock = clock
         self._listed_at: datetime | None = None
         self._planned_at: datetime | None = None
+        self._memory = ClusterMemory()
         self._opening = Lock()
         self._opened: tuple[tuple[str, Any], ClusterConnector] | None = None
         self._threads = [
@@ -223,6 +235,7 @@ class _ClusterAgent:
             return pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
         now = self._clock.now()
         previous_at = self._listed_at or cluster.observed_at
+        problem = self._compare(cluster, listing, now)
         apply_listing(
             cluster,
             listing,
@@ -230,7 +243,13 @@ class _ClusterAgent:
             previous_at=previous_at,
             leadership=self._leadership,
             now=now,
+            counts_misses=problem is None,
         )
+        if problem is not None:
+            # The time of its last answer stays, from which on it will be asked.
+            with self._leadership.fence():
+                record_silence(cluster, f"Nothing is started there yet: {problem}", now=now)
+            return RETRY_S
         settle(cluster, connector, listing, leadership=self._leadership)
         outside = None
         if (control := native_control(cluster.kind, connector)) is not None:
@@ -250,6 +269,20 @@ class _ClusterAgent:
                 record_outside_use(cluster, outside)
         return float(settings.OBSERVATION_PERIOD_S)
 
+    def _compare(self, cluster: Cluster, listing: Listing, now: datetime) -> ConnectorError | None:
+        """Find out whether the cluster knows more than the database; why that cannot be."""
+        try:
+            self._memory.compare(
+                cluster,
+                listing,
+                ask=partial(_recall, cluster),
+                leadership=self._leadership,
+                now=now,
+            )
+        except ConnectorError as error:
+            return error
+        return None
+
     def _connector(self, cluster: Cluster) -> ClusterConnector:
         """The same connector as long as the options stay: it remembers what has ended."""
         with self._opening:
@@ -262,6 +295,9 @@ class _ClusterAgent:
             self._request_due_check()
         if shard == account_shard(self._cluster_id):
             self._plan_due_days()
+        if shard == start_shard(self._cluster_id) and not self._memory.is_compared:
+            # Whether it has run already is found out first.
+            return float(settings.OBSERVATION_PERIOD_S)
         deliver_due(
             handlers(self._leadership, self._clock.now, self._connector),
             shard=shard,

@@ -29,7 +29,7 @@ from jobs import lifecycle
 from jobs.explaining import iso
 from jobs.intentions import start_intention, stop_intention
 from jobs.leadership import Leadership
-from jobs.models import Attempt, AttemptState, Job, JobState, Reclaim
+from jobs.models import Attempt, AttemptState, Job, JobState, Reclaim, attempt_id
 from jobs.reasons import Reasons, store_reasons
 from jobs.snapshots import load_snapshot, unexplained
 from jobs.timeline import Happening, record_events
@@ -193,6 +193,7 @@ def _lock_queued(ids: Collection[UUID]) -> list[_Startable]:
 def _attempt(job: _Startable, start: Start, epoch: int, now: datetime) -> Attempt:
     lifecycle.check_move(job.state, JobState.STARTING)
     return Attempt(
+        id=attempt_id(job.id, job.attempt_number + 1),
         job_id=job.id,
         number=job.attempt_number + 1,
         cluster_id=UUID(start.cluster),

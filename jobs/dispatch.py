@@ -29,6 +29,7 @@ from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from outbox.delivery import Handler, NotYet
 from outbox.models import Message
+from outbox.quarantine import is_quarantined
 from quotas.cluster_users import name_on
 from quotas.pushes import PUSH_QUOTA
 
@@ -109,10 +110,12 @@ def start_attempt(
 ) -> None:
     """Submit the attempt and record the cluster's id for it, unless somebody already has.
 
-    Raises NotYet when the cluster did not answer: the same submission is sent again later and
-    changes nothing if it had arrived. Where submissions are held, a second copy may come of
-    it, which `jobs.settling` removes: only the recorded one is ever released.
+    Raises NotYet in quarantine, and when the cluster did not answer: the same submission is sent
+    again later and changes nothing if it had arrived. Where submissions are held, a second copy
+    may come of it, which `jobs.settling` removes: only the recorded one is ever released.
     """
+    if is_quarantined():
+        raise NotYet("Tidegate is in quarantine; nothing is started.")
     attempt = _attempt(message.subject)
     if attempt.native_id is not None or attempt.state not in _SENDABLE:
         if attempt.state == AttemptState.STOPPING and message.sends == 1:

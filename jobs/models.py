@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID, uuid5
+
 from django.db import models
 from django.db.models import F, Q
 from uuid_utils.compat import uuid7
@@ -184,6 +186,12 @@ class StopReason(models.TextChoices):
 
     CANCELLED = "cancelled"
     PREEMPTED = "preempted"
+
+
+def attempt_id(job_id: UUID, number: int) -> UUID:
+    """The id of a job's attempt: always the same, so that a database which was restored from a
+    backup knows on a cluster what it forgot to have started, and never starts it beside that."""
+    return uuid5(job_id, f"attempt {number}")
 
 
 class Attempt(models.Model):

@@ -30,6 +30,7 @@ from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
+from outbox.quarantine import is_quarantined
 from outbox.recording import intend
 from primitives.clock import from_epoch
 
@@ -60,15 +61,17 @@ def apply_listing(
     previous_at: datetime | None,
     leadership: Leadership,
     now: datetime,
+    counts_misses: bool = True,
 ) -> int:
     """Bring every attempt that holds GPUs on `cluster` up to `listing`; returns how many changed.
 
     `previous_at` is when the cluster last gave a complete listing. One attempt that cannot be
     applied is logged and left for the next listing; it never blocks the others. Of one that
-    is about to be called lost the cluster's accounting is asked first. Raises NotLeading when
-    the leadership is over.
+    is about to be called lost the cluster's accounting is asked first; nothing is called lost
+    in quarantine and unless `counts_misses`. Raises NotLeading when the leadership is over.
     """
     changed = asked = 0
+    is_frozen = not counts_misses or is_quarantined()
     holding = list(
         Attempt.objects.filter(cluster=cluster, released_at=None, job__origin=JobOrigin.PORTAL)
         .only(*COMPARED)
@@ -79,7 +82,7 @@ def apply_listing(
         if observation is not None:
             if is_known(attempt, observation):
                 continue
-        elif attempt.native_id is None:
+        elif is_frozen or attempt.native_id is None:
             # Not acknowledged yet: dispatch, not observation, finds out what became of it.
             continue
         is_unknown = False

@@ -21,6 +21,7 @@ from connectors.errors import ConnectorError
 from connectors.protocol import ClusterConnector, Listing, Observation, WorkloadPhase
 from jobs.leadership import Leadership
 from jobs.models import Attempt, AttemptState
+from outbox.quarantine import is_quarantined
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +37,9 @@ def settle(
 
     That an attempt is being released is committed before the cluster is told. A held workload
     of an attempt that we do not know is left alone and reported: it may be ours from before
-    a restore. Raises NotLeading when the leadership is over.
+    a restore. Nothing is done in quarantine. Raises NotLeading when the leadership is over.
     """
-    if not connector.submits_held:
+    if not connector.submits_held or is_quarantined():
         return 0, 0
     held = list(_settled(listing, connector.settle_s))[:SETTLED_MAX]
     if not held:

@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from arbiter.snapshot import Claim, Phase, QueuedJob, RunningJob, Slot, Snapshot
 from clusters.queries import devices
 from jobs.usable_clusters import UsableClusters
+from outbox.quarantine import is_quarantined
 from quotas.queries import quota_snapshot
 
 
@@ -24,6 +25,8 @@ def load_snapshot(now: datetime) -> Snapshot:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         tree = quota_snapshot()
         fleet, answering = devices(now=now, stale_after=timedelta(seconds=settings.STALE_AFTER_S))
+        if is_quarantined():
+            answering = frozenset()
         return Snapshot(
             taken_at=int(now.timestamp()),
             nodes=tree.nodes,

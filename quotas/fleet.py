@@ -12,6 +12,8 @@ from clusters.models import Cluster, Pool
 from clusters.outside import OutsideUse
 from clusters.queries import healthy_capacity_mgpu
 from clusters.registration import Administrator
+from outbox.models import Quarantine
+from outbox.quarantine import sentence_of
 from quotas.models import Quota
 from tenants.access import PLATFORM, Actor, require_platform_admin
 from tenants.models import NodeKind
@@ -41,12 +43,17 @@ def may_manage_clusters(actor: Actor) -> bool:
     return actor.holds(Permission.MANAGE_CLUSTERS, PLATFORM)
 
 
-def cluster_message(actor: Actor, cluster: Cluster) -> str:
+def cluster_message(actor: Actor, cluster: Cluster, quarantine: Quarantine | None) -> str:
     """Why the cluster does not answer, or what of its answer could not be used.
 
     In the connector's own words only for those who may manage clusters. All others get a fixed
-    sentence.
+    sentence. In quarantine everybody is told so first.
     """
+    said = _said(actor, cluster)
+    return said if quarantine is None else f"{sentence_of(quarantine)} {said}".strip()
+
+
+def _said(actor: Actor, cluster: Cluster) -> str:
     if may_manage_clusters(actor):
         return cluster.message
     if cluster.failing_since is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from jobs.api import views
+from jobs.api import quarantine_views, views
 from jobs.api.placement_views import ClusterPlacementList
 
 urlpatterns: list[URLPattern] = [
@@ -18,4 +18,5 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:job_id>/hold", views.JobHold.as_view()),
     path("jobs/<uuid:job_id>/release", views.JobRelease.as_view()),
     path("clusters/<uuid:cluster_id>/placements", ClusterPlacementList.as_view()),
+    path("quarantine", quarantine_views.Quarantine.as_view()),
 ]

@@ -39,3 +39,29 @@ class Message(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.subject}"
+
+
+class Quarantine(models.Model):
+    """A time in which nothing is started; the id is that of the database's incarnation.
+
+    `since` is from when on clusters may have done what is not known here. `answers` has, by the
+    id of each cluster that has been asked, what of that was found: `adopted` attempts, and
+    `strangers`, which belong to no job here. At most one goes on.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    reason = models.TextField()
+    since = models.DateTimeField()
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    answers = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["ended_at"], name="one_quarantine_goes_on", nulls_distinct=False
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"quarantine {self.id} since {self.began_at:%Y-%m-%dT%H:%M:%SZ}"

@@ -13,6 +13,7 @@ from clusters.models import Cluster
 from clusters.outside import Stranger
 from clusters.queries import Share, State, state_of
 from connectors.registry import OPENERS, nodes_refusal
+from outbox.models import Quarantine
 from quotas.fleet import PoolRow, cluster_message, outside_use
 from tenants.access import Actor
 from webapi.serializers import StrictSerializer, TextField, WholeNumberField, YesOrNoField
@@ -135,7 +136,12 @@ class ClusterSerializer(serializers.Serializer[Any]):
 
 
 def shown_cluster(
-    cluster: Cluster, shares: list[Share], *, actor: Actor, now: datetime
+    cluster: Cluster,
+    shares: list[Share],
+    *,
+    actor: Actor,
+    now: datetime,
+    quarantine: Quarantine | None,
 ) -> dict[str, Any]:
     """A cluster as JSON, as the actor may see it."""
     stale_after = timedelta(seconds=settings.STALE_AFTER_S)
@@ -149,7 +155,7 @@ def shown_cluster(
                 "state": state_of(cluster, now=now, stale_after=stale_after).value,
                 "seen_at": cluster.seen_at,
                 "stale_after_s": settings.STALE_AFTER_S,
-                "message": cluster_message(actor, cluster),
+                "message": cluster_message(actor, cluster, quarantine),
                 "api_version": cluster.api_version,
                 "nodes_refusal": nodes_refusal(cluster.kind, cluster.api_version),
                 "pools": shares,

@@ -13,6 +13,7 @@ from rest_framework.views import APIView
 from clusters.models import Cluster, Pool
 from clusters.queries import cluster_by_id, shares_of
 from clusters.registration import add_cluster, add_pool, change_cluster, change_pool
+from outbox.quarantine import open_quarantine
 from primitives.clock import SystemClock
 from primitives.errors import NotFound
 from quotas.api.fleet_serializers import (
@@ -125,13 +126,17 @@ class ClusterList(APIView):
         refuse_unknown_filters(request, set())
         actor, now = actor_from(request), SystemClock().now()
         page = page_by_text(request, Cluster.objects.all(), "name")
-        shares = shares_of(page.items)
+        shares, quarantine = shares_of(page.items), open_quarantine()
         return Response(
             page_body(
                 request,
                 page,
                 lambda cluster: shown_cluster(
-                    cluster, shares.get(cluster.pk, []), actor=actor, now=now
+                    cluster,
+                    shares.get(cluster.pk, []),
+                    actor=actor,
+                    now=now,
+                    quarantine=quarantine,
                 ),
             )
         )
@@ -154,7 +159,9 @@ class ClusterList(APIView):
 
         def act() -> tuple[int, dict[str, Any]]:
             cluster = add_cluster(**body.validated_data, by=by, now=now)
-            return 201, shown_cluster(cluster, [], actor=actor, now=now)
+            return 201, shown_cluster(
+                cluster, [], actor=actor, now=now, quarantine=open_quarantine()
+            )
 
         status, answer, _ = answer_once(
             principal_id=actor.user.pk,
@@ -180,7 +187,13 @@ class ClusterDetail(APIView):
         cluster = cluster_by_id(cluster_id)
         shares = shares_of([cluster]).get(cluster.pk, [])
         return Response(
-            shown_cluster(cluster, shares, actor=actor_from(request), now=SystemClock().now())
+            shown_cluster(
+                cluster,
+                shares,
+                actor=actor_from(request),
+                now=SystemClock().now(),
+                quarantine=open_quarantine(),
+            )
         )
 
     @extend_schema(
@@ -199,7 +212,9 @@ class ClusterDetail(APIView):
         now = SystemClock().now()
         cluster = change_cluster(cluster_by_id(cluster_id), **body.validated_data, by=by, now=now)
         shares = shares_of([cluster]).get(cluster.pk, [])
-        return Response(shown_cluster(cluster, shares, actor=actor, now=now))
+        return Response(
+            shown_cluster(cluster, shares, actor=actor, now=now, quarantine=open_quarantine())
+        )
 
 
 def _shown_pool(actor: Actor, pool: Pool) -> dict[str, Any]:

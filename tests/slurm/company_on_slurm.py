@@ -103,6 +103,12 @@ def _time(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
+def resume_nodes(bed: SlurmBed) -> None:
+    """Do what an operator does about nodes that a confused controller drained, where it lets us."""
+    resume = 'scontrol update nodename="$node" state=resume || true'
+    bed.run(["bash", "-c", f"for node in $(sinfo -hN -t drain -o %N | sort -u); do {resume}; done"])
+
+
 def poll(condition: Callable[[], bool], *, within_s: float, every_s: float = 0.5) -> bool:
     """Whether the condition came true in time."""
     deadline = time.monotonic() + within_s

@@ -163,10 +163,8 @@ async def _read_request(reader: asyncio.StreamReader) -> tuple[bytes, str]:
     method, path, _ = first.split(b" ", 2)
     body = await _read_body(reader, headers)
     headers[b"connection"] = b"close"
-    if method == b"GET":
-        kind = "read"
-    else:
-        kind = "submit" if path.endswith(b"/job/submit") else "write"
+    is_submission = path.endswith(b"/job/submit")
+    kind = "submit" if is_submission else "read" if method == b"GET" else "write"
     return _whole(first, headers, body), kind
 
 

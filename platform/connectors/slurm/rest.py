@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
@@ -317,13 +317,19 @@ class SlurmRest:
     # The accounting.
 
     def history(
-        self, *, start: int, end: int, account: str | None = None
+        self,
+        *,
+        start: int,
+        end: int,
+        account: str | None = None,
+        listed: Collection[str] = (),
     ) -> tuple[HistoryJob, ...]:
         """Every run that was eligible before `end` and had not ended before `start` (epoch
         seconds), complete: one record for each run, a requeued job has several.
 
         Jobs that are held have no record yet. A short job's first record is a stub for some
-        seconds, which raises ClusterUnavailable: ask for windows that ended a minute ago.
+        seconds, which raises ClusterUnavailable: ask for windows that ended a minute ago, or say
+        which jobs are `listed` anyway.
         """
         if account is not None:
             outgoing.check_name("account", account)
@@ -344,7 +350,7 @@ class SlurmRest:
             and (run.end_time is None or run.end_time >= start)
             and account in (None, run.account)
         ]
-        _check_arrived(runs, now)
+        _check_arrived([run for run in runs if str(run.job_id) not in listed], now)
         return tuple(runs)
 
     def job_history(self, job_id: int) -> tuple[HistoryJob, ...]:
