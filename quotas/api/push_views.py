@@ -58,7 +58,7 @@ class QuotaPushSummarySerializer(serializers.Serializer[Any]):
     """A request without its differences."""
 
     id = serializers.UUIDField()
-    kind = serializers.ChoiceField(choices=QuotaPushKind.choices)
+    kind = serializers.ChoiceField(choices=QuotaPushKind.values)
     subjects = serializers.ListField(child=serializers.CharField())
     requested_by = serializers.CharField(
         source="requested_by.login",
@@ -68,7 +68,7 @@ class QuotaPushSummarySerializer(serializers.Serializer[Any]):
     )
     requested_at = serializers.DateTimeField()
     done_at = serializers.DateTimeField(allow_null=True)
-    status = serializers.ChoiceField(choices=QuotaPushStatus.choices)
+    status = serializers.ChoiceField(choices=QuotaPushStatus.values)
     change_count = serializers.IntegerField(help_text="Differences in all")
     error = serializers.CharField(help_text="Why it waits or failed")
 
@@ -83,7 +83,7 @@ class QuotaPushRequestSerializer(StrictSerializer):
     """What to do. check and dry_run only compare; push makes the cluster as the tree says; accept
     lets the differences stand that there are, or those of `subjects`."""
 
-    kind = serializers.ChoiceField(choices=QuotaPushKind.choices)
+    kind = serializers.ChoiceField(choices=QuotaPushKind.values)
     subjects = serializers.ListField(
         child=TextField(max_length=_SUBJECT_LENGTH_MAX),
         max_length=SUBJECTS_MAX,

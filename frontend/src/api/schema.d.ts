@@ -72,6 +72,70 @@ export interface paths {
         patch: operations["change_cluster"];
         trace?: never;
     };
+    "/api/v1/clusters/{cluster_id}/placements": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Jobs on the nodes of a cluster
+         * @description What holds GPUs there now, of the jobs that the caller may see, by when it was granted them.
+         */
+        get: operations["list_cluster_placements"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{cluster_id}/quota-pushes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Comparisons of a cluster's limits with the quotas
+         * @description A page of requests, newest first.
+         */
+        get: operations["list_quota_pushes"];
+        put?: never;
+        /**
+         * Compare a cluster's limits with the quotas, or push or accept the difference
+         * @description The request, which waits for its cluster: ask for it again until it is done.
+         */
+        post: operations["request_quota_push"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{cluster_id}/quota-pushes/{push_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One comparison of a cluster's limits with the quotas
+         * @description The request with what has become of it.
+         */
+        get: operations["get_quota_push"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/clusters/{cluster_id}/users": {
         parameters: {
             query?: never;
@@ -368,6 +432,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{node_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One node of a cluster
+         * @description The node.
+         */
+        get: operations["get_cluster_node"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes/{node_id}/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Drain a node
+         * @description Nothing new starts on it; what runs there goes on. The cluster is asked soon after the answer: the node's `request` says what became of it, and its `state` what the cluster then says. For platform administrators.
+         */
+        post: operations["drain_cluster_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes/{node_id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume a node
+         * @description New work may start on it again, as soon as the cluster says so. For platform administrators.
+         */
+        post: operations["resume_cluster_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/organizations": {
         parameters: {
             query?: never;
@@ -479,6 +603,30 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quarantine": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Whether starts are frozen after a restore
+         * @description The quarantine.
+         */
+        get: operations["get_quarantine"];
+        put?: never;
+        post?: never;
+        /**
+         * End the quarantine
+         * @description What became of it. For platform administrators, after reading docs/restore.md.
+         */
+        delete: operations["end_quarantine"];
         options?: never;
         head?: never;
         patch?: never;
@@ -614,6 +762,50 @@ export interface paths {
          * @description Now at the earliest, so that no past report changes.
          */
         patch: operations["end_rate_line"];
+        trace?: never;
+    };
+    "/api/v1/reconciliations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Reconciled days, newest first
+         * @description Sums and status are of the accounts whose costs the caller may see.
+         */
+        get: operations["list_reconciliations"];
+        put?: never;
+        /**
+         * Have a day compared, again or for the first time
+         * @description Carried out soon, by whoever watches the cluster; the answer is the day as it is until then. While an earlier request waits, this is that one.
+         */
+        post: operations["request_reconciliation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reconciliations/{reconciliation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A reconciled day with its differences
+         * @description The day.
+         */
+        get: operations["get_reconciliation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/reports/chargeback": {
@@ -1017,6 +1209,21 @@ export interface components {
          * @enum {string}
          */
         CanEnum: "cancel" | "hold" | "release" | "logs";
+        /**
+         * @description * `only_in_meter` - only_in_meter
+         *     * `only_in_account` - only_in_account
+         *     * `start_differs` - start_differs
+         *     * `end_differs` - end_differs
+         *     * `still_running` - still_running
+         *     * `gpus_differ` - gpus_differ
+         *     * `meter_gap` - meter_gap
+         *     * `account_differs` - account_differs
+         *     * `pool_differs` - pool_differs
+         *     * `second_run` - second_run
+         *     * `native_unmapped` - native_unmapped
+         * @enum {string}
+         */
+        CauseEnum: "only_in_meter" | "only_in_account" | "start_differs" | "end_differs" | "still_running" | "gpus_differ" | "meter_gap" | "account_differs" | "pool_differs" | "second_run" | "native_unmapped";
         /** @description The same usage summed twice: straight from the segments, and over the rows of teams. */
         ChargebackCheck: {
             is_equal: boolean;
@@ -1099,6 +1306,8 @@ export interface components {
         ChargebackRowNodeKindEnum: "organization" | "department" | "team";
         /** @description A place where jobs run, as last seen. */
         Cluster: {
+            /** @description What was last spoken with it; empty where there is only one, or none yet */
+            api_version: string;
             /** Format: uuid */
             id: string;
             /** @description Disabled: no new starts, what runs goes on */
@@ -1107,6 +1316,9 @@ export interface components {
             /** @description Why it does not answer, or what of its answer could not be used; in the cluster's own words only for those who may manage clusters */
             message: string;
             name: string;
+            /** @description Why its nodes cannot be drained and resumed from here; empty when they can */
+            nodes_refusal: string;
+            outside: components["schemas"]["Outside"];
             pools: components["schemas"]["ClusterPool"][];
             /**
              * Format: date-time
@@ -1119,9 +1331,10 @@ export interface components {
         };
         /**
          * @description * `local` - local
+         *     * `slurm` - slurm
          * @enum {string}
          */
-        ClusterCreateKindEnum: "local";
+        ClusterCreateKindEnum: "local" | "slurm";
         /** @description A new cluster. */
         ClusterCreateRequest: {
             /** @default true */
@@ -1135,19 +1348,25 @@ export interface components {
         };
         /** @description A node of a cluster as last seen; in state "gone" once its cluster lists it no more. */
         ClusterNode: {
-            /** Format: int64 */
             capacity_mgpu: number;
             cluster: string;
+            features: string[];
             /** Format: uuid */
-            readonly id: string;
+            id: string;
+            /** @description Whether new work may start on it */
             is_schedulable: boolean;
             name: string;
             pool: string;
+            /** @description What the cluster's administrators wrote beside the state; empty unless you may manage clusters */
+            reason: string;
+            /** @description null for none, and unless you may manage clusters */
+            request: components["schemas"]["NodeRequest"] | null;
             /**
              * Format: date-time
-             * @description When the node was last in an answer of its cluster.
+             * @description When it was last in an answer of its cluster
              */
-            readonly seen_at: string;
+            seen_at: string;
+            /** @description The cluster's own word */
             state: string;
         };
         ClusterNodePage: {
@@ -1167,6 +1386,8 @@ export interface components {
             healthy_mgpu: number;
             nodes: number;
             nodes_healthy: number;
+            /** @description Healthy ones held by workloads that belong to no team: neither offered nor idle */
+            outside_mgpu: number;
             pool: string;
         };
         /**
@@ -1277,6 +1498,13 @@ export interface components {
             node_count: number;
             /** @description Slug */
             organization: string;
+            /**
+             * @description native: given to its cluster beside the portal
+             *
+             *     * `portal` - portal
+             *     * `native` - native
+             */
+            origin: components["schemas"]["OriginEnum"];
             pool: string;
             priority_class: string;
             /**
@@ -1329,6 +1557,13 @@ export interface components {
             notes: components["schemas"]["Note"][];
             /** @description Slug */
             organization: string;
+            /**
+             * @description native: given to its cluster beside the portal
+             *
+             *     * `portal` - portal
+             *     * `native` - native
+             */
+            origin: components["schemas"]["OriginEnum"];
             pool: string;
             priority_class: string;
             /** @description null: the caller may not read it */
@@ -1479,6 +1714,12 @@ export interface components {
             /** @description `tdg_` and 36 characters; null in the repeated answer to an Idempotency-Key, because secrets are not stored */
             secret: string | null;
         };
+        /**
+         * @description * `drain` - drain
+         *     * `resume` - resume
+         * @enum {string}
+         */
+        NodeAction: "drain" | "resume";
         /** @description A new department or team. */
         NodeCreationRequest: {
             name: string;
@@ -1487,6 +1728,42 @@ export interface components {
             /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`; it never changes */
             slug: string;
         };
+        /** @description Why a node is taken out. */
+        NodeDrainRequest: {
+            /** @description One line */
+            reason: string;
+        };
+        /** @description What a cluster was last asked to do with a node, and what became of it. */
+        NodeRequest: {
+            action: components["schemas"]["NodeAction"];
+            /** Format: date-time */
+            answered_at: string | null;
+            /** @description Why it was refused or given up, or empty */
+            message: string;
+            reason: string;
+            /** Format: date-time */
+            requested_at: string;
+            requested_by: string;
+            /**
+             * @description pending until the cluster answered; given_up when it did not for 15 minutes
+             *
+             *     * `pending` - pending
+             *     * `done` - done
+             *     * `refused` - refused
+             *     * `replaced` - replaced
+             *     * `given_up` - given_up
+             */
+            state: components["schemas"]["NodeRequestState"];
+        };
+        /**
+         * @description * `pending` - pending
+         *     * `done` - done
+         *     * `refused` - refused
+         *     * `replaced` - replaced
+         *     * `given_up` - given_up
+         * @enum {string}
+         */
+        NodeRequestState: "pending" | "done" | "refused" | "replaced" | "given_up";
         /** @description What became of one line of an sbatch text; line 0 is the whole text. */
         Note: {
             detail: string;
@@ -1509,6 +1786,50 @@ export interface components {
             /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`; it never changes */
             slug: string;
         };
+        /**
+         * @description * `portal` - portal
+         *     * `native` - native
+         * @enum {string}
+         */
+        OriginEnum: "portal" | "native";
+        /** @description Workloads that were given to the cluster beside the portal, as last listed. */
+        Outside: {
+            /** @description Largest first; null unless you manage clusters */
+            holders: components["schemas"]["OutsideHolder"][] | null;
+            /** @description Those that wait for the cluster's own scheduler, whosever they are */
+            pending: number;
+            pending_mgpu: number;
+            /** @description Those that belong to no team */
+            running: number;
+            /** @description What they hold */
+            running_mgpu: number;
+        };
+        /** @description What somebody holds of one pool without counting for a team, by the cluster's names. */
+        OutsideHolder: {
+            account: string;
+            mgpu: number;
+            pool: string;
+            reason: components["schemas"]["ReasonEnum"];
+            user: string;
+            workloads: number;
+        };
+        /** @description A job that holds GPUs of a cluster, and on which nodes. */
+        Placement: {
+            /** Format: uuid */
+            job: string;
+            name: string;
+            slots: components["schemas"]["Slot"][];
+            state: components["schemas"]["JobState"];
+            /** @description Path */
+            team: string;
+            /** @description Username */
+            user: string;
+        };
+        PlacementPage: {
+            items: components["schemas"]["Placement"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
         /** @description GPUs of one kind that are interchangeable for quota. */
         Pool: {
             /** @description Healthy now, on all enabled clusters */
@@ -1530,6 +1851,8 @@ export interface components {
             /** @description Negative where jobs held GPUs of nodes that no longer counted as healthy */
             idle_mgpu_s: number;
             in_use_mgpu_s: number;
+            /** @description Held by workloads that belong to no team: neither in use nor idle */
+            outside_mgpu_s: number;
             pool: string;
         };
         /** @description A new pool. Clusters report their nodes under its name. */
@@ -1583,6 +1906,28 @@ export interface components {
             title: string;
             /** @description `urn:tidegate:problem:` and the code */
             type: string;
+        };
+        /** @description Whether anything is started at all. What clusters told is for platform administrators. */
+        Quarantine: {
+            /** @description Attempts that clusters knew and the database did not */
+            adopted: number | null;
+            /** Format: date-time */
+            began_at: string | null;
+            is_quarantined: boolean;
+            reason: string | null;
+            /** @description Empty while things are as usual */
+            sentence: string;
+            /** @description Not asked yet: ending the quarantine holds the jobs that may have run there */
+            silent_clusters: string[] | null;
+            /** @description Workloads of ours on clusters that belong to no job here */
+            strangers: number | null;
+        };
+        /** @description What became of it. */
+        QuarantineEnd: {
+            adopted: number;
+            /** @description Jobs held, since nobody knows whether they ran on a cluster that did not answer */
+            held: number;
+            strangers: number;
         };
         /** @description A node's quota in one pool. Limits of null are no limit of their own. */
         Quota: {
@@ -1644,6 +1989,107 @@ export interface components {
         };
         QuotaPage: {
             items: components["schemas"]["Quota"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description A request to compare a cluster's limits with the quota tree, and its result. */
+        QuotaPush: {
+            /** @description Differences in all */
+            change_count: number;
+            /** @description The first 1,000, in their order */
+            changes: components["schemas"]["QuotaPushChange"][];
+            /** Format: date-time */
+            done_at: string | null;
+            /** @description Why it waits or failed */
+            error: string;
+            /** Format: uuid */
+            id: string;
+            kind: components["schemas"]["QuotaPushKind"];
+            /** Format: date-time */
+            requested_at: string;
+            /** @description null: the observer by itself */
+            requested_by?: string | null;
+            status: components["schemas"]["QuotaPushStatus"];
+            subjects: string[];
+        };
+        /** @description One difference: what the cluster has and what it should have. */
+        QuotaPushChange: {
+            /** @description What it should have; null is no limit */
+            after: {
+                [key: string]: unknown;
+            };
+            /** @description What the cluster has; null is no limit */
+            before: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description What is taken (lower, delete) comes before what is given
+             *
+             *     * `lower` - lower
+             *     * `delete` - delete
+             *     * `create` - create
+             *     * `raise` - raise
+             *     * `change` - change
+             */
+            kind: components["schemas"]["QuotaPushChangeKindEnum"];
+            note: string;
+            /** @description planned, waits, done, accepted, not tried, or `refused: ` and why */
+            result: string;
+            /** @description `account NAME`, `qos NAME` or `member USER of NAME` */
+            subject: string;
+        };
+        /**
+         * @description * `lower` - lower
+         *     * `delete` - delete
+         *     * `create` - create
+         *     * `raise` - raise
+         *     * `change` - change
+         * @enum {string}
+         */
+        QuotaPushChangeKindEnum: "lower" | "delete" | "create" | "raise" | "change";
+        /**
+         * @description * `check` - check
+         *     * `dry_run` - dry_run
+         *     * `push` - push
+         *     * `accept` - accept
+         * @enum {string}
+         */
+        QuotaPushKind: "check" | "dry_run" | "push" | "accept";
+        /**
+         * @description What to do. check and dry_run only compare; push makes the cluster as the tree says; accept
+         *     lets the differences stand that there are, or those of `subjects`.
+         */
+        QuotaPushRequestRequest: {
+            kind: components["schemas"]["QuotaPushKind"];
+            subjects?: string[];
+        };
+        /**
+         * @description * `waiting` - waiting
+         *     * `done` - done
+         *     * `failed` - failed
+         * @enum {string}
+         */
+        QuotaPushStatus: "waiting" | "done" | "failed";
+        /** @description A request without its differences. */
+        QuotaPushSummary: {
+            /** @description Differences in all */
+            change_count: number;
+            /** Format: date-time */
+            done_at: string | null;
+            /** @description Why it waits or failed */
+            error: string;
+            /** Format: uuid */
+            id: string;
+            kind: components["schemas"]["QuotaPushKind"];
+            /** Format: date-time */
+            requested_at: string;
+            /** @description null: the observer by itself */
+            requested_by?: string | null;
+            status: components["schemas"]["QuotaPushStatus"];
+            subjects: string[];
+        };
+        QuotaPushSummaryPage: {
+            items: components["schemas"]["QuotaPushSummary"][];
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
@@ -1739,6 +2185,163 @@ export interface components {
         RateLineEndRequest: {
             /** Format: date-time */
             end: string;
+        };
+        /**
+         * @description * `unknown_account` - ACCOUNT
+         *     * `unknown_user` - USER
+         *     * `other_organization` - ORGANIZATION
+         *     * `no_priority_class` - CLASS
+         *     * `given_up` - GIVEN_UP
+         *     * `not_yet_counted` - NOT_YET
+         * @enum {string}
+         */
+        ReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted";
+        /** @description One account and pool of a day; the differences, with what was cut, sum to the difference. */
+        ReconciledAccount: {
+            /** @description The cluster's name */
+            account: string;
+            accounted_mgpu_s: number;
+            /** @description Differences beyond those */
+            cut_count: number;
+            /** @description Their sum */
+            cut_mgpu_s: number;
+            difference_count: number;
+            /** @description Largest first, at most 200 */
+            differences: components["schemas"]["ReconciliationDifference"][];
+            /** @description Nothing differs but what is expected */
+            is_green: boolean;
+            metered_mgpu_s: number;
+            pool: string;
+            /** @description Path; null: no team's */
+            team?: string | null;
+        };
+        /**
+         * @description One UTC day of one cluster. All but the day and the cluster is of the accounts that the
+         *     caller may see.
+         */
+        Reconciliation: {
+            accounted_mgpu_s: number;
+            /**
+             * Format: date-time
+             * @description The cluster's time of the last comparison
+             */
+            as_of: string | null;
+            cluster: string;
+            /** Format: date */
+            day: string;
+            difference_count: number;
+            /** Format: uuid */
+            id: string;
+            /** @description Whether the whole day was compared */
+            is_complete: boolean;
+            /** @description A comparison is under way */
+            readonly is_requested: boolean;
+            /** @description The cluster's own words, for those who manage clusters */
+            message: string;
+            metered_mgpu_s: number;
+            /**
+             * Format: date-time
+             * @description When it is compared again by itself
+             */
+            next_at: string | null;
+            /**
+             * @description green: only expected differences; red: others too; pending: the cluster's account is not complete yet; unavailable: it could not be had, and is asked for again
+             *
+             *     * `green` - Green
+             *     * `red` - Red
+             *     * `pending` - Pending
+             *     * `unavailable` - Unavailable
+             */
+            status: components["schemas"]["Status7d0Enum"];
+            /**
+             * Format: date-time
+             * @description The day was compared up to here
+             */
+            until: string | null;
+        };
+        /** @description A day with its accounts and their differences. */
+        ReconciliationDetail: {
+            accounted_mgpu_s: number;
+            accounts: components["schemas"]["ReconciledAccount"][];
+            /**
+             * Format: date-time
+             * @description The cluster's time of the last comparison
+             */
+            as_of: string | null;
+            cluster: string;
+            /** Format: date */
+            day: string;
+            difference_count: number;
+            /** Format: uuid */
+            id: string;
+            /** @description Whether the whole day was compared */
+            is_complete: boolean;
+            /** @description A comparison is under way */
+            readonly is_requested: boolean;
+            /** @description The cluster's own words, for those who manage clusters */
+            message: string;
+            metered_mgpu_s: number;
+            /**
+             * Format: date-time
+             * @description When it is compared again by itself
+             */
+            next_at: string | null;
+            /**
+             * @description green: only expected differences; red: others too; pending: the cluster's account is not complete yet; unavailable: it could not be had, and is asked for again
+             *
+             *     * `green` - Green
+             *     * `red` - Red
+             *     * `pending` - Pending
+             *     * `unavailable` - Unavailable
+             */
+            status: components["schemas"]["Status7d0Enum"];
+            /**
+             * Format: date-time
+             * @description The day was compared up to here
+             */
+            until: string | null;
+        };
+        /** @description One stretch in which the meter and the cluster's account disagree, of one run. */
+        ReconciliationDifference: {
+            /** @description Null: it runs, or never ran */
+            accounted_end: string | null;
+            accounted_mgpu: number | null;
+            accounted_start: string | null;
+            /** Format: uuid */
+            attempt: string | null;
+            cause: components["schemas"]["CauseEnum"];
+            /**
+             * Format: uuid
+             * @description Null: the portal knows no such job
+             */
+            job: string | null;
+            /** @description Null: it runs, or never ran */
+            metered_end: string | null;
+            metered_mgpu: number | null;
+            metered_start: string | null;
+            /** @description Milli-GPU-seconds that the account has more than the meter */
+            mgpu_s: number;
+            /** @description The cluster's id of the run */
+            native_id: string | null;
+            /** @description The cluster's word */
+            state: string;
+            /** @description The cluster's name of its user */
+            user: string;
+        };
+        ReconciliationPage: {
+            items: components["schemas"]["Reconciliation"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description Which day of which cluster is to be compared. */
+        ReconciliationRequestRequest: {
+            /** @description Name */
+            cluster: string;
+            /**
+             * Format: date
+             * @description UTC; today is compared as far as it has come
+             */
+            day: string;
         };
         /** @description A new name; the path stays. */
         RenamingRequest: {
@@ -1858,6 +2461,14 @@ export interface components {
             mgpu: number;
             node: string;
         };
+        /**
+         * @description * `green` - Green
+         *     * `red` - Red
+         *     * `pending` - Pending
+         *     * `unavailable` - Unavailable
+         * @enum {string}
+         */
+        Status7d0Enum: "green" | "red" | "pending" | "unavailable";
         /** @description The new job and what became of the lines of its sbatch text. */
         SubmittedJob: {
             /** @description Number of the latest attempt, 0 before the first */
@@ -1884,6 +2495,13 @@ export interface components {
             notes: components["schemas"]["Note"][];
             /** @description Slug */
             organization: string;
+            /**
+             * @description native: given to its cluster beside the portal
+             *
+             *     * `portal` - portal
+             *     * `native` - native
+             */
+            origin: components["schemas"]["OriginEnum"];
             pool: string;
             priority_class: string;
             /**
@@ -2233,6 +2851,244 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Cluster"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_cluster_placements: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                cluster_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlacementPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_quota_pushes: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                cluster_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaPushSummaryPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    request_quota_push: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                cluster_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QuotaPushRequestRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaPush"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_quota_push: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cluster_id: string;
+                push_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaPush"];
                 };
             };
             400: {
@@ -2672,6 +3528,8 @@ export interface operations {
                 cursor?: string;
                 /** @description Items a page, 1 to 500; 50 if absent */
                 limit?: number;
+                /** @description native: only those given to their clusters beside the portal */
+                origin?: "native" | "portal";
                 pool?: string;
                 /** @description A part of the name */
                 q?: string;
@@ -3281,6 +4139,199 @@ export interface operations {
             };
         };
     };
+    get_cluster_node: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    drain_cluster_node: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NodeDrainRequest"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resume_cluster_node: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterNode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_organizations: {
         parameters: {
             query?: {
@@ -3738,6 +4789,92 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_quarantine: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quarantine"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    end_quarantine: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuarantineEnd"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4283,6 +5420,174 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_reconciliations: {
+        parameters: {
+            query?: {
+                /** @description Only of this cluster */
+                cluster?: string;
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Only this UTC day */
+                day?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReconciliationPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    request_reconciliation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReconciliationRequestRequest"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reconciliation"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_reconciliation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                reconciliation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReconciliationDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
