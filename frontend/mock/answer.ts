@@ -8,14 +8,18 @@ import {
   iso,
   POOLS,
   theClusters,
+  theClusterUsers,
   theHistory,
   theJobs,
   theNodes,
+  thePlacements,
   thePriorityClasses,
+  theQuotaPushes,
   theQuotas,
   theTokens,
   TREE,
 } from "./company.ts";
+import { aReconciliation, theReconciliations } from "./reconciliation.ts";
 
 export interface MockRequest {
   method: string;
@@ -80,9 +84,9 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
     case "pools":
       return page(POOLS, query);
     case "clusters":
-      return page(theClusters(), query);
+      return clusters(request, id, action);
     case "nodes":
-      return page(theNodes(query.get("cluster") ?? ""), query);
+      return nodes(request, id, action);
     case "priority-classes":
       return page(thePriorityClasses(), query);
     case "tokens":
@@ -96,6 +100,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return jobs(request, id, action);
     case "reports":
       return reports(request, path);
+    case "reconciliations":
+      return reconciliations(request, id);
   }
   return aProblem(404, "not_found", "There is no such thing here.");
 }
@@ -157,6 +163,48 @@ function quotas(company: Company, request: MockRequest, id?: string, action?: st
     Object.assign(found, patch, { version: found.version + 1 });
   }
   return { status: 200, body: found };
+}
+
+function clusters({ method, query, body, path }: MockRequest, id?: string, action?: string): MockAnswer {
+  if (id === undefined) {
+    const made = { ...theClusters()[1], ...(body as object), id: "01a1fd00-0000-7000-8000-00000000aaaa", pools: [] };
+    return method === "POST" ? { status: 201, body: made } : page(theClusters(), query);
+  }
+  const cluster = theClusters().find((each) => each.id === id);
+  const part = path.split("/")[6];
+  switch (action) {
+    case "placements":
+      return page(thePlacements(id), query);
+    case "users":
+      if (method === "DELETE") return { status: 204 };
+      if (method === "PUT") return { status: 200, body: { id: "u9", ...(body as object) } };
+      return page(theClusterUsers(), query);
+    case "quota-pushes": {
+      if (method === "POST") return { status: 201, body: { ...theQuotaPushes()[0], ...(body as object) } };
+      const push = theQuotaPushes().find((each) => each.id === part);
+      return push === undefined ? page(theQuotaPushes(), query) : { status: 200, body: push };
+    }
+  }
+  return { status: 200, body: { ...cluster, ...(body as object) } };
+}
+
+function nodes({ method, query, body }: MockRequest, id?: string, action?: string): MockAnswer {
+  if (id === undefined) return page(theNodes(query.get("cluster") ?? ""), query);
+  const node = theNodes("slurm-a").find((each) => each.id === id);
+  if (node === undefined) return aProblem(404, "not_found", "There is no such node.");
+  if (method === "POST") {
+    node.request = {
+      action: action === "drain" ? "drain" : "resume",
+      reason: (body as { reason?: string } | null)?.reason ?? "",
+      requested_by: "root@platform",
+      requested_at: iso(Date.now()),
+      state: "pending",
+      answered_at: null,
+      message: "",
+    };
+    return { status: 202, body: node };
+  }
+  return { status: 200, body: node };
 }
 
 function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
@@ -267,6 +315,12 @@ function readSbatch(script: string): JobPlan["notes"] {
     }[verdict];
     return [{ line: i + 1, text, verdict, detail }];
   });
+}
+
+function reconciliations({ method, query }: MockRequest, id?: string): MockAnswer {
+  if (method === "POST") return { status: 202, body: { ...theReconciliations()[0], is_requested: true } };
+  if (id === undefined) return page(theReconciliations(), query);
+  return { status: 200, body: aReconciliation(id) };
 }
 
 function reports({ query }: MockRequest, path: string): MockAnswer {

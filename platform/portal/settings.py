@@ -207,8 +207,11 @@ SPECTACULAR_SETTINGS = {
         "ClusterState": "clusters.queries.State",
         "NodeAction": "clusters.models.NodeAction.values",
         "NodeRequestState": "clusters.models.NodeRequestState.values",
+        "QuotaPushKind": "quotas.models.QuotaPushKind.values",
+        "QuotaPushStatus": "quotas.models.QuotaPushStatus.values",
         "JobState": "jobs.models.JobState.values",
         "AttemptState": "jobs.models.AttemptState.values",
+        "ReconciliationStatus": "billing.models.ReconciliationStatus.values",
     },
 }
 

@@ -8,6 +8,8 @@ const PAGE_LIMIT = 50;
 /** Lists that are needed whole are read in pages of this size, and no more than MAX_PAGES of them. */
 const WHOLE_LIMIT = 500;
 const MAX_PAGES = 20;
+/** What waits for a cluster's answer is looked at this often. */
+const SOON_MS = 1500;
 
 async function readWhole<T>(read: (cursor: string | undefined) => Promise<Page<T>>): Promise<T[]> {
   const items: T[] = [];
@@ -91,17 +93,80 @@ export const clustersQuery = queryOptions({
     ),
 });
 
+/** All nodes of a cluster. Asked again soon while it has not answered what was asked of one. */
 export function clusterNodesQuery(cluster: string) {
-  return infiniteQueryOptions({
-    ...paging,
+  return queryOptions({
     queryKey: ["clusters", "nodes", cluster],
-    queryFn: ({ pageParam, signal }) =>
+    queryFn: ({ signal }) =>
+      readWhole((cursor) =>
+        unwrap(
+          client.GET("/api/v1/nodes", { params: { query: { cluster, limit: WHOLE_LIMIT, cursor } }, signal }),
+        ),
+      ),
+    refetchInterval: (query) =>
+      query.state.data?.some(({ request }) => request?.state === "pending") ? SOON_MS : false,
+  });
+}
+
+/** What runs on which nodes of a cluster, of the jobs that I may see. */
+export function placementsQuery(clusterId: string) {
+  return queryOptions({
+    queryKey: ["jobs", "placements", clusterId],
+    queryFn: ({ signal }) =>
+      readWhole((cursor) =>
+        unwrap(
+          client.GET("/api/v1/clusters/{cluster_id}/placements", {
+            params: { path: { cluster_id: clusterId }, query: { limit: WHOLE_LIMIT, cursor } },
+            signal,
+          }),
+        ),
+      ),
+  });
+}
+
+export function clusterUsersQuery(clusterId: string) {
+  return queryOptions({
+    queryKey: ["clusters", "users", clusterId],
+    queryFn: ({ signal }) =>
+      readWhole((cursor) =>
+        unwrap(
+          client.GET("/api/v1/clusters/{cluster_id}/users", {
+            params: { path: { cluster_id: clusterId }, query: { limit: WHOLE_LIMIT, cursor } },
+            signal,
+          }),
+        ),
+      ),
+  });
+}
+
+/** The latest comparisons of a cluster's limits with the quotas. */
+export function quotaPushesQuery(clusterId: string) {
+  return queryOptions({
+    queryKey: ["quotas", "pushes", clusterId],
+    queryFn: async ({ signal }) =>
+      (
+        await unwrap(
+          client.GET("/api/v1/clusters/{cluster_id}/quota-pushes", {
+            params: { path: { cluster_id: clusterId }, query: { limit: 20 } },
+            signal,
+          }),
+        )
+      ).items,
+    refetchInterval: (query) => (query.state.data?.some(({ done_at }) => done_at === null) ? SOON_MS : false),
+  });
+}
+
+export function quotaPushQuery(clusterId: string, id: string) {
+  return queryOptions({
+    queryKey: ["quotas", "push", clusterId, id],
+    queryFn: ({ signal }) =>
       unwrap(
-        client.GET("/api/v1/nodes", {
-          params: { query: { cluster, limit: PAGE_LIMIT, cursor: pageParam } },
+        client.GET("/api/v1/clusters/{cluster_id}/quota-pushes/{push_id}", {
+          params: { path: { cluster_id: clusterId, push_id: id } },
           signal,
         }),
       ),
+    refetchInterval: (query) => (query.state.data?.done_at === null ? SOON_MS : false),
   });
 }
 

@@ -82,7 +82,7 @@ function Notices({ session }: { session: Session }) {
       {stale.map((cluster) => (
         <p key={cluster.id}>
           ▲{" "}
-          <Link to="/clusters" search={{ cluster: cluster.name }}>
+          <Link to="/clusters/$name" params={{ name: cluster.name }}>
             {cluster.name}
           </Link>{" "}
           is {freshnessOf(cluster, now).words}: its numbers may be old

@@ -20,6 +20,8 @@ export const JOB_TABS = ["log", "timeline", "attempts", "script"] as const;
 export const PERIODS = ["hour", "today", "yesterday", "month", "last-month", "custom"] as const;
 export const GROUPINGS = ["team", "department"] as const;
 export const SUBMIT_DOORS = ["form", "sbatch"] as const;
+export const CLUSTER_TABS = ["nodes", "users", "quotas", "use"] as const;
+export const NODE_CHOICES = ["out", "busy"] as const;
 export const USAGE_CLASSES = ["guaranteed", "borrowed"] as const;
 
 const rootRoute = createRootRouteWithContext<{ queryClient: QueryClient }>()({
@@ -152,8 +154,27 @@ const chargebackJobsRoute = createRoute({
 const clustersRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/clusters",
-  validateSearch: (search): { cluster?: string } => ({ cluster: textParam(search, "cluster") }),
   component: lazyRouteComponent(() => import("../clusters/ClustersPage"), "ClustersPage"),
+});
+
+const clusterRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/clusters/$name",
+  validateSearch: (
+    search,
+  ): { tab?: (typeof CLUSTER_TABS)[number]; q?: string; show?: (typeof NODE_CHOICES)[number]; push?: string } => ({
+    tab: choiceParam(search, "tab", CLUSTER_TABS),
+    q: textParam(search, "q"),
+    show: choiceParam(search, "show", NODE_CHOICES),
+    push: textParam(search, "push"),
+  }),
+  component: lazyRouteComponent(() => import("../clusters/ClusterPage"), "ClusterPage"),
+});
+
+const addClusterRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/add-cluster",
+  component: lazyRouteComponent(() => import("../clusters/AddClusterPage"), "AddClusterPage"),
 });
 
 const accessRoute = createRoute({
@@ -180,6 +201,8 @@ const routeTree = rootRoute.addChildren([
     chargebackRoute,
     chargebackJobsRoute,
     clustersRoute,
+    clusterRoute,
+    addClusterRoute,
     accessRoute,
     unknownRoute,
   ]),

@@ -179,19 +179,6 @@ describe("the small pages", () => {
     expect(await screen.findByRole("heading", { name: /^Hello/ })).toBeInTheDocument();
   });
 
-  it("clusters show their age and their nodes", async () => {
-    const { user, container } = open("/clusters");
-    const kube = await screen.findByRole("region", { name: "Cluster kube-b" });
-    expect(kube).toHaveTextContent("stale 6 min");
-    expect(await accessibilityFaults(container)).toEqual([]);
-    const slurm = screen.getByRole("region", { name: "Cluster slurm-a" });
-    await user.click(within(slurm).getByRole("link", { name: "Show the nodes" }));
-    const nodes = await screen.findByRole("table", { name: "Nodes of slurm-a" });
-    expect(within(nodes).getAllByRole("row")).toHaveLength(51);
-    await user.click(screen.getByRole("button", { name: "Show more" }));
-    await waitFor(() => expect(within(nodes).getAllByRole("row")).toHaveLength(76));
-  });
-
   it("a token's secret is shown once", async () => {
     const { user, container, requests } = open("/access");
     await user.click(await screen.findByRole("button", { name: "New token" }));

@@ -1,0 +1,171 @@
+import { Button, Tabs } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+
+import { client, unwrap } from "../api/client";
+import { clustersQuery } from "../api/queries";
+import type { Cluster } from "../api/types";
+import { may } from "../session/access";
+import { useSession } from "../session/useSession";
+import { FreshnessBadge, freshnessOf } from "../shell/Freshness";
+import { CLUSTER_TABS } from "../shell/router";
+import { CliLine } from "../ui/CliLine";
+import { Confirm } from "../ui/Confirm";
+import { useNowMs } from "../ui/now";
+import { Lines, QueryView } from "../ui/states";
+import { toastDone, toastError } from "../ui/toast";
+import { usePageTitle } from "../ui/usePageTitle";
+import { ClusterHealth, ClusterPills, markOf } from "./ClusterHealth";
+import { ClusterUsers } from "./ClusterUsers";
+import { Nodes } from "./Nodes";
+import { PoolTable } from "./PoolTable";
+import { QuotaPushes } from "./QuotaPushes";
+import "./cluster.css";
+
+/** Kinds of cluster whose jobs run as users of the cluster, and that keep limits of their own. */
+const KINDS_WITH_USERS: readonly string[] = ["slurm"];
+
+export function ClusterPage() {
+  const { name } = useParams({ from: "/shell/clusters/$name" });
+  usePageTitle(name);
+  const clusters = useQuery(clustersQuery);
+  return (
+    <QueryView
+      query={clusters}
+      loading={
+        <div className="card">
+          <Lines count={8} label="Loading the cluster" />
+        </div>
+      }
+    >
+      {(items) => {
+        const cluster = items.find((each) => each.name === name);
+        return cluster ? (
+          <ClusterView key={cluster.id} cluster={cluster} />
+        ) : (
+          <div className="card empty">
+            <h1>No such cluster</h1>
+            <p>There is no cluster {name} here.</p>
+            <Link to="/clusters">All clusters</Link>
+          </div>
+        );
+      }}
+    </QueryView>
+  );
+}
+
+function ClusterView({ cluster }: { cluster: Cluster }) {
+  const { isFresh } = freshnessOf(cluster, useNowMs());
+  const mayManage = may(useSession(), "manage_clusters", "");
+  const hasUsers = mayManage && KINDS_WITH_USERS.includes(cluster.kind);
+  const shown = CLUSTER_TABS.filter((tab) => tab === "nodes" || (tab === "use" ? mayManage : hasUsers));
+  const search = useSearch({ from: "/shell/clusters/$name" });
+  const tab = shown.find((each) => each === search.tab) ?? "nodes";
+  const navigate = useNavigate({ from: "/clusters/$name" });
+  return (
+    <>
+      <p className="small">
+        <Link to="/clusters">Clusters</Link>
+      </p>
+      <div className="spread">
+        <h1>
+          {cluster.name} <ClusterPills cluster={cluster} />
+        </h1>
+        <span className="dim">
+          <FreshnessBadge cluster={cluster} showName={false} />
+        </span>
+      </div>
+      <div className="rows">
+        <section className={`card ${markOf(cluster, isFresh)}`} aria-label="Capacity">
+          <ClusterHealth cluster={cluster} />
+          <PoolTable cluster={cluster} />
+        </section>
+        <section className="card" aria-label="Details">
+          <Tabs
+            value={tab}
+            keepMounted={false}
+            onChange={(next) =>
+              void navigate({
+                search: (before) => ({ ...before, tab: CLUSTER_TABS.find((each) => each === next) }),
+                replace: true,
+              })
+            }
+          >
+            <Tabs.List mb={12}>
+              <Tabs.Tab value="nodes">Nodes</Tabs.Tab>
+              {hasUsers && <Tabs.Tab value="users">Users</Tabs.Tab>}
+              {hasUsers && <Tabs.Tab value="quotas">Quotas on it</Tabs.Tab>}
+              {mayManage && <Tabs.Tab value="use">Use</Tabs.Tab>}
+            </Tabs.List>
+            <Tabs.Panel value="nodes">
+              <Nodes cluster={cluster} mayManage={mayManage} />
+            </Tabs.Panel>
+            {hasUsers && (
+              <Tabs.Panel value="users">
+                <ClusterUsers cluster={cluster} />
+              </Tabs.Panel>
+            )}
+            {hasUsers && (
+              <Tabs.Panel value="quotas">
+                <QuotaPushes cluster={cluster} />
+              </Tabs.Panel>
+            )}
+            {mayManage && (
+              <Tabs.Panel value="use">
+                <Use cluster={cluster} />
+              </Tabs.Panel>
+            )}
+          </Tabs>
+        </section>
+        <CliLine command={`tidegate nodes --cluster ${cluster.name}`} />
+      </div>
+    </>
+  );
+}
+
+/** Whether new jobs may start there. */
+function Use({ cluster }: { cluster: Cluster }) {
+  const queryClient = useQueryClient();
+  const [isAsked, setAsked] = useState(false);
+  const change = useMutation({
+    mutationFn: () =>
+      unwrap(
+        client.PATCH("/api/v1/clusters/{cluster_id}", {
+          params: { path: { cluster_id: cluster.id } },
+          body: { is_enabled: !cluster.is_enabled },
+        }),
+      ),
+    onSuccess: (changed) => {
+      toastDone(`${changed.name} is ${changed.is_enabled ? "in use again" : "disabled"}`);
+      void queryClient.invalidateQueries({ queryKey: ["clusters"] });
+    },
+    onError: toastError,
+    onSettled: () => setAsked(false),
+  });
+  return (
+    <>
+      <p>
+        {cluster.is_enabled
+          ? "New jobs may start on this cluster."
+          : "This cluster is disabled: nothing new starts on it. What runs there goes on and is counted."}
+      </p>
+      <Button variant="default" c={cluster.is_enabled ? "var(--bad)" : undefined} onClick={() => setAsked(true)}>
+        {cluster.is_enabled ? "Disable it…" : "Enable it…"}
+      </Button>
+      <Confirm
+        title={cluster.is_enabled ? `Disable ${cluster.name}?` : `Enable ${cluster.name}?`}
+        isOpen={isAsked}
+        isBusy={change.isPending}
+        confirmLabel={cluster.is_enabled ? "Disable" : "Enable"}
+        isDangerous={cluster.is_enabled}
+        onConfirm={() => change.mutate()}
+        onClose={() => setAsked(false)}
+      >
+        {cluster.is_enabled
+          ? "Nothing new starts on it, and its GPUs no longer count as capacity. Running jobs are not stopped."
+          : "Jobs may start on it as soon as it answers."}
+      </Confirm>
+    </>
+  );
+}

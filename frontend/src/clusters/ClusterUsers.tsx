@@ -1,0 +1,162 @@
+import { Button, TextInput } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+
+import { ApiError, client, unwrap } from "../api/client";
+import { clusterUsersQuery } from "../api/queries";
+import type { Cluster, ClusterUser } from "../api/types";
+import { Confirm } from "../ui/Confirm";
+import { Empty, Lines, QueryView } from "../ui/states";
+import { toastDone, toastError } from "../ui/toast";
+
+/** Who is called what on a cluster with users of its own. For platform administrators. */
+export function ClusterUsers({ cluster }: { cluster: Cluster }) {
+  const users = useQuery(clusterUsersQuery(cluster.id));
+  return (
+    <>
+      <p className="dim">
+        Jobs run there as UNIX users. Who is not in this list runs elsewhere, or waits if there is no other cluster.
+      </p>
+      <MapUser cluster={cluster} />
+      <QueryView query={users} loading={<Lines count={4} label="Loading users" />}>
+        {(items) =>
+          items.length === 0 ? (
+            <Empty>Nobody has a name on this cluster yet, so nobody can run there.</Empty>
+          ) : (
+            <UserTable cluster={cluster} users={items} />
+          )
+        }
+      </QueryView>
+    </>
+  );
+}
+
+function MapUser({ cluster }: { cluster: Cluster }) {
+  const queryClient = useQueryClient();
+  const [user, setUser] = useState("");
+  const [name, setName] = useState("");
+  const map = useMutation({
+    mutationFn: () =>
+      unwrap(
+        client.PUT("/api/v1/clusters/{cluster_id}/users", {
+          params: { path: { cluster_id: cluster.id } },
+          body: { user: user.trim(), name: name.trim() },
+        }),
+      ),
+    onSuccess: (mapped) => {
+      toastDone(`${mapped.user} runs as ${mapped.name} on ${cluster.name}`);
+      void queryClient.invalidateQueries({ queryKey: clusterUsersQuery(cluster.id).queryKey });
+      setUser("");
+      setName("");
+    },
+  });
+  const refusals = map.error instanceof ApiError ? map.error.fieldErrors : {};
+  const isElsewhere = map.error && !refusals.user && !refusals.name;
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        map.mutate();
+      }}
+    >
+      <div className="filters">
+        <TextInput
+          label="User"
+          placeholder="ana@ai-company"
+          required
+          value={user}
+          error={refusals.user}
+          onChange={(event) => setUser(event.currentTarget.value)}
+        />
+        <TextInput
+          label="Name on the cluster"
+          placeholder="ana"
+          required
+          maxLength={32}
+          value={name}
+          error={refusals.name}
+          onChange={(event) => setName(event.currentTarget.value)}
+        />
+        <Button
+          className="fit"
+          type="submit"
+          loading={map.isPending}
+          disabled={user.trim() === "" || name.trim() === ""}
+        >
+          Map
+        </Button>
+      </div>
+      {isElsewhere && (
+        <p className="bad-text" role="alert">
+          {map.error.message}
+        </p>
+      )}
+    </form>
+  );
+}
+
+function UserTable({ cluster, users }: { cluster: Cluster; users: readonly ClusterUser[] }) {
+  const queryClient = useQueryClient();
+  const [asked, setAsked] = useState<ClusterUser | null>(null);
+  const unmap = useMutation({
+    mutationFn: ({ id }: ClusterUser) =>
+      unwrap(
+        client.DELETE("/api/v1/clusters/{cluster_id}/users/{mapping_id}", {
+          params: { path: { cluster_id: cluster.id, mapping_id: id } },
+        }),
+      ),
+    onSuccess: (_, { user }) => {
+      toastDone(`${user} no longer runs on ${cluster.name}`);
+      void queryClient.invalidateQueries({ queryKey: clusterUsersQuery(cluster.id).queryKey });
+    },
+    onError: toastError,
+    onSettled: () => setAsked(null),
+  });
+  return (
+    <>
+      <table aria-label={`Users of ${cluster.name}`}>
+        <thead>
+          <tr>
+            <th scope="col">User</th>
+            <th scope="col">Name on the cluster</th>
+            <th scope="col" className="n">
+              <span className="visually-hidden">Actions</span>
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {users.map((user) => (
+            <tr key={user.id}>
+              <th scope="row">{user.user}</th>
+              <td>
+                <code>{user.name}</code>
+              </td>
+              <td className="n">
+                <Button
+                  variant="default"
+                  size="xs"
+                  c="var(--bad)"
+                  aria-label={`Remove ${user.user}`}
+                  onClick={() => setAsked(user)}
+                >
+                  Remove
+                </Button>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <Confirm
+        title={`Remove ${asked?.user ?? ""}?`}
+        isOpen={asked !== null}
+        isBusy={unmap.isPending}
+        confirmLabel="Remove"
+        isDangerous
+        onConfirm={() => asked && unmap.mutate(asked)}
+        onClose={() => setAsked(null)}
+      >
+        New jobs of theirs do not start on {cluster.name} any more. What runs there goes on.
+      </Confirm>
+    </>
+  );
+}

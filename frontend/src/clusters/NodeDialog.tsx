@@ -1,0 +1,88 @@
+import { Button, Modal, TextInput } from "@mantine/core";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+
+import { ApiError, client, unwrap } from "../api/client";
+import { clusterNodesQuery } from "../api/queries";
+import type { ClusterNode } from "../api/types";
+import { toastDone } from "../ui/toast";
+
+export interface NodeQuestion {
+  node: ClusterNode;
+  action: "drain" | "resume";
+  /** Jobs on it that I may see. */
+  jobs: number;
+}
+
+/** Asks why, and sends the wish. The cluster is asked a moment later; the node's row tells the rest. */
+export function NodeDialog({ question, onClose }: { question: NodeQuestion; onClose: () => void }) {
+  const { node, action, jobs } = question;
+  const queryClient = useQueryClient();
+  const [reason, setReason] = useState("");
+  const params = { path: { node_id: node.id } };
+  const ask = useMutation({
+    mutationFn: () =>
+      action === "drain"
+        ? unwrap(client.POST("/api/v1/nodes/{node_id}/drain", { params, body: { reason: reason.trim() } }))
+        : unwrap(client.POST("/api/v1/nodes/{node_id}/resume", { params })),
+    onSuccess: () => {
+      toastDone(`${action === "drain" ? "Drain" : "Resume"} of ${node.name} requested`);
+      void queryClient.invalidateQueries({ queryKey: clusterNodesQuery(node.cluster).queryKey });
+      onClose();
+    },
+  });
+  const refusals = ask.error instanceof ApiError ? ask.error.fieldErrors : {};
+  return (
+    <Modal
+      opened
+      onClose={onClose}
+      title={action === "drain" ? `Drain ${node.name}?` : `Resume ${node.name}?`}
+      closeButtonProps={{ "aria-label": "Close" }}
+    >
+      <form
+        className="stack"
+        onSubmit={(event) => {
+          event.preventDefault();
+          ask.mutate();
+        }}
+      >
+        {action === "drain" ? (
+          <>
+            <p>
+              Nothing new starts on it
+              {jobs > 0 && `; ${jobs === 1 ? "the job" : `the ${jobs} jobs`} on it may go on to the end`}.
+            </p>
+            <TextInput
+              label="Reason"
+              description="One line, for whoever finds it drained. The cluster shows it too."
+              required
+              maxLength={200}
+              data-autofocus
+              value={reason}
+              error={refusals.reason}
+              onChange={(event) => setReason(event.currentTarget.value)}
+            />
+          </>
+        ) : (
+          <p>
+            New work may start on it again.
+            {node.reason && ` It was taken out for: ${node.reason}`}
+          </p>
+        )}
+        {ask.error && !refusals.reason && (
+          <p className="bad-text" role="alert">
+            {ask.error.message}
+          </p>
+        )}
+        <div className="inline end">
+          <Button variant="default" onClick={onClose}>
+            Back
+          </Button>
+          <Button type="submit" loading={ask.isPending} disabled={action === "drain" && reason.trim() === ""}>
+            {action === "drain" ? "Drain" : "Resume"}
+          </Button>
+        </div>
+      </form>
+    </Modal>
+  );
+}

@@ -1,0 +1,54 @@
+import type { Cluster } from "../api/types";
+import { formatGpus } from "../ui/units";
+import "../quotas/quota-bar.css";
+
+/** What a cluster has of each pool, and how much of it can be used now. */
+export function PoolTable({ cluster }: { cluster: Cluster }) {
+  if (cluster.pools.length === 0) return <p className="dim">It has not said yet which GPUs it has.</p>;
+  return (
+    <table aria-label={`Pools of ${cluster.name}`}>
+      <thead>
+        <tr>
+          <th scope="col">Pool</th>
+          <th scope="col">Healthy</th>
+          <th scope="col" className="n">
+            GPUs
+          </th>
+          <th scope="col" className="n">
+            Nodes
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {cluster.pools.map((pool) => (
+          <tr key={pool.pool}>
+            <th scope="row">{pool.pool}</th>
+            <td>
+              <span
+                className="bar"
+                style={{ minWidth: 70 }}
+                role="img"
+                aria-label={`${formatGpus(pool.healthy_mgpu)} of ${formatGpus(pool.capacity_mgpu)} GPUs healthy`}
+              >
+                <i className="e" style={{ left: 0, width: "100%" }} />
+                <i className="g" style={{ left: 0, width: percent(pool.healthy_mgpu, pool.capacity_mgpu) }} />
+              </span>
+            </td>
+            <td className="n">
+              {formatGpus(pool.healthy_mgpu)}
+              <span className="faint"> of {formatGpus(pool.capacity_mgpu)}</span>
+            </td>
+            <td className="n">
+              {pool.nodes_healthy}
+              <span className="faint"> of {pool.nodes}</span>
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function percent(part: number, whole: number): string {
+  return whole > 0 ? `${((part / whole) * 100).toFixed(3)}%` : "0%";
+}

@@ -1,0 +1,248 @@
+import { Button, Checkbox } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+
+import { client, unwrap } from "../api/client";
+import { quotaPushesQuery, quotaPushQuery } from "../api/queries";
+import type { Cluster, QuotaPush, QuotaPushSummary } from "../api/types";
+import { Confirm } from "../ui/Confirm";
+import { Empty, Lines, QueryView } from "../ui/states";
+import { Time } from "../ui/Time";
+import { toastError } from "../ui/toast";
+import { formatCount } from "../ui/units";
+import { isRefused, outcomeOf, PUSH_WORDS, settingsOf, type PushKind } from "./pushes";
+
+/**
+ * The quota tree against the cluster's own limits: compare, push, or let a difference stand.
+ * Everything is asked of the cluster by the observer, so each request is a row with a result.
+ */
+export function QuotaPushes({ cluster }: { cluster: Cluster }) {
+  const pushes = useQuery(quotaPushesQuery(cluster.id));
+  const { push: chosen } = useSearch({ from: "/shell/clusters/$name" });
+  const navigate = useNavigate({ from: "/clusters/$name" });
+  const queryClient = useQueryClient();
+  const [isAsked, setAsked] = useState(false);
+  const choose = (id: string | undefined) =>
+    void navigate({ search: (before) => ({ ...before, push: id }), replace: true });
+  const request = useMutation({
+    mutationFn: ({ kind, subjects = [] }: { kind: PushKind; subjects?: string[] }) =>
+      unwrap(
+        client.POST("/api/v1/clusters/{cluster_id}/quota-pushes", {
+          params: { path: { cluster_id: cluster.id } },
+          body: { kind, subjects },
+        }),
+      ),
+    onSuccess: (made) => {
+      void queryClient.invalidateQueries({ queryKey: quotaPushesQuery(cluster.id).queryKey });
+      choose(made.id);
+    },
+    onError: toastError,
+    onSettled: () => setAsked(false),
+  });
+  return (
+    <>
+      <p className="dim">
+        The cluster enforces the quotas too, as accounts and limits of its own. Here they are compared with the tree.
+      </p>
+      <div className="inline">
+        <Button variant="default" loading={request.isPending} onClick={() => request.mutate({ kind: "dry_run" })}>
+          Dry run
+        </Button>
+        <Button disabled={request.isPending} onClick={() => setAsked(true)}>
+          Push…
+        </Button>
+      </div>
+      <Confirm
+        title={`Push the quotas to ${cluster.name}?`}
+        isOpen={isAsked}
+        isBusy={request.isPending}
+        confirmLabel="Push"
+        onConfirm={() => request.mutate({ kind: "push" })}
+        onClose={() => setAsked(false)}
+      >
+        Its accounts, members and limits become what the tree says. Differences that were accepted stay. What is taken
+        is taken before anything is given; no running job is stopped.
+      </Confirm>
+      <QueryView query={pushes} loading={<Lines count={4} label="Loading comparisons" />}>
+        {(items) =>
+          items.length === 0 ? (
+            <Empty>It has not been compared yet. A dry run shows what a push would change, and changes nothing.</Empty>
+          ) : (
+            <div className="rows">
+              <PushTable pushes={items} chosen={chosen ?? items[0]?.id} />
+              <PushDetail
+                key={chosen ?? items[0]?.id}
+                cluster={cluster}
+                id={chosen ?? items[0]?.id ?? ""}
+                isBusy={request.isPending}
+                onAccept={(subjects) => request.mutate({ kind: "accept", subjects })}
+              />
+            </div>
+          )
+        }
+      </QueryView>
+    </>
+  );
+}
+
+function PushTable({ pushes, chosen }: { pushes: readonly QuotaPushSummary[]; chosen: string | undefined }) {
+  return (
+    <table aria-label="Comparisons">
+      <thead>
+        <tr>
+          <th scope="col">Asked</th>
+          <th scope="col">What</th>
+          <th scope="col">Result</th>
+          <th scope="col" className="hide">
+            By
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {pushes.map((push) => {
+          const { words, tone } = outcomeOf(push);
+          return (
+            <tr key={push.id} aria-current={push.id === chosen || undefined}>
+              <th scope="row">
+                <Link to="." search={(before: object) => ({ ...before, push: push.id })} replace>
+                  <Time at={push.requested_at} />
+                </Link>
+              </th>
+              <td>{PUSH_WORDS[push.kind]}</td>
+              <td>
+                <span className={`pill ${tone}`}>{words}</span>
+                {push.error && <div className="small dim node-words">{push.error}</div>}
+              </td>
+              <td className="hide">{push.requested_by ?? "by itself"}</td>
+            </tr>
+          );
+        })}
+      </tbody>
+    </table>
+  );
+}
+
+function PushDetail({
+  cluster,
+  id,
+  isBusy,
+  onAccept,
+}: {
+  cluster: Cluster;
+  id: string;
+  isBusy: boolean;
+  onAccept: (subjects: string[]) => void;
+}) {
+  const push = useQuery(quotaPushQuery(cluster.id, id));
+  return (
+    <QueryView query={push} loading={<Lines count={4} label="Loading the differences" />}>
+      {(data) => <Changes push={data} isBusy={isBusy} onAccept={onAccept} />}
+    </QueryView>
+  );
+}
+
+function Changes({
+  push,
+  isBusy,
+  onAccept,
+}: {
+  push: QuotaPush;
+  isBusy: boolean;
+  onAccept: (subjects: string[]) => void;
+}) {
+  const [subjects, setSubjects] = useState<readonly string[]>([]);
+  if (push.done_at === null) {
+    return (
+      <p role="status">
+        <span className="pill wait">waits for the cluster</span> {push.error}
+      </p>
+    );
+  }
+  if (push.changes.length === 0) {
+    return (
+      <p className="dim">
+        {push.status === "failed" ? push.error : "The cluster's limits are what the tree says."}{" "}
+        <Time at={push.done_at} show="both" />
+      </p>
+    );
+  }
+  const mayAccept = push.kind === "check" || push.kind === "dry_run";
+  const more = push.change_count - push.changes.length;
+  return (
+    <section aria-label="Differences">
+      <div className="spread">
+        <h2>
+          {PUSH_WORDS[push.kind]} <Time at={push.done_at} show="both" />
+        </h2>
+        {mayAccept && (
+          <Button
+            variant="default"
+            size="xs"
+            loading={isBusy}
+            disabled={subjects.length === 0}
+            onClick={() => onAccept([...subjects])}
+          >
+            Let {formatCount(subjects.length)} stand
+          </Button>
+        )}
+      </div>
+      <table className="changes" aria-label="Differences">
+        <thead>
+          <tr>
+            {mayAccept && (
+              <th scope="col">
+                <span className="visually-hidden">Chosen</span>
+              </th>
+            )}
+            <th scope="col">What</th>
+            <th scope="col">It has</th>
+            <th scope="col">It should have</th>
+            <th scope="col">Result</th>
+          </tr>
+        </thead>
+        <tbody>
+          {push.changes.map((change) => (
+            <tr key={`${change.kind} ${change.subject}`}>
+              {mayAccept && (
+                <td>
+                  <Checkbox
+                    aria-label={`Choose ${change.subject}`}
+                    checked={subjects.includes(change.subject)}
+                    onChange={(event) =>
+                      setSubjects(
+                        event.currentTarget.checked
+                          ? [...subjects, change.subject]
+                          : subjects.filter((each) => each !== change.subject),
+                      )
+                    }
+                  />
+                </td>
+              )}
+              <th scope="row">
+                <span className="pill">{change.kind}</span> <code>{change.subject}</code>
+                {change.note && <div className="small dim">{change.note}</div>}
+              </th>
+              <td>
+                {settingsOf(change).map(({ name, before }) => (
+                  <div key={name}>
+                    <span className="faint small">{name}</span> {before}
+                  </div>
+                ))}
+              </td>
+              <td>
+                {settingsOf(change).map(({ name, after }) => (
+                  <div key={name}>
+                    <span className="faint small">{name}</span> {after}
+                  </div>
+                ))}
+              </td>
+              <td className={isRefused(change) ? "bad-text" : undefined}>{change.result}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {more > 0 && <p className="dim">and {formatCount(more)} more</p>}
+    </section>
+  );
+}

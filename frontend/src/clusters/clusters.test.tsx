@@ -1,0 +1,374 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { describe, expect, it } from "vitest";
+
+import { aCompany, aProblem, answer } from "../../mock/answer.ts";
+import { aSession, theNodes } from "../../mock/company.ts";
+import type { ClusterNode, Placement } from "../api/types";
+import { accessibilityFaults, open, type Override } from "../test/render";
+import { isOut, jobsByNode, matching } from "./nodes";
+import { outcomeOf, settingsOf } from "./pushes";
+import { fieldOf, NO_POOL, readOptions } from "./slurmOptions";
+
+const admin = aCompany({ session: aSession({ permissions: { "": ["view_jobs", "manage_clusters"] } }) });
+
+function aNode(change: Partial<ClusterNode> = {}): ClusterNode {
+  const [node] = theNodes("slurm-a");
+  if (!node) throw new Error("slurm-a has nodes");
+  return { ...node, ...change };
+}
+
+/** The list of nodes is these. */
+function withNodes(...nodes: ClusterNode[]): Override {
+  return ({ method, path }) =>
+    method === "GET" && path === "/api/v1/nodes" ? { status: 200, body: { items: nodes, next: null } } : undefined;
+}
+
+describe("nodes", () => {
+  it("hold a job once, with all its ranks", () => {
+    const placement = (job: string, slots: Placement["slots"]): Placement => ({
+      job,
+      name: job,
+      team: "t",
+      user: "u",
+      state: "running",
+      slots,
+    });
+    const found = jobsByNode([
+      placement("a", [
+        { node: "n1", mgpu: 2000 },
+        { node: "n1", mgpu: 3000 },
+        { node: "n2", mgpu: 1000 },
+      ]),
+      placement("b", [{ node: "n2", mgpu: 500 }]),
+    ]);
+    expect(found.get("n1")).toEqual([{ id: "a", name: "a", mgpu: 5000 }]);
+    expect(found.get("n2")?.map(({ id, mgpu }) => [id, mgpu])).toEqual([
+      ["a", 1000],
+      ["b", 500],
+    ]);
+  });
+
+  it("are found by name, state, reason and feature", () => {
+    const nodes = [
+      aNode({ name: "g1", features: [] }),
+      aNode({ name: "g2", features: ["IB"] }),
+      aNode({ name: "g3", features: [], reason: "fans" }),
+    ];
+    expect(matching(nodes, " ").length).toBe(3);
+    expect(matching(nodes, "ib").map(({ name }) => name)).toEqual(["g2"]);
+    expect(matching(nodes, "FANS").map(({ name }) => name)).toEqual(["g3"]);
+  });
+
+  it("can be resumed when they were taken out, and drained when not", () => {
+    expect(["idle", "mixed", "up", "disk full"].map((state) => isOut(aNode({ state })))).toEqual(Array(4).fill(false));
+    expect(["idle+drain", "drained", "down+not_responding", "DOWN"].map((state) => isOut(aNode({ state })))).toEqual(
+      Array(4).fill(true),
+    );
+  });
+});
+
+describe("the list of clusters", () => {
+  it("shows their age and leads to each", async () => {
+    const { user, container, router } = open("/clusters");
+    const kube = await screen.findByRole("region", { name: "Cluster kube-b" });
+    expect(kube).toHaveTextContent("stale 6 min");
+    expect(kube).toHaveTextContent("No answer from the API server for 6 min.");
+    expect(screen.queryByRole("link", { name: "Add a cluster" })).toBeNull();
+    expect(await accessibilityFaults(container)).toEqual([]);
+    const slurm = screen.getByRole("region", { name: "Cluster slurm-a" });
+    expect(slurm).toHaveTextContent("v0.0.40");
+    await user.click(within(slurm).getByRole("link", { name: "slurm-a" }));
+    expect(await screen.findByRole("heading", { name: /^slurm-a/ })).toBeInTheDocument();
+    expect(router.state.location.pathname).toBe("/clusters/slurm-a");
+  });
+
+  it("says so when there is none, and when it cannot be read", async () => {
+    const empty: Override = ({ path }) =>
+      path === "/api/v1/clusters" ? { status: 200, body: { items: [], next: null } } : undefined;
+    const first = open("/clusters", { override: empty, company: admin });
+    expect(await screen.findByText(/No cluster is registered yet/)).toBeInTheDocument();
+    expect(screen.getAllByRole("link", { name: "Add a cluster" }).length).toBeGreaterThan(0);
+    first.unmount();
+    open("/clusters", { override: ({ path }) => (path === "/api/v1/clusters" ? aProblem(500, "error", "Broken.") : undefined) });
+    expect(await screen.findByText("Broken.")).toBeInTheDocument();
+  });
+});
+
+describe("a cluster's nodes", () => {
+  it("show state, reason, features and jobs, some at first and all on demand", async () => {
+    const { user, container } = open("/clusters/slurm-a", { company: admin });
+    const table = await screen.findByRole("table", { name: "Nodes of slurm-a" });
+    expect(within(table).getAllByRole("row")).toHaveLength(51);
+    const first = within(table).getByRole("row", { name: /slurm-a-000/ });
+    expect(await within(first).findByRole("link", { name: "llm" })).toHaveAttribute(
+      "href",
+      expect.stringContaining("/jobs/"),
+    );
+    expect(first).toHaveTextContent("nvlink, ib");
+    const drained = within(table).getByRole("row", { name: /slurm-a-004/ });
+    expect(drained).toHaveTextContent("idle+drain");
+    expect(drained).toHaveTextContent("new fans");
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(screen.getByRole("button", { name: "Show more" }));
+    await waitFor(() => expect(within(table).getAllByRole("row")).toHaveLength(76));
+    await user.click(screen.getByRole("radio", { name: "Out 1" }));
+    await waitFor(() => expect(within(table).getAllByRole("row")).toHaveLength(2));
+    await user.click(screen.getByRole("radio", { name: "With jobs 2" }));
+    await waitFor(() => expect(within(table).getAllByRole("row")).toHaveLength(3));
+  });
+
+  it("are found by the text in the address", async () => {
+    const { user, router } = open("/clusters/slurm-a?q=fans", { company: admin });
+    const table = await screen.findByRole("table", { name: "Nodes of slurm-a" });
+    expect(within(table).getAllByRole("row")).toHaveLength(2);
+    await user.type(screen.getByRole("textbox", { name: "Find" }), "xyz");
+    expect(await screen.findByText("No node is like that.")).toBeInTheDocument();
+    expect(router.state.location.search).toMatchObject({ q: "fansxyz" });
+  });
+
+  it("are drained with a reason, by platform administrators", async () => {
+    const { user, container, requests } = open("/clusters/slurm-a", { company: admin, override: withNodes(aNode()) });
+    await screen.findByRole("link", { name: "llm" });
+    await user.click(screen.getByRole("button", { name: "Drain slurm-a-000" }));
+    const dialog = await screen.findByRole("dialog", { name: "Drain slurm-a-000?" });
+    expect(dialog).toHaveTextContent("the 2 jobs on it may go on to the end");
+    expect(within(dialog).getByRole("button", { name: "Drain" })).toBeDisabled();
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.type(within(dialog).getByRole("textbox", { name: /Reason/ }), " new fans {Enter}");
+    await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+    const sent = requests.filter(({ method }) => method === "POST");
+    expect(sent.map(({ path, body }) => [path.replace(/[^/]*-[^/]*/, "ID"), body])).toEqual([
+      ["/api/v1/nodes/ID/drain", { reason: "new fans" }],
+    ]);
+    expect(await screen.findByText("Drain of slurm-a-000 requested")).toBeInTheDocument();
+  });
+
+  it("are resumed, and a refusal is told in the dialog", async () => {
+    const out = withNodes(aNode({ state: "idle+drain", is_schedulable: false, reason: "new fans" }));
+    const refuse: Override = (request) =>
+      request.method === "POST" ? aProblem(409, "conflict", "It cannot.") : out(request);
+    const { user } = open("/clusters/slurm-a?show=out", { company: admin, override: refuse });
+    await user.click(await screen.findByRole("button", { name: "Resume slurm-a-000" }));
+    const dialog = await screen.findByRole("dialog", { name: "Resume slurm-a-000?" });
+    expect(dialog).toHaveTextContent("It was taken out for: new fans");
+    await user.click(within(dialog).getByRole("button", { name: "Resume" }));
+    expect(await within(dialog).findByRole("alert")).toHaveTextContent("It cannot.");
+  });
+
+  it("tell what was asked of them and what became of it", async () => {
+    const request = {
+      action: "drain",
+      reason: "fans",
+      requested_by: "root@platform",
+      requested_at: new Date(Date.now() - 3000).toISOString(),
+      answered_at: null,
+      state: "pending",
+      message: "",
+    } as const;
+    const answered = { ...request, answered_at: request.requested_at, message: "not allowed" };
+    open("/clusters/slurm-a", {
+      company: admin,
+      override: withNodes(
+        aNode({ id: "1", name: "waits", request }),
+        aNode({ id: "2", name: "refused", request: { ...answered, state: "refused" } }),
+        aNode({ id: "3", name: "settled", request: { ...answered, state: "done" } }),
+      ),
+    });
+    const waits = await screen.findByRole("row", { name: /^waits/ });
+    expect(waits).toHaveTextContent("drain requested 3 s ago by root@platform");
+    expect(within(waits).getByRole("button")).toBeDisabled();
+    expect(screen.getByRole("row", { name: /^refused/ })).toHaveTextContent("Drain refused 3 s ago: not allowed");
+    expect(screen.getByRole("row", { name: /^settled/ })).not.toHaveTextContent("not allowed");
+  });
+
+  it("cannot be changed by others, nor where the cluster cannot", async () => {
+    const first = open("/clusters/slurm-a");
+    await screen.findByRole("table", { name: "Nodes of slurm-a" });
+    expect(screen.queryByRole("button", { name: /^Drain/ })).toBeNull();
+    expect(screen.queryByRole("tab", { name: "Users" })).toBeNull();
+    first.unmount();
+    open("/clusters/kube-b", { company: admin });
+    expect(await screen.findByText(/Nodes cannot be drained from here: nodes of clusters of kind/)).toBeInTheDocument();
+    expect(screen.getByRole("button", { name: "Drain kube-b-000" })).toBeDisabled();
+  });
+
+  it("a cluster that is not there is said to be none", async () => {
+    open("/clusters/nowhere");
+    expect(await screen.findByRole("heading", { name: "No such cluster" })).toBeInTheDocument();
+  });
+});
+
+describe("a cluster's users", () => {
+  it("are listed, mapped and removed", async () => {
+    const { user, container, requests } = open("/clusters/slurm-a?tab=users", { company: admin });
+    const table = await screen.findByRole("table", { name: "Users of slurm-a" });
+    expect(within(table).getByRole("row", { name: /ivo@ai-company/ })).toHaveTextContent("ipetrov");
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.type(screen.getByRole("textbox", { name: "User" }), "leo@ai-company");
+    await user.type(screen.getByRole("textbox", { name: "Name on the cluster" }), "leo{Enter}");
+    expect(await screen.findByText("leo@ai-company runs as leo on slurm-a")).toBeInTheDocument();
+    await user.click(screen.getByRole("button", { name: "Remove ana@ai-company" }));
+    const dialog = await screen.findByRole("dialog", { name: "Remove ana@ai-company?" });
+    await user.click(within(dialog).getByRole("button", { name: "Remove" }));
+    await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+    expect(requests.filter(({ method }) => method !== "GET").map(({ method, body }) => [method, body])).toEqual([
+      ["PUT", { user: "leo@ai-company", name: "leo" }],
+      ["DELETE", null],
+    ]);
+  });
+
+  it("a refusal stands at its field", async () => {
+    const { user } = open("/clusters/slurm-a?tab=users", {
+      company: admin,
+      override: ({ method }) =>
+        method === "PUT"
+          ? aProblem(400, "invalid_request", "No.", { errors: [{ pointer: "/name", detail: "is no name", code: "x" }] })
+          : undefined,
+    });
+    await user.type(await screen.findByRole("textbox", { name: "User" }), "leo@ai-company");
+    await user.type(screen.getByRole("textbox", { name: "Name on the cluster" }), "ROOT{Enter}");
+    expect(await screen.findByText("is no name")).toBeInTheDocument();
+  });
+});
+
+describe("quotas on a cluster", () => {
+  it("words and settings", () => {
+    const push = { id: "1", kind: "dry_run", subjects: [], requested_by: null, requested_at: "", done_at: "", status: "done", change_count: 0, error: "" } as const;
+    expect(outcomeOf({ ...push, subjects: [] }).words).toBe("no difference");
+    expect(outcomeOf({ ...push, subjects: [], change_count: 1 }).words).toBe("1 difference");
+    expect(outcomeOf({ ...push, subjects: [], kind: "push", change_count: 3 }).words).toBe("3 changed");
+    expect(outcomeOf({ ...push, subjects: [], status: "waiting", done_at: null }).words).toBe("waits for the cluster");
+    expect(outcomeOf({ ...push, subjects: [], status: "failed" }).tone).toBe("bad");
+    expect(
+      settingsOf({
+        kind: "change",
+        subject: "qos x",
+        before: { gpu_limit: 4, same: 1, preempts: [] },
+        after: { gpu_limit: null, same: 1, preempts: ["a", "b"], parent: "root" },
+        note: "",
+        result: "",
+      }),
+    ).toEqual([
+      { name: "gpu limit", before: "4", after: "no limit" },
+      { name: "parent", before: "–", after: "root" },
+      { name: "preempts", before: "none", after: "a, b" },
+    ]);
+  });
+
+  it("are compared, pushed after a question, and accepted one by one", async () => {
+    const { user, container, requests, router } = open("/clusters/slurm-a?tab=quotas", { company: admin });
+    const differences = await screen.findByRole("table", { name: "Differences" });
+    expect(within(differences).getByRole("row", { name: /research_nlp/ })).toHaveTextContent("gpus 40");
+    expect(differences).not.toHaveTextContent("priority");
+    expect(await accessibilityFaults(container)).toEqual([]);
+    expect(screen.getByRole("button", { name: "Let 0 stand" })).toBeDisabled();
+    await user.click(screen.getByRole("checkbox", { name: /research_nlp/ }));
+    await user.click(screen.getByRole("button", { name: "Let 1 stand" }));
+    await user.click(await screen.findByRole("button", { name: "Dry run" }));
+    await waitFor(() => expect(screen.getByRole("button", { name: "Push…" })).toBeEnabled());
+    await user.click(screen.getByRole("button", { name: "Push…" }));
+    const dialog = await screen.findByRole("dialog", { name: "Push the quotas to slurm-a?" });
+    await user.click(within(dialog).getByRole("button", { name: "Push" }));
+    await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+    expect(requests.filter(({ method }) => method === "POST").map(({ body }) => body)).toEqual([
+      { kind: "accept", subjects: ["qos g-ai-company_research_nlp"] },
+      { kind: "dry_run", subjects: [] },
+      { kind: "push", subjects: [] },
+    ]);
+    expect(router.state.location.search).toMatchObject({ tab: "quotas", push: expect.any(String) as string });
+  });
+
+  it("a refused change is told", async () => {
+    const { user } = open("/clusters/slurm-a?tab=quotas", { company: admin });
+    const list = await screen.findByRole("table", { name: "Comparisons" });
+    await user.click(within(within(list).getByRole("row", { name: /Pushed/ })).getByRole("link"));
+    expect(await screen.findByText("refused: the service user is no administrator")).toBeInTheDocument();
+  });
+});
+
+describe("switching a cluster off", () => {
+  it("asks first", async () => {
+    const { user, requests } = open("/clusters/local?tab=use", { company: admin });
+    await user.click(await screen.findByRole("button", { name: "Disable it…" }));
+    const dialog = await screen.findByRole("dialog", { name: "Disable local?" });
+    expect(dialog).toHaveTextContent("Running jobs are not stopped.");
+    await user.click(within(dialog).getByRole("button", { name: "Disable" }));
+    await waitFor(() => expect(requests.find(({ method }) => method === "PATCH")?.body).toEqual({ is_enabled: false }));
+  });
+});
+
+describe("adding a Slurm cluster", () => {
+  const pool = { pool: "h100", partition: "gpu", gres_type: "h100", constraint: "" };
+  const needed = { url: "http://s:1", service_user: "tg", token_socket: "/s", tag_secret_file: "/f" };
+
+  it("reads the fields", () => {
+    expect(readOptions({ texts: { ...needed, cpus_per_gpu: " 8 " }, pools: [{ ...pool, constraint: "ib" }], isFast: true })).toEqual({
+      options: {
+        ...needed,
+        cpus_per_gpu: 8,
+        settle_s: 0,
+        pools: { h100: { partition: "gpu", gres_type: "h100", constraint: "ib" } },
+      },
+      problems: {},
+    });
+    expect(readOptions({ texts: { ...needed, cpus_per_gpu: "8.5" }, pools: [], isFast: false }).problems).toEqual({
+      cpus_per_gpu: "must be a whole number",
+      pools: "At least one pool is needed.",
+    });
+    expect(readOptions({ texts: {}, pools: [NO_POOL], isFast: false }).problems).toEqual({
+      url: "is needed",
+      service_user: "is needed",
+      token_socket: "is needed",
+      tag_secret_file: "is needed",
+      pools: "Each pool needs a name, a partition and a GPU type.",
+    });
+    expect(readOptions({ texts: needed, pools: [pool, pool], isFast: false }).problems.pools).toBe("Pool h100 is there twice.");
+    expect([fieldOf("option url must be x"), fieldOf("option pools.h100.partition must"), fieldOf("no")]).toEqual([
+      "url",
+      "pools",
+      null,
+    ]);
+  });
+
+  it("sends them, shows what is missing, and a refusal at its field", async () => {
+    let refusals = 1;
+    const override: Override = (request) => {
+      if (request.method !== "POST") return undefined;
+      refusals -= 1;
+      return refusals >= 0
+        ? aProblem(400, "invalid_request", "No.", {
+            errors: [{ pointer: "/options", detail: "option url must be like \"http://host:6820\"", code: "x" }],
+          })
+        : answer(admin, request);
+    };
+    const { user, container, requests, router } = open("/add-cluster", { company: admin, override });
+    const type = async (name: RegExp, text: string) => user.type(await screen.findByRole("textbox", { name }), text);
+    await type(/^Name *\*?$/, "hpc");
+    await user.click(screen.getByRole("button", { name: "Add the cluster" }));
+    expect(screen.getAllByText("is needed")).toHaveLength(4);
+    expect(requests.some(({ method }) => method === "POST")).toBe(false);
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await type(/^Address/, "http://s:1");
+    await type(/^Service user/, "tg");
+    await type(/^Socket/, "/s");
+    await type(/^File with/, "/f");
+    await type(/^Pool/, "h100");
+    await type(/^Partition/, "gpu");
+    await type(/^GPU type/, "h100");
+    await user.click(screen.getByRole("button", { name: "Add the cluster" }));
+    expect(await screen.findByText(/option url must be like/)).toBeInTheDocument();
+    await user.click(screen.getByRole("button", { name: "Add the cluster" }));
+    await waitFor(() => expect(router.state.location.pathname).toBe("/clusters/hpc"));
+    expect(requests.filter(({ method }) => method === "POST").at(-1)?.body).toEqual({
+      name: "hpc",
+      kind: "slurm",
+      is_enabled: true,
+      options: { ...needed, pools: { h100: { partition: "gpu", gres_type: "h100" } } },
+    });
+  });
+
+  it("is for platform administrators", async () => {
+    open("/add-cluster");
+    expect(await screen.findByText("Clusters are added by platform administrators.")).toBeInTheDocument();
+  });
+});

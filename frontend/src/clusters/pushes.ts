@@ -1,0 +1,51 @@
+import type { QuotaPush, QuotaPushChange, QuotaPushSummary } from "../api/types";
+
+export type PushKind = QuotaPush["kind"];
+
+/** What was asked for, as people say it. */
+export const PUSH_WORDS: Record<PushKind, string> = {
+  check: "Compared",
+  dry_run: "Dry run",
+  push: "Pushed",
+  accept: "Accepted",
+};
+
+/** How a request stands, in one word and a number. */
+export function outcomeOf(push: QuotaPushSummary): { words: string; tone: "run" | "bad" | "wait" | "" } {
+  if (push.status === "waiting") return { words: "waits for the cluster", tone: "wait" };
+  if (push.status === "failed") return { words: "failed", tone: "bad" };
+  if (push.change_count === 0) return { words: "no difference", tone: "run" };
+  const differences = `${push.change_count} ${push.change_count === 1 ? "difference" : "differences"}`;
+  if (push.kind === "push") return { words: `${push.change_count} changed`, tone: "run" };
+  if (push.kind === "accept") return { words: `${differences} accepted`, tone: "" };
+  return { words: differences, tone: "wait" };
+}
+
+/** Did the cluster refuse this change? */
+export function isRefused(change: QuotaPushChange): boolean {
+  return change.result.startsWith("refused");
+}
+
+/** A setting of an account or a QoS as text; null is "no limit". */
+export function settingText(value: unknown): string {
+  if (value === null || value === undefined) return "no limit";
+  if (Array.isArray(value)) return value.length === 0 ? "none" : value.map(String).join(", ");
+  if (typeof value === "object") {
+    return Object.entries(value)
+      .map(([name, each]) => `${name} ${settingText(each)}`)
+      .join(", ");
+  }
+  return typeof value === "string" ? value || "none" : JSON.stringify(value);
+}
+
+/** Name, before and after of every setting that a change names; what is equal on both sides is left out. */
+export function settingsOf({ before, after }: QuotaPushChange): { name: string; before: string; after: string }[] {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].sort();
+  return names
+    .map((name) => ({
+      name: name.replaceAll("_", " "),
+      before: name in before ? settingText(before[name]) : "–",
+      after: name in after ? settingText(after[name]) : "–",
+    }))
+    .filter((setting) => setting.before !== setting.after);
+}
