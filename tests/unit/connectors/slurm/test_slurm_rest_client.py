@@ -883,7 +883,7 @@ def test_a_qos_is_read_before_it_is_written(version: str) -> None:
         a_client(cluster).put_qos(Qos("lent", user_tres={"gres/gpu": 2}))
 
 
-def test_v38_does_not_change_an_accounts_association() -> None:
+def test_v38_does_not_change_an_accounts_association_in_its_place() -> None:
     """It answers 200 and changes nothing, or slurmrestd dies."""
     name = "22.05-v0.0.38-accounting"
     known = answer_of(name, "GET", "/associations")
@@ -894,12 +894,53 @@ def test_v38_does_not_change_an_accounts_association() -> None:
     for other in (
         Association("science", "tidegate", group_tres={"gres/gpu": 8}),
         Association("science", "tidegate", group_tres={"gres/gpu": None}),
-        Association("science", "tidegate", parent_account="other"),
         Association("science", "tidegate", qos=("lent",)),
         Association("science", "tidegate", shares=2),
     ):
         raises_exactly(NotOffered, lambda other=other: client.put_association(other))
     assert cluster.seen("POST", "/associations") == []
+
+
+def test_v38_changes_an_accounts_association_on_a_detour() -> None:
+    """slurmdbd skips a change to the parent that there is; and all is said, lest it be lost."""
+    known = answer_of("22.05-v0.0.38-accounting", "GET", "/associations")
+    cluster = ScriptedCluster("v0.0.38").on("GET", "/associations", known)
+    cluster.on("POST", "/associations", FINE)
+    client = a_client(cluster)
+    (before,) = [item for item in client.associations(account="science") if not item.user]
+
+    def written() -> list[dict[str, Any]]:
+        return [
+            json.loads(request.content)["associations"][0]
+            for request in cluster.seen("POST", "/associations")
+        ]
+
+    client.put_association(Association("science", "tidegate", shares=2), detour="aside")
+    away, back = written()
+    assert (away.pop("parent_account"), back.pop("parent_account")) == ("aside", "root")
+    assert (
+        away
+        == back
+        == {
+            "account": "science",
+            "cluster": "tidegate",
+            "user": None,
+            "shares_raw": 2,
+            "qos": list(before.qos),
+            **({"default": {"qos": before.default_qos}} if before.default_qos else {}),
+            "max": {
+                "tres": {
+                    "total": [
+                        {"type": "cpu", "name": "", "count": -1},
+                        {"type": "gres", "name": "gpu", "count": 16},
+                    ]
+                }
+            },
+        }
+    )
+    # One that really moves needs no detour.
+    client.put_association(Association("science", "tidegate", parent_account="other"))
+    assert [item["parent_account"] for item in written()[2:]] == ["other"]
 
 
 @pytest.mark.parametrize("version", ["v0.0.38", "v0.0.44"])
