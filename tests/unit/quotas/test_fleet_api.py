@@ -425,18 +425,18 @@ def test_without_credentials_nothing_is_served() -> None:
 
 
 def test_lists_take_the_same_queries_for_any_size(django_assert_num_queries: Any) -> None:
-    """Token and grants; then pools, capacity, guaranteed; clusters, shares; nodes."""
+    """Token with grants; then pools, capacity, guaranteed; clusters, shares, quarantine; nodes."""
     pool, cluster = a_pool(), a_cluster()
     a_cluster_node(cluster, pool)
     someone = somebody()
     someone.get("pools")  # marks the token as used
 
     def look() -> None:
-        with django_assert_num_queries(5):
+        with django_assert_num_queries(4):
             someone.get("pools")
         with django_assert_num_queries(4):
             someone.get("clusters")
-        with django_assert_num_queries(3):
+        with django_assert_num_queries(2):
             someone.get("nodes")
 
     look()
