@@ -5,9 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from threading import Event, Thread
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from audit.models import AuditEvent
 from builders.connector_builders import eventually
@@ -17,6 +19,7 @@ from builders.slurm_loop import SlurmLoop
 from clusters.registration import Administrator
 from conformance.rigs import SlurmRig
 from connectors.slurm.connector import open_slurm
+from jobs.agents import run_observer
 from jobs.dispatch import handlers
 from outbox.delivery import deliver_due
 from outbox.models import Message
@@ -360,6 +363,37 @@ def test_nobody_is_shrunk_or_removed_while_jobs_run_without_a_word(pushing: Push
         ("delete", f"qos {pushing.qos(inference)}"),
     ]
     assert told(pushing.push()) == []
+
+
+def test_the_observer_compares_by_itself_and_carries_out_requests(pushing: Pushing) -> None:
+    stopping = Event()
+
+    def observe() -> None:
+        try:
+            run_observer(stopping, SystemClock())
+        finally:
+            connection.close()
+
+    observer = Thread(target=observe)
+    observer.start()
+    try:
+        eventually(lambda: QuotaPush.objects.filter(kind="check", status="done").exists())
+        check = QuotaPush.objects.get()
+        assert (check.requested_by, check.change_count) == (None, 12)
+        push = pushing.ask("push")
+
+        def is_done() -> bool:
+            push.refresh_from_db()
+            return push.status != QuotaPushStatus.WAITING
+
+        eventually(is_done)
+        assert (len(told(push)), pushing.guaranteed("ai-company/research/nlp")) == (
+            *(12, "gres/gpu:h100=8"),
+        )
+    finally:
+        stopping.set()
+        observer.join(timeout=60)
+    assert not observer.is_alive()
 
 
 @pytest.mark.disturbs_slurm
