@@ -82,7 +82,7 @@ class CompanyOnSlurm:
         printed = self.bed.run(
             [
                 *("env", "SLURM_TIME_FORMAT=%s", "sacct", "-nPXDa", "-S", f"now-{self._age_s()}"),
-                "--format=JobIDRaw,JobName%100,State,Start,End",
+                "--format=JobIDRaw,JobName%100,State%40,Start,End",
             ]
         )
         known = set(Attempt.objects.values_list("id", flat=True))
@@ -92,7 +92,7 @@ class CompanyOnSlurm:
             native_id, name, state, start, end = line.split("|")
             key = name.rpartition("-")[0]
             if key in keys:
-                runs.append(Run(native_id, key, state.split()[0], _time(start), _time(end)))
+                runs.append(Run(native_id, key, state, _time(start), _time(end)))
         return runs
 
     def _age_s(self) -> str:
