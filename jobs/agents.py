@@ -271,6 +271,7 @@ class _ClusterAgent:
 
     def _compare(self, cluster: Cluster, listing: Listing, now: datetime) -> ConnectorError | None:
         """Find out whether the cluster knows more than the database; why that cannot be."""
+        had_waited = not self._memory.is_compared
         try:
             self._memory.compare(
                 cluster,
@@ -281,6 +282,8 @@ class _ClusterAgent:
             )
         except ConnectorError as error:
             return error
+        if had_waited:
+            self.tell()
         return None
 
     def _connector(self, cluster: Cluster) -> ClusterConnector:
