@@ -313,6 +313,31 @@ def capacity_of(actor: Actor) -> list[tuple[str, int, int, int]] | None:
     return [(c.pool, c.capacity_mgpu_s, c.in_use_mgpu_s, c.idle_mgpu_s) for c in capacity]
 
 
+def test_what_is_held_outside_is_neither_in_use_nor_idle() -> None:
+    company = a_company()
+    for start, end, outside_mgpu in ((0, 50, 0), (50, None, 8_000)):
+        CapacitySegment.objects.create(
+            cluster=company.cluster,
+            pool=company.pool,
+            capacity_mgpu=32_000,
+            outside_mgpu=outside_mgpu,
+            start=at(start),
+            end=None if end is None else at(end),
+        )
+    a_metered_attempt(company.nlp, 10, 60, mgpu=8_000)
+    capacity = chargeback(
+        actor=an_actor(None, Role.PLATFORM_ADMIN), period=between(0, 100)
+    ).capacity
+    assert capacity is not None
+    (pool,) = capacity
+    assert (pool.capacity_mgpu_s, pool.in_use_mgpu_s, pool.outside_mgpu_s, pool.idle_mgpu_s) == (
+        3_200_000,
+        400_000,
+        400_000,
+        2_400_000,
+    )
+
+
 def test_idle_is_capacity_less_everybodys_use_and_not_for_everybody() -> None:
     company = a_company()
     platform = an_actor(None, Role.PLATFORM_ADMIN)

@@ -1,9 +1,11 @@
 """Names on a Slurm cluster: tags that only we can give, accounts that no two teams share."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from connectors.errors import WorkloadRejected
-from connectors.slurm.naming import account_name, guaranteed_qos, key_of, tag
+from connectors.slurm.naming import account_name, guaranteed_qos, key_of, tag, team_path
 
 SECRET = b"a secret of the test"
 KEY = "tg-0193c3a8-7b1e-7c3f-9e55-1f2d3c4b5a69"
@@ -44,3 +46,23 @@ def test_accounts() -> None:
 def test_what_is_no_path_has_no_account(path: str) -> None:
     with pytest.raises(WorkloadRejected):
         account_name(path)
+
+
+@given(path=st.from_regex(r"[a-z0-9][a-z0-9-]{0,8}(/[a-z0-9][a-z0-9-]{0,8}){0,9}", fullmatch=True))
+def test_every_account_leads_back_to_its_team(path: str) -> None:
+    """Planted: leaving the prefix on, and taking "-" for a step as well."""
+    for prefix in ("", "tg-", "tg_"):
+        assert team_path(account_name(path, prefix), prefix) == path
+
+
+@pytest.mark.parametrize(
+    "account",
+    ["", "_", "a_", "_a", "a__b", "a/b", "A", "a b", "a\n", "..", "ä", "root\0", "a" * 201],
+)
+def test_what_is_no_account_of_a_team(account: str) -> None:
+    assert team_path(account) is None
+
+
+def test_an_account_without_the_prefix_is_nobodys() -> None:
+    assert team_path("a_b", "tg-") is None
+    assert team_path("tg-a_b", "tg-") == "a/b"
