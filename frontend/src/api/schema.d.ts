@@ -2213,7 +2213,7 @@ export interface components {
             metered_mgpu_s: number;
             pool: string;
             /** @description Path; null: no team's */
-            team?: string | null;
+            team: string | null;
         };
         /**
          * @description One UTC day of one cluster. All but the day and the cluster is of the accounts that the
@@ -2247,12 +2247,12 @@ export interface components {
             /**
              * @description green: only expected differences; red: others too; pending: the cluster's account is not complete yet; unavailable: it could not be had, and is asked for again
              *
-             *     * `green` - Green
-             *     * `red` - Red
-             *     * `pending` - Pending
-             *     * `unavailable` - Unavailable
+             *     * `green` - green
+             *     * `red` - red
+             *     * `pending` - pending
+             *     * `unavailable` - unavailable
              */
-            status: components["schemas"]["Status7d0Enum"];
+            status: components["schemas"]["ReconciliationStatus"];
             /**
              * Format: date-time
              * @description The day was compared up to here
@@ -2289,12 +2289,12 @@ export interface components {
             /**
              * @description green: only expected differences; red: others too; pending: the cluster's account is not complete yet; unavailable: it could not be had, and is asked for again
              *
-             *     * `green` - Green
-             *     * `red` - Red
-             *     * `pending` - Pending
-             *     * `unavailable` - Unavailable
+             *     * `green` - green
+             *     * `red` - red
+             *     * `pending` - pending
+             *     * `unavailable` - unavailable
              */
-            status: components["schemas"]["Status7d0Enum"];
+            status: components["schemas"]["ReconciliationStatus"];
             /**
              * Format: date-time
              * @description The day was compared up to here
@@ -2343,6 +2343,14 @@ export interface components {
              */
             day: string;
         };
+        /**
+         * @description * `green` - green
+         *     * `red` - red
+         *     * `pending` - pending
+         *     * `unavailable` - unavailable
+         * @enum {string}
+         */
+        ReconciliationStatus: "green" | "red" | "pending" | "unavailable";
         /** @description A new name; the path stays. */
         RenamingRequest: {
             name: string;
@@ -2461,14 +2469,6 @@ export interface components {
             mgpu: number;
             node: string;
         };
-        /**
-         * @description * `green` - Green
-         *     * `red` - Red
-         *     * `pending` - Pending
-         *     * `unavailable` - Unavailable
-         * @enum {string}
-         */
-        Status7d0Enum: "green" | "red" | "pending" | "unavailable";
         /** @description The new job and what became of the lines of its sbatch text. */
         SubmittedJob: {
             /** @description Number of the latest attempt, 0 before the first */
