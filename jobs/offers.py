@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
-
 from arbiter.snapshot import Quota as ArbiterQuota
 from arbiter.snapshot import TreeNode
 from clusters.models import Pool
@@ -22,6 +20,7 @@ from jobs.fitting import Fleet
 from jobs.lifecycle import OPEN
 from quotas.models import PriorityClass
 from tenants.models import Node, User
+from webapi.statements import prepared_cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Offer:
 
 def offer_to(team: Node, user: User) -> Offer:
     """The offer of this moment. One statement."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             _STATEMENT,
             {
@@ -60,7 +59,6 @@ def offer_to(team: Node, user: User) -> Offer:
                 "user": user.pk,
                 "paths": paths_to(team.path),
                 "gone": GONE,
-                "open": [state.value for state in OPEN],
             },
         )
         pools, classes, sizes, quotas, jobs = (
@@ -96,30 +94,32 @@ def _priority_class(row: Mapping[str, Any]) -> PriorityClass:
 
 
 # Quotas: those of the team's own path, and what others never lend, since both bear on the most
-# that the team could ever have. Texts, so that the driver's JSON settings cannot matter.
-_STATEMENT = """
+# that the team could ever have. Texts, so that the driver's JSON settings cannot matter. The states
+# are literals: for a parameter the planner could not use the index of open jobs.
+_LISTED = ", ".join(f"'{state}'" for state in sorted(state.value for state in OPEN))
+_STATEMENT = f"""
 SELECT
     (SELECT json_agg(json_build_array(p.id, p.name) ORDER BY p.name)::text
      FROM clusters_pool p
-     JOIN quotas_quota q ON q.pool_id = p.id AND q.node_id = %(organization)s),
+     JOIN quotas_quota q ON q.pool_id = p.id AND q.node_id = %(organization)s::uuid),
     (SELECT json_agg(json_build_object(
                 'id', c.id, 'name', c.name, 'order', c."order",
                 'team_cap_mgpu', c.team_cap_mgpu,
                 'price_multiplier_ppm', c.price_multiplier_ppm)
             ORDER BY c."order" DESC, c.name)::text
-     FROM quotas_priorityclass c WHERE c.organization_id = %(organization)s),
+     FROM quotas_priorityclass c WHERE c.organization_id = %(organization)s::uuid),
     (SELECT json_agg(json_build_array(s.pool_id, s.cluster_id, s.mgpu, s.nodes))::text
      FROM (SELECT n.pool_id, n.cluster_id, count(*) AS nodes,
                   CASE WHEN n.is_schedulable THEN n.capacity_mgpu ELSE 0 END AS mgpu
            FROM clusters_clusternode n
-           JOIN quotas_quota q ON q.pool_id = n.pool_id AND q.node_id = %(organization)s
-           WHERE n.is_schedulable OR n.state <> %(gone)s
+           JOIN quotas_quota q ON q.pool_id = n.pool_id AND q.node_id = %(organization)s::uuid
+           WHERE n.is_schedulable OR n.state <> %(gone)s::text
            GROUP BY n.pool_id, n.cluster_id, mgpu) s),
     (SELECT json_agg(json_build_array(
                 n.path, q.pool_id, q.guaranteed_mgpu, q.lend_limit_mgpu, q.borrow_limit_mgpu))::text
      FROM quotas_quota q JOIN tenants_node n ON n.id = q.node_id
-     WHERE n.path = ANY(%(paths)s) OR q.lend_limit_mgpu < q.guaranteed_mgpu),
-    (SELECT json_build_array(count(*), count(*) FILTER (WHERE j.user_id = %(user)s))::text
+     WHERE n.path = ANY(%(paths)s::text[]) OR q.lend_limit_mgpu < q.guaranteed_mgpu),
+    (SELECT json_build_array(count(*), count(*) FILTER (WHERE j.user_id = %(user)s::uuid))::text
      FROM jobs_job j
-     WHERE j.organization_id = %(organization)s AND j.state = ANY(%(open)s))
-"""
+     WHERE j.organization_id = %(organization)s::uuid AND j.state IN ({_LISTED}))
+"""  # noqa: S608 - the states are ours

@@ -11,6 +11,7 @@ from uuid_utils.compat import uuid7
 
 from arbiter.decisions import Waiting
 from audit.recording import record
+from bulk.inserting import insert_row
 from clusters.models import Cluster, Pool
 from jobs.errors import NeverFits, TooManyOpenJobs
 from jobs.fitting import Fleet, lay_out, why_never
@@ -20,7 +21,6 @@ from jobs.requests import JobRequest, hint_settled
 from jobs.sbatch import Note, Verdict
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
-from live.waking import wake
 from primitives.errors import FieldError, InvalidRequest, NotFound
 from primitives.units import MGPU_PER_GPU, gpus_text
 from quotas.models import PriorityClass
@@ -64,7 +64,13 @@ class ResolvedRequest:
 
 @transaction.atomic
 def submit_job(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
-    """Queue `request` (or hold it, if it says so) and return its job.
+    """`submit_job_here` in a transaction of its own."""
+    return submit_job_here(request, actor=actor, now=now)
+
+
+def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
+    """Queue `request` (or hold it, if it says so) and return its job, in the caller's transaction,
+    which must not be committed after an error.
 
     Queueing takes no quota; only the arbiter grants. Raises NotFound for a team that the actor
     cannot see, Forbidden without the right to submit there, InvalidRequest for names that mean
@@ -106,7 +112,7 @@ def submit_job(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         state=JobState.HELD.value if request.is_held else JobState.QUEUED.value,
         submitted_at=now,
     )
-    job.save(force_insert=True)
+    insert_row(job)
     record_events([Happening(job.id, now, "submitted", {"by": actor.user.username})])
     record(
         action="job_submitted",
@@ -120,8 +126,7 @@ def submit_job(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         detail={"name": job.name, "pool": job.pool.name, "mgpu": job.mgpu},
         request_id=current_request_id(),
     )
-    publish("jobs", ids=[job.id], organization_id=job.organization_id)
-    wake("arbiter")
+    publish("jobs", ids=[job.id], organization_id=job.organization_id, wake="arbiter")
     return job
 
 

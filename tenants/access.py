@@ -12,6 +12,7 @@ from django.db.models import Model, Q, QuerySet
 from primitives.errors import Forbidden, NotFound
 from tenants.models import AccessToken, Node, RoleGrant, User
 from tenants.roles import PERMISSIONS, SCOPE_PERMISSIONS, Permission, Role, Scope
+from webapi.statements import columns, prepared_cursor, taken
 
 Row = TypeVar("Row", bound=Model)
 
@@ -170,16 +171,36 @@ def visible_node(actor: Actor, path: str, permission: Permission = Permission.VI
     Raises NotFound when it does not exist or the actor may not see the tree there, and
     Forbidden when they see it but lack `permission` on it.
     """
-    node = (
-        visible(actor, Node.objects.all(), Permission.VIEW_TREE, path_field="path")
-        .select_related("organization", "parent")
-        .filter(path=path.rstrip("/") + "/")
-        .first()
-    )
+    wanted = path.rstrip("/") + "/"
+    node = _node_at(wanted) if actor.holds(Permission.VIEW_TREE, wanted) else None
     if node is None:
         raise NotFound(f"There is no {path.rstrip('/')!r} that you can see.", path=path)
     require(actor, permission, node)
     return node
+
+
+def _node_at(path: str) -> Node | None:
+    """The node with its organization and its parent loaded."""
+    with prepared_cursor() as cursor:
+        cursor.execute(_NODE, [path])
+        values = cursor.fetchone()
+    if values is None:
+        return None
+    node, values = taken(Node, values)
+    organization, values = taken(Node, values)
+    parent, _ = taken(Node, values)
+    node.organization = organization
+    node.parent = parent if node.parent_id is not None else None
+    return node
+
+
+_NODE = f"""
+SELECT {columns(Node, "n")}, {columns(Node, "o")}, {columns(Node, "p")}
+FROM tenants_node n
+JOIN tenants_node o ON o.id = n.organization_id
+LEFT JOIN tenants_node p ON p.id = n.parent_id
+WHERE n.path = %s::text
+"""  # noqa: S608 - the columns are our model's
 
 
 def require(actor: Actor, permission: Permission, node: Node) -> None:

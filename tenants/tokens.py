@@ -11,13 +11,12 @@ import hashlib
 import re
 import secrets
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import DEFAULT_DB_ALIAS, transaction
-from django.db.models import Model, Q, QuerySet
+from django.db import transaction
+from django.db.models import Q, QuerySet
 
 from primitives.errors import (
     Conflict,
@@ -32,9 +31,7 @@ from tenants.audit_trail import record_act
 from tenants.models import AccessToken, Node, User
 from tenants.names import clean_name
 from tenants.roles import SCOPE_PERMISSIONS, Permission, Scope
-from webapi.statements import prepared_cursor
-
-Row = TypeVar("Row", bound=Model)
+from webapi.statements import columns, prepared_cursor, taken
 
 MARK = "tdg_"
 _RANDOM_LENGTH = 30
@@ -116,26 +113,16 @@ def _read_token(secret: str) -> tuple[AccessToken, list[tuple[str, str | None]]]
         values = cursor.fetchone()
     if values is None:
         return None
-    token, values = _taken(AccessToken, values)
-    user, values = _taken(User, values)
-    organization, values = _taken(Node, values)
+    token, values = taken(AccessToken, values)
+    user, values = taken(User, values)
+    organization, values = taken(Node, values)
     user.organization = organization if user.organization_id is not None else None
     token.user = user
     return token, values[0] or []
 
 
-def _taken(model: type[Row], values: Sequence[Any]) -> tuple[Row, Sequence[Any]]:
-    """A row from the first of `values`, and the others."""
-    names = [field.attname for field in model._meta.concrete_fields]
-    return model.from_db(DEFAULT_DB_ALIAS, names, values[: len(names)]), values[len(names) :]
-
-
-def _columns(model: type[Model], alias: str) -> str:
-    return ", ".join(f'{alias}."{field.column}"' for field in model._meta.concrete_fields)
-
-
 _TOKEN = f"""
-SELECT {_columns(AccessToken, "t")}, {_columns(User, "u")}, {_columns(Node, "o")},
+SELECT {columns(AccessToken, "t")}, {columns(User, "u")}, {columns(Node, "o")},
        (SELECT json_agg(json_build_array(g.role, n.path))
         FROM tenants_rolegrant g LEFT JOIN tenants_node n ON n.id = g.node_id
         WHERE g.user_id = u.id)

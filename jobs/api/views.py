@@ -35,7 +35,7 @@ from jobs.queries import (
     row_of,
 )
 from jobs.requests import read_job_request
-from jobs.submission import submit_job
+from jobs.submission import submit_job_here
 from primitives.clock import SystemClock
 from primitives.errors import FieldError, Forbidden, InvalidRequest
 from tenants.api.authentication import actor_from
@@ -162,7 +162,7 @@ class JobList(APIView):
             return Response(_plan_body(preview_job(wanted, actor=actor, now=now)))
 
         def act() -> tuple[int, dict[str, Any]]:
-            job = submit_job(wanted, actor=actor, now=now)
+            job = submit_job_here(wanted, actor=actor, now=now)
             view = JobView(row_of(job), None, (), 0, 0)
             return 201, {**job_body(view, rights=Rights(actor), now=now), "notes": job.notes}
 

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from audit.models import AuditEvent
+from bulk.inserting import insert_row
 
 
 def record(
@@ -24,7 +25,7 @@ def record(
     request_id: str = "",
 ) -> AuditEvent:
     """Store one act. `detail` must be JSON and hold no secret, script or environment."""
-    return AuditEvent.objects.create(
+    event = AuditEvent(
         at=now,
         actor_id=actor_id,
         actor=actor,
@@ -36,3 +37,5 @@ def record(
         detail=dict(detail or {}),
         request_id=request_id,
     )
+    insert_row(event)
+    return event

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.models import Field, Model
 
 
@@ -26,36 +27,54 @@ def insert_rows(
     """
     if not rows:
         return []
-    meta = model._meta
-    fields = {_column(field): field for field in meta.concrete_fields}
+    fields = _fields(model)
     if unknown := rows[0].keys() - fields.keys():
         raise ValueError(f"{model.__name__} has no column {min(unknown)}")
-    assert meta.pk is not None
-    if meta.pk.has_default() and _column(meta.pk) not in rows[0]:
-        raise ValueError(f"every new {model.__name__} needs its own {_column(meta.pk)}")
+    pk = model._meta.pk
+    assert pk is not None
+    if pk.has_default() and _column(pk) not in rows[0]:
+        raise ValueError(f"every new {model.__name__} needs its own {_column(pk)}")
     defaults = {
         column: field.get_default() for column, field in fields.items() if column not in rows[0]
     }
     defaults = {column: value for column, value in defaults.items() if value is not None}
-    columns = [*rows[0], *defaults]
-    quoted = ", ".join(_quote(column) for column in columns)
-    types = ", ".join(f"{_quote(name)} {fields[name].db_type(connection)}" for name in columns)
-    # Names and types come from the model, and all values are in the one parameter.
-    statement = (
-        f"INSERT INTO {_quote(meta.db_table)} ({quoted}) "  # noqa: S608
-        f"SELECT {quoted} FROM json_to_recordset(%s) AS given ({types}) "
-        f"{'ON CONFLICT DO NOTHING ' if ignore_conflicts else ''}"
-        f"RETURNING {_quote(_column(meta.pk))}"
-    )
+    statement = _statement(model, (*rows[0], *defaults), ignore_conflicts)
     body = json.dumps([{**defaults, **row} for row in rows], default=str)
     with connection.cursor() as cursor:
         cursor.execute(statement, [body])
         return [pk for (pk,) in cursor.fetchall()]
 
 
+def insert_row(row: Model) -> None:
+    """Insert a new object in the form that `save` would, at a third of its cost. No signals."""
+    insert_rows(type(row), [columns_of(row)])
+    row._state.adding = False
+    row._state.db = DEFAULT_DB_ALIAS
+
+
+@cache
+def _fields(model: type[Model]) -> dict[str, Field[Any, Any]]:
+    return {_column(field): field for field in model._meta.concrete_fields}
+
+
+@lru_cache(256)
+def _statement(model: type[Model], columns: tuple[str, ...], ignore_conflicts: bool) -> str:
+    fields, meta = _fields(model), model._meta
+    assert meta.pk is not None
+    quoted = ", ".join(_quote(column) for column in columns)
+    types = ", ".join(f"{_quote(name)} {fields[name].db_type(connection)}" for name in columns)
+    # Names and types come from the model, and all values are in the one parameter.
+    return (
+        f"INSERT INTO {_quote(meta.db_table)} ({quoted}) "  # noqa: S608
+        f"SELECT {quoted} FROM json_to_recordset(%s) AS given ({types}) "
+        f"{'ON CONFLICT DO NOTHING ' if ignore_conflicts else ''}"
+        f"RETURNING {_quote(_column(meta.pk))}"
+    )
+
+
 def columns_of(row: Model) -> dict[str, Any]:
     """The values of a model object by the names of their columns."""
-    return {_column(field): getattr(row, field.attname) for field in row._meta.concrete_fields}
+    return {name: getattr(row, field.attname) for name, field in _fields(type(row)).items()}
 
 
 def _column(field: Field[Any, Any]) -> str:

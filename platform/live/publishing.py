@@ -14,6 +14,8 @@ from uuid import UUID
 
 from django.db import connection
 
+from live.waking import channel_of
+
 Topic = Literal["jobs", "quotas", "clusters", "reports"]
 
 CHANNEL = "tidegate_live"
@@ -23,10 +25,17 @@ EVERYBODY = "everybody"
 PLATFORM = "platform"
 
 
-def publish(topic: Topic, *, ids: Iterable[object] = (), organization_id: UUID | None) -> None:
+def publish(
+    topic: Topic,
+    *,
+    ids: Iterable[object] = (),
+    organization_id: UUID | None,
+    wake: str | None = None,
+) -> None:
     """Hint, at commit, that rows of `topic` changed; no organization means everybody.
 
-    More than 50 ids are sent as none, which means "look again at all of them".
+    More than 50 ids are sent as none, which means "look again at all of them". With a role in
+    `wake` the same statement wakes whoever leads in it, as `live.waking.wake` does.
     """
     names = sorted({str(item) for item in ids})
     payload = {
@@ -34,8 +43,15 @@ def publish(topic: Topic, *, ids: Iterable[object] = (), organization_id: UUID |
         "ids": names if len(names) <= IDS_MAX else [],
         "to": EVERYBODY if organization_id is None else str(organization_id),
     }
+    payload_text = json.dumps(payload)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, json.dumps(payload)])
+        if wake is None:
+            cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, payload_text])
+        else:
+            cursor.execute(
+                "SELECT pg_notify(%s, %s), pg_notify(%s, '')",
+                [CHANNEL, payload_text, channel_of(wake)],
+            )
 
 
 def group_of(audience: str) -> str:

@@ -15,10 +15,11 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 def wake(role: str) -> None:
     """Wake whoever leads in `role` ("arbiter", "observer") when this transaction commits."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_notify(%s, '')", [_channel(role)])
+        cursor.execute("SELECT pg_notify(%s, '')", [channel_of(role)])
 
 
-def _channel(role: str) -> str:
+def channel_of(role: str) -> str:
+    """The channel of PostgreSQL on which whoever leads in `role` is woken."""
     return f"tidegate_{role}"
 
 
@@ -52,7 +53,7 @@ class Listener:
 
     def __init__(self, own: psycopg.Connection, role: str) -> None:
         self._connection = own
-        own.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(_channel(role))))
+        own.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel_of(role))))
 
     def wait(self, timeout_s: float) -> bool:
         """Whether a notice came within `timeout_s`; notices that piled up count as one."""

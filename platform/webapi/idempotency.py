@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from primitives.errors import FieldError, IdempotencyKeyReused, InvalidRequest
 from webapi.models import IdempotentAnswer
+from webapi.statements import prepared_cursor
 
 KEPT_FOR = timedelta(hours=48)
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -64,26 +66,33 @@ def answer_once(
     lock = int.from_bytes(
         hashlib.sha256(f"{principal_id}/{key}".encode()).digest()[:8], "big", signed=True
     )
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock])
-    earlier = IdempotentAnswer.objects.filter(principal_id=principal_id, key=key).first()
+    with prepared_cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [lock])
+        # A statement of its own: it must see what the one before waited for.
+        cursor.execute(_EARLIER, [principal_id, key])
+        earlier = cursor.fetchone()
     if earlier is not None:
-        if bytes(earlier.fingerprint) != fingerprint:
+        sent, status, text = earlier
+        if bytes(sent) != fingerprint:
             raise IdempotencyKeyReused(
                 "This Idempotency-Key came before with another request. Use a new key for a "
                 "new request."
             )
-        return earlier.status, earlier.body, True
+        return status, json.loads(text), True
     status, body = act()
-    IdempotentAnswer.objects.create(
-        principal_id=principal_id,
-        key=key,
-        fingerprint=fingerprint,
-        status=status,
-        body=body,
-        created_at=now,
-    )
+    with prepared_cursor() as cursor:
+        cursor.execute(_KEEP, [principal_id, key, fingerprint, status, json.dumps(body), now])
     return status, body, False
+
+
+_EARLIER = """
+SELECT fingerprint, status, body::text FROM webapi_idempotentanswer
+WHERE principal_id = %s::uuid AND key = %s::text
+"""
+_KEEP = """
+INSERT INTO webapi_idempotentanswer (principal_id, key, fingerprint, status, body, created_at)
+VALUES (%s::uuid, %s::text, %s::bytea, %s::int, %s::jsonb, %s::timestamptz)
+"""
 
 
 def respond_once(

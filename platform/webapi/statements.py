@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, cast
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 import orjson
 import psycopg
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.backends.utils import CursorWrapper
+from django.db.models import Model
 from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 from psycopg.pq import Format
+
+Row = TypeVar("Row", bound=Model)
 
 
 class _JsonbLoader(Loader):
@@ -59,3 +62,14 @@ def array_text(values: Iterable[UUID | int]) -> str:
     """A PostgreSQL array as text: the driver quotes a list element by element, ten times
     slower."""
     return "{" + ",".join(map(str, values)) + "}"
+
+
+def columns(model: type[Model], alias: str) -> str:
+    """The columns of a table that goes by `alias`, for the list of a SELECT."""
+    return ", ".join(f'{alias}."{field.column}"' for field in model._meta.concrete_fields)
+
+
+def taken(model: type[Row], values: Sequence[Any]) -> tuple[Row, Sequence[Any]]:
+    """A row from the first of `values`, as `columns` asked for them, and the others."""
+    names = [field.attname for field in model._meta.concrete_fields]
+    return model.from_db(DEFAULT_DB_ALIAS, names, values[: len(names)]), values[len(names) :]
