@@ -53,7 +53,7 @@ class ReconciledAccountSerializer(serializers.Serializer[ReconciledAccount]):
 
     account = serializers.CharField(help_text="The cluster's name")
     team = serializers.CharField(
-        source="team.display_path", default=None, allow_null=True, help_text="Path; null: no team's"
+        source="team.display_path", allow_null=True, help_text="Path; null: no team's"
     )
     pool = serializers.CharField()
     is_green = serializers.BooleanField(help_text="Nothing differs but what is expected")
@@ -75,7 +75,7 @@ class ReconciliationSerializer(serializers.Serializer[DayView]):
     cluster = serializers.CharField(source="row.cluster.name")
     day = serializers.DateField(source="row.day")
     status = serializers.ChoiceField(
-        choices=ReconciliationStatus.choices,
+        choices=ReconciliationStatus.values,
         help_text="green: only expected differences; red: others too; pending: the cluster's "
         "account is not complete yet; unavailable: it could not be had, and is asked for again",
     )

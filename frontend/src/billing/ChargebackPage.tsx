@@ -17,6 +17,7 @@ import { ChargebackTable, JobsLink, wholeOf, type BehindRow } from "./Chargeback
 import { DaysChart } from "./DaysChart";
 import { NoCosts } from "./NoCosts";
 import { PERIOD_LABELS, resolvePeriod, toIso, type PeriodName } from "./period";
+import { Reconciliation } from "./Reconciliation";
 import "../quotas/quota-bar.css";
 import "./billing.css";
 
@@ -183,6 +184,7 @@ function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: stri
               )}
             </div>
             <Capacity report={data} />
+            <Reconciliation />
             <div className="inline">
               <Button component="a" href={csvAddress(filter)} download variant="default">
                 Download CSV

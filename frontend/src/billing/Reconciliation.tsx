@@ -1,0 +1,265 @@
+import { Button } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useState } from "react";
+
+import { client, unwrap } from "../api/client";
+import { may } from "../session/access";
+import { useSession } from "../session/useSession";
+import { Empty, Lines, QueryView } from "../ui/states";
+import { Time } from "../ui/Time";
+import { toastError } from "../ui/toast";
+import { formatCount, formatExact, formatGpuHours, formatGpuSeconds } from "../ui/units";
+import {
+  reconciliationQuery,
+  reconciliationsQuery,
+  type Reconciliation as Day,
+  type ReconciliationDetail,
+  type ReconciliationDifference as Difference,
+} from "./reconciliationQueries";
+
+const COMMAND = "tidegate report reconciliation";
+
+/** What each cause means to whoever has to find out more. */
+const CAUSES: Record<Difference["cause"], string> = {
+  only_in_meter: "metered, and the cluster has no such run",
+  only_in_account: "on the cluster's account, and not metered",
+  start_differs: "it starts at another time",
+  end_differs: "it ends at another time",
+  still_running: "one says that it still runs, the other that it ended",
+  gpus_differ: "another number of GPUs",
+  meter_gap: "the meter has a hole where it ran",
+  account_differs: "metered for one team, on account for another",
+  pool_differs: "metered in one pool, on account in another",
+  second_run: "the cluster ran it once more",
+  native_unmapped: "given to the cluster by somebody not known here; charged to nobody",
+};
+
+/** What a day says in a word, and the pill that it has. */
+export function verdictOf(day: Day): { word: string; tone: "run" | "bad" | "wait" } {
+  const soFar = day.is_complete ? "" : " so far";
+  switch (day.status) {
+    case "green":
+      return { word: `agrees${soFar}`, tone: "run" };
+    case "red":
+      return { word: `differs${soFar}`, tone: "bad" };
+    case "pending":
+      return { word: "pending", tone: "wait" };
+    case "unavailable":
+      return { word: "not available", tone: "wait" };
+  }
+}
+
+/** Our meter against the clusters' own accounts, day by day; one day's differences on demand. */
+export function Reconciliation() {
+  const days = useQuery(reconciliationsQuery);
+  const [chosen, setChosen] = useState<string | null>(null);
+  return (
+    <section className="card" aria-label="Checked against the clusters">
+      <h2>Checked against the clusters</h2>
+      <QueryView query={days} loading={<Lines count={3} label="Loading the comparison" />}>
+        {(items) =>
+          items.length === 0 ? (
+            <Empty cli={COMMAND}>
+              No day was compared yet. A cluster that keeps an account of its own, as Slurm does, is
+              compared every night.
+            </Empty>
+          ) : (
+            <>
+              <DayTable days={items} chosen={chosen} onChoose={setChosen} />
+              {chosen !== null && <OneDay key={chosen} id={chosen} />}
+            </>
+          )
+        }
+      </QueryView>
+    </section>
+  );
+}
+
+function DayTable({
+  days,
+  chosen,
+  onChoose,
+}: {
+  days: readonly Day[];
+  chosen: string | null;
+  onChoose: (id: string | null) => void;
+}) {
+  const clusters = [...new Set(days.map((day) => day.cluster))].sort();
+  const dates = [...new Set(days.map((day) => day.day))].sort().reverse();
+  const found = new Map(days.map((day) => [`${day.day} ${day.cluster}`, day]));
+  return (
+    <table aria-label="Meter and clusters by day">
+      <thead>
+        <tr>
+          <th scope="col">Day (UTC)</th>
+          {clusters.map((cluster) => (
+            <th scope="col" key={cluster}>
+              {cluster}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {dates.map((date) => (
+          <tr key={date}>
+            <th scope="row">{date}</th>
+            {clusters.map((cluster) => {
+              const day = found.get(`${date} ${cluster}`);
+              if (day === undefined) return <td key={cluster}>–</td>;
+              const { word, tone } = verdictOf(day);
+              const gap = BigInt(day.accounted_mgpu_s) - BigInt(day.metered_mgpu_s);
+              return (
+                <td key={cluster}>
+                  <button
+                    type="button"
+                    className={`pill ${tone} day-choice`}
+                    aria-pressed={chosen === day.id}
+                    aria-label={`${date} ${cluster}: ${word}`}
+                    onClick={() => onChoose(chosen === day.id ? null : day.id)}
+                  >
+                    {word}
+                  </button>
+                  {day.status === "red" && (
+                    <span className="small faint"> {formatGpuHours(gap)} GPU-h</span>
+                  )}
+                </td>
+              );
+            })}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function OneDay({ id }: { id: string }) {
+  const day = useQuery(reconciliationQuery(id));
+  return (
+    <QueryView query={day} loading={<Lines count={4} label="Loading the differences" />}>
+      {(data) => (
+        <div role="region" aria-label={`${data.day} of ${data.cluster}`}>
+          <h3>
+            {data.day} · {data.cluster}
+          </h3>
+          <Summary day={data} />
+          <Differences day={data} />
+        </div>
+      )}
+    </QueryView>
+  );
+}
+
+function Summary({ day }: { day: ReconciliationDetail }) {
+  const session = useSession();
+  const queries = useQueryClient();
+  const again = useMutation({
+    mutationFn: () =>
+      unwrap(
+        client.POST("/api/v1/reconciliations", { body: { cluster: day.cluster, day: day.day } }),
+      ),
+    onSuccess: () => queries.invalidateQueries({ queryKey: ["reports"] }),
+    onError: toastError,
+  });
+  return (
+    <>
+      <p className="sub">
+        {day.as_of === null ? (
+          "Not compared yet."
+        ) : (
+          <>
+            Meter {formatGpuHours(day.metered_mgpu_s)} GPU-h, cluster{" "}
+            {formatGpuHours(day.accounted_mgpu_s)} GPU-h, as of <Time at={day.as_of} show="both" />.
+          </>
+        )}
+        {day.status === "unavailable" && " The cluster did not give its account."}
+        {day.status === "pending" && " The cluster's account is not complete yet."}
+        {day.next_at !== null && (
+          <>
+            {" "}
+            Compared again <Time at={day.next_at} />.
+          </>
+        )}
+      </p>
+      {day.message !== "" && <p className="small faint">{day.message}</p>}
+      {may(session, "manage_prices") && (
+        <Button
+          variant="default"
+          loading={again.isPending}
+          disabled={day.is_requested}
+          onClick={() => again.mutate()}
+        >
+          {day.is_requested ? "Is being compared" : "Compare again"}
+        </Button>
+      )}
+    </>
+  );
+}
+
+function Differences({ day }: { day: ReconciliationDetail }) {
+  const rows = day.accounts.flatMap((account) =>
+    account.differences.map((difference) => ({ account, difference })),
+  );
+  if (day.as_of === null) return null;
+  if (rows.length === 0) return <p>Nothing differs, to the second.</p>;
+  const cut = day.accounts.reduce((sum, account) => sum + account.cut_count, 0);
+  return (
+    <>
+      <table aria-label="Differences">
+        <thead>
+          <tr>
+            <th scope="col">Job</th>
+            <th scope="col">Team or account</th>
+            <th scope="col">Why</th>
+            <th scope="col" className="n">
+              Cluster has more, GPU-s
+            </th>
+            <th scope="col" className="hide">
+              Meter
+            </th>
+            <th scope="col" className="hide">
+              Cluster
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(({ account, difference }, i) => (
+            <tr key={i}>
+              <th scope="row">
+                <Run difference={difference} team={account.team} />
+              </th>
+              <td>
+                {account.team ?? account.account}
+                <span className="faint"> · {account.pool}</span>
+              </td>
+              <td>{CAUSES[difference.cause]}</td>
+              <td className="n">{formatGpuSeconds(difference.mgpu_s)}</td>
+              <td className="hide">{span(difference.metered_start, difference.metered_end)}</td>
+              <td className="hide">{span(difference.accounted_start, difference.accounted_end)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {cut > 0 && (
+        <p className="small faint">{formatCount(cut)} smaller ones are not listed; they are in the sums.</p>
+      )}
+    </>
+  );
+}
+
+/** The job if there is one here, else what the cluster calls it. */
+function Run({ difference, team }: { difference: Difference; team: string | null }) {
+  const session = useSession();
+  const name = `${difference.native_id ?? "?"}${difference.user && ` of ${difference.user}`}`;
+  if (difference.job === null || team === null || !may(session, "view_jobs", team)) return name;
+  return (
+    <Link to="/jobs/$jobId" params={{ jobId: difference.job }} search={{ tab: "attempts" }}>
+      {name}
+    </Link>
+  );
+}
+
+function span(start: string | null, end: string | null): string {
+  if (start === null) return "–";
+  return `${formatExact(new Date(start))} to ${end === null ? "now" : formatExact(new Date(end))}`;
+}
