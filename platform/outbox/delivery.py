@@ -50,10 +50,12 @@ def deliver_due(
     bad message never blocks the rest.
     """
     delivered = 0
-    while delivered < limit:
-        message = _claim(shard, now=clock(), fence=fence)
+    done: Message | None = None
+    while True:
+        message = _claim_next(shard, done, clock=clock, fence=fence, is_last=delivered >= limit)
         if message is None:
-            break
+            return delivered
+        done = None
         delivered += 1
         try:
             handlers[message.kind](message)
@@ -65,23 +67,31 @@ def deliver_due(
             log.exception("message %s %s failed", message.kind, message.subject)
             _postpone(message, clock() + RETRY_AFTER_MAX, repr(error), fence)
         else:
-            with fence():
-                Message.objects.filter(pk=message.pk, done_at=None).update(
-                    done_at=clock(), error=""
-                )
-    return delivered
+            done = message
 
 
-def _claim(shard: str, *, now: datetime, fence: Fence) -> Message | None:
+def _claim_next(
+    shard: str, done: Message | None, *, clock: Callable[[], datetime], fence: Fence, is_last: bool
+) -> Message | None:
+    """Record that `done` is delivered and, unless it was the last, claim the next: one commit for
+    both, as thousands may be due."""
+    if done is None and is_last:
+        return None
+    now = clock()
     with fence():
-        message = (
-            Message.objects.select_for_update(skip_locked=True)
-            .filter(shard=shard, done_at=None, due_at__lte=now)
-            .order_by("due_at", "id")
-            .first()
-        )
-        if message is None:
-            return None
+        if done is not None:
+            Message.objects.filter(pk=done.pk, done_at=None).update(done_at=now, error="")
+        return None if is_last else _claim(shard, now=now)
+
+
+def _claim(shard: str, *, now: datetime) -> Message | None:
+    message = (
+        Message.objects.select_for_update(skip_locked=True)
+        .filter(shard=shard, done_at=None, due_at__lte=now)
+        .order_by("due_at", "id")
+        .first()
+    )
+    if message is not None:
         message.sends += 1
         message.sent_at = now
         message.due_at = now + LEASE
