@@ -118,7 +118,7 @@ def drill(
 def test_what_ran_after_the_backup_does_not_run_again(drill: Drill) -> None:
     """Jobs that were queued at the backup, ended since, and are in no list of Slurm any more.
 
-    Planted: dispatch that does not wait for the first comparison with the accounting.
+    Planted: the accounting is asked only after 60 s of silence (no quarantine begins).
     """
     jobs = [drill.on_slurm.submit(number) for number in range(JOBS)]
     drill.back_up()
