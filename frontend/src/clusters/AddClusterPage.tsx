@@ -107,7 +107,7 @@ function SlurmForm() {
       <div>
         <div id="settling">Starts</div>
         <p className="dim small">
-          Strict: a job is let go only when the controller has saved it, up to 12 s later. Fast: at once; a controller
+          Strict: a job is let go only when the controller has saved it, about 8 s later. Fast: at once; a controller
           that crashes within these seconds may lose the job, which is then started again.
         </p>
         <SegmentedControl

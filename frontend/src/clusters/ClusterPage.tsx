@@ -19,6 +19,7 @@ import { usePageTitle } from "../ui/usePageTitle";
 import { ClusterHealth, ClusterPills, markOf } from "./ClusterHealth";
 import { ClusterUsers } from "./ClusterUsers";
 import { Nodes } from "./Nodes";
+import { OutsideUse } from "./OutsideUse";
 import { PoolTable } from "./PoolTable";
 import { QuotaPushes } from "./QuotaPushes";
 import "./cluster.css";
@@ -80,6 +81,7 @@ function ClusterView({ cluster }: { cluster: Cluster }) {
         <section className={`card ${markOf(cluster, isFresh)}`} aria-label="Capacity">
           <ClusterHealth cluster={cluster} />
           <PoolTable cluster={cluster} />
+          <OutsideUse cluster={cluster} />
         </section>
         <section className="card" aria-label="Details">
           <Tabs

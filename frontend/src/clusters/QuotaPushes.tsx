@@ -5,7 +5,7 @@ import { useState } from "react";
 
 import { client, unwrap } from "../api/client";
 import { quotaPushesQuery, quotaPushQuery } from "../api/queries";
-import type { Cluster, QuotaPush, QuotaPushSummary } from "../api/types";
+import type { Cluster, QuotaPush, QuotaPushChange, QuotaPushSummary } from "../api/types";
 import { Confirm } from "../ui/Confirm";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
@@ -224,18 +224,10 @@ function Changes({
                 {change.note && <div className="small dim">{change.note}</div>}
               </th>
               <td>
-                {settingsOf(change).map(({ name, before }) => (
-                  <div key={name}>
-                    <span className="faint small">{name}</span> {before}
-                  </div>
-                ))}
+                <Settings change={change} side="before" />
               </td>
               <td>
-                {settingsOf(change).map(({ name, after }) => (
-                  <div key={name}>
-                    <span className="faint small">{name}</span> {after}
-                  </div>
-                ))}
+                <Settings change={change} side="after" />
               </td>
               <td className={isRefused(change) ? "bad-text" : undefined}>{change.result}</td>
             </tr>
@@ -245,4 +237,14 @@ function Changes({
       {more > 0 && <p className="dim">and {formatCount(more)} more</p>}
     </section>
   );
+}
+
+/** One side of a difference; what is not there on that side at all is one dash. */
+function Settings({ change, side }: { change: QuotaPushChange; side: "before" | "after" }) {
+  if (Object.keys(change[side]).length === 0) return <span className="faint">–</span>;
+  return settingsOf(change).map((setting) => (
+    <div key={setting.name}>
+      <span className="faint small">{setting.name}</span> {setting[side]}
+    </div>
+  ));
 }

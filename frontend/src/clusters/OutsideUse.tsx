@@ -1,0 +1,55 @@
+import type { Cluster } from "../api/types";
+import { formatGpuCount, formatGpus } from "../ui/units";
+
+const WHY = {
+  unknown_account: "the account is no team's",
+  unknown_user: "the user is not mapped",
+  other_organization: "the user is of another organization",
+  no_priority_class: "the organization has no priority class",
+  given_up: "it had been given up as lost",
+  not_yet_counted: "counted from the next look on",
+} as const;
+
+/** What runs and waits on the cluster beside the portal; by name for those who manage clusters. */
+export function OutsideUse({ cluster }: { cluster: Cluster }) {
+  const { running, running_mgpu, pending, pending_mgpu, holders } = cluster.outside;
+  if (running === 0 && pending === 0) return null;
+  return (
+    <section aria-label="Beside the portal">
+      <p>
+        {running > 0 &&
+          `${formatGpuCount(running_mgpu)} are held by ${running} ${running === 1 ? "job" : "jobs"} of no team here and are not offered. `}
+        {pending > 0 &&
+          `${pending} ${pending === 1 ? "job waits" : "jobs wait"} in the cluster's own queue, for ${formatGpuCount(pending_mgpu)}.`}
+      </p>
+      {holders !== null && holders.length > 0 && (
+        <table aria-label={`Who holds GPUs of ${cluster.name} beside the portal`}>
+          <thead>
+            <tr>
+              <th scope="col">Account</th>
+              <th scope="col">User</th>
+              <th scope="col" className="n">
+                GPUs
+              </th>
+              <th scope="col" className="hide">
+                Why for no team
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {holders.map((holder) => (
+              <tr key={`${holder.account} ${holder.user} ${holder.pool} ${holder.reason}`}>
+                <th scope="row">{holder.account}</th>
+                <td>{holder.user}</td>
+                <td className="n">
+                  {formatGpus(holder.mgpu)} <span className="faint">{holder.pool}</span>
+                </td>
+                <td className="hide">{WHY[holder.reason]}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </section>
+  );
+}
