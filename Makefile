@@ -25,7 +25,7 @@ NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 .DEFAULT_GOAL := help
 .PHONY: help up down status reset psql environment frontend-build test checks lint types imports \
 	migrations openapi openapi-check unit tests e2e chromium frontend bench bench-smoke lock \
-	slurm-bed slurm-bed-stop
+	slurm-bed slurm-bed-join slurm-bed-stop
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -105,6 +105,9 @@ frontend: frontend-build ## Types, style, tests and size of the frontend
 
 slurm-bed: ## A real Slurm of 80 nodes on this machine, for the Slurm tests (as root; docs/slurm-bed.md)
 	@deploy/slurm-bed/start.sh
+
+slurm-bed-join: environment ## Make that Slurm a cluster of the Tidegate that runs here (as root)
+	@$(BIN)/python deploy/slurm-bed/join.py
 
 slurm-bed-stop: ## Stop that Slurm and remove its files and users
 	@deploy/slurm-bed/stop.sh --purge

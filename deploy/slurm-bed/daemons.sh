@@ -11,6 +11,7 @@ pid_file() {
     dbd) echo "$BED/run/slurmdbd.pid" ;;
     sql) echo "$BED/run/mariadbd.pid" ;;
     munge) echo "$BED/run/munged.pid" ;;
+    minter) echo "$BED/run/minter.pid" ;; # join.py starts it
     *) echo "$BED/run/slurmd-$1.pid" ;;
   esac
 }
@@ -18,7 +19,7 @@ pid_file() {
 program() {
   case $1 in
     rest) echo slurmrestd ;; ctld) echo slurmctld ;; dbd) echo slurmdbd ;; sql) echo mariadbd ;;
-    munge) echo munged ;; *) echo slurmd ;;
+    munge) echo munged ;; minter) echo python ;; *) echo slurmd ;;
   esac
 }
 

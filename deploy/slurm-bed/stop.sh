@@ -25,6 +25,7 @@ if [ "$purge" = no ] && runs ctld; then
   for state in PENDING RUNNING; do timeout 20 scancel --state="$state" >/dev/null 2>&1 || true; done
   within 20 no_jobs || say "some jobs did not end in time: their processes are killed."
 fi
+end_daemon minter
 end_daemon rest
 # Slurm's controller may wait for nodes that do not answer; by then it has written its state.
 end_daemon ctld 10

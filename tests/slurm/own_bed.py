@@ -6,6 +6,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,24 +19,21 @@ _FIRST_PORT = 27_000
 _PORTS = 1_000
 
 
-@pytest.fixture(scope="session")
-def own_bed(slurm_bed: SlurmBed) -> Iterator[SlurmBed]:
-    """16 nodes of 8 H100 and 1 of 8 A100, beside the shared bed, unless that is such a one."""
-    if slurm_bed.min_job_age_s <= MIN_JOB_AGE_S:
-        yield slurm_bed
-        return
+@contextmanager
+def a_bed_beside(name: str, first_port: int, **settings: str) -> Iterator[SlurmBed]:
+    """16 nodes of 8 H100 and 1 of 8 A100 beside the shared bed, one for each worker; removed with
+    the block. Skips the test where there can be none."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    folder = Path(tempfile.gettempdir()) / f"tidegate-own-bed-{worker}"
-    settings = {
-        "BASE": str(_FIRST_PORT + worker * _PORTS),
-        "CLUSTER": f"own{worker}",
+    folder = Path(tempfile.gettempdir()) / f"tidegate-{name}-bed-{worker}"
+    settings |= {
+        "BASE": str(first_port + worker * _PORTS),
+        "CLUSTER": f"{name}{worker}",
         "H100_NODES": "16",
         "A100_NODES": "1",
-        "MIN_JOB_AGE": str(MIN_JOB_AGE_S),
     }
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in settings.items():
-            patch.setenv(name, value)
+        for setting, value in settings.items():
+            patch.setenv(setting, value)
         try:
             bed = start_bed(folder)
         except NoSlurm as reason:
@@ -48,3 +46,13 @@ def own_bed(slurm_bed: SlurmBed) -> Iterator[SlurmBed]:
         timeout=120,
         check=True,
     )
+
+
+@pytest.fixture(scope="session")
+def own_bed(slurm_bed: SlurmBed) -> Iterator[SlurmBed]:
+    """A bed for this worker's tests alone, unless the shared one forgets as soon."""
+    if slurm_bed.min_job_age_s <= MIN_JOB_AGE_S:
+        yield slurm_bed
+        return
+    with a_bed_beside("own", _FIRST_PORT, MIN_JOB_AGE=str(MIN_JOB_AGE_S)) as bed:
+        yield bed
