@@ -233,6 +233,15 @@ describe("the job page of a job that was placed", () => {
     expect(await cluster()).toBe("any");
   });
 
+  it("marks what was submitted beside the portal, which has no log here and no clone", async () => {
+    const { user } = page({ origin: "native", script: "", can: ["cancel"] });
+    expect(await screen.findByText("native")).toBeInTheDocument();
+    expect(screen.queryByRole("link", { name: "Clone" })).toBeNull();
+    expect(screen.queryByRole("tab", { name: "Script" })).toBeNull();
+    await user.click(screen.getByRole("tab", { name: "Log" }));
+    expect(await screen.findByText(/not started by the portal/)).toBeInTheDocument();
+  });
+
   it("calls the attempt of a cancelled job cancelled", async () => {
     const at = "2026-11-21T12:05:00Z";
     page({
