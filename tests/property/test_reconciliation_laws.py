@@ -2,9 +2,10 @@
 
 Mutants tried, each of which died here: pieces not cut to the day, runs not cut to the day, a piece
 counted at its end, second runs dropped, a wrong account's own difference left out, a run of another
-pool compared as if it were of the meter's, more and less summed under one cause and left out where
-that is 0, a run whose attempt has no pieces left out, an end that is missing on one side taken for
-another end, the earlier of two starts taken for the moment from which both run.
+pool compared as if it were of the meter's, a run whose attempt has no pieces left out, an end that
+is missing on one side taken for another end, the earlier of two starts taken for the moment from
+which both run, a hole taken for other GPUs. One that lives here, and dies by an example of its own
+in the unit tests: more and less summed under one cause, and left out where that is 0.
 """
 
 from __future__ import annotations
