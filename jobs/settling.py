@@ -10,6 +10,8 @@ after the next listing.
 from __future__ import annotations
 
 import logging
+import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
 
@@ -27,6 +29,9 @@ log = logging.getLogger(__name__)
 
 #: Releases and removals after one listing at most; the next listing goes on.
 SETTLED_MAX = 1_000
+#: No more is begun after so many seconds: a cluster may take five to refuse a single one, and
+#: meanwhile nobody looks at what runs there.
+SETTLING_S_MAX = 3
 _KEY_PREFIX = "tg-"
 
 
@@ -135,7 +140,11 @@ def _release(
 
 def _carry_out(act: Callable[[str, str], None], observations: Sequence[Observation]) -> int:
     done = 0
-    for observation in observations:
+    ends_at = time.monotonic() + SETTLING_S_MAX
+    # In any order: what is refused again and again must not always be before the same others.
+    for observation in random.sample(observations, len(observations)):
+        if time.monotonic() > ends_at:
+            break
         try:
             act(observation.key, observation.native_id)
         except ConnectorError as error:

@@ -161,3 +161,18 @@ def test_a_leader_of_the_past_releases_nothing(company: Company) -> None:
         )
     attempt.refresh_from_db()
     assert (cluster.released, attempt.release_sent_at) == ([], None)
+
+
+def test_a_cluster_that_is_slow_to_answer_is_left_after_three_seconds(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest is for the next listing. Planted: no limit releases all five."""
+    moments = iter(range(0, 100, 2))
+    monkeypatch.setattr("jobs.settling.time.monotonic", lambda: next(moments))
+    attempts = [an_attempt(company, native_id=str(number)) for number in range(5)]
+    cluster = settled(
+        company,
+        AClusterThatHolds(),
+        *(held(attempt, str(number)) for number, attempt in enumerate(attempts)),
+    )
+    assert len(cluster.released) == 1
