@@ -39,6 +39,7 @@ from jobs.natives import apply_natives
 from jobs.observation import apply_listing
 from jobs.restoring import ClusterMemory
 from jobs.settling import settle
+from jobs.withdrawing import withdraw_stuck
 from live.waking import Listener, dedicated_connection
 from outbox.delivery import deliver_due
 from primitives.clock import Clock, from_epoch
@@ -250,7 +251,15 @@ class _ClusterAgent:
             with self._leadership.fence():
                 record_silence(cluster, f"Nothing is started there yet: {problem}", now=now)
             return RETRY_S
-        settle(cluster, connector, listing, leadership=self._leadership)
+        complaints: list[str] = []
+        settle(
+            cluster,
+            connector,
+            listing,
+            leadership=self._leadership,
+            complain=complaints.append,
+        )
+        withdraw_stuck(cluster, listing, leadership=self._leadership, now=now)
         outside = None
         if (control := native_control(cluster.kind, connector)) is not None:
             outside = apply_natives(
@@ -264,7 +273,7 @@ class _ClusterAgent:
         self._listed_at = from_epoch(listing.observed_at)
         # Together, so that no node is ever offered with what others hold on it.
         with self._leadership.fence():
-            record_inventory(cluster, inventory, now=now)
+            record_inventory(cluster, inventory, now=now, complaints=complaints[:1])
             if outside is not None:
                 record_outside_use(cluster, outside)
         return float(settings.OBSERVATION_PERIOD_S)

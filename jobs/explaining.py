@@ -8,8 +8,11 @@ from typing import Any
 
 import orjson
 
-from jobs.models import JobState
+from jobs.lifecycle import FINAL, NOT_STARTED, NOT_STARTED_MAX
+from jobs.models import AttemptState, JobState
 from jobs.queries import AttemptRow, JobView, VictimRow, may_see
+from jobs.withdrawing import AVOIDED_FOR
+from quotas.fleet import may_manage_clusters
 from tenants.access import Actor
 from tenants.roles import Permission
 
@@ -29,25 +32,86 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     """Why the job waits now, or that it does not, or that nobody knows yet."""
     job = view.job
     if job.state == JobState.HELD:
-        return plain_explanation(HELD_BY_USER, _why_held(view.attempt), now)
+        return plain_explanation(HELD_BY_USER, _why_held(view.ended_attempt), now)
     if job.state == JobState.STARTING:
-        where = "" if view.attempt is None else f" on {view.attempt.cluster__name}"
-        return plain_explanation(
-            DISPATCHING, f"Its GPUs are reserved and it is being started{where}.", now
-        )
+        return plain_explanation(DISPATCHING, _being_started(view, actor), now)
     if job.state == JobState.PREEMPTING and view.attempt is not None:
-        return plain_explanation(NOT_WAITING, _being_stopped(view.attempt), now)
+        sentence = _joined(_being_stopped(view.attempt), _trouble(view, actor))
+        return plain_explanation(NOT_WAITING, sentence, now)
+    if job.cancel_requested_at is not None and job.state not in FINAL:
+        sentence = _joined("It is being cancelled.", _trouble(view, actor))
+        return plain_explanation(NOT_WAITING, sentence, now)
     if job.state != JobState.QUEUED:
         return plain_explanation(NOT_WAITING, f"It does not wait: it is {job.state}.", now)
     if job.explanation is None:
         return plain_explanation(NOT_YET_DECIDED, "The arbiter has not looked at it yet.", now)
-    return {
+    shown = {
         **job.explanation,
         "victims": [_shown_victim(victim, actor) for victim in view.victims],
     }
+    if first := _not_started(view.ended_attempt, now):
+        shown["sentence"] = _joined(first, shown["sentence"])
+    return shown
+
+
+def _being_started(view: JobView, actor: Actor) -> str:
+    """Where it is to start, and why that takes its time."""
+    attempt = view.attempt
+    if attempt is None:
+        return "Its GPUs are reserved and it is being started."
+    if attempt.state == AttemptState.STOPPING:
+        done = f"It is being taken off {attempt.cluster__name} before it has started."
+    else:
+        done = f"Its GPUs are reserved and it is being started on {attempt.cluster__name}."
+    return _joined(done, attempt.message, _trouble(view, actor))
+
+
+def _trouble(view: JobView, actor: Actor) -> str:
+    """Why the cluster may not know yet what is wanted; its own words for who manages clusters."""
+    trouble, attempt = view.trouble, view.attempt
+    if trouble is None or attempt is None:
+        return ""
+    told = ""
+    if trouble.failing_since is not None:
+        told = f"{attempt.cluster__name} has not answered since {iso(trouble.failing_since)}."
+    if trouble.kind == "" or trouble.asked_at is None:
+        return told
+    what = "be sent there" if trouble.kind == "start_attempt" else "be stopped there"
+    tries = "1 try" if trouble.tries == 1 else f"{trouble.tries} tries"
+    told = _joined(
+        told,
+        f"It could not {what} yet ({tries} since {iso(trouble.asked_at)}); that is tried again "
+        "by itself.",
+    )
+    if not may_manage_clusters(actor):
+        return told
+    return _joined(told, f"The last answer: {trouble.error.rstrip('.')}.")
+
+
+def _not_started(attempt: AttemptRow | None, now: datetime) -> str:
+    """That a cluster did not start the job lately, and until when it is avoided."""
+    if attempt is None or attempt.outcome != NOT_STARTED or attempt.released_at is None:
+        return ""
+    until = attempt.released_at + AVOIDED_FOR
+    if until <= now:
+        return ""
+    cluster = attempt.cluster__name
+    return (
+        f"{cluster} did not start attempt {attempt.number}. {attempt.message} "
+        f"{cluster} is tried again from {iso(until)} on."
+    )
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _why_held(attempt: AttemptRow | None) -> str:
+    if attempt is not None and attempt.outcome == NOT_STARTED:
+        return (
+            f"Its cluster did not start it {NOT_STARTED_MAX + 1} times, at last "
+            f"{attempt.cluster__name}: {attempt.message} Release it to try again, or cancel it."
+        )
     if attempt is not None and attempt.outcome == "unknown":
         return (
             f"{attempt.cluster__name} has lost track of attempt {attempt.number}, and nobody knows "

@@ -54,6 +54,10 @@ class Verdict:
 FAULTS = frozenset({"node_failed", "lost"})
 #: A job whose attempts end so often by faults is more likely their cause than their victim.
 FAULTS_MAX = 10
+#: Outcome of an attempt that was taken back because its cluster did not start it.
+NOT_STARTED = "not_started"
+#: After so many of those a person looks at the job.
+NOT_STARTED_MAX = 10
 
 
 def verdict(
@@ -63,7 +67,7 @@ def verdict(
     is_cancelled: bool,
     is_requeueable: bool,
     ended_before_notice: bool,
-    faults: int = 0,
+    earlier: int = 0,
     is_native: bool = False,
 ) -> Verdict:
     """What the end of an attempt means (semantics section 4, Requeue).
@@ -71,10 +75,11 @@ def verdict(
     A cancelled job is cancelled whatever its last attempt did, unless that ended before it
     was told to (`ended_before_notice`). A preempted one goes back to its queue even when it
     exits with 0: after a notice that means "saved", not "done". A cluster's fault requeues
-    too, after at most ten earlier ones (`faults`). A job that may not be requeued fails with
-    the reason. What is `unknown` (released to the cluster, and then in no list and no account)
-    is held for a person: it may have run. A native job (`is_native`) that somebody stopped on its
-    cluster was cancelled there.
+    too, after at most ten earlier ones (`earlier`). A job that may not be requeued fails with
+    the reason. What was taken back unstarted queues again, and after ten earlier ones is held.
+    What is `unknown` (released to the cluster, and then in no list and no account) is held for a
+    person: it may have run. A native job (`is_native`) that somebody stopped on its cluster was
+    cancelled there.
     """
     natural = {
         "succeeded": Verdict(S.SUCCEEDED, None),
@@ -86,8 +91,10 @@ def verdict(
         return natural[outcome]
     if is_cancelled:
         return Verdict(S.CANCELLED, "cancelled_by_user")
-    if stop_reason == StopReason.PREEMPTED:
-        return _again(is_requeueable, "preempted")
+    if outcome == NOT_STARTED:
+        return Verdict(S.QUEUED if earlier < NOT_STARTED_MAX else S.HELD, NOT_STARTED)
+    if stop_reason in (StopReason.PREEMPTED, StopReason.WITHDRAWN):
+        return _again(is_requeueable, stop_reason)
     if outcome in natural:
         return natural[outcome]
     if outcome == "preempted":
@@ -96,7 +103,7 @@ def verdict(
     if outcome == "unknown":
         return Verdict(S.HELD, "outcome_unknown")
     if outcome in FAULTS:
-        return _again(is_requeueable and faults < FAULTS_MAX, outcome)
+        return _again(is_requeueable and earlier < FAULTS_MAX, outcome)
     # Ended by force, but not by us: somebody stopped it on the cluster.
     return Verdict(S.CANCELLED if is_native else S.FAILED, "stopped_on_cluster")
 

@@ -186,6 +186,7 @@ class StopReason(models.TextChoices):
 
     CANCELLED = "cancelled"
     PREEMPTED = "preempted"
+    WITHDRAWN = "withdrawn"
 
 
 def attempt_id(job_id: UUID, number: int) -> UUID:
@@ -260,6 +261,11 @@ class Attempt(models.Model):
         indexes = [
             models.Index(
                 fields=["cluster"], name="attempt_holding_gpus", condition=Q(released_at=None)
+            ),
+            models.Index(
+                fields=["released_at"],
+                name="attempt_not_started",
+                condition=Q(outcome="not_started"),
             ),
         ]
 

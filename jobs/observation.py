@@ -26,7 +26,7 @@ from connectors.protocol import (
 from jobs import lifecycle
 from jobs.intentions import stop_intention
 from jobs.leadership import Leadership, NotLeading
-from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState
+from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, StopReason
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
@@ -147,8 +147,10 @@ COMPARED = (
     "native_id",
     "native_state",
     "state",
+    "stop_reason",
     "started_at",
     "ended_at",
+    "message",
     "missed_listings",
     "release_sent_at",
 )
@@ -165,8 +167,16 @@ def is_known(attempt: Attempt, observation: Observation) -> bool:
         and attempt.native_id is not None
         and attempt.state == state
         and attempt.native_state == observation.native_state
+        and attempt.message == _message(attempt, observation)
         and (attempt.started_at is None) == (observation.started_at is None)
     )
+
+
+def _message(attempt: Attempt, observation: Observation) -> str:
+    """What is to be said of the attempt; why it was taken back stays."""
+    if attempt.stop_reason == StopReason.WITHDRAWN:
+        return attempt.message
+    return observation.message[:2000]
 
 
 def apply_one(
@@ -238,7 +248,7 @@ def _take_over(
     attempt.missing_since = None
     attempt.native_state = observation.native_state
     attempt.exit_codes = {str(rank): code for rank, code in observation.exit_codes.items()}
-    attempt.message = observation.message[:2000]
+    attempt.message = _message(attempt, observation)
     state = _STATE_OF[observation.phase]
     if observation.started_at is not None and attempt.started_at is None:
         attempt.started_at = from_epoch(observation.started_at)
@@ -256,6 +266,8 @@ def _take_over(
             from_epoch(ended_at) if ended_at is not None else now
         )
         attempt.outcome = observation.outcome.value if observation.outcome else "failed"
+        if attempt.stop_reason == StopReason.WITHDRAWN and attempt.started_at is None:
+            attempt.outcome = lifecycle.NOT_STARTED
     elif attempt.state not in (AttemptState.STOPPING, AttemptState.ENDED):
         attempt.state = state
     if observation.is_released and attempt.state == AttemptState.ENDED:
@@ -315,7 +327,7 @@ def conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happ
         is_cancelled=job.cancel_requested_at is not None,
         is_requeueable=job.is_requeueable,
         ended_before_notice=asked_at is not None and attempt.ended_at < asked_at,
-        faults=_earlier_faults(attempt),
+        earlier=_earlier(attempt),
         is_native=job.origin == JobOrigin.NATIVE,
     )
     lifecycle.check_move(job.state, end.state)
@@ -339,12 +351,17 @@ def conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happ
     wake("arbiter")
 
 
-def _earlier_faults(attempt: Attempt) -> int:
-    """How many earlier attempts of the job ended by a fault; asked only when this one did."""
-    if attempt.outcome not in lifecycle.FAULTS:
+def _earlier(attempt: Attempt) -> int:
+    """How many earlier attempts of the job ended so too, by a fault or unstarted; asked only when
+    this one did."""
+    if attempt.outcome == lifecycle.NOT_STARTED:
+        alike = frozenset({lifecycle.NOT_STARTED})
+    elif attempt.outcome in lifecycle.FAULTS:
+        alike = lifecycle.FAULTS
+    else:
         return 0
     return Attempt.objects.filter(
-        job=attempt.job_id, number__lt=attempt.number, outcome__in=lifecycle.FAULTS
+        job=attempt.job_id, number__lt=attempt.number, outcome__in=alike
     ).count()
 
 

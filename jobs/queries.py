@@ -21,8 +21,9 @@ from audit.models import AuditEvent
 from audit.recording import record
 from billing.queries import usage_of_jobs
 from clusters.models import Cluster
-from jobs.lifecycle import WAITING
-from jobs.models import Attempt, Job, JobEvent
+from jobs.lifecycle import NOT_STARTED, WAITING
+from jobs.models import Attempt, AttemptState, Job, JobEvent
+from outbox.models import Message
 from primitives.errors import FieldError, InvalidRequest, NotFound
 from tenants.access import PLATFORM, Actor, under, visible, visible_node
 from tenants.models import Node, NodeKind
@@ -38,6 +39,10 @@ HISTORY_MAX = 1_000
 READING_RECORDED_EVERY = timedelta(minutes=15)
 #: How many of the organization's latest audit events are searched for that.
 _EVENTS_SEARCHED = 200
+#: In these states an attempt waits for its cluster.
+_BETWEEN_STATES = frozenset({AttemptState.RESERVED, AttemptState.STARTING, AttemptState.STOPPING})
+_TOLD_OUTCOMES = ("unknown", NOT_STARTED)
+_TOLD_KINDS = ("start_attempt", "notify_attempt", "stop_attempt")
 
 
 def visible_jobs(actor: Actor) -> QuerySet[Job]:
@@ -146,15 +151,36 @@ class VictimRow(NamedTuple):
     grace_until: datetime | None
 
 
+class Trouble(NamedTuple):
+    """What keeps the portal from being understood by the cluster of an attempt.
+
+    `failing_since` is since when the cluster does not answer. `kind` is what it could not be told
+    yet (a message's kind, "" for nothing), `tries` how often since `asked_at`, and `error` the
+    connector's words for the last time.
+    """
+
+    failing_since: datetime | None
+    kind: str = ""
+    tries: int = 0
+    asked_at: datetime | None = None
+    error: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job with everything around it that is shown. Usage in milli-GPU-seconds so far."""
+    """A job with everything around it that is shown. Usage in milli-GPU-seconds so far.
+
+    `attempt` is the latest unless the job waits. `ended_attempt` is the latest of a job that waits
+    again, where its end says why; `trouble` is that of an attempt which is to start or stop.
+    """
 
     job: JobRow
     attempt: AttemptRow | None
     victims: Sequence[VictimRow]
     guaranteed_mgpu_s: int
     borrowed_mgpu_s: int
+    ended_attempt: AttemptRow | None = None
+    trouble: Trouble | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,15 +423,57 @@ def _views(job_ids: Sequence[UUID], *, now: datetime) -> list[JobView]:
     rows = [JobRow._make(values[:width]) for values in found]
     usage = usage_of_jobs([row.id for row in rows if row.attempt_number > 0], now=now)
     victims = _victims([row.id for row in rows if _waits_for_victims(row)])
+    ended = _ended_attempts(
+        [row.id for row in rows if row.state in WAITING and row.attempt_number > 0]
+    )
+    troubles = _troubles(
+        [values[width] for values in found if values[width + 4] in _BETWEEN_STATES]
+    )
     return [
         JobView(
             row,
             None if values[width] is None else AttemptRow._make(values[width:]),
             victims.get(row.id, ()),
             *usage.get(row.id, (0, 0)),
+            ended.get(row.id),
+            troubles.get(values[width]),
         )
         for row, values in zip(rows, found, strict=True)
     ]
+
+
+def _ended_attempts(job_ids: Sequence[UUID]) -> Mapping[UUID, AttemptRow]:
+    """The latest attempts of these jobs, where nobody knows or can repeat what became of them."""
+    if not job_ids:
+        return {}
+    latest = Attempt.objects.filter(
+        job__in=job_ids, number=F("job__attempt_number"), outcome__in=_TOLD_OUTCOMES
+    )
+    rows = (AttemptRow(*values) for values in latest.values_list(*AttemptRow._fields))
+    return {row.job_id: row for row in rows}
+
+
+def _troubles(attempt_ids: Sequence[UUID]) -> Mapping[UUID, Trouble]:
+    """What keeps these attempts from starting or stopping; two queries at most."""
+    if not attempt_ids:
+        return {}
+    found = {
+        attempt_id: Trouble(failing_since)
+        for attempt_id, failing_since in Attempt.objects.filter(
+            pk__in=attempt_ids, cluster__failing_since__isnull=False
+        ).values_list("pk", "cluster__failing_since")
+    }
+    # The last message wins: what is to be stopped need not start any more.
+    for message in (
+        Message.objects.filter(kind__in=_TOLD_KINDS, subject__in=attempt_ids, done_at=None)
+        .exclude(error="")
+        .order_by("pk")
+    ):
+        known = found.get(message.subject, Trouble(None))
+        found[message.subject] = Trouble(
+            known.failing_since, message.kind, message.sends, message.created_at, message.error
+        )
+    return found
 
 
 # The columns are those of JobRow, then those of AttemptRow: of the latest attempt, unless the job

@@ -36,13 +36,19 @@ _KEY_PREFIX = "tg-"
 
 
 def settle(
-    cluster: Cluster, connector: ClusterConnector, listing: Listing, *, leadership: Leadership
+    cluster: Cluster,
+    connector: ClusterConnector,
+    listing: Listing,
+    *,
+    leadership: Leadership,
+    complain: Callable[[str], None] | None = None,
 ) -> tuple[int, int]:
     """Release and remove what `listing` allows; returns how many of both.
 
     That an attempt is being released is committed before the cluster is told. A held workload
     of an attempt that we do not know is left alone and reported: it may be ours from before
-    a restore. Nothing is done in quarantine. Raises NotLeading when the leadership is over.
+    a restore. Nothing is done in quarantine. What the cluster refuses is told to `complain`.
+    Raises NotLeading when the leadership is over.
     """
     if not connector.submits_held or is_quarantined():
         return 0, 0
@@ -75,8 +81,8 @@ def settle(
             strangers,
         )
     return (
-        _release(connector, release, leadership),
-        _carry_out(connector.remove_copy, remove),
+        _release(connector, release, leadership, complain),
+        _carry_out(connector.remove_copy, remove, complain),
     )
 
 
@@ -116,7 +122,10 @@ def _may_become_wanted(attempt: Attempt) -> bool:
 
 
 def _release(
-    connector: ClusterConnector, wanted: Sequence[Observation], leadership: Leadership
+    connector: ClusterConnector,
+    wanted: Sequence[Observation],
+    leadership: Leadership,
+    complain: Callable[[str], None] | None,
 ) -> int:
     if not wanted:
         return 0
@@ -135,10 +144,14 @@ def _release(
                 state__in=[AttemptState.RESERVED, AttemptState.STARTING],
             ).only("id")
         }
-    return _carry_out(connector.release, [one for one in wanted if one.key in marked])
+    return _carry_out(connector.release, [one for one in wanted if one.key in marked], complain)
 
 
-def _carry_out(act: Callable[[str, str], None], observations: Sequence[Observation]) -> int:
+def _carry_out(
+    act: Callable[[str, str], None],
+    observations: Sequence[Observation],
+    complain: Callable[[str], None] | None,
+) -> int:
     done = 0
     ends_at = time.monotonic() + SETTLING_S_MAX
     # In any order: what is refused again and again must not always be before the same others.
@@ -150,6 +163,8 @@ def _carry_out(act: Callable[[str, str], None], observations: Sequence[Observati
         except ConnectorError as error:
             # The next listing says whether it had its effect.
             log.warning("%s on its cluster: %s", observation.key, error)
+            if complain is not None:
+                complain(str(error))
         else:
             done += 1
     return done

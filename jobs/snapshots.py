@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from arbiter.snapshot import Claim, Phase, QueuedJob, RunningJob, Slot, Snapshot
 from clusters.queries import devices
 from jobs.usable_clusters import UsableClusters
+from jobs.withdrawing import avoided_clusters
 from outbox.quarantine import is_quarantined
 from quotas.queries import quota_snapshot
 
@@ -35,7 +36,7 @@ def load_snapshot(now: datetime) -> Snapshot:
             devices=fleet,
             clusters=answering,
             running=_running(),
-            queued=_queued(),
+            queued=_queued(now),
             claims=_claims(),
         )
 
@@ -46,8 +47,14 @@ def _rows(sql: str) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
-def _queued() -> tuple[QueuedJob, ...]:
+def _queued(now: datetime) -> tuple[QueuedJob, ...]:
     usable = UsableClusters()
+    avoided = avoided_clusters(now)
+
+    def clusters(job: str, user: str, mgpu: int, pinned: str | None) -> frozenset[str] | None:
+        found = usable.of(user=user, mgpu_per_node=mgpu, pinned=pinned)
+        return usable.without(found, avoided[job]) if job in avoided else found
+
     return tuple(
         QueuedJob(
             job,
@@ -59,7 +66,7 @@ def _queued() -> tuple[QueuedJob, ...]:
             priority_class,
             submitted_at,
             time_limit_s,
-            usable.of(user=user, mgpu_per_node=mgpu_per_node, pinned=pinned),
+            clusters(job, user, mgpu_per_node, pinned),
         )
         for (
             job,

@@ -39,3 +39,7 @@ class UsableClusters:
                 usable &= {pinned}
             self._known[key] = None if usable == self._all and pinned is None else usable
         return self._known[key]
+
+    def without(self, usable: frozenset[str] | None, avoided: frozenset[str]) -> frozenset[str]:
+        """`usable`, as `of` gave it, less the `avoided` clusters."""
+        return (self._all if usable is None else usable) - avoided

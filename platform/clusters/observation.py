@@ -36,13 +36,15 @@ _NodeKey = tuple[str, UUID]
 
 
 @transaction.atomic
-def record_inventory(cluster: Cluster, inventory: Inventory, *, now: datetime) -> bool:
+def record_inventory(
+    cluster: Cluster, inventory: Inventory, *, now: datetime, complaints: Sequence[str] = ()
+) -> bool:
     """Store a complete answer of `cluster`; says whether anything about it changed.
 
     Nodes are added and changed; those not listed any more become "gone" and not schedulable. A
     node that cannot be used (unknown pool, impossible name or capacity) is left out and
-    named in the cluster's message. Where healthy capacity of a pool changed, its open
-    CapacitySegment ends at `inventory.observed_at` and the next begins there.
+    named in the cluster's message, before other `complaints`. Where healthy capacity of a pool
+    changed, its open CapacitySegment ends at `inventory.observed_at` and the next begins there.
 
     Repeating an answer changes nothing. An answer older than the last one is late and is
     dropped, unless it is so much older that the cluster's clock must have been set back.
@@ -53,10 +55,10 @@ def record_inventory(cluster: Cluster, inventory: Inventory, *, now: datetime) -
         behind = known.observed_at - observed_at
         if timedelta(0) < behind <= LATE_AT_MOST:
             return False
-    usable, complaints = _usable_nodes(inventory.nodes)
+    usable, left_out = _usable_nodes(inventory.nodes)
     is_changed = _store_nodes(known, usable, now=now)
     is_changed |= store_capacity(known, observed_at)
-    message = " ".join(complaints)[:MESSAGE_LENGTH_MAX]
+    message = plain(" ".join((*left_out, *complaints)))[:MESSAGE_LENGTH_MAX]
     is_news = (
         is_changed
         or known.seen_at is None

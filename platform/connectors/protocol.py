@@ -75,6 +75,7 @@ class Observation:
     free; `released_at` says since when. `exit_codes` are by rank (negative: killed by
     that signal); a missing rank is unknown. `submitted_at` tells two holders of one id apart.
     `slots` are where the ranks really are, or None where the cluster keeps to what was asked.
+    `is_stuck` says that it will not start before somebody changes something on the cluster.
     """
 
     key: str
@@ -90,6 +91,7 @@ class Observation:
     message: str = ""
     submitted_at: int | None = None
     slots: tuple[RankSlot, ...] | None = None
+    is_stuck: bool = False
 
 
 @dataclass(frozen=True, slots=True)

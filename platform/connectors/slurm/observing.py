@@ -17,7 +17,7 @@ from connectors.protocol import (
 from connectors.slurm.logs import RankExits
 from connectors.slurm.neutral import HistoryJob, SlurmJob, SlurmNode, SlurmPartition
 from connectors.slurm.options import SlurmPool
-from connectors.slurm.states import native_state, outcome_of, phase_of, remark
+from connectors.slurm.states import is_stuck, native_state, outcome_of, phase_of, remark
 
 MGPU_PER_GPU = 1_000
 _SIGNAL_CODES = range(129, 129 + signal.NSIG)
@@ -49,6 +49,7 @@ def observation_of(key: str, job: SlurmJob, exits: RankExits) -> Observation:
         message=message,
         submitted_at=job.submit_time,
         slots=slots_of(job) or None,
+        is_stuck=is_stuck(job),
     )
 
 

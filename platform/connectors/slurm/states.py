@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from connectors.errors import UnknownNativeState
 from connectors.protocol import Outcome, WorkloadPhase
 from connectors.slurm.batch import NOT_STARTED_SIGNAL, STOPPED_SIGNAL, TIMED_OUT_SIGNAL
@@ -56,9 +58,10 @@ _SAID_OF_ENDS = {
     "PREEMPTED": "The cluster itself preempted it.",
 }
 
-#: Reasons for waiting that pass only when somebody changes something. A reason counts by its
-#: longest beginning that is here.
-_STUCK: dict[str, str] = {
+#: Why a job waits, in words for people. A reason counts by its longest beginning that is here.
+_WAITS: dict[str, str] = {
+    "Resources": "the nodes or GPUs that it needs are in use",
+    "Priority": "jobs of a higher priority are before it",
     "PartitionNodeLimit": "it asks for more nodes than its partition has",
     "PartitionTimeLimit": "its time limit is longer than its partition allows",
     "PartitionDown": "its partition is down",
@@ -79,6 +82,14 @@ _STUCK: dict[str, str] = {
     "Licenses": "it waits for a license",
     "JobHoldMaxRequeue": "it was requeued too often",
 }
+#: What passes only when somebody changes something on the cluster, and so do limits for one job.
+_STUCK = (
+    *("PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown", "PartitionInactive"),
+    *("BadConstraints", "InvalidAccount", "InvalidQOS", "AccountNotAllowed", "QOSNotAllowed"),
+    *("DependencyNeverSatisfied", "JobHoldMaxRequeue"),
+)
+_OF_ONE_JOB = re.compile(r"(Assoc|QOS)Max\w*PerJob\w*", re.ASCII)
+_REASON_LENGTH_MAX = 200
 
 
 def phase_of(job: SlurmJob) -> WorkloadPhase:
@@ -131,8 +142,26 @@ def remark(job: SlurmJob) -> str:
         return "The cluster suspended it; it keeps its GPUs."
     if job.state in _SAID_OF_ENDS:
         return _SAID_OF_ENDS[job.state]
-    if job.state == "PENDING" and not job.is_held:
-        found = [beginning for beginning in _STUCK if job.reason.startswith(beginning)]
-        if found:
-            return f"The cluster does not start it: {_STUCK[max(found, key=len)]} ({job.reason})."
-    return ""
+    if job.state != "PENDING":
+        return ""
+    if job.is_held:
+        return "The cluster holds it until it is sure not to forget it; then it is released."
+    if job.reason in ("", "None"):
+        return ""
+    reason = "".join(one if one.isprintable() else "?" for one in job.reason[:_REASON_LENGTH_MAX])
+    found = [beginning for beginning in _WAITS if reason.startswith(beginning)]
+    if not found:
+        return f"It waits in the cluster's own queue ({reason})."
+    why = f"{_WAITS[max(found, key=len)]} ({reason})"
+    if is_stuck(job):
+        return f"The cluster does not start it: {why}."
+    return f"It waits in the cluster's own queue: {why}."
+
+
+def is_stuck(job: SlurmJob) -> bool:
+    """Whether `job` waits for what passes only when somebody changes something."""
+    return (
+        job.state == "PENDING"
+        and not job.is_held
+        and (job.reason.startswith(_STUCK) or _OF_ONE_JOB.fullmatch(job.reason) is not None)
+    )

@@ -16,7 +16,7 @@ def a_verdict(
     is_cancelled: bool = False,
     is_requeueable: bool = True,
     ended_before_notice: bool = False,
-    faults: int = 0,
+    earlier: int = 0,
 ) -> Verdict:
     return verdict(
         outcome=outcome,
@@ -24,7 +24,7 @@ def a_verdict(
         is_cancelled=is_cancelled,
         is_requeueable=is_requeueable,
         ended_before_notice=ended_before_notice,
-        faults=faults,
+        earlier=earlier,
     )
 
 
@@ -111,5 +111,5 @@ def test_what_ended_before_the_notice_ended_by_itself(stop_reason: str) -> None:
 
 
 def test_faults_requeue_ten_times_and_no_more() -> None:
-    assert a_verdict("node_failed", faults=9) == Verdict(S.QUEUED, "node_failed")
-    assert a_verdict("node_failed", faults=10) == Verdict(S.FAILED, "node_failed")
+    assert a_verdict("node_failed", earlier=9) == Verdict(S.QUEUED, "node_failed")
+    assert a_verdict("node_failed", earlier=10) == Verdict(S.FAILED, "node_failed")

@@ -149,9 +149,48 @@ def test_what_will_not_start_by_itself_says_why(reason: str, words: str) -> None
     assert message.endswith(f"({reason}).")
 
 
-@pytest.mark.parametrize("reason", ["None", "Priority", "Resources", "BeginTime", ""])
-def test_what_only_waits_says_nothing(reason: str) -> None:
-    assert observation_of("key", replace(WAITING, reason=reason), NO_EXITS).message == ""
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("Priority", "jobs of a higher priority are before it (Priority)."),
+        ("Resources", "the nodes or GPUs that it needs are in use (Resources)."),
+        ("QOSGrpGRES", "a limit of its QoS in Slurm keeps it from starting (QOSGrpGRES)."),
+    ],
+)
+def test_what_waits_for_others_says_for_what(reason: str, message: str) -> None:
+    seen = observation_of("key", replace(WAITING, reason=reason), NO_EXITS)
+    assert (seen.message, seen.is_stuck) == (
+        f"It waits in the cluster's own queue: {message}",
+        False,
+    )
+
+
+def test_a_reason_that_nobody_knows_is_told_as_it_is() -> None:
+    seen = observation_of("key", replace(WAITING, reason="Full\nMoon"), NO_EXITS)
+    assert seen.message == "It waits in the cluster's own queue (Full?Moon)."
+
+
+@pytest.mark.parametrize("reason", ["None", ""])
+def test_what_was_not_looked_at_yet_says_nothing(reason: str) -> None:
+    seen = observation_of("key", replace(WAITING, reason=reason), NO_EXITS)
+    assert (seen.message, seen.is_stuck) == ("", False)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        *("BadConstraints", "PartitionDown", "PartitionNodeLimit", "InvalidQOS", "InvalidAccount"),
+        *("QOSMaxGRESPerJob", "AssocMaxWallDurationPerJobLimit"),
+    ],
+)
+def test_what_somebody_must_change_is_stuck(reason: str) -> None:
+    """Planted: a held job counted as stuck, and so did a limit of a group."""
+    seen = observation_of("key", replace(WAITING, reason=reason), NO_EXITS)
+    assert (seen.phase, seen.is_stuck) == (WorkloadPhase.STARTING, True)
+    assert seen.message.startswith("The cluster does not start it: ")
+    held = observation_of("key", replace(WAITING, reason=reason, is_held=True), NO_EXITS)
+    assert held.is_stuck is False
+    assert observation_of("key", replace(JOB, reason=reason), NO_EXITS).is_stuck is False
 
 
 def test_times_and_places() -> None:

@@ -1,0 +1,299 @@
+"""What a cluster does not start, or cannot be told: what becomes of it, and what people read."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from builders.held_cluster import AClusterThatHolds
+from builders.loop_builders import Fenced, a_job
+from builders.portal_builders import (
+    NOW,
+    Company,
+    a_cluster,
+    a_company,
+    a_grant,
+    a_user,
+    an_actor,
+)
+from clusters.models import Cluster
+from connectors.protocol import Listing, Observation, Outcome, WorkloadPhase
+from jobs.explaining import explanation_of
+from jobs.models import Attempt, Job, JobEvent, JobState
+from jobs.observation import apply_listing
+from jobs.queries import get_job
+from jobs.snapshots import load_snapshot
+from jobs.withdrawing import withdraw_stuck
+from outbox.models import Message
+from tenants.access import Actor, actor_of
+from tenants.models import User
+from tenants.roles import Role
+
+pytestmark = pytest.mark.django_db
+
+AT = int(NOW.timestamp())
+RELEASED = NOW - timedelta(minutes=5)
+STUCK = "The cluster does not start it: its partition is down (PartitionDown)."
+TAKEN_BACK = f"Taken back after 5 minutes. {STUCK}"
+
+
+@pytest.fixture
+def company() -> Company:
+    return a_company()
+
+
+@pytest.fixture
+def bob(company: Company) -> User:
+    return a_user(company.organization, "bob")
+
+
+def an_attempt(company: Company, user: User, **values: Any) -> Attempt:
+    job = a_job(company.nlp, user, company.pool, state=JobState.STARTING, attempt_number=1)
+    return Attempt.objects.create(
+        **{
+            "job": job,
+            "number": 1,
+            "cluster": company.cluster,
+            "slots": [{"node": "n", "mgpu": 1000}],
+            "mgpu": 1000,
+            "guaranteed_mgpu": 1000,
+            "state": "starting",
+            "epoch": 1,
+            "granted_at": RELEASED,
+            "native_id": "7",
+            "native_state": "PENDING",
+            "release_sent_at": RELEASED,
+            **values,
+        }
+    )
+
+
+def seen(attempt: Attempt, **values: Any) -> Observation:
+    return Observation(
+        **{
+            "key": attempt.key,
+            "native_id": "7",
+            "native_state": "PENDING",
+            "phase": WorkloadPhase.STARTING,
+            "message": STUCK,
+            "is_stuck": True,
+            **values,
+        }
+    )
+
+
+def look(cluster: Cluster, *observations: Observation, now: datetime = NOW) -> int:
+    """Apply a listing and take back what is stuck; returns how many were."""
+    listing = Listing(AT, {one.key: one for one in observations})
+    observer: Any = Fenced("observer")
+    connector: Any = AClusterThatHolds()
+    apply_listing(
+        cluster, listing, connector=connector, previous_at=None, leadership=observer, now=now
+    )
+    return withdraw_stuck(cluster, listing, leadership=observer, now=now)
+
+
+def told(job: Job, actor: Actor, *, now: datetime = NOW) -> str:
+    sentence: str = explanation_of(get_job(job.id, actor=actor, now=now), actor=actor, now=now)[
+        "sentence"
+    ]
+    return sentence
+
+
+def gone(attempt: Attempt) -> Observation:
+    return seen(
+        attempt,
+        native_state="CANCELLED",
+        phase=WorkloadPhase.ENDED,
+        message="",
+        is_stuck=False,
+        is_released=True,
+        ended_at=AT,
+        released_at=AT,
+        outcome=Outcome.STOPPED,
+    )
+
+
+def test_what_is_stuck_for_five_minutes_queues_again(company: Company, bob: User) -> None:
+    attempt = an_attempt(company, bob)
+    assert look(company.cluster, seen(attempt)) == 1
+    assert look(company.cluster, seen(attempt)) == 0
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.stop_reason) == ("stopping", "withdrawn")
+    assert attempt.message == TAKEN_BACK
+    assert [(one.kind, one.subject) for one in Message.objects.all()] == [
+        ("stop_attempt", attempt.id)
+    ]
+    look(company.cluster, gone(attempt))
+    attempt.refresh_from_db()
+    assert (attempt.outcome, attempt.message) == ("not_started", TAKEN_BACK)
+    assert attempt.released_at == NOW
+    assert Job.objects.get().state == "queued"
+    assert list(JobEvent.objects.order_by("id").values_list("event", "detail")) == [
+        ("withdrawn", {"attempt": 1}),
+        ("requeued", {"attempt": 1, "outcome": "not_started", "reason": "not_started"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("attempt_values", "seen_values"),
+    [
+        ({"release_sent_at": RELEASED + timedelta(seconds=1)}, {}),
+        ({"release_sent_at": None}, {}),
+        ({}, {"is_stuck": False}),
+        ({}, {"started_at": AT, "phase": WorkloadPhase.RUNNING, "is_stuck": False}),
+        ({"cluster": None}, {}),
+        ({"native_id": "8"}, {}),
+    ],
+    ids=["not yet", "held", "it only waits", "it runs", "another cluster", "a copy"],
+)
+def test_what_is_left_where_it_is(
+    company: Company,
+    bob: User,
+    attempt_values: dict[str, Any],
+    seen_values: dict[str, Any],
+) -> None:
+    """Planted: no bound, `lt` for `lte`, any reason, the oldest copy for the recorded one."""
+    if "cluster" in attempt_values:
+        attempt_values = {"cluster": a_cluster("another")}
+    attempt = an_attempt(company, bob, **attempt_values)
+    assert look(company.cluster, seen(attempt, **seen_values)) == 0
+    attempt.refresh_from_db()
+    assert attempt.stop_reason is None
+
+
+def test_what_starts_as_it_is_taken_back_is_stopped_and_queues_again(
+    company: Company, bob: User
+) -> None:
+    attempt = an_attempt(company, bob)
+    look(company.cluster, seen(attempt))
+    ran = seen(attempt, started_at=AT, phase=WorkloadPhase.RUNNING, message="", is_stuck=False)
+    look(company.cluster, ran)
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.message) == ("stopping", TAKEN_BACK)
+
+
+def test_its_cluster_is_avoided_for_a_quarter_of_an_hour(company: Company, bob: User) -> None:
+    other = a_cluster("other")
+
+    attempt = an_attempt(company, bob)
+    look(company.cluster, seen(attempt))
+    look(company.cluster, gone(attempt))
+    job = a_job(company.nlp, bob, company.pool)
+
+    def usable(now: datetime) -> dict[str, frozenset[str] | None]:
+        return {one.id: one.clusters for one in load_snapshot(now).queued}
+
+    later = NOW + timedelta(minutes=15)
+    assert usable(later - timedelta(seconds=1)) == {
+        str(attempt.job_id): frozenset({str(other.pk)}),
+        str(job.id): None,
+    }
+    assert usable(later)[str(attempt.job_id)] is None
+    Job.objects.update(explanation={"code": "x", "sentence": "Three jobs are ahead."})
+    actor = actor_of(bob)
+    again = f"{company.cluster.name} did not start attempt 1. {TAKEN_BACK} "
+    assert told(attempt.job, actor) == (
+        f"{again}{company.cluster.name} is tried again from 2026-11-21T12:15:00Z on. "
+        "Three jobs are ahead."
+    )
+    assert told(attempt.job, actor, now=later) == "Three jobs are ahead."
+    assert told(job, actor) == "Three jobs are ahead."
+
+
+def test_after_ten_times_it_is_held_for_a_person(company: Company, bob: User) -> None:
+    attempt = an_attempt(company, bob)
+    Attempt.objects.filter(pk=attempt.pk).update(number=11)
+    Job.objects.update(attempt_number=11)
+    for number in range(1, 11):
+        Attempt.objects.create(
+            job=attempt.job,
+            number=number,
+            cluster=company.cluster,
+            slots=[],
+            mgpu=1000,
+            guaranteed_mgpu=1000,
+            state="ended",
+            epoch=1,
+            granted_at=NOW,
+            ended_at=NOW,
+            released_at=NOW,
+            outcome="not_started",
+        )
+    look(company.cluster, seen(attempt))
+    look(company.cluster, gone(attempt))
+    assert Job.objects.get().state == "held"
+    assert told(attempt.job, actor_of(bob)) == (
+        f"Its cluster did not start it 11 times, at last {company.cluster.name}: {TAKEN_BACK} "
+        "Release it to try again, or cancel it."
+    )
+
+
+def test_what_nobody_knows_of_is_told_when_it_is_held(company: Company, bob: User) -> None:
+    attempt = an_attempt(company, bob, state="ended", ended_at=NOW, released_at=NOW)
+    Attempt.objects.update(outcome="unknown")
+    Job.objects.update(state="held")
+    assert told(attempt.job, actor_of(bob)).startswith(
+        f"{company.cluster.name} has lost track of attempt 1, and nobody knows whether it ran."
+    )
+
+
+def test_a_message_that_changes_alone_is_stored(company: Company, bob: User) -> None:
+    """Planted: only the cluster's state was compared."""
+    attempt = an_attempt(company, bob, message="It waits.")
+    look(company.cluster, seen(attempt, is_stuck=False))
+    attempt.refresh_from_db()
+    assert attempt.message == STUCK
+    assert told(attempt.job, actor_of(bob)) == (
+        f"Its GPUs are reserved and it is being started on {company.cluster.name}. {STUCK}"
+    )
+
+
+def test_what_could_not_be_sent_says_so(company: Company, bob: User) -> None:
+    attempt = an_attempt(company, bob, native_id=None, state="reserved", release_sent_at=None)
+    Message.objects.create(
+        kind="start_attempt",
+        subject=attempt.id,
+        created_at=NOW,
+        due_at=NOW,
+        sends=3,
+        error="no connection to the cluster: 10.0.0.7 refused",
+    )
+    name = company.cluster.name
+    plain = (
+        f"Its GPUs are reserved and it is being started on {name}. It could not be sent there yet "
+        "(3 tries since 2026-11-21T12:00:00Z); that is tried again by itself."
+    )
+    root = an_actor(None, Role.PLATFORM_ADMIN, "root")
+    assert told(attempt.job, actor_of(bob)) == plain
+    assert told(attempt.job, root) == (
+        f"{plain} The last answer: no connection to the cluster: 10.0.0.7 refused."
+    )
+    Cluster.objects.update(failing_since=NOW, message="no connection")
+    assert told(attempt.job, actor_of(bob)) == (
+        f"Its GPUs are reserved and it is being started on {name}. {name} has not answered since "
+        "2026-11-21T12:00:00Z. It could not be sent there yet (3 tries since "
+        "2026-11-21T12:00:00Z); that is tried again by itself."
+    )
+    Message.objects.update(done_at=NOW)
+    Cluster.objects.update(failing_since=None)
+    assert told(attempt.job, actor_of(bob)) == (
+        f"Its GPUs are reserved and it is being started on {name}."
+    )
+
+
+def test_a_stop_that_could_not_be_told_says_so(company: Company, bob: User) -> None:
+    attempt = an_attempt(company, bob, state="stopping", started_at=NOW, grace_until=NOW)
+    Job.objects.update(state="running", cancel_requested_at=NOW)
+    for kind in ("notify_attempt", "stop_attempt"):
+        Message.objects.create(
+            kind=kind, subject=attempt.id, created_at=NOW, due_at=NOW, sends=1, error="no"
+        )
+    lead = a_user(company.organization, "lead")
+    a_grant(lead, Role.TEAM_LEAD, company.nlp)
+    assert told(attempt.job, actor_of(lead)) == (
+        "It is being cancelled. It could not be stopped there yet (1 try since "
+        "2026-11-21T12:00:00Z); that is tried again by itself."
+    )
