@@ -164,16 +164,16 @@ def test_pages_follow_one_another_through_the_tree() -> None:
 
 
 def test_a_list_takes_the_same_queries_for_any_size(django_assert_num_queries: Any) -> None:
-    """Token, grants, quotas, children, use."""
+    """The token with its owner and their grants, quotas, children, use."""
     company = a_company()
     someone = caller(company.organization, Role.ORGANIZATION_ADMIN)
     someone.get("quotas")  # marks the token as used
 
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(4):
         assert len(nodes_in(someone.get("quotas"))) == 6
     for _ in range(30):
         a_quota(a_team(company.research), company.pool, 0)
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(4):
         assert len(nodes_in(someone.get("quotas"))) == 36
 
 
