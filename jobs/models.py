@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID, uuid5
 
+from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Upper
 from uuid_utils.compat import uuid7
 
 from clusters.models import Cluster, Pool
@@ -135,6 +137,8 @@ class Job(models.Model):
             models.Index(
                 fields=["organization", "-id"], name="job_native", condition=Q(origin="native")
             ),
+            # For `name__icontains`, which compares in capitals.
+            GinIndex(OpClass(Upper("name"), name="gin_trgm_ops"), name="job_by_part_of_name"),
         ]
 
     def __str__(self) -> str:
