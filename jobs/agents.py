@@ -51,6 +51,8 @@ STANDBY_S = 0.5
 RETRY_S = 1.0
 CLUSTERS_AGAIN_S = 5.0
 SILENCE_PAUSE_MAX_S = 15.0
+#: Threads that start what is granted on one cluster; most of a start is waiting for answers.
+STARTERS = 3
 PLAN_DAYS_EVERY = timedelta(minutes=1)
 
 
@@ -144,7 +146,7 @@ def _clusters_to_watch() -> set[UUID]:
 
 
 class _ClusterAgent:
-    """Threads for one cluster: one looks, and one each starts, stops, changes nodes, compares
+    """Threads for one cluster: one looks, some start, and one each stops, changes nodes, compares
     limits, and compares accounts."""
 
     def __init__(self, cluster_id: UUID, leadership: Leadership, clock: Clock) -> None:
@@ -166,7 +168,10 @@ class _ClusterAgent:
         self._opened: tuple[tuple[str, Any], ClusterConnector] | None = None
         self._threads = [
             Thread(target=self._watch, daemon=True, name="observe"),
-            Thread(target=self._serve, args=(start_shard,), daemon=True, name="start"),
+            *(
+                Thread(target=self._serve, args=(start_shard,), daemon=True, name=f"start-{number}")
+                for number in range(STARTERS)
+            ),
             Thread(target=self._serve, args=(stop_shard,), daemon=True, name="stop"),
             Thread(target=self._serve, args=(node_shard,), daemon=True, name="nodes"),
             Thread(target=self._serve, args=(push_shard,), daemon=True, name="quota"),
@@ -215,12 +220,16 @@ class _ClusterAgent:
                     # One bad answer must not end the watch over all the other jobs.
                     log.exception("observer of cluster %s stumbled", self._cluster_id)
                     pause_s = RETRY_S
+                # Back to the pool, which has fewer than there are threads for many clusters.
+                connection.close()
                 pause(pause_s)
         finally:
             connection.close()
 
     def _look(self) -> float:
         cluster = Cluster.objects.get(pk=self._cluster_id)
+        # A cluster that hangs must not keep what other threads could use.
+        connection.close()
         try:
             connector = self._connector(cluster)
             # At every look, so that nothing is started on a node that was just taken out.
