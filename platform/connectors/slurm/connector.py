@@ -34,6 +34,7 @@ from connectors.protocol import (
     Workload,
     WorkloadPhase,
 )
+from connectors.slurm.answers import SlurmRefused
 from connectors.slurm.batch import NOTICE_SIGNAL, STOP_SIGNAL, batch_script
 from connectors.slurm.logs import RankExits, read_exits, read_log, within
 from connectors.slurm.naming import account_name, guaranteed_qos, key_of, tag
@@ -128,6 +129,8 @@ class SlurmConnector:
         try:
             self._tokens.token_for(user)
             return str(self._rest.submit(user, submission))
+        except SlurmRefused as error:
+            raise WorkloadRejected(_refusal(user, submission, str(error))) from error
         except (TokenRefused, NotOffered) as error:
             raise WorkloadRejected(str(error)) from error
 
@@ -490,6 +493,16 @@ def _gpus_per_node(workload: Workload) -> int:
             f"a Slurm cluster gives whole GPUs, at least one on each node, not {mgpu} milli-GPU"
         )
     return mgpu // MGPU_PER_GPU
+
+
+def _refusal(user: str, submission: Submission, words: str) -> str:
+    """Slurm's `words` with what was asked for: it names neither what it misses nor for whom."""
+    return (
+        f"Slurm refuses it: {words.removeprefix(f'submit {submission.name}: ')}. It was submitted "
+        f"as {user} for account {submission.account}, QoS {submission.qos} and partition "
+        f"{submission.partition}; if these are new or were changed by hand, an administrator can "
+        "push the quota to the cluster again."
+    )
 
 
 def insist(act: Callable[[], None]) -> None:

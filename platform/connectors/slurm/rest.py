@@ -740,6 +740,9 @@ class SlurmRest:
             raise ClusterUnavailable(f"no connection to the cluster: {error}") from error
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
             raise _ConnectionClosed(f"the cluster closed the connection: {error}") from error
+        except httpx.TimeoutException as error:
+            seconds = self._http.timeout.read
+            raise _NotAnswered(f"the cluster did not answer within {seconds:g} s") from error
         except httpx.HTTPError as error:
             raise _NotAnswered(f"the cluster did not answer: {error!r}") from error
         return answers.read_answer(response.status_code, bytes(content))
