@@ -14,6 +14,7 @@ from connectors.registry import ENTITLEMENT_CONTROLS
 from jobs.leadership import Leadership
 from outbox.delivery import NotYet
 from outbox.models import Message
+from outbox.quarantine import is_quarantined
 from quotas.entitlements import entitlements_on
 from quotas.models import QuotaPush, QuotaPushKind, QuotaPushStatus
 from quotas.pushes import PATIENCE, accept, forget_settled, save_outcome, shown, without_accepted
@@ -33,15 +34,23 @@ def push_quota(
 ) -> None:
     """Carry out the request that is the message's subject and store its result.
 
-    Raises NotYet while the cluster does not answer, for PATIENCE since the request at most; what
-    was changed until then is kept in the result, and the rest is compared anew.
+    Raises NotYet while the cluster does not answer or its nodes are not known, and for a push in
+    quarantine, for PATIENCE since the request at most; what was changed until then is kept in the
+    result, and the rest is compared anew. A request that is older is not begun: the portal, too,
+    may have been away.
     """
     push = QuotaPush.objects.select_related("cluster").filter(pk=message.subject).first()
     if push is None or push.status != QuotaPushStatus.WAITING:
         return
     done: list[dict[str, Any]] = [item for item in push.changes if item["result"] == _DONE]
     status, error = QuotaPushStatus.DONE, ""
+    if clock() > push.requested_at + PATIENCE:
+        with leadership.fence():
+            save_outcome(push, QuotaPushStatus.FAILED, done, error=_too_late(push), now=clock())
+        return
     try:
+        if push.kind == QuotaPushKind.PUSH and is_quarantined():
+            raise NotYet("Tidegate is in quarantine; no limit is changed.")
         control = ENTITLEMENT_CONTROLS[push.cluster.kind](connect(push.cluster))
         every = control.changes(entitlements_on(push.cluster))
         changes = without_accepted(push.cluster, every)
@@ -60,21 +69,21 @@ def push_quota(
                 done += [shown(item, _ACCEPTED) for item in changes]
             case _:
                 done += [shown(item, _WAITS if item.is_blocked else _PLANNED) for item in changes]
-    except ClusterUnavailable as silence:
-        is_over = clock() > push.requested_at + PATIENCE
+    except (ClusterUnavailable, NotYet) as silence:
         with leadership.fence():
-            save_outcome(
-                *(push, QuotaPushStatus.FAILED if is_over else QuotaPushStatus.WAITING, done),
-                error=str(silence),
-                now=clock(),
-            )
-        if is_over:
-            return
+            save_outcome(push, QuotaPushStatus.WAITING, done, error=str(silence), now=clock())
         raise NotYet(str(silence)) from silence
     except (WorkloadRejected, NotOffered) as refusal:
         status, error = QuotaPushStatus.FAILED, str(refusal)
     with leadership.fence():
         save_outcome(push, status, done, error=error, now=clock())
+
+
+def _too_late(push: QuotaPush) -> str:
+    """Why the request is given up, with what kept it waiting last."""
+    said = f" What it waited for last: {push.error}" if push.error else ""
+    minutes = int(PATIENCE.total_seconds()) // 60
+    return f"This could not be done within {minutes} minutes of the request; ask again.{said}"
 
 
 def _apply(

@@ -14,6 +14,7 @@ from django.db.models import Max, Sum
 
 from clusters.models import Cluster, ClusterNode
 from connectors.entitlements import Entitlement, Entitlements, Share
+from connectors.errors import ClusterUnavailable
 from primitives.units import MGPU_PER_GPU, largest_remainder
 from quotas.models import ClusterUser, OrganizationPolicy, Quota
 from tenants.models import Node, NodeKind, RoleGrant
@@ -60,8 +61,15 @@ def split_guarantees(
 def entitlements_on(cluster: Cluster) -> Entitlements:
     """What the nodes of every organization with quota in a pool of `cluster` have there.
 
-    Six queries, whatever the size; one instant only inside a transaction that reads one.
+    Seven queries, whatever the size; one instant only inside a transaction that reads one.
+
+    Raises ClusterUnavailable until the cluster has told its nodes: without them no pool is known
+    to be on it, and everything that it has would look as if it had left.
     """
+    if cluster.seen_at is None or not ClusterNode.objects.filter(cluster=cluster).exists():
+        raise ClusterUnavailable(
+            f"{cluster.name} has not told its nodes yet, so nobody's share of it is known"
+        )
     quotas = _quotas(cluster)
     shares = _local_guarantees(cluster, quotas)
     pools = sorted(shares)

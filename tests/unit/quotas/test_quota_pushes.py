@@ -33,6 +33,7 @@ from connectors.registry import ENTITLEMENT_CONTROLS
 from jobs.dispatch import handlers
 from outbox.delivery import deliver_due
 from outbox.models import Message
+from outbox.quarantine import begin_quarantine
 from primitives.clock import SystemClock
 from quotas.entitlements import entitlements_on
 from quotas.models import (
@@ -91,7 +92,9 @@ def control(monkeypatch: pytest.MonkeyPatch) -> AControl:
 
 @pytest.fixture
 def cluster() -> Cluster:
-    return a_cluster("hpc1", kind="slurm")
+    made = a_cluster("hpc1", kind="slurm")
+    a_cluster_node(made, a_pool())
+    return made
 
 
 @pytest.fixture
@@ -190,8 +193,66 @@ def test_a_push_is_given_up_after_a_while(
     assert push["status"] == "waiting"
     deliver(cluster, later=timedelta(minutes=16))
     push = root.get(path(cluster, push["id"])).json()
-    assert (push["status"], push["error"]) == ("failed", "no database")
+    assert (push["status"], push["error"]) == (
+        "failed",
+        "This could not be done within 15 minutes of the request; ask again. What it waited for "
+        "last: no database",
+    )
     assert not Message.objects.filter(done_at=None).exists()
+
+
+def test_a_stored_push_is_not_carried_out_when_it_is_old(
+    control: AControl, cluster: Cluster, root: Caller
+) -> None:
+    """The portal was away, and the cluster answers at once."""
+    control.differences = [a_change("a")]
+    answer = root.send("POST", path(cluster), {"kind": "push"})
+    deliver(cluster, later=timedelta(minutes=16))
+    push = root.get(path(cluster, answer.json()["id"])).json()
+    assert (push["status"], push["error"], push["changes"]) == (
+        *("failed", "This could not be done within 15 minutes of the request; ask again."),
+        [],
+    )
+    assert control.applied == []
+    assert not Message.objects.filter(done_at=None).exists()
+
+
+def test_nothing_is_pushed_in_quarantine_and_a_check_is_made(
+    control: AControl, cluster: Cluster, root: Caller
+) -> None:
+    control.differences = [a_change("a")]
+    quarantine, _ = begin_quarantine("restored", since=NOW, now=NOW)
+    push = ask(root, cluster, "push")
+    assert (push["status"], push["error"]) == (
+        *("waiting", "Tidegate is in quarantine; no limit is changed."),
+    )
+    assert ask(root, cluster, "check")["status"] == "done"
+    assert control.applied == []
+    quarantine.ended_at = NOW
+    quarantine.save()
+    deliver(cluster, later=timedelta(minutes=1))
+    push = root.get(path(cluster, push["id"])).json()
+    assert (push["status"], push["error"], control.applied) == ("done", "", ["account a"])
+
+
+@pytest.mark.parametrize("kind", ["check", "push"])
+def test_nothing_is_compared_before_the_nodes_are_known(
+    control: AControl, cluster: Cluster, root: Caller, kind: str
+) -> None:
+    control.differences = [a_change("a")]
+    cluster.nodes.all().delete()
+    push = ask(root, cluster, kind)
+    assert (push["status"], push["error"]) == (
+        *("waiting", "hpc1 has not told its nodes yet, so nobody's share of it is known"),
+    )
+    a_cluster_node(cluster, a_pool())
+    Cluster.objects.filter(pk=cluster.pk).update(seen_at=None)
+    deliver(cluster, later=timedelta(minutes=1))
+    assert root.get(path(cluster, push["id"])).json()["status"] == "waiting"
+    assert control.wanted is None
+    Cluster.objects.filter(pk=cluster.pk).update(seen_at=NOW)
+    deliver(cluster, later=timedelta(minutes=2))
+    assert root.get(path(cluster, push["id"])).json()["status"] == "done"
 
 
 def test_what_is_accepted_is_no_difference_until_it_changes(
