@@ -13,6 +13,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 from django.db.models import F, Q
@@ -32,6 +33,8 @@ SETTLED_MAX = 1_000
 #: No more is begun after so many seconds: a cluster may take five to refuse a single one, and
 #: meanwhile nobody looks at what runs there.
 SETTLING_S_MAX = 3
+#: Of them at the same time: most of one is waiting for the cluster's answers.
+AT_ONCE = 4
 _KEY_PREFIX = "tg-"
 
 
@@ -152,19 +155,26 @@ def _carry_out(
     observations: Sequence[Observation],
     complain: Callable[[str], None] | None,
 ) -> int:
-    done = 0
     ends_at = time.monotonic() + SETTLING_S_MAX
-    # In any order: what is refused again and again must not always be before the same others.
-    for observation in random.sample(observations, len(observations)):
+
+    def try_one(observation: Observation) -> str | None:
+        """Why it was refused, "" when it was not, None when there was no time left."""
         if time.monotonic() > ends_at:
-            break
+            return None
         try:
             act(observation.key, observation.native_id)
         except ConnectorError as error:
             # The next listing says whether it had its effect.
             log.warning("%s on its cluster: %s", observation.key, error)
-            if complain is not None:
-                complain(str(error))
-        else:
-            done += 1
-    return done
+            return str(error)
+        return ""
+
+    if not observations:
+        return 0
+    # In any order: what is refused again and again must not always be before the same others.
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="settle") as pool:
+        results = list(pool.map(try_one, random.sample(observations, len(observations))))
+    if complain is not None:
+        for refusal in filter(None, results):
+            complain(refusal)
+    return results.count("")
