@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from connectors.entitlements import Change, ChangeKind, Entitlement, Entitlements, Value
 from connectors.errors import ClusterUnavailable, OutcomeUnknown, WorkloadRejected
 from connectors.protocol import ClusterConnector
+from connectors.slurm import outgoing
 from connectors.slurm.connector import SlurmConnector
 from connectors.slurm.naming import account_name, guaranteed_qos
 from connectors.slurm.neutral import Account, Association, Qos, SlurmJob, User
@@ -40,6 +41,8 @@ _ALIVE = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
 _HOLDING = frozenset({"RUNNING", "SUSPENDED"})
 #: Things are made in this order and taken away in the other.
 _THINGS = {QOS: 0, ACCOUNT: 1, MEMBER: 2}
+_OF_OTHERS = "stays: other clusters of the same accounting may use it"
+_SHOWN_MAX = 200
 _Test = Callable[[SlurmJob], bool]
 
 
@@ -51,9 +54,11 @@ def control_entitlements(connector: ClusterConnector) -> SlurmEntitlements:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the cluster has. Members are by (account, user)."""
+    """What the cluster has. Members are by (account, user). One that `is_shared` has its accounts
+    and QoS in common with other clusters of the same accounting."""
 
     cluster: str
+    is_shared: bool
     accounts: Mapping[str, Association]
     members: Mapping[tuple[str, str], Association]
     qos: Mapping[str, Qos]
@@ -69,14 +74,25 @@ class SlurmEntitlements:
         self._options = options
 
     def changes(self, wanted: Entitlements) -> tuple[Change, ...]:
-        """See the protocol."""
+        """See the protocol. Raises WorkloadRejected when nobody is to have anything: that would
+        take everything away, and is rather a mistake than a wish."""
+        if not wanted.nodes:
+            raise WorkloadRejected(
+                "no organization has quota in a pool of this cluster, so nothing is compared and "
+                "nothing removed; set a quota first, or take what is left off with sacctmgr"
+            )
         known = self._read()
         resources = self._resources(known)
-        found = [
-            *self._of_borrowers(wanted, known),
-            *(change for node in wanted.nodes for change in self._of_node(node, known, resources)),
-            *self._of_those_who_left(wanted, known),
-        ]
+        found = [*self._of_borrowers(wanted, known)]
+        for node in wanted.nodes:
+            try:
+                self._check_names(node)
+            except WorkloadRejected as error:
+                # One node that Slurm can not name is no reason to leave all others as they are.
+                found.append(_without_account(node, str(error)))
+            else:
+                found += self._of_node(node, known, resources)
+        found += self._of_those_who_left(wanted, known)
         return tuple(sorted(found, key=self._order))
 
     def apply(self, change: Change) -> None:
@@ -102,6 +118,7 @@ class SlurmEntitlements:
         ]
         return _Known(
             cluster=cluster,
+            is_shared=self._is_shared(),
             accounts={item.account: item for item in associations if not item.user},
             members={(item.account, item.user): item for item in associations if item.user},
             qos={item.name: item for item in self._rest.qos()},
@@ -121,6 +138,9 @@ class SlurmEntitlements:
             f"the accounting knows the clusters {', '.join(sorted(names)) or 'none'}; name this "
             "one in option cluster_name"
         )
+
+    def _is_shared(self) -> bool:
+        return len(self._rest.clusters()) > 1
 
     def _resources(self, known: _Known) -> Mapping[str, tuple[str, ...]]:
         """The pools whose GPUs each limit counts.
@@ -143,6 +163,21 @@ class SlurmEntitlements:
         return by_type
 
     # The difference.
+
+    def _check_names(self, node: Entitlement) -> None:
+        """Raises WorkloadRejected for a node whose account or QoS can have no name."""
+        account = account_name(node.path, self._options.account_prefix)
+        outgoing.check_name("account", account)
+        if node.is_team:
+            outgoing.check_name("QOS", guaranteed_qos(account, self._options.qos_prefix))
+
+    def _names(self, paths: Iterable[str]) -> Iterable[str]:
+        """The accounts of `paths`, without those that can have none."""
+        for path in paths:
+            try:
+                yield account_name(path, self._options.account_prefix)
+            except WorkloadRejected:
+                continue
 
     def _of_borrowers(self, wanted: Entitlements, known: _Known) -> Iterable[Change]:
         name = self._options.borrow_qos
@@ -228,8 +263,8 @@ class SlurmEntitlements:
 
     def _of_those_who_left(self, wanted: Entitlements, known: _Known) -> Iterable[Change]:
         options = self._options
-        stays = {account_name(node.path, options.account_prefix) for node in wanted.nodes}
-        roots = [account_name(slug, options.account_prefix) for slug in wanted.organizations]
+        stays = set(self._names(node.path for node in wanted.nodes))
+        roots = list(self._names(wanted.organizations))
 
         def is_ours(account: str) -> bool:
             return any(_is_below(account, root) for root in roots)
@@ -243,7 +278,8 @@ class SlurmEntitlements:
             if not is_of_node or name == options.borrow_qos or account in stays:
                 continue
             users = [job for job in known.jobs if job.qos == name or job.account == account]
-            yield _removal(QOS, name, _settings(qos), users)
+            change = _removal(QOS, name, _settings(qos), users)
+            yield _kept_for_others(change) if known.is_shared else change
 
     def _removal_of_account(self, name: str, left: set[str], known: _Known) -> Change:
         """An account goes with all that is below it, so nothing of that may be in use, nor be
@@ -253,6 +289,8 @@ class SlurmEntitlements:
             *(ACCOUNT, name, _settings_of_account(known.accounts[name])),
             [job for job in known.jobs if job.account in below],
         )
+        if known.is_shared:
+            return _kept_for_others(change)
         if not change.is_blocked and (others := sorted(below - left)):
             note = f"accounts below it stay: {', '.join(others[:5])}"
             return replace(change, note=note, is_blocked=True)
@@ -260,7 +298,10 @@ class SlurmEntitlements:
 
     def _order(self, change: Change) -> tuple[int, int, int, str, str]:
         """What is taken before what is given; what is made parents first, what is taken children
-        first. Names of accounts have one "_" for each level; all teams' QoS name the borrowers'."""
+        first. Names of accounts have one "_" for each level; all teams' QoS name the borrowers'.
+        Before all that, who was left on a detour goes home."""
+        if change.before.get("parent") == self._detour and change.kind is not ChangeKind.DELETE:
+            return -1, 0, 0, change.name, change.user
         levels = -1 if change.name == self._options.borrow_qos else change.name.count("_")
         thing = _THINGS[change.thing]
         match change.kind:
@@ -275,6 +316,7 @@ class SlurmEntitlements:
 
     def _apply_to_qos(self, change: Change) -> None:
         if change.kind is ChangeKind.DELETE:
+            self._refuse_shared(change)
             self._refuse_in_use(change, lambda job: job.qos == change.name)
             self._rest.delete_qos(change.name)
             self._check_gone(change, change.name in {qos.name for qos in self._rest.qos()})
@@ -303,24 +345,23 @@ class SlurmEntitlements:
         self._rest.put_qos(replace(qos, group_tres=limits))
 
     def _apply_to_account(self, change: Change) -> None:
-        name = change.name
+        name, cluster = change.name, self._cluster()
         if change.kind is ChangeKind.DELETE:
+            self._refuse_shared(change)
             below = _descendants(name, self._accounts())
             self._refuse_in_use(change, lambda job: job.account in below)
             for member in self._rest.associations():
-                if member.user and member.account in below:
+                is_here = member.cluster == cluster
+                if is_here and member.user and member.account in below:
                     self._remove_member(member, leaving=below)
             self._rest.delete_account(name)
             self._check_gone(change, bool(self._rest.associations(account=name)))
             return
-        cluster = self._cluster()
         now = self._accounts().get(name)
         if now is None:
             self._rest.put_account(Account(name, f"Tidegate: {name}", name.partition("_")[0]))
         wanted = _association(change.after, now or Association(name, cluster))
-        detour = _ROOT
-        if wanted.parent_account == _ROOT:
-            detour = f"{self._options.account_prefix}tidegate-detour"
+        detour = self._detour if wanted.parent_account == _ROOT else _ROOT
         is_own_detour = detour != _ROOT and now is not None
         if is_own_detour and self._rest.changes_accounts_by_detour:
             self._rest.put_account(Account(detour, "Tidegate: passed through", "tidegate"))
@@ -329,6 +370,20 @@ class SlurmEntitlements:
         kept = self._accounts().get(name)
         self._check_kept(change, None if kept is None else _settings_of_account(kept))
         if is_own_detour and self._rest.changes_accounts_by_detour:
+            self._remove_detour(detour, cluster)
+
+    @property
+    def _detour(self) -> str:
+        return f"{self._options.account_prefix}tidegate-detour"
+
+    def _remove_detour(self, detour: str, cluster: str) -> None:
+        """Slurm removes an account with all that is below it. An account that somebody who died
+        left on the way still is, and goes back with a change of its own."""
+        is_used = any(
+            item.parent_account == detour or (item.account == detour and item.cluster != cluster)
+            for item in self._rest.associations()
+        )
+        if not is_used:
             self._rest.delete_account(detour)
 
     def _apply_to_member(self, change: Change) -> None:
@@ -336,9 +391,9 @@ class SlurmEntitlements:
         account, user = change.name, change.user
         if change.kind is ChangeKind.DELETE:
             self._refuse_in_use(change, lambda job: (job.account, job.user) == (account, user))
-            for member in self._rest.associations(account=account, user=user):
+            for member in self._memberships(account, user, cluster):
                 self._remove_member(member, leaving={account})
-            self._check_gone(change, bool(self._rest.associations(account=account, user=user)))
+            self._check_gone(change, bool(self._memberships(account, user, cluster)))
             return
         if all(known.name != user for known in self._rest.users()):
             self._rest.put_user(User(user))
@@ -347,7 +402,7 @@ class SlurmEntitlements:
             account, cluster, user, qos=tuple(qos) if isinstance(qos, list) else ()
         )
         self._rest.put_association(wanted)
-        kept = self._rest.associations(account=account, user=user)
+        kept = self._memberships(account, user, cluster)
         seen: dict[str, Value] | None = None
         if kept:
             seen = {"account": account, "qos": sorted(kept[0].qos)}
@@ -364,6 +419,11 @@ class SlurmEntitlements:
             self._rest.put_user(User(member.user, others[0]))
         self._rest.delete_association(member.account, cluster=member.cluster, user=member.user)
 
+    def _memberships(self, account: str, user: str, cluster: str) -> list[Association]:
+        """Those on this cluster; on others of the accounting there may be more."""
+        found = self._rest.associations(account=account, user=user)
+        return [item for item in found if item.cluster == cluster]
+
     def _accounts(self) -> Mapping[str, Association]:
         cluster = self._cluster()
         return {
@@ -371,6 +431,10 @@ class SlurmEntitlements:
             for item in self._rest.associations()
             if item.cluster == cluster and not item.user
         }
+
+    def _refuse_shared(self, change: Change) -> None:
+        if self._is_shared():
+            raise WorkloadRejected(f"{change.subject} {_OF_OTHERS}")
 
     def _refuse_in_use(self, change: Change, uses: _Test) -> None:
         jobs = [job for job in self._rest.jobs().jobs if job.state in _ALIVE and uses(job)]
@@ -389,6 +453,13 @@ class SlurmEntitlements:
                 raise OutcomeUnknown(
                     f"{change.subject}: {name} was set to {value!r} and the cluster has {has}"
                 )
+
+
+def _without_account(node: Entitlement, reason: str) -> Change:
+    """The complaint about a node that can have no account here. Nothing is done about it."""
+    name = node.path if len(node.path) <= _SHOWN_MAX else f"{node.path[:_SHOWN_MAX]}..."
+    note = f"{reason}; give it or what is above it a shorter name, or move it up"
+    return Change(ChangeKind.CREATE, ACCOUNT, name, note=note, is_blocked=True)
 
 
 def _ceiling(node: Entitlement, pools: Iterable[str]) -> int | None:
@@ -521,6 +592,11 @@ def _removal(
     return Change(
         *(ChangeKind.DELETE, thing, name, user), before=before, note=note, is_blocked=bool(jobs)
     )
+
+
+def _kept_for_others(change: Change) -> Change:
+    """Accounts and QoS are the accounting's and not one cluster's: they would go everywhere."""
+    return replace(change, note=_OF_OTHERS, is_blocked=True)
 
 
 def _told(jobs: Sequence[SlurmJob]) -> str:

@@ -363,6 +363,96 @@ def test_an_account_takes_a_detour_and_an_organization_one_of_its_own() -> None:
     assert (back.before, back.after) == ({"parent": "root"}, {"parent": "org"})
 
 
+def test_who_was_left_on_the_detour_goes_home_first_and_is_not_deleted_with_it() -> None:
+    accounting = pushed(with_rival(1))
+    detour = Association("tidegate-detour", "hpc1", parent_account="root")
+    accounting.known_accounts["tidegate-detour"] = detour
+    for name in ("org", "rival"):
+        left = replace(accounting.known_accounts[name], parent_account="tidegate-detour")
+        accounting.known_accounts[name] = left
+    control = a_control(accounting)
+    changes = control.changes(with_rival(2))
+    assert told(changes) == [
+        ("change", "account org"),
+        ("change", "account rival"),
+        ("change", "account org_nlp"),
+    ]
+    control.apply(changes[0])
+    assert ("delete account", "tidegate-detour") not in accounting.calls
+    control.apply(changes[1])
+    assert ("delete account", "tidegate-detour") in accounting.calls
+    # Nor is one deleted that another cluster passes through.
+    accounting.calls.clear()
+    accounting.known_accounts["at hpc2"] = replace(detour, cluster="hpc2")
+    (change, *_) = control.changes(with_rival(2, weight=9))
+    control.apply(change)
+    assert ("delete account", "tidegate-detour") not in accounting.calls
+
+
+def with_rival(team_weight: int, *, weight: int = 100) -> Entitlements:
+    first = a_tree(replace(a_team(), weight=team_weight))
+    organization = replace(first.nodes[0], weight=weight)
+    rival = replace(first.nodes[0], path="rival")
+    return replace(
+        first,
+        nodes=(organization, first.nodes[1], rival),
+        organizations=frozenset({"org", "rival"}),
+    )
+
+
+def test_nothing_wanted_is_a_mistake() -> None:
+    accounting = pushed(a_tree())
+    with pytest.raises(WorkloadRejected, match="nothing removed; set a quota first"):
+        a_control(accounting).changes(replace(a_tree(), nodes=()))
+
+
+def test_what_several_clusters_share_is_not_deleted() -> None:
+    accounting = pushed(a_tree(a_team("org/a"), a_team("org/b")))
+    accounting.names = ("hpc1", "hpc2")
+    control = a_control(accounting, cluster_name="hpc1")
+    changes = control.changes(a_tree(a_team("org/a")))
+    note = "stays: other clusters of the same accounting may use it"
+    assert [(item.kind, item.subject, item.is_blocked, item.note) for item in changes] == [
+        (ChangeKind.DELETE, subject, True, note) for subject in ("account org_b", "qos g-org_b")
+    ]
+    for change in changes:
+        with pytest.raises(WorkloadRejected, match="stays: other clusters"):
+            control.apply(change)
+    assert accounting.calls == []
+
+
+def test_a_member_is_removed_on_this_cluster_only() -> None:
+    accounting = pushed(a_tree())
+    accounting.names = ("hpc1", "hpc2")
+    ana = accounting.members["org_nlp", "ana"]
+    accounting.members["org_nlp", "ana at hpc2"] = replace(ana, cluster="hpc2")
+    control = a_control(accounting, cluster_name="hpc1")
+    (change,) = control.changes(a_tree(replace(a_team(), users=())))
+    control.apply(change)
+    assert accounting.calls == [("delete member", "org_nlp/ana")]
+    assert set(accounting.members) == {("org_nlp", "ana at hpc2")}
+
+
+def test_a_node_that_slurm_can_not_name_stands_in_nobodys_way() -> None:
+    deep, long = "org" + "/a" * 10, "org/" + "b" * 63 + "/" + "c" * 63
+    accounting = Accounting()
+    changes = a_control(accounting).changes(a_tree(a_team(deep), a_team(long), a_team("org/nlp")))
+    assert [(item.subject, item.note) for item in changes if item.is_blocked] == [
+        (f"account {path}", f"{reason}; give it or what is above it a shorter name, or move it up")
+        for path, reason in (
+            (deep, f"'{deep}' is no path of a team, so it has no account"),
+            (
+                long,
+                f"account '{long.replace('/', '_')[:80]}' is no name for Slurm: 1 to 128 of "
+                "A-Z a-z 0-9 _ . @ + -",
+            ),
+        )
+    ]
+    assert told(tuple(item for item in changes if not item.is_blocked)) == told(
+        a_control(accounting).changes(a_tree())
+    )
+
+
 def test_a_write_that_the_cluster_forgets_is_noticed() -> None:
     accounting = pushed(a_tree())
     accounting.forgets = True
