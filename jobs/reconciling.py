@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -17,8 +18,8 @@ from billing.reconciliations import (
     team_nodes,
 )
 from clusters.models import Cluster
-from connectors.accounts import AccountedRun, AccountedRuns, AccountLate
-from connectors.errors import ConnectorError
+from connectors.accounts import AccountedRun, AccountedRuns, AccountLate, ClusterAccount
+from connectors.errors import ConnectorError, WorkloadRejected
 from connectors.protocol import ClusterConnector
 from connectors.registry import ACCOUNTS
 from jobs.leadership import Leadership
@@ -31,6 +32,7 @@ from tenants.models import Node, User
 #: What is younger, by the cluster's clock, is not compared yet: it is on its way to both sides.
 LAG_S = 60
 _KEY_PREFIX = "tg-"
+log = logging.getLogger(__name__)
 
 
 def reconcile_day(
@@ -61,7 +63,7 @@ def reconcile_day(
         with leadership.fence():
             store_failure(request_id, status, str(error), now=clock())
         return
-    teams = {account.account_of(team.path.rstrip("/")): team for team in team_nodes()}
+    teams = _teams(account, row.cluster)
     reports = reconcile(
         _metered(row.cluster, start, until, found, teams),
         found.runs,
@@ -77,6 +79,23 @@ def reconcile_day(
             teams={name: team.pk for name, team in teams.items()},
             now=clock(),
         )
+
+
+def _teams(account: ClusterAccount, cluster: Cluster) -> dict[str, Node]:
+    """The teams by the cluster's names of their accounts.
+
+    A team that can have no account there goes by a name that no account has: what the meter has
+    of it is told, and the others are compared as ever.
+    """
+    teams: dict[str, Node] = {}
+    for team in team_nodes():
+        try:
+            name = account.account_of(team.path.rstrip("/"))
+        except WorkloadRejected as error:
+            log.warning("team %s has no account on %s: %s", team.pk, cluster.name, error)
+            name = f"no account: team {team.pk}"
+        teams[name] = team
+    return teams
 
 
 def _metered(

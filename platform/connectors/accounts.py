@@ -50,7 +50,8 @@ class ClusterAccount(Protocol):
     """What the cluster's accounting says of the past."""
 
     def account_of(self, team: str) -> str:
-        """The cluster's name for the account of the team at path `team`."""
+        """The cluster's name for the account of the team at path `team`. Raises WorkloadRejected
+        for one that can have none there."""
         ...
 
     def runs(self, *, start: int, end: int) -> AccountedRuns:
