@@ -86,6 +86,7 @@ describe("words", () => {
     expect(word({ outcome: "stopped" })).toBe("stopped on the cluster");
     expect(word({ ...noticed, outcome: "lost" }, { state: "queued", ended_at: null })).toBe("lost");
     expect(word({ outcome: "node_failed" })).toBe("node failed");
+    expect(word({ ...noticed, outcome: "not_started" }, { state: "queued", ended_at: null })).toBe("not started");
   });
 
   it("names the ranks that failed", () => {

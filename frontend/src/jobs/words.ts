@@ -126,6 +126,8 @@ export function reclaimDeadline(explanation: Explanation): string | null {
   return deadlines.reduce((last, each) => (new Date(each) > new Date(last) ? each : last));
 }
 
+const CLUSTERS_OWN_ENDS = new Set(["lost", "node_failed", "start_failed", "not_started"]);
+
 /**
  * How an attempt ended, in the words of the job's states: the cluster only knows that it was stopped or
  * that its ranks failed, not that somebody cancelled the job or took its GPUs back.
@@ -138,7 +140,7 @@ export function attemptWord(
   const { outcome, notice_at: noticeAt, ended_at: endedAt } = attempt;
   const isJobsEnd = attempt.number === job.attempt && endedAt === job.ended_at;
   if (job.state === "cancelled" && isJobsEnd) return "cancelled";
-  if (outcome === "lost" || outcome === "node_failed" || outcome === "start_failed") return outcome.replaceAll("_", " ");
+  if (outcome !== null && CLUSTERS_OWN_ENDS.has(outcome)) return outcome.replaceAll("_", " ");
   // What ended before its notice ended by itself; after it, even exit code 0 means "saved", not "done".
   if (noticeAt !== null && endedAt !== null && Date.parse(endedAt) >= Date.parse(noticeAt)) return "preempted";
   if (outcome === "stopped") return "stopped on the cluster";
