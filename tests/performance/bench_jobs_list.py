@@ -107,8 +107,8 @@ def fill(jobs: int) -> dict[str, str]:
         # Ids as version 7 UUIDs are: a time in milliseconds, then the job's number.
         cursor.execute(
             """
-            INSERT INTO jobs_job (id, organization_id, team_id, user_id, name, type, origin, pool_id,
-                priority_class_id, mgpu_per_node, node_count, script, environment, notes,
+            INSERT INTO jobs_job (id, organization_id, team_id, user_id, name, type, origin,
+                pool_id, priority_class_id, mgpu_per_node, node_count, script, environment, notes,
                 notice_signal, is_preemptible, is_requeueable, state, submitted_at, started_at,
                 ended_at, attempt_number)
             SELECT (lpad(to_hex(1790000000000 + n * 1000), 12, '0') || '7000'
