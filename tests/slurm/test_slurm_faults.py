@@ -28,6 +28,7 @@ from builders.portal_builders import Company, a_cluster, a_company, a_grant, a_u
 from builders.slurm_loop import SlurmLoop
 from clusters.models import Cluster
 from conformance.rigs import ACCOUNT, SlurmRig
+from connectors.registry import open_connector
 from connectors.slurm.minter import Minter, Policy
 from jobs import withdrawing
 from jobs.explaining import explanation_of
@@ -51,6 +52,31 @@ NO_NODES = (
     "Your team is entitled to these 1 GPU; 0 are free on one cluster, and nothing that is lent "
     "out can be taken back to make room for the rest."
 )
+BEHIND = (
+    "statistics: request failed: Unspecified error (Slurm error -1); slurmrestd answers, is "
+    "slurmctld (for accounting: slurmdbd) down behind it?"
+)
+SAID = {
+    "slurmrestd is down": "no connection to the cluster: [Errno 111] Connection refused",
+    "slurmctld is down": BEHIND,
+    "slurmrestd hangs": "the cluster did not answer within 30 s",
+    "slurmctld hangs": BEHIND,
+    "a forged token": (
+        "the cluster refuses the token of tidegate (statistics); does the minter have this "
+        "cluster's key, and do the clocks agree?"
+    ),
+    "no minter": "no token: the minter at /nowhere/minter: [Errno 2] No such file or directory",
+    "not JSON": ("statistics: the answer is no statistics (HTTP status 200); is this slurmrestd?"),
+    "errors and 200": "statistics: no database (Slurm error 7000)",
+    "not found": (
+        "the cluster offers none of the API versions v0.0.45, v0.0.44, v0.0.43, v0.0.42, "
+        "v0.0.41, v0.0.40, v0.0.38; is this slurmrestd's address?"
+    ),
+    "an option is wrong": (
+        "The options of local are wrong: option settle_s must be a whole number from 0 to 600."
+    ),
+    "slurmdbd is down": "",
+}
 NO_CLUSTER = "No cluster with such GPUs accepts jobs now."
 
 pytestmark = [
@@ -456,16 +482,16 @@ def test_a_cluster_that_fails_says_how_and_no_other_is_slower(
     bob = a_user(company.organization, "bob")
     a_grant(bob, Role.RESEARCHER, company.nlp)
     caller, root = by_token(bob), an_actor(None, Role.PLATFORM_ADMIN, "root")
-    times: list[float] = []
+    times: dict[str, list[float]] = {"usual": []}
 
     def run_a_job_here() -> None:
         began = time.monotonic()
         body = a_body(team="ai-company/research/nlp", cluster="here", script="exit 0")
         answer = caller.post("jobs", body)
-        assert answer.status_code == 201
+        assert answer.status_code == 201, answer.content
         job = Job.objects.filter(pk=answer.json()["id"], state="succeeded")
         assert poll(job.exists, within_s=60, every_s=0.05)
-        times.append(time.monotonic() - began)
+        times[next(reversed(times))].append(round(time.monotonic() - began, 2))
 
     def page() -> tuple[str, str]:
         """What the cluster's page says to an administrator, and to others, without times."""
@@ -513,11 +539,11 @@ def test_a_cluster_that_fails_says_how_and_no_other_is_slower(
     with portal_processes(tmp_path / "processes.log") as processes:
         for role in ("arbiter", "observer"):
             processes.start(role)
-        assert poll(is_well, within_s=60)
+        assert poll(lambda: is_well() and here.nodes.exists(), within_s=60)
         for _ in range(3):
             run_a_job_here()
-        usual_s, times = max(times), []
         for name, fault in faults.items():
+            times[name] = []
             with fault:
                 deadline = time.monotonic() + 90
                 while is_well() and time.monotonic() < deadline:
@@ -531,6 +557,51 @@ def test_a_cluster_that_fails_says_how_and_no_other_is_slower(
             time.sleep(3)
             found["slurmdbd is down"] = page()
     rig.close()
-    print({"usual_s": usual_s, "meanwhile_s": sorted(times)[-5:], "jobs": len(times)})
-    assert found == {}
-    assert max(times) < usual_s + 5
+    print(times)
+    assert {plain for _, plain in found.values()} == {"Not reachable", ""}
+    assert {name: words for name, (words, _) in found.items()} == SAID
+    # Whatever hangs, hangs for 30 s or for good.
+    assert max(seconds for each in times.values() for seconds in each) < max(times["usual"]) + 10
+
+
+# Who may have tokens
+
+_PROBE = """
+import json, os, socket, sys
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+with socket.socket(socket.AF_UNIX) as peer:
+    peer.connect(sys.argv[1])
+    peer.sendall(b'{"user": "tidegate"}\\n')
+    print(json.loads(peer.makefile().readline()))
+try:
+    open(sys.argv[2]).read()
+except PermissionError:
+    print("no key")
+"""
+
+
+def test_another_user_than_the_observer_gets_neither_token_nor_key(slurm_rig: SlurmRig) -> None:
+    """As docs/slurm.md wants the web workers: only the observer's uid is allowed to ask."""
+    bed = slurm_rig.bed
+    printed = bed.run(
+        ["python3", "-c", _PROBE, slurm_rig.options["token_socket"], str(bed.jwt_key_file)]
+    )
+    assert printed.splitlines() == ["{'error': 'uid 65534 may not ask for tokens'}", "no key"]
+
+
+def test_a_web_worker_reads_logs_without_minter_and_cluster(
+    loop: SlurmLoop, company: Company, bob: User
+) -> None:
+    job = a_job(company.nlp, bob, company.pool, script="echo hello")
+    loop.until(job, "succeeded", "failed")
+    away = {"token_socket": "/nowhere/minter", "url": "http://127.0.0.1:1"}
+    Cluster.objects.filter(pk=loop.cluster.pk).update(options={**loop.rig.options, **away})
+    a_grant(bob, Role.RESEARCHER, company.nlp)
+    answer = by_token(bob).get(f"jobs/{job.id}/logs")
+    assert (answer.status_code, answer.json()["text"]) == (200, "hello\n")
+
+
+def test_no_option_of_a_cluster_holds_the_key(slurm_rig: SlurmRig) -> None:
+    for name in ("jwt_key", "jwt_key_file", "token"):
+        with pytest.raises(ValueError, match=f"unknown options of a Slurm cluster: {name}"):
+            open_connector("slurm", {**slurm_rig.options, name: "x"}, "any")

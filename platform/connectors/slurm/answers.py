@@ -29,6 +29,8 @@ _AUTHENTICATION = 1007
 # connection to the database: the call was not carried out and may be sent again.
 _NOT_NOW = {1001, 1800, 1804, 1805, TRY_AGAIN, 2027, 7000}
 _MAX_TEXT = 600
+#: Beside every refused token.
+REFUSAL_HINT = "does the minter have this cluster's key, and do the clocks agree?"
 
 
 class AuthenticationFailed(ClusterUnavailable):
@@ -161,11 +163,16 @@ def check_read(answer: Answer, what: str) -> Mapping[str, Any]:
     """The body of an answer to a read that has no errors. Raises ClusterUnavailable otherwise."""
     error = answer.error
     if answer.status == 401 or (error and verdict(error.number) is Verdict.AUTHENTICATION):
-        raise AuthenticationFailed(f"the cluster refuses our token ({what})")
+        raise AuthenticationFailed(f"the cluster refuses our token ({what}); {REFUSAL_HINT}")
     if error is not None:
-        raise ClusterUnavailable(f"{what}: {error.text} (Slurm error {error.number})")
+        text = f"{what}: {error.text} (Slurm error {error.number})"
+        if error.number in _UNSPECIFIED:
+            text += "; slurmrestd answers, is slurmctld (for accounting: slurmdbd) down behind it?"
+        raise ClusterUnavailable(text)
     if answer.body is None or answer.status != 200:
-        raise ClusterUnavailable(f"{what}: the answer is no {what} (HTTP status {answer.status})")
+        raise ClusterUnavailable(
+            f"{what}: the answer is no {what} (HTTP status {answer.status}); is this slurmrestd?"
+        )
     if answer.ignored is not None:
         raise ClusterUnavailable(f"{what}: a part of our request was left out: {answer.ignored}")
     return answer.body
@@ -208,7 +215,7 @@ def failure(answer: Answer, what: str) -> Exception:
         case Verdict.REFUSED:
             return SlurmRefused(text, error.number)
         case Verdict.AUTHENTICATION:
-            return AuthenticationFailed(f"the cluster refuses our token ({what})")
+            return AuthenticationFailed(f"the cluster refuses our token ({what}); {REFUSAL_HINT}")
         case Verdict.NOT_NOW:
             return ClusterUnavailable(text)
         case Verdict.UNKNOWN:
@@ -217,7 +224,7 @@ def failure(answer: Answer, what: str) -> Exception:
 
 def _failure_without_words(status: int, what: str) -> Exception:
     if status == 401:
-        return AuthenticationFailed(f"the cluster refuses our token ({what})")
+        return AuthenticationFailed(f"the cluster refuses our token ({what}); {REFUSAL_HINT}")
     if status in (404, 405):
         return NotOffered(f"{what}: the cluster has no such call")
     if 300 <= status < 500 and status != 408:

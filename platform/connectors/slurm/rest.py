@@ -617,7 +617,9 @@ class SlurmRest:
         except ConnectorError:
             return
         if error and answers.verdict(error.number) is answers.Verdict.AUTHENTICATION:
-            raise AuthenticationFailed(f"the cluster refuses the token of {user} ({what})")
+            raise AuthenticationFailed(
+                f"the cluster refuses the token of {user} ({what}); {answers.REFUSAL_HINT}"
+            )
 
     def _read(self, path: str, parameters: Mapping[str, str] | None = None) -> Answer:
         """GET, once more on a connection that was closed under it."""
@@ -682,13 +684,15 @@ class SlurmRest:
             if not answer.is_absent:
                 if answer.status == 401:
                     raise AuthenticationFailed(
-                        f"the cluster refuses the token of {self._service_user}"
+                        f"the cluster refuses the token of {self._service_user}; "
+                        f"{answers.REFUSAL_HINT}"
                     )
                 with self._lock:
                     self._dialect = DIALECTS[version]
                 return DIALECTS[version]
         raise ClusterUnavailable(
-            f"the cluster offers none of the API versions {self._pinned or ', '.join(DIALECTS)}"
+            f"the cluster offers none of the API versions {self._pinned or ', '.join(DIALECTS)}; "
+            "is this slurmrestd's address?"
         )
 
     def _ping_version(self, version: str) -> Answer:

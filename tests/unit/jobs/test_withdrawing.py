@@ -19,11 +19,20 @@ from builders.portal_builders import (
     an_actor,
 )
 from clusters.models import Cluster
-from connectors.protocol import Listing, Observation, Outcome, WorkloadPhase
+from clusters.observation import record_inventory
+from connectors.protocol import (
+    Inventory,
+    Listing,
+    NodeCapacity,
+    Observation,
+    Outcome,
+    WorkloadPhase,
+)
 from jobs.explaining import explanation_of
 from jobs.models import Attempt, Job, JobEvent, JobState
 from jobs.observation import apply_listing
 from jobs.queries import get_job
+from jobs.settling import settle
 from jobs.snapshots import load_snapshot
 from jobs.withdrawing import withdraw_stuck
 from outbox.models import Message
@@ -297,3 +306,29 @@ def test_a_stop_that_could_not_be_told_says_so(company: Company, bob: User) -> N
         "It is being cancelled. It could not be stopped there yet (1 try since "
         "2026-11-21T12:00:00Z); that is tried again by itself."
     )
+
+
+def test_what_a_cluster_will_not_release_is_told_on_its_page(company: Company, bob: User) -> None:
+    attempt = an_attempt(company, bob, release_sent_at=None)
+    held = seen(attempt, phase=WorkloadPhase.HELD, submitted_at=AT - 7)
+    complaints: list[str] = []
+    observer: Any = Fenced("observer")
+    connector: Any = AClusterThatHolds(away=True)
+    settle(
+        company.cluster,
+        connector,
+        Listing(AT, {attempt.key: held}),
+        leadership=observer,
+        complain=complaints.append,
+    )
+    assert complaints == ["away"]
+    nodes = tuple(
+        NodeCapacity(node.name, "h100", node.capacity_mgpu, True, node.state)
+        for node in company.cluster.nodes.all()
+    )
+    record_inventory(company.cluster, Inventory(AT, nodes), now=NOW, complaints=complaints)
+    company.cluster.refresh_from_db()
+    assert (company.cluster.message, company.cluster.failing_since) == ("away", None)
+    record_inventory(company.cluster, Inventory(AT, nodes), now=NOW)
+    company.cluster.refresh_from_db()
+    assert company.cluster.message == ""
