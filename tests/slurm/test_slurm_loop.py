@@ -11,6 +11,7 @@ from builders.portal_builders import Company, a_company, a_user
 from builders.slurm_loop import SlurmLoop
 from clusters.models import ClusterNode
 from conformance.rigs import SlurmRig
+from connectors.errors import LogUnavailable
 from jobs.cancellation import cancel_job
 from jobs.dispatch import workload_of
 from jobs.models import Attempt, Job, JobEvent
@@ -39,6 +40,14 @@ def loop(company: Company, slurm_rig: SlurmRig, bob: User) -> SlurmLoop:
     loop = SlurmLoop(company.cluster, slurm_rig)
     loop.let_in(bob, company.nlp, company.inference)
     return loop
+
+
+def said(loop: SlurmLoop, key: str, rank: int) -> str:
+    """What a rank has said so far."""
+    try:
+        return loop.rig.log(key, rank=rank)
+    except LogUnavailable:
+        return ""
 
 
 def test_a_job_runs_on_slurm_and_its_usage_is_metered(
@@ -141,9 +150,11 @@ def test_what_was_lent_comes_back_on_slurm(loop: SlurmLoop, company: Company, bo
     """Inference borrows all 32 that the company may use; nlp takes its 8 back. The bed has more,
     and other tests are on it: the company may not borrow from outside."""
     Quota.objects.filter(node=company.organization).update(borrow_limit_mgpu=0)
-    polite = "trap 'exit 0' TERM; sleep 1000 & wait"
+    polite = "trap 'exit 0' TERM; echo ready; sleep 1000 & wait"
     lent = a_job(company.inference, bob, company.pool, gpus=8, nodes=4, script=polite)
     loop.until(lent, "running")
+    key = Attempt.objects.get(job=lent).key
+    eventually(lambda: [said(loop, key, rank) for rank in range(4)] == ["ready\n"] * 4)
     wanted = a_job(company.nlp, bob, company.pool, gpus=8, script="sleep 1")
     loop.until(wanted, "succeeded", "failed")
     loop.until(lent, "running")
