@@ -39,7 +39,7 @@ from jobs.natives import apply_natives
 from jobs.observation import apply_listing
 from jobs.restoring import ClusterMemory
 from jobs.settling import settle
-from jobs.withdrawing import withdraw_stuck
+from jobs.withdrawing import withdraw_stuck, withdraw_unacknowledged
 from live.waking import Listener, dedicated_connection
 from outbox.delivery import deliver_due
 from primitives.clock import Clock, from_epoch
@@ -239,6 +239,8 @@ class _ClusterAgent:
             now = self._clock.now()
             with self._leadership.fence():
                 record_silence(cluster, str(error), now=now)
+            if self._opened is not None and self._opened[1].submits_held:
+                withdraw_unacknowledged(cluster, leadership=self._leadership, now=now)
             failing_s = (now - (cluster.failing_since or now)).total_seconds()
             pause_s = min(1 + failing_s / 4, SILENCE_PAUSE_MAX_S)
             # Jitter, so that many portals do not knock at once when a cluster comes back.

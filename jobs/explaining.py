@@ -92,6 +92,9 @@ def _not_started(attempt: AttemptRow | None, now: datetime) -> str:
     """That a cluster did not start the job lately, and until when it is avoided."""
     if attempt is None or attempt.outcome != NOT_STARTED or attempt.released_at is None:
         return ""
+    if attempt.notice_at is None:
+        # It was never asked to give it back: it did not answer.
+        return attempt.message
     until = attempt.released_at + AVOIDED_FOR
     if until <= now:
         return ""

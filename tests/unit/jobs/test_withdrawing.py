@@ -34,7 +34,7 @@ from jobs.observation import apply_listing
 from jobs.queries import get_job
 from jobs.settling import settle
 from jobs.snapshots import load_snapshot
-from jobs.withdrawing import withdraw_stuck
+from jobs.withdrawing import avoided_clusters, withdraw_stuck, withdraw_unacknowledged
 from outbox.models import Message
 from tenants.access import Actor, actor_of
 from tenants.models import User
@@ -332,3 +332,42 @@ def test_what_a_cluster_will_not_release_is_told_on_its_page(company: Company, b
     record_inventory(company.cluster, Inventory(AT, nodes), now=NOW)
     company.cluster.refresh_from_db()
     assert company.cluster.message == ""
+
+
+@pytest.mark.parametrize("silent_s", [299, 300])
+def test_what_a_silent_cluster_had_not_taken_queues_again(
+    silent_s: int, company: Company, bob: User
+) -> None:
+    """Planted: the bound forgotten; what was recorded given up too."""
+    Cluster.objects.update(failing_since=NOW - timedelta(seconds=silent_s))
+    company.cluster.refresh_from_db()
+    attempt = an_attempt(company, bob, native_id=None, state="reserved", release_sent_at=None)
+    taken = an_attempt(company, a_user(company.organization, "eve"), release_sent_at=None)
+    observer: Any = Fenced("observer")
+    given_up = withdraw_unacknowledged(company.cluster, leadership=observer, now=NOW)
+    assert given_up == (1 if silent_s == 300 else 0)
+    taken.refresh_from_db()
+    assert (taken.state, taken.released_at) == ("starting", None)
+    attempt.refresh_from_db()
+    if not given_up:
+        assert (attempt.state, attempt.released_at) == ("reserved", None)
+        return
+    assert (attempt.outcome, attempt.released_at) == ("not_started", NOW)
+    assert Job.objects.get(pk=attempt.job_id).state == "queued"
+    assert avoided_clusters(NOW) == {}
+    Job.objects.update(explanation={"code": "x", "sentence": "One job is ahead."})
+    assert told(attempt.job, actor_of(bob)) == (
+        f"{company.cluster.name} had not taken it and has not answered since 2026-11-21 11:55:00 "
+        "UTC. Nothing of it runs there. One job is ahead."
+    )
+    # A late answer is recorded by whoever waited for it; its held copy is removed.
+    Attempt.objects.filter(pk=attempt.pk).update(native_id="7")
+    connector = AClusterThatHolds()
+    held = seen(attempt, phase=WorkloadPhase.HELD, submitted_at=AT - 7)
+    settle(
+        company.cluster,
+        connector,  # type: ignore[arg-type]
+        Listing(AT, {attempt.key: held}),
+        leadership=observer,
+    )
+    assert (connector.released, connector.removed) == ([], [(attempt.key, "7")])
