@@ -155,8 +155,9 @@ class Portal:
         before = rpcs_of(self.bed)
         ends = self.until_ended(jobs)
         began_at = min(granted for granted, _, _ in ends)
-        sent_s = max(sent for _, sent, _ in ends) - began_at
-        started_s = max(began for _, _, began in ends) - began_at
+        # Grants and results are stored in whole seconds: a small burst may take none.
+        sent_s = max(1.0, max(sent for _, sent, _ in ends) - began_at)
+        started_s = max(1.0, max(began for _, _, began in ends) - began_at)
         rate = len(jobs) / started_s
         calls = rpcs_of(self.bed).count - before.count
         target = (
