@@ -254,6 +254,8 @@ def _take_over(
     if seen.phase is WorkloadPhase.HELD:
         return False
     with leadership.fence():
+        # The job before its attempt, as everywhere.
+        Job.objects.select_for_update(of=("self",)).only("id").get(pk=attempt.job_id)
         Attempt.objects.filter(pk=attempt.pk, released_at=None).update(
             native_id=seen.native_id, release_sent_at=attempt.release_sent_at or now
         )
