@@ -214,8 +214,8 @@ def unsuccessful(runs: list[Run], refused: set[str]) -> list[str]:
 
 
 def cancelled_by_root(runs: list[Run]) -> set[str]:
-    """What Slurm itself cancelled: we cancel as the service user."""
-    return {run.native_id for run in runs if run.state == "CANCELLED by 0"}
+    """What Slurm itself cancelled; it may forget by whom. We would do it as the service user."""
+    return {run.native_id for run in runs if run.state in ("CANCELLED by 0", "CANCELLED")}
 
 
 def no_job_ran_twice(on_slurm: CompanyOnSlurm, jobs: list[Job], runs: list[Run]) -> list[str]:
@@ -254,6 +254,7 @@ def differences_from(runs: list[Run]) -> list[str]:
         "COMPLETED": "succeeded",
         "NODE_FAIL": "node_failed",
         "CANCELLED by 0": "stopped",
+        "CANCELLED": "stopped",
     }
     found = []
     for attempt in Attempt.objects.all():
