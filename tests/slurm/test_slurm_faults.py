@@ -571,7 +571,10 @@ import json, os, socket, sys
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 with socket.socket(socket.AF_UNIX) as peer:
     peer.connect(sys.argv[1])
-    peer.sendall(b'{"user": "tidegate"}\\n')
+    try:
+        peer.sendall(b'{"user": "tidegate"}\\n')
+    except BrokenPipeError:
+        pass  # it hangs up on strangers
     print(json.loads(peer.makefile().readline()))
 try:
     open(sys.argv[2]).read()
