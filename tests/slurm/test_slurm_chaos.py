@@ -4,7 +4,8 @@ TIDEGATE_CHAOS_JOBS (100) and TIDEGATE_CHAOS_SEED (1) make a run longer or anoth
 what was done to it. A run that Slurm itself repeats, under one number or after saying that a node
 failed, is counted apart, and so is one that Slurm cancels as root since its node refuses to repeat
 it, and one that it refuses to release for ever, since it was killed while it numbered it for the
-accounting: nobody can promise more than the cluster keeps.
+accounting: nobody can promise more than the cluster keeps. Where it told the end of a run and then
+forgot it, its first word counts.
 """
 
 from __future__ import annotations
@@ -275,6 +276,11 @@ def differences_from(runs: list[Run]) -> list[str]:
             len(of_it) > 1
             and (ours[0], ours[2]) == (theirs[0], theirs[2])
             and ours[1] in [run.started_at for run in of_it]
+        )
+        # A killed controller forgot the end that it had told us, and took it for a lost node.
+        is_right |= (ours[:2], theirs[:2]) == (
+            ("succeeded", of_it[0].started_at),
+            ("node_failed", of_it[0].started_at),
         )
         metered_s = sum(int((one.end - one.start).total_seconds()) for one in segments)
         held_s = (ours[2] or 0) - (ours[1] or 0)
