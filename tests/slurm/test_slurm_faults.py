@@ -116,11 +116,19 @@ def frail_bed(slurm_bed: SlurmBed) -> Iterator[SlurmBed]:
 
 
 @pytest.fixture
-def frail_rig(frail_bed: SlurmBed) -> Iterator[SlurmRig]:
-    opened = SlurmRig(frail_bed)
-    yield opened
+def empty_bed(frail_bed: SlurmBed) -> SlurmBed:
+    """The frail bed, whole and without jobs: a crashed controller forgets that it cancelled one."""
     frail_bed.start("ctld", "rest", "dbd", *node_names(frail_bed))
     frail_bed.run(["scontrol", "update", "partition=h100", "state=UP"])
+    frail_bed.empty()
+    return frail_bed
+
+
+@pytest.fixture
+def frail_rig(empty_bed: SlurmBed) -> Iterator[SlurmRig]:
+    opened = SlurmRig(empty_bed)
+    yield opened
+    empty_bed.start("ctld", "rest", "dbd", *node_names(empty_bed))
     opened.close()
 
 
@@ -134,6 +142,15 @@ def frail_loop(company: Company, frail_rig: SlurmRig, bob: User) -> SlurmLoop:
 def node_names(bed: SlurmBed) -> list[str]:
     """The nodes with H100."""
     return [f"h{number:03d}" for number in range(1, bed.partitions["h100"].node_count + 1)]
+
+
+def wait_for_a_save(bed: SlurmBed) -> None:
+    """Until the controller has written down what it knows now; it does so when a job changes."""
+    location = bed.run(["scontrol", "show", "config"]).partition("StateSaveLocation")[2]
+    path = Path(location.partition("=")[2].split()[0]) / "job_state"
+    before = path.stat().st_mtime_ns
+    bed.run(["scancel", sbatch(bed, "-p", "h100", "--hold")])
+    eventually(lambda: path.stat().st_mtime_ns > before)
 
 
 def told(job: Job, loop: SlurmLoop) -> str:
@@ -217,7 +234,7 @@ def test_what_slurm_does_not_have_fails_the_job_with_a_reason(
 @pytest.mark.parametrize(
     ("pool", "sentence", "state"),
     [
-        ({"partition": "nowhere", "gres_type": "h100"}, NO_NODES, "idle, not in partition nowhere"),
+        ({"partition": "nowhere", "gres_type": "h100"}, NO_NODES, ", not in partition nowhere"),
         ({"partition": "h100", "gres_type": "h200"}, NO_CLUSTER, "gone"),
     ],
     ids=["partition", "gres"],
@@ -229,7 +246,7 @@ def test_a_pool_that_slurm_does_not_have_has_no_nodes_that_take_work(
     job = a_job(company.nlp, bob, company.pool)
     loop.cycle()
     assert set(loop.cluster.nodes.values_list("is_schedulable", flat=True)) == {False}
-    assert loop.cluster.nodes.filter(state=state).exists()
+    assert loop.cluster.nodes.filter(state__endswith=state).exists()
     assert told(job, loop) == sentence
 
 
@@ -252,7 +269,7 @@ def test_a_job_that_waits_in_slurm_says_for_what(
 
     def is_waiting() -> bool:
         loop.turn()
-        return "own queue" in told(job, loop)
+        return "(Resources)" in told(job, loop)
 
     eventually(is_waiting)
     assert told(job, loop) == (
@@ -318,7 +335,7 @@ def test_a_node_that_vanishes_is_waited_for_until_slurm_says_that_it_is_gone(
     proof = loop.rig.scratch / "proof"
     script = (
         f'echo "$TIDEGATE_ATTEMPT $SLURM_JOB_ID" >> {proof}; '
-        '[ "$TIDEGATE_ATTEMPT" = 1 ] && exec sleep 90; exit 0'
+        '[ "$TIDEGATE_ATTEMPT" = 1 ] && exec sleep 90; sleep 2'
     )
     job = a_job(company.nlp, bob, company.pool, script=script)
     loop.until(job, "running")
@@ -368,11 +385,12 @@ def test_a_node_that_vanishes_is_waited_for_until_slurm_says_that_it_is_gone(
 
 
 def test_a_number_that_a_crashed_controller_gives_to_another_is_never_touched(
-    company: Company, frail_bed: SlurmBed, bob: User
+    company: Company, empty_bed: SlurmBed, bob: User
 ) -> None:
-    rig = SlurmRig(frail_bed, settle_s=7)
+    rig = SlurmRig(empty_bed, settle_s=7)
     try:
-        loop, bed = SlurmLoop(company.cluster, rig), frail_bed
+        loop, bed = SlurmLoop(company.cluster, rig), empty_bed
+        wait_for_a_save(bed)
         loop.let_in(bob, company.nlp)
         job = a_job(company.nlp, bob, company.pool, script="exit 0")
         loop.cycle()
