@@ -134,4 +134,4 @@ def test_the_exit_code_of_a_failed_job(site: Site) -> None:
 
 def test_quotas(site: Site) -> None:
     line = site.run("quota", "get", TEAM, "--pool", "h100").splitlines()[1]
-    assert line.split()[:4] == [TEAM, "h100", "8", "any"]
+    assert line.split()[:4] == [TEAM, "h100", "8", "none"]

@@ -1,11 +1,22 @@
 """A part of the real Slurm for every test that asks for one."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from conformance.rigs import SlurmRig
 from slurm_bed import SlurmBed
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Chaos takes minutes and a machine of its own: it runs where it is asked for."""
+    if os.environ.get("TIDEGATE_CHAOS") == "1":
+        return
+    skip = pytest.mark.skip(reason="chaos runs by `make slurm-chaos`")
+    for item in items:
+        if item.get_closest_marker("chaos"):
+            item.add_marker(skip)
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ SETTLED_WITHIN_S = 120
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.slurm,
+    pytest.mark.chaos,
     pytest.mark.timeout(600 + 3 * JOBS),
 ]
 

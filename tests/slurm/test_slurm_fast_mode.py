@@ -27,6 +27,7 @@ SECONDS = 4
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.slurm,
+    pytest.mark.chaos,
     pytest.mark.timeout(400),
 ]
 
