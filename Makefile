@@ -25,7 +25,7 @@ NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 .DEFAULT_GOAL := help
 .PHONY: help up down status reset psql environment frontend-build test checks lint types imports \
 	migrations openapi openapi-check unit tests e2e chromium frontend bench bench-smoke lock \
-	slurm-bed slurm-bed-join slurm-bed-stop
+	slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -111,6 +111,9 @@ slurm-bed-join: environment ## Make that Slurm a cluster of the Tidegate that ru
 
 slurm-bed-stop: ## Stop that Slurm and remove its files and users
 	@deploy/slurm-bed/stop.sh --purge
+
+slurm-chaos: environment ## kill -9 and a bad network while 100 jobs go to a real Slurm (as root; minutes)
+	TIDEGATE_CHAOS=1 $(BIN)/pytest -m chaos tests/slurm
 
 bench: environment frontend-build ## The speed figures
 	@for file in tests/performance/bench_*.py; do \
