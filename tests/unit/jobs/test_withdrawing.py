@@ -164,13 +164,21 @@ def test_what_is_left_where_it_is(
     attempt_values: dict[str, Any],
     seen_values: dict[str, Any],
 ) -> None:
-    """Planted: no bound, `lt` for `lte`, any reason, the oldest copy for the recorded one."""
+    """Planted: no bound, `lt` for `lte`, the oldest copy for the recorded one."""
     if "cluster" in attempt_values:
         attempt_values = {"cluster": a_cluster("another")}
     attempt = an_attempt(company, bob, **attempt_values)
     assert look(company.cluster, seen(attempt, **seen_values)) == 0
     attempt.refresh_from_db()
     assert attempt.stop_reason is None
+
+
+def test_what_waits_beside_a_stuck_one_stays(company: Company, bob: User) -> None:
+    """Planted: one that is stuck made all of them stuck."""
+    stuck, waits = an_attempt(company, bob), an_attempt(company, bob)
+    assert look(company.cluster, seen(stuck), seen(waits, is_stuck=False)) == 1
+    waits.refresh_from_db()
+    assert (waits.state, waits.stop_reason) == ("starting", None)
 
 
 def test_what_starts_as_it_is_taken_back_is_stopped_and_queues_again(
