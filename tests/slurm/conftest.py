@@ -10,7 +10,7 @@ from slurm_bed import SlurmBed
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Chaos takes minutes and a machine of its own: it runs where it is asked for."""
+    """Chaos takes minutes and a quiet machine: it runs where it is asked for."""
     if os.environ.get("TIDEGATE_CHAOS") == "1":
         return
     skip = pytest.mark.skip(reason="chaos runs by `make slurm-chaos`")

@@ -250,6 +250,7 @@ def test_a_pool_that_slurm_does_not_have_has_no_nodes_that_take_work(
     assert told(job, loop) == sentence
 
 
+@pytest.mark.chaos
 def test_a_job_that_waits_in_slurm_says_for_what(
     frail_loop: SlurmLoop, company: Company, bob: User
 ) -> None:
@@ -282,6 +283,7 @@ def test_a_job_that_waits_in_slurm_says_for_what(
     assert job.attempts.get().message == ""
 
 
+@pytest.mark.chaos
 def test_what_slurm_will_not_start_is_taken_back_and_tried_again(
     frail_loop: SlurmLoop, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +329,7 @@ def test_what_slurm_will_not_start_is_taken_back_and_tried_again(
 # A node that vanishes
 
 
+@pytest.mark.chaos
 def test_a_node_that_vanishes_is_waited_for_until_slurm_says_that_it_is_gone(
     frail_loop: SlurmLoop, company: Company, bob: User
 ) -> None:
