@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -244,20 +245,23 @@ def _hold(
         yield
 
 
+def did_not_run(reason: NoSlurm) -> NoReturn:
+    """End a test that needs a bed: skipped aloud, or failed where the suite must run."""
+    said = DID_NOT_RUN + " ".join(str(reason).split())
+    if os.environ.get(REQUIRE_VARIABLE) == "1":
+        pytest.fail(f"{said} ({REQUIRE_VARIABLE}=1 makes this a failure)", pytrace=False)
+    pytest.skip(said)
+
+
 @pytest.fixture(scope="session")
 def slurm_bed() -> Iterator[SlurmBed]:
     """A real Slurm: 64 nodes of 8 H100 and 16 of 8 A100, unless the running bed is another."""
     try:
         bed = start_bed(the_folder())
     except NoSlurm as reason:
-        said = DID_NOT_RUN + " ".join(str(reason).split())
-    else:
-        with _hold(bed.folder, IN_USE, alone=False):
-            yield bed
-        return
-    if os.environ.get(REQUIRE_VARIABLE) == "1":
-        pytest.fail(f"{said} ({REQUIRE_VARIABLE}=1 makes this a failure)", pytrace=False)
-    pytest.skip(said)
+        did_not_run(reason)
+    with _hold(bed.folder, IN_USE, alone=False):
+        yield bed
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,6 @@ from slurm_bed import FOLDER_VARIABLE, SlurmBed
 pytestmark = [pytest.mark.slurm, pytest.mark.story, pytest.mark.timeout(900)]
 
 GRACE_S = 12
-FIRST_PORT = 22_000
 LOCAL_NODES = 34
 POLITE = "trap 'exit 0' TERM\nwhile :; do sleep 0.2; done"
 STUBBORN = "trap '' TERM\nwhile :; do sleep 0.2; done"
@@ -37,7 +36,7 @@ ACCOUNT = "ai-company_research_vision"
 @pytest.fixture(scope="module")
 def bed(slurm_bed: SlurmBed) -> Iterator[SlurmBed]:
     """16 nodes of 8 H100: what others run on the shared bed would be in the figures."""
-    with a_bed_beside("story", FIRST_PORT) as own:
+    with a_bed_beside("story") as own:
         yield own
 
 

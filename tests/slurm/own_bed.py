@@ -11,22 +11,28 @@ from pathlib import Path
 
 import pytest
 
-from slurm_bed import DID_NOT_RUN, FOLDER_VARIABLE, SCRIPTS, NoSlurm, SlurmBed, start_bed
+from slurm_bed import FOLDER_VARIABLE, SCRIPTS, NoSlurm, SlurmBed, did_not_run, start_bed
 
 #: Seconds for which an ended job stays in the controller's list; it looks once a minute.
 MIN_JOB_AGE_S = 5
-_FIRST_PORT = 27_000
-_PORTS = 1_000
+_SHARED_FIRST_PORT = 17_000  # the default of deploy/slurm-bed/settings.sh
+_PORTS = 1_000  # of one bed
+_NAMES = ("own", "frail", "story")
 
 
 @contextmanager
-def a_bed_beside(name: str, first_port: int, **settings: str) -> Iterator[SlurmBed]:
+def a_bed_beside(name: str, **settings: str) -> Iterator[SlurmBed]:
     """16 nodes of 8 H100 and 1 of 8 A100 beside the shared bed, one for each worker; removed with
-    the block. Skips the test where there can be none."""
+    the block. Skips the test where there can be none, or fails it where there must be one.
+
+    Its ports follow on the shared bed's, a thousand for each name and worker.
+    """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    shared = int(os.environ.get("BASE", str(_SHARED_FIRST_PORT)))
     folder = Path(tempfile.gettempdir()) / f"tidegate-{name}-bed-{worker}"
     settings |= {
-        "BASE": str(first_port + worker * _PORTS),
+        "BASE": str(shared + _PORTS * (1 + _NAMES.index(name) * workers + worker)),
         "CLUSTER": f"{name}{worker}",
         "H100_NODES": "16",
         "A100_NODES": "1",
@@ -37,7 +43,7 @@ def a_bed_beside(name: str, first_port: int, **settings: str) -> Iterator[SlurmB
         try:
             bed = start_bed(folder)
         except NoSlurm as reason:
-            pytest.skip(DID_NOT_RUN + " ".join(str(reason).split()))
+            did_not_run(reason)
     yield bed
     subprocess.run(
         [str(SCRIPTS / "stop.sh"), "--purge"],
@@ -54,5 +60,5 @@ def own_bed(slurm_bed: SlurmBed) -> Iterator[SlurmBed]:
     if slurm_bed.min_job_age_s <= MIN_JOB_AGE_S:
         yield slurm_bed
         return
-    with a_bed_beside("own", _FIRST_PORT, MIN_JOB_AGE=str(MIN_JOB_AGE_S)) as bed:
+    with a_bed_beside("own", MIN_JOB_AGE=str(MIN_JOB_AGE_S)) as bed:
         yield bed

@@ -47,7 +47,6 @@ from tenants.roles import Role
 
 #: Seconds of silence after which a node of the frail bed is down.
 NODE_TIMEOUT_S = 10
-_FIRST_PORT = 30_000
 NO_NODES = (
     "Your team is entitled to these 1 GPU; 0 are free on one cluster, and nothing that is lent "
     "out can be taken back to make room for the rest."
@@ -111,7 +110,7 @@ def frail_bed(slurm_bed: SlurmBed) -> Iterator[SlurmBed]:
     if slurm_bed.node_timeout_s <= NODE_TIMEOUT_S:
         yield slurm_bed
         return
-    with a_bed_beside("frail", _FIRST_PORT, NODE_TIMEOUT_S=str(NODE_TIMEOUT_S)) as bed:
+    with a_bed_beside("frail", NODE_TIMEOUT_S=str(NODE_TIMEOUT_S)) as bed:
         yield bed
 
 
