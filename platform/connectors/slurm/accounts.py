@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from connectors.accounts import AccountedRun, AccountedRuns, AccountLate
-from connectors.errors import ClusterUnavailable
 from connectors.protocol import ClusterConnector
 from connectors.slurm.connector import SlurmConnector
 from connectors.slurm.naming import account_name, key_of
@@ -39,7 +38,7 @@ class SlurmAccount:
     def runs(self, *, start: int, end: int) -> AccountedRuns:
         """See the protocol. A job that was requeued has a record, with a submit time of its own,
         for each run. What held GPUs of none of our pools is left out, as is what never ran."""
-        cluster = self._cluster()
+        cluster = self._rest.accounted_cluster(self._options.cluster_name)
         # Before the records are read: what had not arrived by then may be missing in them.
         diag = self._rest.diag()
         if diag.accounting_backlog > 0:
@@ -61,19 +60,6 @@ class SlurmAccount:
                 for run in translated
                 if run is not None and run.started_at < end and (run.ended_at or end) > start
             ),
-        )
-
-    def _cluster(self) -> str:
-        """This cluster's name in the accounting, which may be that of several."""
-        names = self._rest.clusters()
-        wanted = self._options.cluster_name
-        if wanted is None and len(names) == 1:
-            return names[0]
-        if wanted in names:
-            return wanted
-        raise ClusterUnavailable(
-            f"the accounting knows the clusters {', '.join(sorted(names)) or 'none'}; name this "
-            "one in option cluster_name"
         )
 
     def _translated(self, run: HistoryJob) -> AccountedRun | None:

@@ -110,7 +110,7 @@ class SlurmEntitlements:
     # What the cluster has.
 
     def _read(self) -> _Known:
-        cluster = self._cluster()
+        cluster = self._rest.accounted_cluster(self._options.cluster_name)
         associations = [
             item
             for item in self._rest.associations()
@@ -124,19 +124,6 @@ class SlurmEntitlements:
             qos={item.name: item for item in self._rest.qos()},
             resources=frozenset(self._rest.tracked_resources()),
             jobs=tuple(job for job in self._rest.jobs().jobs if job.state in _ALIVE),
-        )
-
-    def _cluster(self) -> str:
-        """The name that the accounting has for this cluster."""
-        names = self._rest.clusters()
-        wanted = self._options.cluster_name
-        if wanted is None and len(names) == 1:
-            return names[0]
-        if wanted in names:
-            return wanted
-        raise ClusterUnavailable(
-            f"the accounting knows the clusters {', '.join(sorted(names)) or 'none'}; name this "
-            "one in option cluster_name"
         )
 
     def _is_shared(self) -> bool:
@@ -345,7 +332,7 @@ class SlurmEntitlements:
         self._rest.put_qos(replace(qos, group_tres=limits))
 
     def _apply_to_account(self, change: Change) -> None:
-        name, cluster = change.name, self._cluster()
+        name, cluster = change.name, self._rest.accounted_cluster(self._options.cluster_name)
         if change.kind is ChangeKind.DELETE:
             self._refuse_shared(change)
             below = _descendants(name, self._accounts())
@@ -387,7 +374,7 @@ class SlurmEntitlements:
             self._rest.delete_account(detour)
 
     def _apply_to_member(self, change: Change) -> None:
-        cluster = self._cluster()
+        cluster = self._rest.accounted_cluster(self._options.cluster_name)
         account, user = change.name, change.user
         if change.kind is ChangeKind.DELETE:
             self._refuse_in_use(change, lambda job: (job.account, job.user) == (account, user))
@@ -425,7 +412,7 @@ class SlurmEntitlements:
         return [item for item in found if item.cluster == cluster]
 
     def _accounts(self) -> Mapping[str, Association]:
-        cluster = self._cluster()
+        cluster = self._rest.accounted_cluster(self._options.cluster_name)
         return {
             item.account: item
             for item in self._rest.associations()
