@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from connectors.accounts import AccountedRun, AccountedRuns, AccountLate
 from connectors.protocol import ClusterConnector
 from connectors.slurm.connector import SlurmConnector
-from connectors.slurm.naming import account_name, key_of
+from connectors.slurm.naming import account_name, key_of, own_cluster
 from connectors.slurm.neutral import HistoryJob
 from connectors.slurm.observing import MGPU_PER_GPU
 from connectors.slurm.options import SlurmOptions
@@ -38,7 +38,7 @@ class SlurmAccount:
     def runs(self, *, start: int, end: int) -> AccountedRuns:
         """See the protocol. A job that was requeued has a record, with a submit time of its own,
         for each run. What held GPUs of none of our pools is left out, as is what never ran."""
-        cluster = self._rest.accounted_cluster(self._options.cluster_name)
+        cluster = own_cluster(self._rest.clusters(), self._options.cluster_name)
         # Before the records are read: what had not arrived by then may be missing in them.
         diag = self._rest.diag()
         if diag.accounting_backlog > 0:

@@ -21,7 +21,7 @@ from connectors.errors import ClusterUnavailable, OutcomeUnknown, WorkloadReject
 from connectors.protocol import ClusterConnector
 from connectors.slurm import outgoing
 from connectors.slurm.connector import SlurmConnector
-from connectors.slurm.naming import account_name, guaranteed_qos
+from connectors.slurm.naming import account_name, guaranteed_qos, own_cluster
 from connectors.slurm.neutral import Account, Association, Qos, SlurmJob, User
 from connectors.slurm.options import SlurmOptions
 from connectors.slurm.rest import SlurmRest
@@ -110,7 +110,7 @@ class SlurmEntitlements:
     # What the cluster has.
 
     def _read(self) -> _Known:
-        cluster = self._rest.accounted_cluster(self._options.cluster_name)
+        cluster = own_cluster(self._rest.clusters(), self._options.cluster_name)
         associations = [
             item
             for item in self._rest.associations()
@@ -332,7 +332,7 @@ class SlurmEntitlements:
         self._rest.put_qos(replace(qos, group_tres=limits))
 
     def _apply_to_account(self, change: Change) -> None:
-        name, cluster = change.name, self._rest.accounted_cluster(self._options.cluster_name)
+        name, cluster = change.name, own_cluster(self._rest.clusters(), self._options.cluster_name)
         if change.kind is ChangeKind.DELETE:
             self._refuse_shared(change)
             below = _descendants(name, self._accounts())
@@ -374,7 +374,7 @@ class SlurmEntitlements:
             self._rest.delete_account(detour)
 
     def _apply_to_member(self, change: Change) -> None:
-        cluster = self._rest.accounted_cluster(self._options.cluster_name)
+        cluster = own_cluster(self._rest.clusters(), self._options.cluster_name)
         account, user = change.name, change.user
         if change.kind is ChangeKind.DELETE:
             self._refuse_in_use(change, lambda job: (job.account, job.user) == (account, user))
@@ -412,7 +412,7 @@ class SlurmEntitlements:
         return [item for item in found if item.cluster == cluster]
 
     def _accounts(self) -> Mapping[str, Association]:
-        cluster = self._rest.accounted_cluster(self._options.cluster_name)
+        cluster = own_cluster(self._rest.clusters(), self._options.cluster_name)
         return {
             item.account: item
             for item in self._rest.associations()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from collections.abc import Sequence
 
-from connectors.errors import WorkloadRejected
+from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.workload_checks import is_key
 
 _SIGNATURE_DIGITS = 12
@@ -55,6 +56,22 @@ def team_path(account: str, prefix: str = "") -> str | None:
     if not account.startswith(prefix) or "/" in account or len(path) > _PATH_MAX:
         return None
     return path if _PATH.fullmatch(path) else None
+
+
+def own_cluster(names: Sequence[str], wanted: str | None) -> str:
+    """Of the clusters' `names` that an accounting knows, which may be several, this cluster's.
+
+    `wanted` is what its options say; without it there must be one. Raises ClusterUnavailable
+    where that tells none.
+    """
+    if wanted is None and len(names) == 1:
+        return names[0]
+    if wanted is not None and wanted in names:
+        return wanted
+    raise ClusterUnavailable(
+        f"the accounting knows the clusters {', '.join(sorted(names)) or 'none'}; name this one "
+        "in option cluster_name"
+    )
 
 
 def guaranteed_qos(account: str, prefix: str) -> str:

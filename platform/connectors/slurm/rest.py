@@ -379,22 +379,6 @@ class SlurmRest:
             "/slurmdb/{}/clusters", "clusters", lambda _: lambda record: str(record.get("name"))
         )
 
-    def accounted_cluster(self, wanted: str | None) -> str:
-        """The name that the accounting, which may be that of several, has for this cluster.
-
-        `wanted` is what the options say; without it there must be one. Raises
-        ClusterUnavailable where that tells no cluster.
-        """
-        names = self.clusters()
-        if wanted is None and len(names) == 1:
-            return names[0]
-        if wanted in names:
-            return wanted
-        raise ClusterUnavailable(
-            f"the accounting knows the clusters {', '.join(sorted(names)) or 'none'}; name this "
-            "one in option cluster_name"
-        )
-
     def tracked_resources(self) -> tuple[str, ...]:
         """The names of what the accounting counts, such as "gres/gpu:h100"."""
         return self._list(
