@@ -39,6 +39,7 @@ from jobs.natives import apply_natives
 from jobs.observation import apply_listing
 from jobs.restoring import ClusterMemory
 from jobs.settling import settle
+from jobs.strays import add_strays
 from jobs.withdrawing import withdraw_stuck, withdraw_unacknowledged
 from live.waking import Listener, dedicated_connection
 from outbox.delivery import deliver_due
@@ -271,6 +272,7 @@ class _ClusterAgent:
             complain=complaints.append,
         )
         withdraw_stuck(cluster, listing, leadership=self._leadership, now=now)
+        odd: list[str] = []
         outside = None
         if (control := native_control(cluster.kind, connector)) is not None:
             outside = apply_natives(
@@ -281,10 +283,18 @@ class _ClusterAgent:
                 leadership=self._leadership,
                 now=now,
             )
+            outside = add_strays(
+                outside,
+                cluster,
+                listing,
+                control=control,
+                leadership=self._leadership,
+                complain=odd.append,
+            )
         self._listed_at = from_epoch(listing.observed_at)
         # Together, so that no node is ever offered with what others hold on it.
         with self._leadership.fence():
-            record_inventory(cluster, inventory, now=now, complaints=complaints[:1])
+            record_inventory(cluster, inventory, now=now, complaints=(*odd, *complaints[:1]))
             if outside is not None:
                 record_outside_use(cluster, outside)
         return float(settings.OBSERVATION_PERIOD_S)

@@ -7,7 +7,7 @@ they are not offered, and not idle.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 
 from django.db import transaction
@@ -33,6 +33,8 @@ class Stranger(StrEnum):
     CLASS = "no_priority_class"
     GIVEN_UP = "given_up"
     NOT_YET = "not_yet_counted"
+    COPY = "copy_of_ours"
+    BACK = "ended_and_back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,15 @@ class OutsideUse:
     holders: Sequence[Holder] = ()
     pending: int = 0
     pending_mgpu: int = 0
+
+    def plus(self, by_node: Mapping[tuple[str, str], int], holders: Sequence[Holder]) -> OutsideUse:
+        """This, and what others hold besides."""
+        places = self.by_node.keys() | by_node.keys()
+        return replace(
+            self,
+            by_node={place: self.by_node.get(place, 0) + by_node.get(place, 0) for place in places},
+            holders=(*self.holders, *holders),
+        )
 
     def as_json(self) -> dict[str, object]:
         """The summary that is kept on the cluster."""

@@ -76,6 +76,7 @@ class Observation:
     that signal); a missing rank is unknown. `submitted_at` tells two holders of one id apart.
     `slots` are where the ranks really are, or None where the cluster keeps to what was asked.
     `is_stuck` says that it will not start before somebody changes something on the cluster.
+    `user`, `account` and `pool` are told where the cluster has users.
     """
 
     key: str
@@ -92,6 +93,9 @@ class Observation:
     submitted_at: int | None = None
     slots: tuple[RankSlot, ...] | None = None
     is_stuck: bool = False
+    user: str = ""
+    account: str = ""
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)

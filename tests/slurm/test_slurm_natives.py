@@ -26,6 +26,7 @@ from connectors.slurm.naming import guaranteed_qos
 from jobs.cancellation import cancel_job
 from jobs.models import Attempt, Job, JobOrigin
 from jobs.natives import apply_natives
+from jobs.strays import add_strays
 from primitives.clock import from_epoch
 from quotas.models import PriorityClass, Quota
 from slurm_bed import SlurmBed
@@ -59,6 +60,15 @@ class NativeLoop(SlurmLoop):
             previous_at=self.listed_at,
             leadership=self.observer,  # type: ignore[arg-type]
             now=self.clock.now(),
+        )
+        self.complaints: list[str] = []
+        self.outside = add_strays(
+            self.outside,
+            self.cluster,
+            listing,
+            control=control,
+            leadership=self.observer,  # type: ignore[arg-type]
+            complain=self.complaints.append,
         )
         self.listed_at = from_epoch(listing.observed_at)
         record_outside_use(self.cluster, self.outside)
@@ -327,3 +337,38 @@ def test_a_job_that_slurm_requeues_is_a_job_for_each_run(
     assert attempts[0].released_at is not None
     assert attempts[1].started_at is not None
     assert attempts[0].released_at <= attempts[1].started_at
+
+
+def test_a_job_under_the_name_of_an_attempt_is_held_outside(
+    loop: NativeLoop, company: Company, mia: User, unix: str, sbatch: Sbatch
+) -> None:
+    job = a_job(company.nlp, mia, company.pool, gpus=2, script="exit 0")
+    loop.until(job, "succeeded")
+    attempt = job.attempts.get()
+    name = loop.rig.bed.run(["squeue", "-h", "-t", "all", "-j", attempt.native_id, "-o", "%j"])
+    copy = sbatch(unix, NLP, "--gres=gpu:h100:3", f"--job-name={name.strip()}")
+    until(loop, lambda: [one.reason for one in loop.outside.holders] == ["copy_of_ours"])
+    [holder] = loop.outside.holders
+    assert (holder.account, holder.user, holder.pool, holder.mgpu) == (NLP, unix, "h100", 3000)
+    assert f"job {copy} of {unix} with 3 GPUs as {attempt.key}" in loop.complaints[0]
+    assert sum(loop.outside.by_node.values()) == 3000
+    assert Attempt.objects.count() == 1
+    sbatch.end(copy)
+    until(loop, lambda: loop.outside.holders == ())
+
+
+def test_an_ended_attempt_that_slurm_begins_anew_is_stopped(
+    loop: NativeLoop, company: Company, mia: User, sbatch: Sbatch
+) -> None:
+    job = a_job(company.nlp, mia, company.pool, gpus=2, script="sleep 3")
+    loop.until(job, "running")
+    number = job.attempts.get().native_id
+    bed = loop.rig.bed
+    bed.run(["scontrol", "update", f"jobid={number}", "requeue=1"])
+    loop.until(job, "succeeded")
+    bed.run(["scontrol", "requeue", number])
+    state = ["squeue", "-h", "-t", "all", "-j", number, "-o", "%T"]
+    assert bed.run(state).strip() in ("PENDING", "COMPLETING", "RUNNING")
+    until(loop, lambda: bed.run(state).strip() == "CANCELLED")
+    job.refresh_from_db()
+    assert (job.state, job.attempt_number) == ("succeeded", 1)

@@ -2193,9 +2193,11 @@ export interface components {
          *     * `no_priority_class` - CLASS
          *     * `given_up` - GIVEN_UP
          *     * `not_yet_counted` - NOT_YET
+         *     * `copy_of_ours` - COPY
+         *     * `ended_and_back` - BACK
          * @enum {string}
          */
-        ReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted";
+        ReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted" | "copy_of_ours" | "ended_and_back";
         /** @description One account and pool of a day; the differences, with what was cut, sum to the difference. */
         ReconciledAccount: {
             /** @description The cluster's name */

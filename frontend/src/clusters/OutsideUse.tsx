@@ -7,6 +7,8 @@ const WHY = {
   other_organization: "the user is of another organization",
   no_priority_class: "the organization has no priority class",
   given_up: "it had been given up as lost",
+  copy_of_ours: "it bears the name of a job of the portal and is not that job",
+  ended_and_back: "it had ended here and is back on the cluster",
   not_yet_counted: "counted from the next look on",
 } as const;
 

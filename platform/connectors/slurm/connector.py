@@ -164,7 +164,12 @@ class SlurmConnector:
         exits = self._exits_of(ours)
         copies = {
             key: tuple(
-                observation_of(key, job, exits.get(_number(job), _NO_EXITS))
+                observation_of(
+                    key,
+                    job,
+                    exits.get(_number(job), _NO_EXITS),
+                    pool=self._pool_of(job.gpus_allocated or job.gpus_requested),
+                )
                 for job in sorted(jobs, key=_age)
             )
             for key, jobs in ours.items()

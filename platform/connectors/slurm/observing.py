@@ -23,7 +23,9 @@ MGPU_PER_GPU = 1_000
 _SIGNAL_CODES = range(129, 129 + signal.NSIG)
 
 
-def observation_of(key: str, job: SlurmJob, exits: RankExits) -> Observation:
+def observation_of(
+    key: str, job: SlurmJob, exits: RankExits, *, pool: str | None = None
+) -> Observation:
     """What is to be said of `job`, the workload `key`; `exits` is what its ranks left.
 
     A job in a state that nobody knows is never said to have ended.
@@ -50,6 +52,9 @@ def observation_of(key: str, job: SlurmJob, exits: RankExits) -> Observation:
         submitted_at=job.submit_time,
         slots=slots_of(job) or None,
         is_stuck=is_stuck(job),
+        user=job.user,
+        account=job.account,
+        pool=pool or "",
     )
 
 
