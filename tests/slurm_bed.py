@@ -33,6 +33,13 @@ _START_TIMEOUT_S = 280
 _COMMAND_TIMEOUT_S = 120
 _ALONE_TIMEOUT_S = 280
 _OURS = pytest.StashKey[str]()
+_SERVERS = {
+    "sql": "run/mariadbd.pid",
+    "dbd": "run/slurmdbd.pid",
+    "ctld": "run/slurmctld.pid",
+    "rest": "run/slurmrestd.pid",
+}
+_ENDED_BY_THEMSELVES = "ended.txt"
 
 
 class NoSlurm(Exception):
@@ -125,6 +132,10 @@ class SlurmBed:
         """Nodes lose their power: slurmd, step daemons and jobs are gone at once."""
         self._daemon("crash", nodes)
 
+    def ended(self) -> list[str]:
+        """Those of Slurm's own servers that run no more: 22.05 has faults that end them."""
+        return [name for name, pid_file in _SERVERS.items() if not _runs(self.folder / pid_file)]
+
     @contextmanager
     def without(self, *names: str) -> Iterator[None]:
         """These daemons are down inside the block."""
@@ -155,6 +166,14 @@ class SlurmBed:
             if time.monotonic() > deadline:
                 raise AssertionError(f"jobs do not end within {timeout_s} s: {busy[:5]}")
             time.sleep(0.2)
+
+
+def _runs(pid_file: Path) -> bool:
+    try:
+        state = Path(f"/proc/{int(pid_file.read_text())}/stat").read_text()
+    except (OSError, ValueError):
+        return False
+    return state.rpartition(")")[2].split()[0] != "Z"
 
 
 def _holds_a_node(line: str) -> bool:
@@ -273,9 +292,21 @@ def _slurm_turn(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     bed: SlurmBed = request.getfixturevalue("slurm_bed")
     with _hold(bed.folder, ONE_TEST, alone=alone):
+        _mend(bed, f"before {request.node.nodeid}")
         yield
         if alone:
             start_bed(bed.folder)  # a test that failed half-way may have left something down
+        else:
+            _mend(bed, f"in {request.node.nodeid}")
+
+
+def _mend(bed: SlurmBed, when: str) -> None:
+    """Start again what ended by itself, so that one fault of Slurm fails one test at most; the
+    summary tells of it."""
+    if ended := bed.ended():
+        with (bed.folder / _ENDED_BY_THEMSELVES).open("a") as file:
+            file.write(f"{', '.join(ended)} {when}\n")
+        start_bed(bed.folder)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -284,6 +315,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "disturbs_slurm: needs the real Slurm of this run alone")
     if not hasattr(config, "workerinput"):
         config.stash[_OURS] = os.environ[STARTER_VARIABLE] = uuid.uuid4().hex
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except OSError:
+        return []
 
 
 def _starter(folder: Path) -> str:
@@ -305,6 +343,10 @@ def pytest_terminal_summary(
     for reason in sorted(reasons):
         terminalreporter.write_line(reason, red=True, bold=True)
     folder = the_folder()
+    ended = folder / _ENDED_BY_THEMSELVES
+    for line in _lines(ended):
+        terminalreporter.write_line(f"Of Slurm's own servers ended by itself: {line}", yellow=True)
+    ended.unlink(missing_ok=True)
     ours = config.stash.get(_OURS, None)
     if ours is None or _starter(folder) != ours:
         return

@@ -175,11 +175,13 @@ class Minter:
 
     def _answer(self, peer: socket.socket) -> dict[str, object]:
         uid = _peer_uid(peer)
-        if uid not in self._allowed_uids:
-            log.warning("refused uid %d: it may not ask", uid)
-            return {"error": f"uid {uid} may not ask for tokens"}
         try:
-            user = _requested_user(_read_line(peer))
+            # Read in any case: a socket closed on unread bytes takes the answer with it.
+            line = _read_line(peer)
+            if uid not in self._allowed_uids:
+                log.warning("refused uid %d: it may not ask", uid)
+                return {"error": f"uid {uid} may not ask for tokens"}
+            user = _requested_user(line)
         except BadRequest as error:
             return {"error": str(error)}
         try:
