@@ -59,14 +59,20 @@ def a_workload(
     )
 
 
-def eventually(look: Callable[[], Found | None], *, deadline_s: float = DEADLINE_S) -> Found:
-    """The first result of `look` that is true. Fails the test after `deadline_s`."""
+def eventually(
+    look: Callable[[], Found | None],
+    *,
+    deadline_s: float = DEADLINE_S,
+    told: Callable[[], object] | None = None,
+) -> Found:
+    """The first result of `look` that is true. Fails the test after `deadline_s`, with what is
+    `told` then."""
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         if found := look():
             return found
         time.sleep(POLL_S)
-    raise AssertionError(f"not within {deadline_s} s: {look}")
+    raise AssertionError(f"not within {deadline_s} s: {told() if told else look}")
 
 
 def lines(path: Path) -> list[str]:
@@ -95,7 +101,7 @@ def until_running(connector: ClusterConnector, key: str) -> Observation:
         seen = observed(connector, key)
         return seen if seen and seen.phase is WorkloadPhase.RUNNING else None
 
-    return eventually(look)
+    return eventually(look, told=lambda: observed(connector, key))
 
 
 def until_released(
@@ -107,7 +113,7 @@ def until_released(
         seen = connector.observe().seen(key, native_id)
         return seen if seen and seen.is_released else None
 
-    return eventually(look)
+    return eventually(look, told=lambda: connector.observe().all_of(key))
 
 
 def whole_log(
