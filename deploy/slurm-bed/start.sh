@@ -165,7 +165,7 @@ make_database() {
   [ -d "$BED/db/mysql" ] && return 0
   say "making the database"
   install -d -o mysql -g mysql -m 0700 "$BED/db"
-  timeout 120 mariadb-install-db --no-defaults --datadir="$BED/db" --user=mysql \
+  timeout 120 "${CLEAN[@]}" mariadb-install-db --no-defaults --datadir="$BED/db" --user=mysql \
     --auth-root-authentication-method=normal --skip-test-db >"$BED/log/mariadb-install.log" 2>&1 ||
     show_log "$BED/log/mariadb-install.log" "MariaDB could not make its files."
 }
