@@ -26,12 +26,13 @@ from arbiter.snapshot import Slot
 from billing.metering import Grant, record_classed, register_attempts
 from bulk.inserting import columns_of, insert_rows
 from jobs import lifecycle
+from jobs.dependencies import settle_dependencies
 from jobs.explaining import iso
 from jobs.intentions import start_intention, stop_intention
 from jobs.leadership import Leadership
 from jobs.models import Attempt, AttemptState, Job, JobState, Reclaim, attempt_id
 from jobs.reasons import Reasons, store_reasons
-from jobs.snapshots import load_snapshot, unexplained
+from jobs.snapshots import read_queue, unexplained
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
@@ -73,7 +74,8 @@ class Cycles:
 
     def _run(self, now: datetime) -> CycleReport:
         # Apart from `run`, so that all of this is gone before garbage is looked for again.
-        snapshot = load_snapshot(now)
+        settle_dependencies(self._leadership, now)
+        snapshot, withheld = read_queue(now)
         plan = decide(snapshot, self._policy)
         with self._leadership.fence():
             changed = _Changed()
@@ -85,7 +87,7 @@ class Cycles:
             if record_use(plan.use, as_of=now):
                 publish("quotas", organization_id=None)
             changed.publish()
-        news = self._reasons.news(plan, unexplained())
+        news = self._reasons.news(plan, unexplained(), withheld)
         if news:
             with self._leadership.fence():
                 changed = _Changed()

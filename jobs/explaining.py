@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import orjson
 
+from jobs.dependencies import fate
 from jobs.lifecycle import FINAL, NOT_STARTED, NOT_STARTED_MAX
-from jobs.models import AttemptState, JobState
-from jobs.queries import AttemptRow, JobView, VictimRow, may_see
+from jobs.models import AttemptState, Condition, JobState
+from jobs.queries import AttemptRow, JobView, VictimRow, WaitedForRow, may_see
 from jobs.withdrawing import AVOIDED_FOR
 from quotas.fleet import may_manage_clusters
 from tenants.access import Actor
@@ -49,9 +50,44 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
         **job.explanation,
         "victims": [_shown_victim(victim, actor) for victim in view.victims],
     }
+    if view.waited_for:
+        shown["sentence"] = _waits_for(view.waited_for, shown["numbers"], actor)
     if first := _not_started(view.ended_attempt, now):
         shown["sentence"] = _joined(first, shown["sentence"])
     return shown
+
+
+def _waits_for(rows: Sequence[WaitedForRow], numbers: Mapping[str, int], actor: Actor) -> str:
+    """What a dependent job waits for, by name where the actor may see it."""
+    seen = [row for row in rows if may_see(actor, user_id=row.user_id, team_path=row.team_path)]
+    others = max(numbers.get("jobs_waited_for", 0), len(rows)) - len(seen)
+    return waited_for_sentence([(row.name, row.condition, row.state) for row in seen], others)
+
+
+_UNTIL = {
+    Condition.SUCCEEDED.value: "has succeeded",
+    Condition.ENDED.value: "has ended",
+    Condition.FAILED.value: "has ended without success",
+}
+
+
+def waited_for_sentence(named: Sequence[tuple[str, str, str]], others: int) -> str:
+    """What a job waits for: (name, condition, state) of some predecessors, and how many others."""
+    never = [(name, state) for name, condition, state in named if fate(condition, state) is False]
+    if never:
+        name, state = never[0]
+        return f"It can never start and is being cancelled: {name} is {_state_word(state)}."
+    parts = [
+        f"{name} {_UNTIL[condition]} (it is {_state_word(state)})"
+        for name, condition, state in named
+    ]
+    if others:
+        parts.append("1 other job is done" if others == 1 else f"{others:,} other jobs are done")
+    return f"It waits until {', '.join(parts[:-1])}{' and ' if parts[1:] else ''}{parts[-1]}."
+
+
+def _state_word(state: str) -> str:
+    return state.replace("_", " ")
 
 
 def _being_started(view: JobView, actor: Actor) -> str:

@@ -298,6 +298,59 @@ class JobEvent(models.Model):
         return f"{self.event} of {self.job_id}"
 
 
+class Condition(models.TextChoices):
+    """What a predecessor must have come to. `failed` is any end but success, as Slurm's afternotok;
+    a job that is queued again has not ended."""
+
+    SUCCEEDED = "succeeded"
+    ENDED = "ended"
+    FAILED = "failed"
+
+
+class Dependency(models.Model):
+    """`job` is not offered to the arbiter before `predecessor` meets `condition`.
+
+    Made together with the job and never added to. `jobs.dependencies` closes it: met, or, when it
+    is not, together with the job, which then can never start or is not waiting any more.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, models.PROTECT, related_name="dependencies", db_index=False)
+    predecessor = models.ForeignKey(Job, models.PROTECT, related_name="+", db_index=False)
+    condition = models.CharField(max_length=9, choices=Condition.choices)
+    closed_at = models.DateTimeField(null=True)
+    is_met = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["job", "predecessor"], name="dependency_named_once_per_job"
+            ),
+            models.CheckConstraint(
+                condition=~Q(job=F("predecessor")), name="dependency_is_on_another_job"
+            ),
+            models.CheckConstraint(
+                condition=Q(condition__in=["succeeded", "ended", "failed"]),
+                name="dependency_condition_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(is_met=False) | Q(closed_at__isnull=False),
+                name="dependency_is_met_when_closed",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["job"], name="dependency_open", condition=Q(closed_at=None)),
+            models.Index(
+                fields=["predecessor"],
+                name="dependency_open_on",
+                condition=Q(closed_at=None),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_id} waits until {self.predecessor_id} {self.condition}"
+
+
 class Leadership(models.Model):
     """Who leads in a role ("arbiter", "observer"), and the epoch that fences every write.
 

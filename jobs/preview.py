@@ -14,12 +14,14 @@ from arbiter.policy import Policy
 from arbiter.snapshot import QueuedJob, Snapshot
 from billing.queries import cost_per_hour_nano
 from clusters.models import Cluster
-from jobs.explaining import HELD_BY_USER, WOULD_START, plain_explanation
+from jobs.dependencies import fate
+from jobs.explaining import HELD_BY_USER, WOULD_START, plain_explanation, waited_for_sentence
 from jobs.reasons import reason_document
 from jobs.requests import JobRequest
 from jobs.snapshots import display_names, load_snapshot
 from jobs.submission import ResolvedRequest, never_sentence, resolve
 from jobs.usable_clusters import UsableClusters
+from jobs.withholding import DEPENDENCY
 from tenants.access import Actor
 
 
@@ -82,17 +84,25 @@ def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
         guaranteed_mgpu = _guaranteed_later(snapshot, plan, job)
         assert waiting is not None
         explanation = {**reason_document(waiting, job, names, now=now), "victims": []}
+    unmet = [one for one in resolved.predecessors if not fate(one.condition, one.state)]
+    is_lost = any(fate(one.condition, one.state) is False for one in unmet)
     if resolved.never is not None:
         sentence, numbers = never_sentence(resolved, resolved.never)
         explanation = plain_explanation("never_fits", sentence, now, numbers)
-    elif request.is_held:
+    elif request.is_held and not is_lost:
         explanation = plain_explanation(
             HELD_BY_USER, "It would be held until somebody releases it.", now
         )
+    elif unmet:
+        told = waited_for_sentence([(one.name, one.condition, one.state) for one in unmet], 0)
+        explanation = plain_explanation(DEPENDENCY, told, now, {"jobs_waited_for": len(unmet)})
     return Preview(
         resolved=resolved,
-        fits=resolved.never is None and not request.refused,
-        would_start_now=start is not None and not request.is_held and not request.refused,
+        fits=resolved.never is None and not request.refused and not is_lost,
+        would_start_now=start is not None
+        and not request.is_held
+        and not request.refused
+        and not unmet,
         guaranteed_mgpu=guaranteed_mgpu,
         cluster=cluster,
         cost=cost_per_hour_nano(

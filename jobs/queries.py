@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from arbiter.decisions import Code
@@ -22,7 +23,8 @@ from audit.recording import record
 from billing.queries import usage_of_jobs
 from clusters.models import Cluster
 from jobs.lifecycle import NOT_STARTED, WAITING
-from jobs.models import Attempt, AttemptState, Job, JobEvent
+from jobs.models import Attempt, AttemptState, Dependency, Job, JobEvent
+from jobs.withholding import DEPENDENCY
 from outbox.models import Message
 from primitives.errors import FieldError, InvalidRequest, NotFound
 from tenants.access import PLATFORM, Actor, under, visible, visible_node
@@ -33,6 +35,8 @@ from webapi.statements import array_text, prepared_cursor
 
 #: Victims named in one explanation at most.
 VICTIMS_MAX = 100
+#: Predecessors named in one explanation at most.
+WAITED_FOR_MAX = 3
 #: Lines of one job's timeline at most, the latest.
 HISTORY_MAX = 1_000
 #: An administrator who keeps reading the same job is recorded once in this time.
@@ -166,6 +170,18 @@ class Trouble(NamedTuple):
     error: str = ""
 
 
+class WaitedForRow(NamedTuple):
+    """An open dependency of `job_id`, and its predecessor."""
+
+    job_id: UUID
+    id: UUID
+    name: str
+    state: str
+    user_id: UUID
+    team_path: str
+    condition: str
+
+
 @dataclass(frozen=True, slots=True)
 class JobView:
     """A job with everything around it that is shown. Usage in milli-GPU-seconds so far.
@@ -181,6 +197,7 @@ class JobView:
     borrowed_mgpu_s: int
     ended_attempt: AttemptRow | None = None
     trouble: Trouble | None = None
+    waited_for: Sequence[WaitedForRow] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +296,25 @@ def record_reading(job: JobRow, what: str, *, actor: Actor, now: datetime) -> No
     )
 
 
+class DependencyRow(NamedTuple):
+    """One dependency of a job, and its predecessor."""
+
+    predecessor_id: UUID
+    predecessor__name: str
+    predecessor__state: str
+    predecessor__user_id: UUID
+    predecessor__team__path: str
+    condition: str
+    closed_at: datetime | None
+    is_met: bool
+
+
+def get_dependencies(view: JobView) -> list[DependencyRow]:
+    """What a visible job waits or waited for, as it was submitted."""
+    rows = Dependency.objects.filter(job=view.job.id).order_by("pk")
+    return [DependencyRow(*values) for values in rows.values_list(*DependencyRow._fields)]
+
+
 def get_attempts(job_id: UUID, *, actor: Actor) -> list[AttemptRow]:
     """The latest 500 attempts of a visible job, first to last. Raises NotFound."""
     _require_visible(job_id, actor)
@@ -290,16 +326,21 @@ def get_history(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, str, Mapp
     """(time, event, detail) of a visible job, first to last. Raises NotFound.
 
     Clusters are told by name, and the team for which a job was stopped by its path, or as
-    null to those who cannot see that team.
+    null to those who cannot see that team. So is a job that was waited for, with its name.
     """
     _require_visible(job_id, actor)
     latest = JobEvent.objects.filter(job_id=job_id).order_by("-pk")
     events = list(latest.values_list("at", "event", "detail")[:HISTORY_MAX])[::-1]
     clusters = _named(Cluster.objects.all(), "name", [e[2].get("cluster") for e in events])
     teams = _named(Node.objects.all(), "path", [e[2].get("for_team") for e in events])
+    predecessors = _seen_names([e[2].get("waited_for") for e in events], actor)
     shown: list[tuple[datetime, str, Mapping[str, Any]]] = []
     for at, event, stored in events:
         detail = dict(stored)
+        if "waited_for" in detail and detail["waited_for"] not in predecessors:
+            detail["waited_for"] = None
+        elif "waited_for" in detail:
+            detail["waited_for_name"] = predecessors[detail["waited_for"]]
         if "cluster" in detail:
             detail["cluster"] = clusters.get(detail["cluster"])
         if "for_team" in detail:
@@ -308,6 +349,13 @@ def get_history(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, str, Mapp
             detail["for_team"] = path.rstrip("/") if path is not None and is_seen else None
         shown.append((at, event, detail))
     return shown
+
+
+def _seen_names(ids: Collection[str | None], actor: Actor) -> Mapping[str, str]:
+    """Names of the jobs among these that the actor may see, by the id's text."""
+    if not any(ids):
+        return {}
+    return _named(visible_jobs(actor), "name", ids)
 
 
 def _named(rows: QuerySet[Any], field: str, ids: Collection[str | None]) -> Mapping[str, str]:
@@ -423,6 +471,7 @@ def _views(job_ids: Sequence[UUID], *, now: datetime) -> list[JobView]:
     rows = [JobRow._make(values[:width]) for values in found]
     usage = usage_of_jobs([row.id for row in rows if row.attempt_number > 0], now=now)
     victims = _victims([row.id for row in rows if _waits_for_victims(row)])
+    waited_for = _waited_for([row.id for row in rows if _waits_for_jobs(row)])
     ended = _ended_attempts(
         [row.id for row in rows if row.state in WAITING and row.attempt_number > 0]
     )
@@ -437,6 +486,7 @@ def _views(job_ids: Sequence[UUID], *, now: datetime) -> list[JobView]:
             *usage.get(row.id, (0, 0)),
             ended.get(row.id),
             troubles.get(values[width]),
+            waited_for.get(row.id, ()),
         )
         for row, values in zip(rows, found, strict=True)
     ]
@@ -504,6 +554,35 @@ LEFT JOIN jobs_attempt a
 LEFT JOIN jobs_reclaim r ON r.id = a.reclaim_id
 LEFT JOIN jobs_job b ON b.id = r.job_id
 ORDER BY wanted.place
+"""
+
+
+def _waits_for_jobs(row: JobRow) -> bool:
+    return row.explanation is not None and row.explanation["code"] == DEPENDENCY
+
+
+def _waited_for(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[WaitedForRow]]:
+    """The first few open dependencies of each of these jobs."""
+    if not job_ids:
+        return {}
+    found: dict[UUID, list[WaitedForRow]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_WAITED_FOR, [list(job_ids), WAITED_FOR_MAX])
+        for values in cursor.fetchall():
+            found.setdefault(values[0], []).append(WaitedForRow._make(values))
+    return found
+
+
+_WAITED_FOR = """
+SELECT w.id, p.id, p.name, p.state, p.user_id, t.path, d.condition
+FROM unnest(%s::uuid[]) AS w (id)
+CROSS JOIN LATERAL (
+    SELECT id, predecessor_id, condition FROM jobs_dependency
+    WHERE job_id = w.id AND closed_at IS NULL ORDER BY id LIMIT %s
+) d
+JOIN jobs_job p ON p.id = d.predecessor_id
+JOIN tenants_node t ON t.id = p.team_id
+ORDER BY d.id
 """
 
 

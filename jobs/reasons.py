@@ -14,8 +14,9 @@ from django.db import connection
 from arbiter.decisions import Plan, Waiting
 from arbiter.explain import sentence
 from arbiter.snapshot import QueuedJob, Snapshot
-from jobs.explaining import iso
+from jobs.explaining import iso, plain_explanation
 from jobs.snapshots import display_names
+from jobs.withholding import Withheld, withheld_sentence
 from primitives.clock import from_epoch
 
 #: Explanations rewritten in one cycle at most, where the cause is new and where only numbers
@@ -24,28 +25,36 @@ NEW_CAUSES_MAX = 2_000
 NEW_NUMBERS_MAX = 300
 
 
+#: Of a job that the arbiter looked at, and of one that it was not offered.
+Reason = Waiting | Withheld
+
+
 class Reasons:
     """The explanations that one leader has stored; the one least recently written comes first."""
 
     def __init__(self) -> None:
-        self._stored: dict[str, Waiting] = {}
+        self._stored: dict[str, Reason] = {}
 
-    def news(self, plan: Plan, unexplained: Iterable[str]) -> list[Waiting]:
-        """Explanations of `plan` that differ from the stored ones, bounded: new causes, then new
-        numbers of those that were explained longest ago.
+    def news(
+        self, plan: Plan, unexplained: Iterable[str], withheld: Iterable[Withheld] = ()
+    ) -> list[Reason]:
+        """Explanations of `plan` and of what it was not offered that differ from the stored ones,
+        bounded: new causes, then new numbers of those that were explained longest ago.
 
         `unexplained` are the queued jobs whose stored explanation was taken away since.
         """
-        waiting = {item.job: item for item in plan.waiting}
+        waiting: dict[str, Reason] = {item.job: item for item in plan.waiting}
+        for item in withheld:
+            waiting[item.job] = item
         stored = self._stored
         for job in [job for job in stored if job not in waiting]:
             del stored[job]
         for job in unexplained:
             stored.pop(job, None)
         causes = (
-            item
-            for job, item in waiting.items()
-            if (known := stored.get(job)) is None or known.code is not item.code
+            reason
+            for job, reason in waiting.items()
+            if (known := stored.get(job)) is None or known.code is not reason.code
         )
         numbers = (
             waiting[job]
@@ -54,7 +63,7 @@ class Reasons:
         )
         return [*islice(causes, NEW_CAUSES_MAX), *islice(numbers, NEW_NUMBERS_MAX)]
 
-    def remember(self, news: Sequence[Waiting]) -> None:
+    def remember(self, news: Sequence[Reason]) -> None:
         """`news` are stored, and committed."""
         for item in news:
             # Taken out first, so that the dictionary stays in the order of the writing.
@@ -63,7 +72,7 @@ class Reasons:
 
 
 def store_reasons(
-    news: Sequence[Waiting], snapshot: Snapshot, now: datetime
+    news: Sequence[Reason], snapshot: Snapshot, now: datetime
 ) -> list[tuple[UUID, UUID]]:
     """Write `news` on the jobs that are still queued, in one statement.
 
@@ -74,7 +83,12 @@ def store_reasons(
     names = display_names()
     queued = {job.id: job for job in snapshot.queued}
     documents = [
-        {"id": item.job, "document": reason_document(item, queued[item.job], names, now=now)}
+        {
+            "id": item.job,
+            "document": _withheld_document(item, now)
+            if isinstance(item, Withheld)
+            else reason_document(item, queued[item.job], names, now=now),
+        }
         for item in news
     ]
     with connection.cursor() as cursor:
@@ -88,6 +102,12 @@ def store_reasons(
             [now, json.dumps(documents)],
         )
         return list(cursor.fetchall())
+
+
+def _withheld_document(withheld: Withheld, now: datetime) -> dict[str, Any]:
+    document = plain_explanation(withheld.code, withheld_sentence(withheld), now, withheld.numbers)
+    del document["victims"]
+    return document
 
 
 def reason_document(

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from connectors.workload_checks import RANKS_MAX, RESERVED_ENVIRONMENT, SCRIPT_BYTES_MAX
-from jobs.models import JobType
+from jobs.dependencies import DEPENDENCIES_MAX
+from jobs.models import Condition, JobType
 from jobs.sbatch import (
     NOTICE_SIGNALS,
     Note,
@@ -35,6 +37,7 @@ _ENVIRONMENT_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _DENIED_KEYS = frozenset({"BASH_ENV", "ENV", "PROMPT_COMMAND"})
 _DENIED_PREFIXES = ("SLURM_", "SBATCH_", "LD_", "TIDEGATE_")
 _WORD = re.compile(r"[A-Za-z0-9._+-]{1,60}")
+_JOB_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 #: Every member of the body of POST /jobs.
@@ -58,6 +61,7 @@ FIELDS = frozenset(
         "cluster",
         "notice_signal",
         "held",
+        "depends_on",
     }
 )
 _SHAPE = ("gpus", "gpus_per_node", "nodes")
@@ -72,6 +76,15 @@ class Hint:
 
     name: str
     note: Note
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A job that the new one is to wait for; `pointer` is where errors about it belong."""
+
+    job: UUID
+    condition: Condition
+    pointer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +113,7 @@ class JobRequest:
     checkpoint_path: str | None = None
     notice_signal: str = "TERM"
     is_held: bool = False
+    depends_on: tuple[Wish, ...] = ()
     notes: tuple[Note, ...] = ()
     pool_hints: tuple[Hint, ...] = ()
     class_hint: Hint | None = None
@@ -141,6 +155,7 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         checkpoint_path=_checkpoint_path(reader),
         notice_signal=reader.choice("notice_signal", NOTICE_SIGNALS) or "TERM",
         is_held=reader.boolean("held", default=False),
+        depends_on=_depends_on(reader),
         notes=notes,
         pool_hints=()
         if reading is None or "pool" in reader.body
@@ -194,6 +209,10 @@ class _Reader:
             "/" + step[:80].replace("~", "~0").replace("/", "~1") for step in (name, *steps)
         )
         self.errors.append(FieldError(pointer, detail, code))
+
+    def pointer(self, name: str, *steps: str) -> str:
+        """Where an error about the member belongs that is found later."""
+        return "/sbatch" if name in self._lines else "/" + "/".join((name, *steps))
 
     def raise_errors(self) -> None:
         if self.errors:
@@ -419,6 +438,49 @@ def _value_problem(text: Any) -> str | None:
         return f"has {size:,} bytes; at most {ENVIRONMENT_VALUE_BYTES_MAX:,}"
     if any(_is_control(character) and character != "\t" for character in text):
         return "contains a control character or line break"
+    return None
+
+
+def _depends_on(reader: _Reader) -> tuple[Wish, ...]:
+    value = reader.body.get("depends_on", [])
+    if not isinstance(value, list):
+        reader.fail("depends_on", "must be a list of jobs and conditions", "wrong_type")
+        return ()
+    if len(value) > DEPENDENCIES_MAX:
+        reader.fail(
+            "depends_on", f"names {len(value):,} jobs; at most {DEPENDENCIES_MAX}", "too_large"
+        )
+        return ()
+    wishes: dict[UUID, Wish] = {}
+    for index, item in enumerate(value):
+        wish = _wish(reader, index, item)
+        if wish is None:
+            continue
+        if wish.job in wishes:
+            reader.fail("depends_on", "names this job a second time", "invalid", str(index))
+        wishes[wish.job] = wish
+    return tuple(wishes.values())
+
+
+def _wish(reader: _Reader, index: int, item: Any) -> Wish | None:
+    step = str(index)
+    conditions = Condition.values
+    if not isinstance(item, dict) or item.keys() != {"job", "condition"}:
+        reader.fail("depends_on", "must have job and condition, and nothing else", "invalid", step)
+        return None
+    job, condition = item["job"], item["condition"]
+    if not isinstance(job, str) or not _JOB_ID.fullmatch(job):
+        reader.fail("depends_on", "must be the id of a job", "invalid", step, "job")
+    elif condition not in conditions:
+        reader.fail(
+            "depends_on",
+            f"must be one of {', '.join(conditions)}",
+            "invalid",
+            step,
+            "condition",
+        )
+    else:
+        return Wish(UUID(job), Condition(condition), reader.pointer("depends_on", step, "job"))
     return None
 
 

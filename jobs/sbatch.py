@@ -23,6 +23,7 @@ _MAGIC = "#SBATCH"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _TYPED_COUNT = re.compile(r"(?:([A-Za-z0-9_.-]{1,64}):)?([0-9]{1,9})")
 _GRES_GPU = re.compile(r"gpu(?:[:=]([A-Za-z0-9_.-]{1,64}))??(?:[:=]([0-9]{1,9}))?")
+_JOB_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SIGNAL = re.compile(r"(?:([BR]{1,2}):)?(?:SIG)?([A-Z0-9]{1,10})(?:@([0-9]{1,5}))?")
 
 
@@ -316,7 +317,6 @@ def _next_option(words: list[str]) -> tuple[str, str | None, list[str]]:
 
 _NOT_OFFERED = {
     "array": "Job arrays are not yet offered; submit the jobs one by one.",
-    "dependency": "Dependencies are not yet offered; submit the next job when this one has ended.",
     "begin": "A later begin is not yet offered; submit with --hold and release it then.",
     "deadline": "Deadlines are not yet offered; remove the line.",
     "chdir": "The working directory cannot be chosen; use `cd` in the script.",
@@ -475,6 +475,41 @@ def _name(value: str) -> _Read:
     return {"name": value}, f"name = {value[:60]}"
 
 
+_CONDITIONS = {"afterok": "succeeded", "afterany": "ended", "afternotok": "failed"}
+_OTHER_CONDITIONS = {
+    "after": "A job can wait for the end of another, not for its start; write afterany.",
+    "aftercorr": "Tasks cannot wait for single tasks of an array; write afterok.",
+    "afterburstbuffer": "Burst buffers are not offered; write afterany.",
+    "expand": "Jobs cannot be expanded; submit one job of the size that is needed.",
+    "singleton": "There is no singleton; name the jobs that must have ended: afterany:ID.",
+}
+
+
+def _dependency(value: str) -> _Read:
+    """`TYPE:ID[:ID...]` with commas between; ids are those that Tidegate gave."""
+    if "?" in value:
+        raise NotUnderstood("Only all of the jobs can be waited for: write , instead of ?.")
+    wishes = []
+    for part in value.split(","):
+        kind, *ids = part.split(":")
+        if other := _OTHER_CONDITIONS.get(kind.lower()):
+            raise NotUnderstood(other)
+        condition = _CONDITIONS.get(kind.lower())
+        if condition is None or not ids:
+            raise NotUnderstood(
+                f"{part[:60]!r} is no dependency; write afterok:ID, afterany:ID or afternotok:ID."
+            )
+        for text in ids:
+            if not _JOB_ID.fullmatch(text):
+                raise NotUnderstood(
+                    f"{text[:60]!r} is no id of a Tidegate job; write the one that "
+                    "`tidegate submit` printed."
+                )
+            wishes.append({"job": text, "condition": condition})
+    told = "one job" if len(wishes) == 1 else f"{len(wishes):,} jobs"
+    return {"depends_on": wishes}, f"depends_on = {told}"
+
+
 _READERS: Mapping[str, Callable[[str], _Read]] = {
     "job-name": _name,
     "gpus": _gpus("gpus"),
@@ -489,6 +524,7 @@ _READERS: Mapping[str, Callable[[str], _Read]] = {
     "signal": _signal,
     "requeue": lambda _: ({"is_requeueable": True}, "is_requeueable = true"),
     "no-requeue": lambda _: ({"is_requeueable": False}, "is_requeueable = false"),
+    "dependency": _dependency,
     "hold": lambda _: ({"held": True}, "held = true"),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -13,12 +13,25 @@ from arbiter.snapshot import Claim, Phase, QueuedJob, RunningJob, Slot, Snapshot
 from clusters.queries import devices
 from jobs.usable_clusters import UsableClusters
 from jobs.withdrawing import avoided_clusters
+from jobs.withholding import Withheld, withheld_jobs
 from outbox.quarantine import is_quarantined
 from quotas.queries import quota_snapshot
 
 
+class Reading(NamedTuple):
+    """What is offered to the arbiter, and which queued jobs are not; both of one instant."""
+
+    snapshot: Snapshot
+    withheld: tuple[Withheld, ...]
+
+
 def load_snapshot(now: datetime) -> Snapshot:
     """Everything the arbiter may know, read in one transaction (repeatable read)."""
+    return read_queue(now).snapshot
+
+
+def read_queue(now: datetime) -> Reading:
+    """`load_snapshot`, with the jobs that are left out of it."""
     is_outermost = not connection.in_atomic_block
     with transaction.atomic():
         if is_outermost:
@@ -28,7 +41,7 @@ def load_snapshot(now: datetime) -> Snapshot:
         fleet, answering = devices(now=now, stale_after=timedelta(seconds=settings.STALE_AFTER_S))
         if is_quarantined():
             answering = frozenset()
-        return Snapshot(
+        snapshot = Snapshot(
             taken_at=int(now.timestamp()),
             nodes=tree.nodes,
             quotas=tree.quotas,
@@ -39,6 +52,7 @@ def load_snapshot(now: datetime) -> Snapshot:
             queued=_queued(now),
             claims=_claims(),
         )
+        return Reading(snapshot, withheld_jobs())
 
 
 def _rows(sql: str) -> list[tuple[Any, ...]]:
@@ -84,7 +98,9 @@ def _queued(now: datetime) -> tuple[QueuedJob, ...]:
             SELECT id::text, team_id::text, user_id::text, pool_id::text, mgpu_per_node,
                    node_count, priority_class_id::text,
                    extract(epoch FROM submitted_at)::bigint, time_limit_s, cluster_id::text
-            FROM jobs_job WHERE state = 'queued'
+            FROM jobs_job WHERE state = 'queued' AND NOT EXISTS (
+                SELECT FROM jobs_dependency d WHERE d.job_id = jobs_job.id AND d.closed_at IS NULL
+            )
             """
         )
     )

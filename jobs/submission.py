@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from django.db import transaction
 from uuid_utils.compat import uuid7
 
 from arbiter.decisions import Waiting
 from audit.recording import record
-from bulk.inserting import insert_row
+from bulk.inserting import insert_row, insert_rows
 from clusters.models import Cluster, Pool
 from jobs.errors import NeverFits, TooManyOpenJobs
 from jobs.fitting import Fleet, lay_out, why_never
-from jobs.models import Job, JobState, JobType
+from jobs.models import Condition, Dependency, Job, JobState, JobType
 from jobs.offers import Offer, offer_to
+from jobs.queries import visible_jobs
 from jobs.requests import JobRequest, hint_settled
 from jobs.sbatch import Note, Verdict
 from jobs.timeline import Happening, record_events
@@ -34,6 +36,16 @@ OPEN_JOBS_PER_USER_MAX = 10_000
 OPEN_JOBS_PER_ORGANIZATION_MAX = 100_000
 
 DEFAULT_PRIORITY_CLASS = "normal"
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """A job to wait for, in the state of this moment."""
+
+    id: UUID
+    name: str
+    condition: Condition
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +67,7 @@ class ResolvedRequest:
     fleet: Fleet
     offer: Offer
     never: Waiting | None
+    predecessors: tuple[Predecessor, ...]
 
     @property
     def mgpu(self) -> int:
@@ -113,6 +126,14 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         submitted_at=now,
     )
     insert_row(job)
+    # Those that have ended already too: what follows from that is settled in one place.
+    insert_rows(
+        Dependency,
+        [
+            {"job_id": job.id, "predecessor_id": one.id, "condition": one.condition.value}
+            for one in resolved.predecessors
+        ],
+    )
     record_events([Happening(job.id, now, "submitted", {"by": actor.user.username})])
     record(
         action="job_submitted",
@@ -144,6 +165,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     cluster = None
     if pool is not None and request.cluster is not None:
         cluster = _cluster(request.cluster, pool, errors)
+    predecessors = _predecessors(request, team, actor, errors)
     if errors or pool is None or priority_class is None:
         raise InvalidRequest(
             "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in errors), errors=errors
@@ -173,6 +195,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
             cluster=None if cluster is None else str(cluster.pk),
             fleet=fleet,
         ),
+        predecessors=predecessors,
     )
 
 
@@ -263,6 +286,34 @@ def _cluster(name: str, pool: Pool, errors: list[FieldError]) -> Cluster | None:
             FieldError("/cluster", f"there is no cluster {name[:60]!r} with {pool.name}", "unknown")
         )
     return cluster
+
+
+def _predecessors(
+    request: JobRequest, team: Node, actor: Actor, errors: list[FieldError]
+) -> tuple[Predecessor, ...]:
+    """The jobs to wait for; what the actor cannot see looks like what is not there."""
+    if not request.depends_on:
+        return ()
+    rows = visible_jobs(actor).filter(pk__in=[wish.job for wish in request.depends_on])
+    known = {job.pk: job for job in rows.only("organization_id", "name", "state")}
+    found = []
+    for wish in request.depends_on:
+        job = known.get(wish.job)
+        if job is None:
+            errors.append(
+                FieldError(
+                    wish.pointer, f"there is no job {wish.job} that you can see", "not_found"
+                )
+            )
+            continue
+        if job.organization_id != team.organization_id:
+            errors.append(
+                FieldError(
+                    wish.pointer, f"{wish.job} belongs to another organization than the team"
+                )
+            )
+        found.append(Predecessor(wish.job, job.name, wish.condition, job.state))
+    return tuple(found)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -9,7 +9,15 @@ from typing import Any
 from jobs.explaining import iso, waiting_explanation
 from jobs.lifecycle import FINAL
 from jobs.models import JobOrigin, JobState
-from jobs.queries import AttemptRow, JobContent, JobRow, JobView, may_read_content, may_see
+from jobs.queries import (
+    AttemptRow,
+    DependencyRow,
+    JobContent,
+    JobRow,
+    JobView,
+    may_read_content,
+    may_see,
+)
 from tenants.access import Actor
 from tenants.roles import Permission
 
@@ -77,7 +85,12 @@ def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
 
 
 def detail_body(
-    view: JobView, content: JobContent, *, rights: Rights, now: datetime
+    view: JobView,
+    content: JobContent,
+    dependencies: Sequence[DependencyRow],
+    *,
+    rights: Rights,
+    now: datetime,
 ) -> dict[str, Any]:
     """A job with what was submitted, as far as the caller may read it."""
     return {
@@ -85,6 +98,21 @@ def detail_body(
         "script": content.script,
         "environment": content.environment,
         "notes": content.notes,
+        "depends_on": [_dependency_body(row, actor=rights.actor) for row in dependencies],
+    }
+
+
+def _dependency_body(row: DependencyRow, *, actor: Actor) -> dict[str, Any]:
+    """What a job waits or waited for; the other job only to those who may see that one."""
+    is_seen = may_see(
+        actor, user_id=row.predecessor__user_id, team_path=row.predecessor__team__path
+    )
+    return {
+        "job": str(row.predecessor_id) if is_seen else None,
+        "name": row.predecessor__name if is_seen else None,
+        "state": row.predecessor__state if is_seen else None,
+        "condition": row.condition,
+        "is_met": row.is_met if row.closed_at is not None else None,
     }
 
 

@@ -9,12 +9,15 @@ from rest_framework import serializers
 
 from arbiter.decisions import Code
 from jobs import explaining
-from jobs.models import AttemptState, JobOrigin, JobState, JobType
+from jobs.dependencies import DEPENDENCIES_MAX
+from jobs.models import AttemptState, Condition, JobOrigin, JobState, JobType
 from jobs.requests import TIME_LIMIT_S_MAX
 from jobs.sbatch import NOTICE_SIGNALS, Verdict
+from jobs.withholding import DEPENDENCY
 
 EXPLANATION_CODES = [
     *(code.value for code in Code),
+    DEPENDENCY,
     explaining.HELD_BY_USER,
     explaining.DISPATCHING,
     explaining.NOT_YET_DECIDED,
@@ -143,6 +146,19 @@ class NoteSerializer(serializers.Serializer[Any]):
     detail = serializers.CharField()
 
 
+class DependencySerializer(serializers.Serializer[Any]):
+    """A job that another waits or waited for. Job, name and state are null where the caller may not
+    see it."""
+
+    job = serializers.UUIDField(allow_null=True)
+    name = serializers.CharField(allow_null=True)
+    state = serializers.ChoiceField(choices=JobState.values, allow_null=True)
+    condition = serializers.ChoiceField(choices=Condition.values)
+    is_met = serializers.BooleanField(
+        allow_null=True, help_text="null: not decided yet; false: it never can be"
+    )
+
+
 class JobDetailSerializer(JobSerializer):
     """A job with what was submitted."""
 
@@ -151,12 +167,20 @@ class JobDetailSerializer(JobSerializer):
         child=serializers.CharField(), allow_null=True, help_text="null as the script"
     )
     notes = NoteSerializer(many=True)
+    depends_on = DependencySerializer(many=True)
 
 
 class SubmittedJobSerializer(JobSerializer):
     """The new job and what became of the lines of its sbatch text."""
 
     notes = NoteSerializer(many=True)
+
+
+class DependencyRequestSerializer(serializers.Serializer[Any]):
+    """A job of the same organization to wait for. `failed` is any end but success."""
+
+    job = serializers.UUIDField()
+    condition = serializers.ChoiceField(choices=Condition.values)
 
 
 class JobRequestSerializer(serializers.Serializer[Any]):
@@ -184,6 +208,13 @@ class JobRequestSerializer(serializers.Serializer[Any]):
         choices=list(NOTICE_SIGNALS), required=False, default="TERM"
     )
     held = serializers.BooleanField(required=False, default=False)
+    depends_on = serializers.ListField(
+        child=DependencyRequestSerializer(),
+        required=False,
+        max_length=DEPENDENCIES_MAX,
+        help_text="It is not started before all are met; once one never can be, it is cancelled "
+        "with the reason `dependency_never_met`",
+    )
 
 
 class ResolvedJobSerializer(serializers.Serializer[Any]):

@@ -27,6 +27,7 @@ from jobs.queries import (
     JobView,
     get_attempts,
     get_content,
+    get_dependencies,
     get_history,
     get_job,
     list_jobs,
@@ -184,7 +185,9 @@ class JobDetail(APIView):
         actor, now = actor_from(request), SystemClock().now()
         view = get_job(job_id, actor=actor, now=now)
         content = get_content(view, actor=actor, now=now)
-        return Response(detail_body(view, content, rights=Rights(actor), now=now))
+        return Response(
+            detail_body(view, content, get_dependencies(view), rights=Rights(actor), now=now)
+        )
 
 
 class JobExplanation(APIView):
@@ -347,7 +350,9 @@ def _changed(request: Request, job_id: UUID, change: Callable[..., Job]) -> Resp
     change(job_id, actor=actor, now=now)
     view = get_job(job_id, actor=actor, now=now)
     content = get_content(view, actor=actor, now=now)
-    return Response(detail_body(view, content, rights=Rights(actor), now=now))
+    return Response(
+        detail_body(view, content, get_dependencies(view), rights=Rights(actor), now=now)
+    )
 
 
 def _plan_body(preview: Preview) -> dict[str, Any]:

@@ -83,6 +83,20 @@ def submit(
         bool, typer.Option("--no-requeue", help="Fail instead of queueing again when preempted.")
     ] = False,
     hold: Annotated[bool, typer.Option("--hold", help="Queue it held.")] = False,
+    after_ok: Annotated[
+        list[str] | None,
+        typer.Option(metavar="JOB", help="Start when it has succeeded; may be repeated."),
+    ] = None,
+    after_any: Annotated[
+        list[str] | None,
+        typer.Option(metavar="JOB", help="Start when it has ended; may be repeated."),
+    ] = None,
+    after_not_ok: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="JOB", help="Start when it has ended without success; may be repeated."
+        ),
+    ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only say what would become of it; submit nothing.")
     ] = False,
@@ -114,6 +128,16 @@ def submit(
         },
     )
     api = open_api(ctx)
+    if after_ok or after_any or after_not_ok:
+        body["depends_on"] = [
+            {"job": api.job_id(job), "condition": condition}
+            for condition, jobs in (
+                ("succeeded", after_ok),
+                ("ended", after_any),
+                ("failed", after_not_ok),
+            )
+            for job in jobs or ()
+        ]
     if "team" not in body:
         if not api.settings.team:
             raise CliError("Which team? Give --team PATH, or set TIDEGATE_TEAM.")

@@ -75,6 +75,7 @@ def print_job(job: Mapping[str, Any]) -> None:
                 f"{gpu_hours(usage['guaranteed_mgpu_s'])} guaranteed and "
                 f"{gpu_hours(usage['borrowed_mgpu_s'])} borrowed GPU-hours",
             ),
+            *(("waits for", _waited_for(one)) for one in job.get("depends_on", ())),
             ("waits because", (job["explanation"] or {}).get("sentence")),
         ]
     )
@@ -150,6 +151,14 @@ def print_plan(plan: Mapping[str, Any]) -> None:
 def _state(job: Mapping[str, Any]) -> str:
     reason = job["end_reason"]
     return f"{job['state']} ({reason})" if reason else str(job["state"])
+
+
+def _waited_for(one: Mapping[str, Any]) -> str:
+    """A job that this one waits or waited for."""
+    condition = {"succeeded": "success", "ended": "the end", "failed": "the failure"}
+    named = f"{one['name']} ({one['job']})" if one["job"] else "a job that is not yours to see"
+    state = f", which is {one['state']}" if one["state"] else ""
+    return f"{condition[one['condition']]} of {named}{state}"
 
 
 def _limit(limit_s: int | None) -> str | None:

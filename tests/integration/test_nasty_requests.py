@@ -97,6 +97,8 @@ VALUES: list[Any] = [
     {"": ""},
     {"$ne": 1},
     ["read"] * 1000,
+    [{"job": "0193508e-2f4c-7000-8000-000000000001", "condition": "ended"}] * 100,
+    [{"job": 1, "condition": None}],
     {"A": {"B": {"C": 1}}},
     {"BASH_ENV": "x", "a=b": "c", "x\ny": "z"},
 ]
@@ -194,6 +196,7 @@ GOOD: dict[tuple[str, str], dict[str, Any]] = {
         cluster="local",
         notice_signal="TERM",
         held=False,
+        depends_on=[],
     ),
 }
 

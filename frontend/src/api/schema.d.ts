@@ -1436,6 +1436,7 @@ export interface components {
          *     * `topology_fragmented` - topology_fragmented
          *     * `class_cap_reached` - class_cap_reached
          *     * `cluster_unavailable` - cluster_unavailable
+         *     * `dependency` - dependency
          *     * `held_by_user` - held_by_user
          *     * `dispatching` - dispatching
          *     * `not_yet_decided` - not_yet_decided
@@ -1443,7 +1444,33 @@ export interface components {
          *     * `would_start` - would_start
          * @enum {string}
          */
-        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
+        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
+        /**
+         * @description * `succeeded` - succeeded
+         *     * `ended` - ended
+         *     * `failed` - failed
+         * @enum {string}
+         */
+        ConditionEnum: "succeeded" | "ended" | "failed";
+        /**
+         * @description A job that another waits or waited for. Job, name and state are null where the caller may not
+         *     see it.
+         */
+        Dependency: {
+            condition: components["schemas"]["ConditionEnum"];
+            /** @description null: not decided yet; false: it never can be */
+            is_met: boolean | null;
+            /** Format: uuid */
+            job: string | null;
+            name: string | null;
+            state: components["schemas"]["JobState"] | components["schemas"]["NullEnum"];
+        };
+        /** @description A job of the same organization to wait for. `failed` is any end but success. */
+        DependencyRequestRequest: {
+            condition: components["schemas"]["ConditionEnum"];
+            /** Format: uuid */
+            job: string;
+        };
         /** @description A range and how it came about, never a promise. */
         EstimatedStart: {
             /** Format: date-time */
@@ -1536,6 +1563,7 @@ export interface components {
             /** @description The one it is pinned to */
             cluster: string | null;
             current_attempt: components["schemas"]["Attempt"] | null;
+            depends_on: components["schemas"]["Dependency"][];
             end_reason: string | null;
             /** Format: date-time */
             ended_at: string | null;
@@ -1641,6 +1669,8 @@ export interface components {
             checkpoint_path?: string;
             /** @description Pin it to this cluster */
             cluster?: string;
+            /** @description It is not started before all are met; once one never can be, it is cancelled with the reason `dependency_never_met` */
+            depends_on?: components["schemas"]["DependencyRequestRequest"][];
             environment?: {
                 [key: string]: string;
             };
@@ -1780,6 +1810,7 @@ export interface components {
          * @enum {string}
          */
         NoticeSignalEnum: "TERM" | "USR1" | "USR2" | "INT" | "HUP";
+        NullEnum: null;
         /** @description A new organization. */
         OrganizationCreationRequest: {
             name: string;

@@ -11,6 +11,13 @@ def fields(*lines: str) -> dict[str, object]:
     return dict(parse_sbatch("#!/bin/bash\n" + "\n".join(lines) + "\nsrun train\n").fields)
 
 
+ID = "0193508e-2f4c-7000-8000-000000000001"
+
+
+def depends(condition: str) -> dict[str, str]:
+    return {"job": ID, "condition": condition}
+
+
 def verdicts(*lines: str) -> list[tuple[int, str]]:
     reading = parse_sbatch("#!/bin/bash\n" + "\n".join(lines) + "\nsrun train\n")
     return [(note.line, note.verdict.value) for note in reading.notes]
@@ -49,6 +56,12 @@ def verdicts(*lines: str) -> list[tuple[int, str]]:
         ("#SBATCH --requeue", {"is_requeueable": True}),
         ("#SBATCH --no-requeue", {"is_requeueable": False}),
         ("#SBATCH -H", {"held": True}),
+        (f"#SBATCH --dependency=afterok:{ID}", {"depends_on": [depends("succeeded")]}),
+        (f"#SBATCH -d afterany:{ID}", {"depends_on": [depends("ended")]}),
+        (
+            f"#SBATCH -d AFTERNOTOK:{ID}:{ID},afterok:{ID}",
+            {"depends_on": [depends("failed"), depends("failed"), depends("succeeded")]},
+        ),
         ("#SBATCH --hold -N 2", {"held": True, "nodes": 2}),
         ("#SBATCH -HN2", {"held": True, "nodes": 2}),
     ],
@@ -201,3 +214,28 @@ def test_a_plain_script_says_that_its_directives_are_not_read() -> None:
     assert [
         (n.line, n.verdict.value) for n in unread_directives("#!/bin/sh\n#SBATCH -N 2\nx\n")
     ] == [(2, "ignored")]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (f"afterok:{ID}?afterok:{ID}", "write , instead of ?."),
+        ("singleton", "There is no singleton; name the jobs"),
+        (f"after:{ID}", "not for its start; write afterany."),
+        (f"after:{ID}+5", "not for its start; write afterany."),
+        (f"aftercorr:{ID}", "write afterok."),
+        (f"expand:{ID}", "submit one job of the size that is needed."),
+        ("afterok:1234", "'1234' is no id of a Tidegate job"),
+        (f"afterok:{ID}_3", "is no id of a Tidegate job"),
+        ("afterok", "'afterok' is no dependency; write afterok:ID"),
+        (f"afterok:{ID},", "'' is no dependency"),
+        (ID, "is no dependency"),
+        (f"afterok:{ID},singleton", "There is no singleton"),
+    ],
+)
+def test_dependencies_that_are_refused(value: str, reason: str) -> None:
+    reading = parse_sbatch(f"#!/bin/bash\n#SBATCH -d {value}\nsrun train\n")
+    assert dict(reading.fields) == {}
+    (note,) = reading.notes
+    assert note.verdict.value == "refused"
+    assert reason in note.detail

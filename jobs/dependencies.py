@@ -1,0 +1,164 @@
+"""Jobs that wait for other jobs: when each dependency is met, or never can be.
+
+Nobody tells this module that a job has ended: the arbiter's cycle compares the open dependencies
+with what is stored of their predecessors, so nothing is lost with a crash in between. An open
+dependency keeps its job from the arbiter (`jobs.withholding`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connection
+
+from jobs import lifecycle
+from jobs.leadership import Leadership
+from jobs.models import Condition, Dependency, Job, JobState
+from jobs.timeline import Happening, record_events
+from live.publishing import publish
+from live.waking import wake
+
+#: Dependencies of one job at most.
+DEPENDENCIES_MAX = 100
+#: Dependencies looked at in one cycle at most, and how far an end is followed from job to job.
+SETTLED_MAX = 1_000
+ROUNDS_MAX = 20
+NEVER_MET = "dependency_never_met"
+
+
+def fate(condition: str, state: str) -> bool | None:
+    """Whether a predecessor in `state` meets `condition`: None for not yet, False for never."""
+    if state not in lifecycle.FINAL:
+        return None
+    if condition == Condition.ENDED:
+        return True
+    return (state == JobState.SUCCEEDED) == (condition == Condition.SUCCEEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """An open dependency whose predecessor has ended, or whose job waits no more."""
+
+    id: int
+    job_id: UUID
+    predecessor_id: UUID
+    condition: str
+    state: str
+
+
+def settle_dependencies(leadership: Leadership, now: datetime) -> int:
+    """Close what is decided; jobs that can never start end as cancelled, and so do those that
+    waited for their success. Returns how many dependencies were looked at.
+
+    Bounded; the rest follows in the next cycle, which is asked for. One query when there is
+    nothing to do. Raises NotLeading.
+    """
+    due = _due()
+    if not due:
+        return 0
+    looked_at = 0
+    with leadership.fence():
+        for _ in range(ROUNDS_MAX):
+            looked_at += len(due)
+            ended = _settle(due, now)
+            if looked_at >= SETTLED_MAX or not ended:
+                break
+            due = _due(ended)
+        if due and (ended or looked_at >= SETTLED_MAX):
+            wake("arbiter")
+    return looked_at
+
+
+def _due(predecessors: Collection[UUID] | None = None) -> list[_Due]:
+    """What can be decided, in the order of submission; only of these predecessors, if given."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _DUE if predecessors is None else _DUE_OF,
+            [SETTLED_MAX] if predecessors is None else [list(predecessors), SETTLED_MAX],
+        )
+        return [_Due(*row) for row in cursor.fetchall()]
+
+
+# Jobs that are open, or wait, are looked up in the index of open jobs, which stays small.
+_DUE = """
+SELECT d.id, d.job_id, d.predecessor_id, d.condition,
+       (SELECT state FROM jobs_job WHERE id = d.predecessor_id)
+FROM jobs_dependency d
+LEFT JOIN jobs_job p ON p.id = d.predecessor_id
+    AND p.state IN ('held', 'queued', 'starting', 'running', 'preempting')
+LEFT JOIN jobs_job j ON j.id = d.job_id AND j.state IN ('held', 'queued')
+WHERE d.closed_at IS NULL AND (p.id IS NULL OR j.id IS NULL)
+ORDER BY d.id LIMIT %s
+"""
+_DUE_OF = """
+SELECT d.id, d.job_id, d.predecessor_id, d.condition, p.state
+FROM jobs_dependency d JOIN jobs_job p ON p.id = d.predecessor_id
+WHERE d.closed_at IS NULL AND d.predecessor_id = ANY(%s)
+ORDER BY d.id LIMIT %s
+"""
+
+
+def _settle(due: Collection[_Due], now: datetime) -> list[UUID]:
+    """Close what of `due` is decided, behind the fence; returns the jobs that it ended."""
+    jobs = {
+        job.id: job
+        for job in Job.objects.select_for_update(of=("self",), no_key=True)
+        .filter(pk__in={item.job_id for item in due})
+        .only("id", "organization_id", "state")
+        .order_by("pk")
+    }
+    waiting = {pk for pk, job in jobs.items() if job.state in lifecycle.WAITING}
+    broken: dict[UUID, _Due] = {}
+    met: list[_Due] = []
+    for item in due:
+        if item.job_id not in waiting:
+            continue
+        decided = fate(item.condition, item.state)
+        if decided is True:
+            met.append(item)
+        elif decided is False:
+            broken.setdefault(item.job_id, item)
+    Dependency.objects.filter(pk__in=[item.id for item in met]).update(closed_at=now, is_met=True)
+    gone = [pk for pk in jobs if pk not in waiting or pk in broken]
+    Dependency.objects.filter(job__in=gone, closed_at=None).update(closed_at=now)
+    _end(jobs, broken, now)
+    record_events(
+        [
+            *(Happening(item.job_id, now, "dependency_met", _detail(item)) for item in met),
+            *(
+                Happening(pk, now, "cancelled", {"reason": NEVER_MET, **_detail(item)})
+                for pk, item in broken.items()
+            ),
+        ]
+    )
+    changed: dict[UUID, set[UUID]] = {}
+    for pk in {item.job_id for item in met} | broken.keys():
+        changed.setdefault(jobs[pk].organization_id, set()).add(pk)
+    for organization_id, ids in changed.items():
+        publish("jobs", ids=ids, organization_id=organization_id)
+    return list(broken)
+
+
+def _end(jobs: Mapping[UUID, Job], broken: Collection[UUID], now: datetime) -> None:
+    """End locked jobs that can never start."""
+    for pk in broken:
+        lifecycle.check_move(jobs[pk].state, JobState.CANCELLED)
+    Job.objects.filter(pk__in=list(broken)).update(
+        state=JobState.CANCELLED,
+        end_reason=NEVER_MET,
+        ended_at=now,
+        explanation=None,
+        explained_at=None,
+    )
+
+
+def _detail(item: _Due) -> dict[str, str]:
+    """What the timeline keeps; the predecessor is shown only to those who may see it."""
+    return {
+        "waited_for": str(item.predecessor_id),
+        "condition": item.condition,
+        "state": item.state,
+    }
