@@ -363,6 +363,7 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     script: "#!/bin/bash\nset -euo pipefail\nsrun python train.py --config configs/vision.yaml\n",
     environment: { NCCL_DEBUG: "WARN", RUN_NAME: "vision-07" },
     notes: [],
+    depends_on: [],
     ...change,
   };
 }

@@ -86,6 +86,7 @@ function JobView({ job }: { job: JobDetail }) {
             </section>
           )}
           <Outcome job={job} />
+          <WaitsFor job={job} />
           <Details job={job} />
         </div>
         <div className="rows">
@@ -168,10 +169,52 @@ function Outcome({ job }: { job: JobDetail }) {
             <Time at={job.ended_at} />
           </>
         )}
-        {job.end_reason && job.state !== "cancelled" && `: ${job.end_reason.replaceAll("_", " ")}`}
+        {job.end_reason && job.end_reason !== "cancelled_by_user" && `: ${job.end_reason.replaceAll("_", " ")}`}
         {job.exit_code !== null && ` (${job.exit_code < 0 ? "" : "exit code "}${exitWord(job.exit_code)})`}.
       </p>
       {job.current_attempt?.message && <p className="dim">{job.current_attempt.message}</p>}
+    </section>
+  );
+}
+
+const CONDITION_WORDS = { succeeded: "has succeeded", ended: "has ended", failed: "has ended without success" };
+
+/** The jobs that this one waits or waited for. */
+function WaitsFor({ job }: { job: JobDetail }) {
+  if (job.depends_on.length === 0) return null;
+  return (
+    <section className="card" aria-label="Starts after">
+      <h2>Starts after</h2>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Job</th>
+            <th scope="col">Condition</th>
+            <th scope="col" className="hide">
+              It is
+            </th>
+            <th scope="col">Met</th>
+          </tr>
+        </thead>
+        <tbody>
+          {job.depends_on.map((each, i) => (
+            <tr key={each.job ?? i}>
+              <th scope="row">
+                {each.job === null ? (
+                  <span className="dim">a job that you may not see</span>
+                ) : (
+                  <Link to="/jobs/$jobId" params={{ jobId: each.job }}>
+                    {each.name}
+                  </Link>
+                )}
+              </th>
+              <td>{CONDITION_WORDS[each.condition]}</td>
+              <td className="hide">{each.state === null ? <span className="faint">–</span> : stateWord(each.state)}</td>
+              <td>{each.is_met === null ? "not yet" : each.is_met ? "yes" : "never"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
     </section>
   );
 }

@@ -124,7 +124,9 @@ function EstimatedStart({ explanation }: { explanation: Explanation }) {
   if (estimate === null || (estimate.earliest === null && estimate.latest === null)) {
     return (
       <p>
-        {explanation.code === "cluster_unavailable"
+        {explanation.code === "dependency"
+          ? "Unknown: not before the others are done."
+          : explanation.code === "cluster_unavailable"
           ? "Unknown: nobody can say when such a cluster accepts jobs again."
           : "Unknown: nothing that runs now says when it ends."}
       </p>
@@ -178,6 +180,7 @@ const NUMBER_LABELS: Record<string, string> = {
   class_cap_mgpu: "Cap of the class",
   class_in_use_mgpu: "Class in use",
   victims: "Jobs that give back",
+  jobs_waited_for: "Jobs waited for",
 };
 
 function numberLabel(name: string): string {

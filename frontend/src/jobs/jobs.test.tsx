@@ -101,6 +101,39 @@ describe("words", () => {
   });
 });
 
+describe("the job page of a job that waits for others", () => {
+  it("says which, how each must end, and nothing of those that one may not see", async () => {
+    const job = aJob({
+      id: WAITING,
+      state: "queued",
+      current_attempt: null,
+      explanation: anExplanation({
+        code: "dependency",
+        sentence: "It waits until prepare has succeeded (it is running) and 1 other job is done.",
+        numbers: { jobs_waited_for: 2 },
+        victims: [],
+        estimated_start: null,
+      }),
+      depends_on: [
+        { job: RUNNING, name: "prepare", state: "running", condition: "succeeded", is_met: null },
+        { job: null, name: null, state: null, condition: "failed", is_met: null },
+      ],
+    });
+    const { container } = open(`/jobs/${WAITING}`, {
+      override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
+    });
+    const card = await screen.findByRole("region", { name: "Starts after" });
+    const seen = within(card).getByRole("row", { name: /prepare/ });
+    expect(seen).toHaveTextContent("preparehas succeededrunningnot yet");
+    expect(within(seen).getByRole("link")).toHaveAttribute("href", `/jobs/${RUNNING}`);
+    expect(within(card).getByRole("row", { name: /may not see/ })).toHaveTextContent("has ended without success");
+    const why = screen.getByRole("region", { name: "Why is it waiting?" });
+    expect(why).toHaveTextContent("waiting for another job");
+    expect(why).toHaveTextContent("Unknown: not before the others are done.");
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+});
+
 describe("the job page of a waiting job", () => {
   it("says why first, then the numbers, who gives back, and when it starts", async () => {
     const { container } = open(`/jobs/${WAITING}`);

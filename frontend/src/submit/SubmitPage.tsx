@@ -250,7 +250,7 @@ function FormFields({
   });
   const chosenClass = classes.data?.find(({ name }) => name === (draft.priorityClass ?? "normal"));
   const [hasMore, setMore] = useState(
-    draft.environment !== "" || draft.checkpointPath !== "" || draft.cluster !== null,
+    draft.environment !== "" || draft.checkpointPath !== "" || draft.cluster !== null || draft.dependsOn !== "",
   );
   return (
     <>
@@ -429,6 +429,18 @@ function FormFields({
               }
             />
           </div>
+          <Textarea
+            label="Start after"
+            description="Jobs that must have succeeded, one id a line; write ended or failed before an id to wait for that instead."
+            autosize
+            minRows={1}
+            maxRows={8}
+            spellCheck={false}
+            classNames={{ input: "mono" }}
+            value={draft.dependsOn}
+            error={errors.dependsOn}
+            onChange={(event) => set({ dependsOn: event.currentTarget.value })}
+          />
           <Checkbox
             label="Queue it again after a preemption or a lost node"
             checked={draft.isRequeueable}

@@ -26,6 +26,7 @@ export interface Draft {
   cluster: string | null;
   noticeSignal: (typeof NOTICE_SIGNALS)[number] | null;
   isHeld: boolean;
+  dependsOn: string;
 }
 
 export const MAX_SCRIPT_BYTES = 1024 * 1024;
@@ -52,6 +53,7 @@ export function emptyDraft(): Draft {
     cluster: null,
     noticeSignal: null,
     isHeld: false,
+    dependsOn: "",
   };
 }
 
@@ -77,6 +79,9 @@ export function draftOf(job: JobDetail): Draft {
     isRequeueable: job.is_requeueable,
     checkpointPath: job.checkpoint_path ?? "",
     cluster: job.cluster,
+    dependsOn: job.depends_on
+      .flatMap(({ job: id, condition }) => (id === null ? [] : [condition === "succeeded" ? id : `${condition} ${id}`]))
+      .join("\n"),
   };
 }
 
@@ -94,6 +99,26 @@ export function parseEnvironment(text: string): { environment: Record<string, st
     environment[match[1]] = match[2] ?? "";
   }
   return { environment };
+}
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const CONDITIONS = ["succeeded", "ended", "failed"] as const;
+type Wish = NonNullable<JobRequest["depends_on"]>[number];
+
+/** Jobs to wait for, one a line: an id, or a condition and an id. */
+export function parseDependencies(text: string): { dependencies: Wish[]; error?: string } {
+  const dependencies: Wish[] = [];
+  for (const [i, line] of text.split("\n").entries()) {
+    const words = line.trim().split(/\s+/);
+    if (words[0] === "") continue;
+    const job = words.at(-1) ?? "";
+    const condition = words.length === 1 ? "succeeded" : CONDITIONS.find((each) => each === words[0]);
+    if (words.length > 2 || condition === undefined || !UUID.test(job)) {
+      return { dependencies, error: `Line ${i + 1} is neither a job's id nor succeeded, ended or failed and an id.` };
+    }
+    dependencies.push({ job, condition });
+  }
+  return { dependencies };
 }
 
 /** The request to send, or what is wrong with which field. Only what was filled in is sent. */
@@ -140,6 +165,9 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     if (draft.cluster !== null) request.cluster = draft.cluster;
     if (draft.noticeSignal !== null) request.notice_signal = draft.noticeSignal;
     if (draft.isHeld) request.held = true;
+    const waits = parseDependencies(draft.dependsOn);
+    if (waits.error !== undefined) errors.dependsOn = waits.error;
+    else if (waits.dependencies.length > 0) request.depends_on = waits.dependencies;
   }
   return { request: Object.keys(errors).length === 0 ? request : null, errors };
 }
@@ -163,6 +191,7 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   cluster: "cluster",
   notice_signal: "noticeSignal",
   held: "isHeld",
+  depends_on: "dependsOn",
 };
 
 /** Puts the API's refusals at the fields they are about; what has no field is returned apart. */
@@ -219,6 +248,9 @@ export function submitCommand(draft: Draft): string {
     if (draft.isPreemptible) parts.push("--preemptible");
     if (!draft.isRequeueable) parts.push("--no-requeue");
     if (draft.isHeld) parts.push("--hold");
+    for (const { job, condition } of parseDependencies(draft.dependsOn).dependencies) {
+      option({ succeeded: "after-ok", ended: "after-any", failed: "after-not-ok" }[condition], job);
+    }
   }
   parts.push(draft.door === "form" ? "job.sh" : "job.sbatch");
   return parts.join(" ");

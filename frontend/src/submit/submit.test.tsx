@@ -69,6 +69,24 @@ describe("the draft", () => {
     );
   });
 
+  it("reads jobs to wait for, one a line, and says the same in the command", () => {
+    const [one, two] = ["0193508e-2f4c-7000-8000-000000000001", "0193508e-2f4c-7000-8000-000000000002"];
+    const draft = { ...emptyDraft(), team: VISION, dependsOn: `${one}\n\n failed ${two} ` };
+    expect(readDraft(draft).request?.depends_on).toEqual([
+      { job: one, condition: "succeeded" },
+      { job: two, condition: "failed" },
+    ]);
+    expect(submitCommand(draft)).toBe(
+      `tidegate submit --team ${VISION} --gpus 1 --after-ok ${one} --after-not-ok ${two} job.sh`,
+    );
+    expect(readDraft({ ...draft, dependsOn: `${one}\nstarted ${two}` }).errors.dependsOn).toBe(
+      "Line 2 is neither a job's id nor succeeded, ended or failed and an id.",
+    );
+    expect(placeRefusals({ depends_on: "There is no such job." }, draft).errors).toEqual({
+      dependsOn: "There is no such job.",
+    });
+  });
+
   it("puts refusals at their fields, and keeps what has none", () => {
     const refusals = { gpus: "Too many.", notes: "Line 3 is refused." };
     expect(placeRefusals(refusals, { ...emptyDraft(), shape: "per_node" })).toEqual({
