@@ -13,19 +13,26 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from threading import Event, Lock, Thread
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, close_old_connections, connection
+from django.db import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    close_old_connections,
+    connection,
+)
 from django.db.models import Exists, OuterRef, Q
 
 from billing.reconciliations import account_shard, plan_days
 from clusters.models import Cluster
 from clusters.node_requests import node_shard
 from clusters.observation import record_inventory, record_silence
-from clusters.outside import record_outside_use
+from clusters.outside import OutsideUse, record_outside_use
 from connectors.errors import ConnectorError
 from connectors.protocol import ClusterConnector, Listing, Observation
 from connectors.recalling import RECALLERS
@@ -37,6 +44,7 @@ from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt
 from jobs.natives import apply_natives
 from jobs.observation import apply_listing
+from jobs.questions import Questions
 from jobs.restoring import ClusterMemory
 from jobs.settling import settle
 from jobs.strays import add_strays
@@ -47,6 +55,7 @@ from primitives.clock import Clock, from_epoch
 from quotas.pushes import is_check_due, push_shard, request_check
 
 log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 STANDBY_S = 0.5
 RETRY_S = 1.0
@@ -54,6 +63,8 @@ CLUSTERS_AGAIN_S = 5.0
 SILENCE_PAUSE_MAX_S = 15.0
 #: Threads that start what is granted on one cluster; most of a start is waiting for answers.
 STARTERS = 3
+#: Nodes that make no sense are told by name up to so many.
+ODD_NODES_TOLD = 3
 PLAN_DAYS_EVERY = timedelta(minutes=1)
 
 
@@ -165,6 +176,7 @@ class _ClusterAgent:
         self._listed_at: datetime | None = None
         self._planned_at: datetime | None = None
         self._memory = ClusterMemory()
+        self._questions = Questions()
         self._opening = Lock()
         self._opened: tuple[tuple[str, Any], ClusterConnector] | None = None
         self._threads = [
@@ -257,6 +269,7 @@ class _ClusterAgent:
             leadership=self._leadership,
             now=now,
             counts_misses=problem is None,
+            questions=self._questions,
         )
         if problem is not None:
             # The time of its last answer stays, from which on it will be asked.
@@ -264,33 +277,34 @@ class _ClusterAgent:
                 record_silence(cluster, f"Nothing is started there yet: {problem}", now=now)
             return RETRY_S
         complaints: list[str] = []
-        settle(
-            cluster,
-            connector,
-            listing,
-            leadership=self._leadership,
-            complain=complaints.append,
-        )
-        withdraw_stuck(cluster, listing, leadership=self._leadership, now=now)
-        odd: list[str] = []
-        outside = None
-        if (control := native_control(cluster.kind, connector)) is not None:
-            outside = apply_natives(
+        odd = list(inventory.complaints[:ODD_NODES_TOLD])
+        leadership = self._leadership
+
+        def settle_held() -> None:
+            settle(cluster, connector, listing, leadership=leadership, complain=complaints.append)
+            withdraw_stuck(cluster, listing, leadership=leadership, now=now)
+
+        def count_outside() -> OutsideUse | None:
+            control = native_control(cluster.kind, connector)
+            if control is None:
+                return None
+            use = apply_natives(
                 cluster,
                 listing,
                 control=control,
                 previous_at=previous_at,
-                leadership=self._leadership,
+                leadership=leadership,
                 now=now,
-            )
-            outside = add_strays(
-                outside,
-                cluster,
-                listing,
-                control=control,
-                leadership=self._leadership,
+                questions=self._questions,
                 complain=odd.append,
             )
+            return add_strays(
+                use, cluster, listing, control=control, leadership=leadership, complain=odd.append
+            )
+
+        # Whatever is odd in one of them, the nodes and the others must not wait for it.
+        self._guarded("What is held there", settle_held, odd)
+        outside = self._guarded("What runs there beside the portal", count_outside, odd)
         self._listed_at = from_epoch(listing.observed_at)
         # Together, so that no node is ever offered with what others hold on it.
         with self._leadership.fence():
@@ -298,6 +312,22 @@ class _ClusterAgent:
             if outside is not None:
                 record_outside_use(cluster, outside)
         return float(settings.OBSERVATION_PERIOD_S)
+
+    def _guarded(
+        self, what: str, step: Callable[[], Result], complaints: list[str]
+    ) -> Result | None:
+        """What `step` returns; None when it stumbles, which is told."""
+        try:
+            return step()
+        except (NotLeading, DatabaseError, InterfaceError) as error:
+            if not isinstance(error, (DataError, IntegrityError)):
+                raise
+            stumble: Exception = error
+        except Exception as error:
+            stumble = error
+        log.error("%s on cluster %s", what, self._cluster_id, exc_info=stumble)
+        complaints.append(f"{what} was not looked after: the log of the observer says why.")
+        return None
 
     def _compare(self, cluster: Cluster, listing: Listing, now: datetime) -> ConnectorError | None:
         """Find out whether the cluster knows more than the database; why that cannot be."""

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from uuid import UUID, uuid5
 
 from django.db import InterfaceError, OperationalError
@@ -32,12 +33,12 @@ from connectors.protocol import Listing, NativeWorkload, Observation, WorkloadPh
 from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, JobType
 from jobs.observation import (
-    ACCOUNTING_MAX,
     COMPARED,
     apply_one,
     is_about_to_be_lost,
     is_known,
 )
+from jobs.questions import NotAsked, Questions
 from jobs.submission import DEFAULT_PRIORITY_CLASS
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
@@ -54,6 +55,11 @@ log = logging.getLogger(__name__)
 ADOPTED_MAX = 500
 _NAME_MAX = 200
 _RANKS_MAX = 100_000
+_NATIVE_ID_MAX = 200
+#: Told by name after one listing at most.
+_NAMED_MAX = 5
+#: The last second of the year 9999.
+_LATEST = 253_402_300_799
 
 
 def apply_natives(
@@ -64,6 +70,8 @@ def apply_natives(
     previous_at: datetime | None,
     leadership: Leadership,
     now: datetime,
+    questions: Questions | None = None,
+    complain: Callable[[str], None] | None = None,
 ) -> OutsideUse:
     """Bring the native jobs of `cluster` up to `listing`; returns what is held outside.
 
@@ -72,9 +80,17 @@ def apply_natives(
     nobody is charged for time in which it was held outside. What is found ended and was never
     counted is taken up only if it ended since then.
 
+    `questions` are those of the same look at the cluster's attempts, in the same round. What
+    cannot be counted for its team is held outside and told to `complain`; it stops nothing else.
+
     Raises NotLeading when the leadership is over.
     """
-    listed = {attempt_id(cluster, native): native for native in listing.natives}
+    if questions is None:
+        questions = Questions()
+        questions.begin_round()
+    listed = {
+        attempt_id(cluster, native): native for native in listing.natives if _is_possible(native)
+    }
     open_attempts = list(
         Attempt.objects.filter(cluster=cluster, released_at=None, job__origin=JobOrigin.NATIVE)
         .only(*COMPARED, "cluster_user", "job__submitted_at")
@@ -82,7 +98,16 @@ def apply_natives(
         .order_by("job_id")
     )
     ours = {attempt.id for attempt in open_attempts}
-    _follow(open_attempts, listed, control, previous_at, leadership, now)
+    _follow(
+        questions.in_turn("native", open_attempts),
+        listed,
+        listing,
+        control,
+        questions,
+        previous_at,
+        leadership,
+        now,
+    )
     unknown = {
         key: native
         for key, native in listed.items()
@@ -91,9 +116,45 @@ def apply_natives(
     strangers: dict[UUID, Stranger] = {}
     if unknown:
         owners, strangers = _owners(cluster, control, unknown)
-        taken_up = _take_up(cluster, listing, owners, previous_at, leadership, now)
+        taken_up, odd = _take_up(cluster, listing, owners, previous_at, leadership, now)
         strangers |= dict.fromkeys(owners.keys() - taken_up, Stranger.NOT_YET)
-    return _outside(listing, {key: (unknown[key], why) for key, why in strangers.items()})
+        strangers |= dict.fromkeys(odd, Stranger.ODD)
+    held = {key: (unknown[key], why) for key, why in strangers.items()}
+    held |= {
+        attempt_id(cluster, native): (native, Stranger.ODD)
+        for native in listing.natives
+        if not _is_possible(native)
+    }
+    if complain is not None and (odd_ones := _odd_ones(held.values(), listing)):
+        complain(odd_ones)
+    return _outside(listing, held)
+
+
+def _is_possible(native: NativeWorkload) -> bool:
+    """Whether a job and an attempt of it can be stored at all."""
+    times = (native.submitted_at, native.started_at or 0, native.ended_at or 0)
+    return (
+        0 < len(native.native_id) <= _NATIVE_ID_MAX
+        and all(0 <= moment <= _LATEST for moment in times)
+        and len(native.slots) <= _RANKS_MAX
+    )
+
+
+def _odd_ones(held: Iterable[tuple[NativeWorkload, Stranger]], listing: Listing) -> str:
+    """What is told of workloads that could not be counted or read; "" when there are none."""
+    odd = [
+        f"job {native.native_id[:20]} of {native.user[:32]}"
+        for native, why in held
+        if why is Stranger.ODD
+    ]
+    odd += [f"job {one.native_id or 'without a number'}: {one.why[:200]}" for one in listing.unread]
+    if not odd:
+        return ""
+    more = f" and {len(odd) - _NAMED_MAX} more" if len(odd) > _NAMED_MAX else ""
+    return (
+        "What the cluster says of some of its jobs makes no sense, so that they are not counted "
+        f"for anybody: {'; '.join(odd[:_NAMED_MAX])}{more}. Look at them with scontrol."
+    )
 
 
 def attempt_id(cluster: Cluster, native: NativeWorkload) -> UUID:
@@ -138,13 +199,14 @@ def _ended_since(native: NativeWorkload, previous_at: datetime | None) -> bool:
 def _follow(
     attempts: Iterable[Attempt],
     listed: Mapping[UUID, NativeWorkload],
+    listing: Listing,
     control: NativeControl,
+    questions: Questions,
     previous_at: datetime | None,
     leadership: Leadership,
     now: datetime,
 ) -> None:
     """Apply the listing to the attempts that are counted already."""
-    asked = 0
     for attempt in attempts:
         native = listed.get(attempt.id)
         # One that waits again was requeued by its cluster: this run of it is over.
@@ -154,13 +216,15 @@ def _follow(
             if is_known(attempt, observation):
                 continue
         else:
+            if listing.may_have(attempt.native_id):
+                continue
             observation = None
             if is_about_to_be_lost(attempt):
-                if asked == ACCOUNTING_MAX:
-                    continue
-                asked += 1
+                ref = ref_of(attempt)
                 try:
-                    ended = control.find_ended(ref_of(attempt))
+                    ended = questions.ask("native", attempt, partial(control.find_ended, ref))
+                except NotAsked:
+                    continue
                 except ConnectorError as error:
                     log.warning("native job %s is missing and %s", attempt.native_id, error)
                     continue
@@ -266,17 +330,49 @@ def _take_up(
     previous_at: datetime | None,
     leadership: Leadership,
     now: datetime,
-) -> set[UUID]:
-    """Make jobs of the workloads; returns the ids of the attempts that are counted from now on."""
+) -> tuple[set[UUID], set[UUID]]:
+    """Make jobs of the workloads; returns the ids of the attempts that are counted from now on,
+    and of those that cannot be."""
     chosen = sorted(owners.items(), key=lambda item: (item[1].native.started_at or 0, item[0]))
     chosen = chosen[:ADOPTED_MAX]
     if not chosen:
-        return set()
+        return set(), set()
+    make = partial(_make, cluster, listing, previous_at, leadership, now)
+    try:
+        make(dict(chosen))
+    except (NotLeading, OperationalError, InterfaceError):
+        raise
+    except Exception:
+        log.exception("of %d native jobs one cannot be counted", len(chosen))
+    else:
+        return {key for key, _ in chosen}, set()
+    # One by one, so that the others do not wait for it.
+    odd = set()
+    for key, owner in chosen:
+        try:
+            make({key: owner})
+        except (NotLeading, OperationalError, InterfaceError):
+            raise
+        except Exception as error:
+            log.warning("native job %s cannot be counted: %r", owner.native.native_id, error)
+            odd.add(key)
+    return {key for key, _ in chosen} - odd, odd
+
+
+def _make(
+    cluster: Cluster,
+    listing: Listing,
+    previous_at: datetime | None,
+    leadership: Leadership,
+    now: datetime,
+    owners: Mapping[UUID, _Owner],
+) -> None:
+    """Make a job of each workload, or of none."""
     jobs: dict[UUID, Job] = {}
     attempts: dict[UUID, Attempt] = {}
     with leadership.fence():
-        room = _Room([owner for _, owner in chosen])
-        for key, owner in chosen:
+        room = _Room(list(owners.values()))
+        for key, owner in owners.items():
             job = _job(cluster, owner)
             jobs[key] = job
             attempts[key] = _attempt(key, cluster, owner, job, listing, previous_at, room)
@@ -304,7 +400,6 @@ def _take_up(
     # What was over when it was found is concluded as if it had been seen before.
     over = [attempts[key] for key in new if owners[key].native.is_released]
     _conclude(over, owners, previous_at, leadership, now)
-    return set(attempts)
 
 
 def _conclude(

@@ -27,6 +27,7 @@ from jobs import lifecycle
 from jobs.intentions import stop_intention
 from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, StopReason
+from jobs.questions import NotAsked, Questions
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
@@ -38,9 +39,6 @@ log = logging.getLogger(__name__)
 
 #: Native id of an attempt that was stopped before its cluster acknowledged it.
 NEVER_STARTED = "never-started"
-#: Attempts that accounting is asked about after one listing at most; it may take half a second
-#: for each.
-ACCOUNTING_MAX = 20
 #: Complete listings in a row without an acknowledged attempt before it is called lost.
 LISTINGS_BEFORE_LOST = 3
 
@@ -62,36 +60,39 @@ def apply_listing(
     leadership: Leadership,
     now: datetime,
     counts_misses: bool = True,
+    questions: Questions | None = None,
 ) -> int:
     """Bring every attempt that holds GPUs on `cluster` up to `listing`; returns how many changed.
 
     `previous_at` is when the cluster last gave a complete listing. One attempt that cannot be
     applied is logged and left for the next listing; it never blocks the others. Of one that
     is about to be called lost the cluster's accounting is asked first; nothing is called lost
-    in quarantine and unless `counts_misses`. Raises NotLeading when the leadership is over.
+    in quarantine and unless `counts_misses`, nor what the listing may have but could not be read.
+    `questions` bound what accounting is asked. Raises NotLeading when the leadership is over.
     """
-    changed = asked = 0
+    changed = 0
+    questions = questions or Questions()
+    questions.begin_round()
     is_frozen = not counts_misses or is_quarantined()
     holding = list(
         Attempt.objects.filter(cluster=cluster, released_at=None, job__origin=JobOrigin.PORTAL)
         .only(*COMPARED)
         .order_by("job_id")
     )
-    for attempt in holding:
+    for attempt in questions.in_turn("portal", holding):
         observation = listing.seen(attempt.key, recorded_id(attempt))
         if observation is not None:
             if is_known(attempt, observation):
                 continue
-        elif is_frozen or attempt.native_id is None:
+        elif is_frozen or attempt.native_id is None or listing.may_have(attempt.native_id):
             # Not acknowledged yet: dispatch, not observation, finds out what became of it.
             continue
         is_unknown = False
         if observation is None and is_about_to_be_lost(attempt):
-            if asked == ACCOUNTING_MAX:
-                continue
-            asked += 1
             try:
-                observation, is_unknown = _ask_accounting(connector, attempt)
+                observation, is_unknown = _ask_accounting(connector, attempt, questions)
+            except NotAsked:
+                continue
             except ConnectorError as error:
                 log.warning("attempt %s is missing and %s", attempt.id, error)
                 continue
@@ -125,7 +126,7 @@ def is_about_to_be_lost(attempt: Attempt) -> bool:
 
 
 def _ask_accounting(
-    connector: ClusterConnector, attempt: Attempt
+    connector: ClusterConnector, attempt: Attempt, questions: Questions
 ) -> tuple[Observation | None, bool]:
     """What accounting says of a missing attempt, and whether nobody knows if it ran.
 
@@ -135,7 +136,7 @@ def _ask_accounting(
     native_id = recorded_id(attempt)
     if native_id is None or (connector.submits_held and attempt.release_sent_at is None):
         return None, False
-    found = connector.find_ended(attempt.key, native_id)
+    found = questions.ask("portal", attempt, lambda: connector.find_ended(attempt.key, native_id))
     return found, found is None and connector.submits_held
 
 

@@ -35,6 +35,7 @@ class Stranger(StrEnum):
     NOT_YET = "not_yet_counted"
     COPY = "copy_of_ours"
     BACK = "ended_and_back"
+    ODD = "makes_no_sense"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,10 @@ class ClusterUnavailable(ConnectorError):
     """The cluster did not answer in time or not sensibly: retry later, nothing is known."""
 
 
+class AccountUndecided(ClusterUnavailable):
+    """The accounting answers, and what it says of this one workload settles nothing yet."""
+
+
 class OutcomeUnknown(ClusterUnavailable):
     """The call may have had its effect: look before sending again."""
 

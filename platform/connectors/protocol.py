@@ -125,6 +125,17 @@ class NativeWorkload:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """A workload in a listing of which the cluster said what makes no sense, and `why`.
+
+    `native_id` is None where not even that can be told.
+    """
+
+    native_id: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """Every workload that the cluster knows, as one complete answer.
 
@@ -132,13 +143,19 @@ class Listing:
     ClusterUnavailable. A key that is absent here is unknown to the cluster, never finished.
 
     Where one key was accepted more than once, `copies` has all of them and `observations` the
-    oldest; `seen` finds the one that was recorded. `natives` are not ours.
+    oldest; `seen` finds the one that was recorded. `natives` are not ours. What is `unread` is
+    there, and nothing else is known of it.
     """
 
     observed_at: int
     observations: Mapping[str, Observation]
     copies: Mapping[str, tuple[Observation, ...]] = field(default_factory=dict)
     natives: tuple[NativeWorkload, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+    def may_have(self, native_id: str | None) -> bool:
+        """Whether something that could not be read may be the workload of `native_id`."""
+        return any(one.native_id is None or one.native_id == native_id for one in self.unread)
 
     def seen(self, key: str, native_id: str | None) -> Observation | None:
         """What the cluster says of `key` under the recorded `native_id`, or under any id while
@@ -177,12 +194,14 @@ class NodeCapacity:
 class Inventory:
     """All nodes of the cluster, as one complete answer.
 
-    `api_version` is what was spoken with it, where there is more than one.
+    `api_version` is what was spoken with it, where there is more than one. `complaints` are about
+    nodes of which the cluster said what makes no sense; they are left out.
     """
 
     observed_at: int
     nodes: tuple[NodeCapacity, ...]
     api_version: str = ""
+    complaints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

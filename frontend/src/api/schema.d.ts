@@ -2226,9 +2226,10 @@ export interface components {
          *     * `not_yet_counted` - NOT_YET
          *     * `copy_of_ours` - COPY
          *     * `ended_and_back` - BACK
+         *     * `makes_no_sense` - ODD
          * @enum {string}
          */
-        ReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted" | "copy_of_ours" | "ended_and_back";
+        ReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted" | "copy_of_ours" | "ended_and_back" | "makes_no_sense";
         /** @description One account and pool of a day; the differences, with what was cut, sum to the difference. */
         ReconciledAccount: {
             /** @description The cluster's name */

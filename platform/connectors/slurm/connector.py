@@ -9,6 +9,7 @@ given anew to submissions that were not saved, and unsettled jobs are left alone
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from connectors.errors import (
+    AccountUndecided,
     ClusterUnavailable,
     LogUnavailable,
     NotOffered,
@@ -31,6 +33,7 @@ from connectors.protocol import (
     LogChunk,
     NativeWorkload,
     Observation,
+    Unread,
     Workload,
     WorkloadPhase,
 )
@@ -59,6 +62,7 @@ from connectors.slurm.tokens import MinterTokens, TokenRefused
 from connectors.workload_checks import TIME_LIMIT_S_MAX, check_key, check_workload
 
 Value = TypeVar("Value")
+log = logging.getLogger(__name__)
 
 _S_PER_MINUTE = 60
 #: How long what changes by an administrator's hand only is not asked for again.
@@ -153,6 +157,10 @@ class SlurmConnector:
     def observe(self) -> Listing:
         """See the protocol. Of ended jobs the ranks' exit codes are read where they can be."""
         listed = self._rest.jobs()
+        unread = [
+            Unread(None if one.job_id is None else str(one.job_id), one.why)
+            for one in listed.unread
+        ]
         ours: dict[str, list[SlurmJob]] = {}
         others: list[SlurmJob] = []
         for job in listed.jobs:
@@ -178,7 +186,8 @@ class SlurmConnector:
             observed_at=listed.observed_at,
             observations={key: found[0] for key, found in copies.items()},
             copies={key: found for key, found in copies.items() if len(found) > 1},
-            natives=tuple(self._natives(others)),
+            natives=tuple(self._natives(others, unread)),
+            unread=tuple(unread),
         )
 
     def find_ended(self, key: str, native_id: str) -> Observation | None:
@@ -197,7 +206,7 @@ class SlurmConnector:
             return None
         last = max(runs, key=lambda run: (run.submit_time, run.start_time or 0))
         if last.end_time is None:
-            raise ClusterUnavailable(
+            raise AccountUndecided(
                 f"the cluster's accounting says that job {native_id} still is {last.state}, and "
                 "its controller does not know it; `sacctmgr show runawayjobs` may mend that"
             )
@@ -205,7 +214,7 @@ class SlurmConnector:
         try:
             return ended_observation(key, last, exits)
         except UnknownNativeState as error:
-            raise ClusterUnavailable(str(error)) from error
+            raise AccountUndecided(str(error)) from error
 
     def notify(self, key: str, *, native_id: str | None = None) -> None:
         """See the protocol. The notice asks the batch script, which tells the ranks, once."""
@@ -239,14 +248,19 @@ class SlurmConnector:
         """See the protocol: the nodes that have GPUs of one of the cluster's pools."""
         # Before the nodes are asked, so that what it says is never older than it claims.
         observed_at = self._rest.diag().observed_at
-        partitions = {partition.name: partition for partition in self._rest.partitions()}
+        odd: list[str] = []
+        partitions = {
+            partition.name: partition for partition in self._rest.partitions(odd=odd.append)
+        }
         found = (
-            node_capacity(node, self._options.pools, partitions) for node in self._rest.nodes()
+            node_capacity(node, self._options.pools, partitions)
+            for node in self._rest.nodes(odd=odd.append)
         )
         return Inventory(
             observed_at,
             tuple(node for node in found if node is not None),
             api_version=self._rest.version,
+            complaints=tuple(odd),
         )
 
     def read_log(
@@ -354,8 +368,8 @@ class SlurmConnector:
 
     def _read_hardware(self) -> _Hardware:
         return _Hardware(
-            {partition.name: partition for partition in self._rest.partitions()},
-            {node.name: node for node in self._rest.nodes()},
+            {partition.name: partition for partition in self._rest.partitions(odd=log.warning)},
+            {node.name: node for node in self._rest.nodes(odd=log.warning)},
         )
 
     def _pool_of(self, gpus: Mapping[str, int]) -> str | None:
@@ -434,16 +448,22 @@ class SlurmConnector:
         root = self._options.output_root
         return _NO_EXITS if root is None else read_exits(root, key=key, user=user, ranks=ranks)
 
-    def _natives(self, jobs: Iterable[SlurmJob]) -> Iterable[NativeWorkload]:
+    def _natives(self, jobs: Iterable[SlurmJob], unread: list[Unread]) -> Iterable[NativeWorkload]:
         for job in jobs:
-            gpus = job.gpus_allocated or job.gpus_requested
-            if not sum(gpus.values()):
-                continue
-            pool = self._pool_of(gpus) or self._pool_of_untyped(job, gpus)
-            if pool is None:
-                continue
-            count = gpus.get(self._options.pools[pool].gres_type) or gpus[""]
-            yield native_of(job, pool=pool, gpus=count, borrow_qos=self._options.borrow_qos)
+            try:
+                yield from self._native(job)
+            except (ValueError, TypeError, LookupError, OverflowError) as error:
+                unread.append(Unread(str(job.job_id), repr(error)))
+
+    def _native(self, job: SlurmJob) -> Iterable[NativeWorkload]:
+        gpus = job.gpus_allocated or job.gpus_requested
+        if not sum(gpus.values()):
+            return
+        pool = self._pool_of(gpus) or self._pool_of_untyped(job, gpus)
+        if pool is None:
+            return
+        count = gpus.get(self._options.pools[pool].gres_type) or gpus[""]
+        yield native_of(job, pool=pool, gpus=count, borrow_qos=self._options.borrow_qos)
 
     def _pool_of_untyped(self, job: SlurmJob, gpus: Mapping[str, int]) -> str | None:
         """The pool of a job that asked for any GPUs: its nodes', or else its partition's."""

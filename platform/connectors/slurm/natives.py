@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from connectors.errors import ClusterUnavailable, UnknownNativeState
+from connectors.errors import AccountUndecided, ClusterUnavailable, UnknownNativeState
 from connectors.natives import NativeRef
 from connectors.protocol import ClusterConnector, NativeWorkload, Outcome, WorkloadPhase
 from connectors.slurm.connector import SlurmConnector, insist
@@ -69,7 +69,7 @@ class SlurmNatives:
             return None
         last = max(runs, key=lambda run: run.start_time or 0)
         if last.end_time is None:
-            raise ClusterUnavailable(
+            raise AccountUndecided(
                 f"the cluster's accounting says that job {ref.native_id} still is {last.state}, "
                 "and its controller does not know it; `sacctmgr show runawayjobs` may mend that"
             )

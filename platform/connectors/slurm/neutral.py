@@ -80,11 +80,20 @@ class SlurmJob:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadJob:
+    """A record of a job that makes no sense, and `why`. `job_id` is None where even that."""
+
+    job_id: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobList:
-    """Every job that the controller knew at `observed_at`."""
+    """Every job that the controller knew at `observed_at`, `unread` those that make no sense."""
 
     observed_at: int
     jobs: tuple[SlurmJob, ...]
+    unread: tuple[UnreadJob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

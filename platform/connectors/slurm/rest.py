@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
@@ -16,6 +16,7 @@ from urllib.parse import quote
 import httpx
 
 from connectors.errors import (
+    AccountUndecided,
     ClusterUnavailable,
     ConnectorError,
     NotOffered,
@@ -36,6 +37,7 @@ from connectors.slurm.neutral import (
     SlurmNode,
     SlurmPartition,
     Submission,
+    UnreadJob,
     User,
 )
 
@@ -46,6 +48,10 @@ FULL_LIST_EVERY_S = 60
 STUB_S = 600
 #: How many jobs of one list are looked at one by one for who holds their GPUs.
 MAX_DETAILS = 100
+#: Of one list so many records may make no sense; with more of them the answer is none.
+ODD_RECORDS_MAX = 100
+#: Questions about one job of the accounting; they hold up the look at everything else.
+HISTORY_TIMEOUT_S = 10.0
 #: An answer that trickles may take this many read time-outs in all.
 _WHOLE_ANSWER_TIMEOUTS = 4
 # The window is asked for from "now" on, whatever the time zone of the server is; this much is
@@ -81,6 +87,7 @@ class _Kept:
     asked_at: int
     full_at_s: float
     jobs: tuple[SlurmJob, ...]
+    unread: tuple[UnreadJob, ...]
 
 
 class SlurmRest:
@@ -183,11 +190,12 @@ class SlurmRest:
                     raise ClusterUnavailable("the cluster has no changes to a list never given")
                 fresh = replace(kept, asked_at=asked_at)
             else:
-                jobs = self._with_details([dialect.job(record) for record in records])
-                fresh = _Kept(dialect.version, asked_at, now_s, jobs)
+                read, unread = _read_jobs(records, dialect)
+                jobs = self._with_details(read)
+                fresh = _Kept(dialect.version, asked_at, now_s, jobs, unread)
         with self._lock:
             self._kept = fresh
-        return JobList(asked_at, fresh.jobs)
+        return JobList(asked_at, fresh.jobs, fresh.unread)
 
     def _with_details(self, jobs: list[SlurmJob]) -> tuple[SlurmJob, ...]:
         """Who holds the GPUs of the running jobs of which the list does not tell it."""
@@ -294,13 +302,15 @@ class SlurmRest:
                 f"{what}: it is still {job.state}; may {self._service_user} cancel it?"
             )
 
-    def nodes(self) -> tuple[SlurmNode, ...]:
-        """All nodes."""
-        return self._list("/slurm/{}/nodes", "nodes", lambda dialect: dialect.node)
+    def nodes(self, *, odd: Callable[[str], None] | None = None) -> tuple[SlurmNode, ...]:
+        """All nodes. With `odd`, which is told of them, without those that make no sense."""
+        return self._list("/slurm/{}/nodes", "nodes", lambda dialect: dialect.node, odd=odd)
 
-    def partitions(self) -> tuple[SlurmPartition, ...]:
-        """All partitions."""
-        return self._list("/slurm/{}/partitions", "partitions", lambda dialect: dialect.partition)
+    def partitions(self, *, odd: Callable[[str], None] | None = None) -> tuple[SlurmPartition, ...]:
+        """All partitions. `odd` as for nodes."""
+        return self._list(
+            "/slurm/{}/partitions", "partitions", lambda dialect: dialect.partition, odd=odd
+        )
 
     def set_node(self, node: str, *, drain: bool, reason: str) -> None:
         """Keep new work off a node, or let it in again. Needs an administrator of Slurm.
@@ -357,15 +367,17 @@ class SlurmRest:
         """Every run that the accounting has of a job, oldest first; () when it has none."""
         runs = [
             run
-            for run in self._runs(f"/slurmdb/{{}}/job/{int(job_id)}", {})
+            for run in self._runs(f"/slurmdb/{{}}/job/{int(job_id)}", {}, HISTORY_TIMEOUT_S)
             if run.job_id == job_id
         ]
         if runs:
             _check_arrived(runs, self.diag().observed_at)
         return tuple(sorted(runs, key=lambda run: (run.submit_time, run.start_time or 0)))
 
-    def _runs(self, path: str, parameters: Mapping[str, str]) -> list[HistoryJob]:
-        answer = self._read(path, parameters)
+    def _runs(
+        self, path: str, parameters: Mapping[str, str], timeout_s: float | None = None
+    ) -> list[HistoryJob]:
+        answer = self._read(path, parameters, timeout_s)
         # Errors first: with its database down, v0.0.38 answers 200 and an empty list.
         if answer.error and answer.error.number == answers.NOTHING_FOUND:
             return []
@@ -554,13 +566,20 @@ class SlurmRest:
         parameters: Mapping[str, str] | None = None,
         *,
         keys: tuple[str, ...] = (),
+        odd: Callable[[str], None] | None = None,
     ) -> tuple[Item, ...]:
         answer = self._read(path, parameters)
         if answer.error and answer.error.number == answers.NOTHING_FOUND:
             return ()
         body = self._checked(answer, key)
         decode = decoder(self._speak())
-        return tuple(decode(record) for record in answers.records(body, *(keys or (key,))))
+        records = answers.records(body, *(keys or (key,)))
+        if odd is None:
+            return tuple(decode(record) for record in records)
+        found, unread = _sensible(records, decode)
+        for record, error in unread:
+            odd(f"{key} {str(record.get('name'))[:60]!r} makes no sense: {error}")
+        return tuple(found)
 
     def _get(
         self, path: str, what: str, parameters: Mapping[str, str] | None = None
@@ -621,13 +640,18 @@ class SlurmRest:
                 f"the cluster refuses the token of {user} ({what}); {answers.REFUSAL_HINT}"
             )
 
-    def _read(self, path: str, parameters: Mapping[str, str] | None = None) -> Answer:
+    def _read(
+        self,
+        path: str,
+        parameters: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Answer:
         """GET, once more on a connection that was closed under it."""
         try:
             try:
-                return self._call("GET", path, parameters=parameters)
+                return self._call("GET", path, parameters=parameters, timeout_s=timeout_s)
             except _ConnectionClosed:
-                return self._call("GET", path, parameters=parameters)
+                return self._call("GET", path, parameters=parameters, timeout_s=timeout_s)
         except NotOffered as error:
             # Every version has every read, so that this is not slurmrestd, or not all of it.
             raise ClusterUnavailable(str(error)) from error
@@ -655,12 +679,13 @@ class SlurmRest:
         parameters: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         user: str | None = None,
+        timeout_s: float | None = None,
     ) -> Answer:
         """One call in the version in use. An address that is gone asks for the version again,
         once: nothing was done then, so that a write may be sent again too."""
         dialect = self._speak()
         who = self._service_user if user is None else user
-        answer = self._send(method, path.format(dialect.version), parameters, body, who)
+        answer = self._send(method, path.format(dialect.version), parameters, body, who, timeout_s)
         if answer.is_absent and self._pinned is None:
             with self._lock:
                 if self._dialect is dialect:
@@ -715,6 +740,7 @@ class SlurmRest:
         parameters: Mapping[str, str] | None,
         body: Mapping[str, Any] | None,
         user: str,
+        timeout_s: float | None = None,
     ) -> Answer:
         """One request. Raises ClusterUnavailable when it was certainly not sent, and
         _NotAnswered or _ConnectionClosed when it may have been carried out."""
@@ -727,6 +753,9 @@ class SlurmRest:
         request = self._http.build_request(
             method, path, params=parameters or None, json=body, headers=headers
         )
+        if timeout_s is not None:
+            limits_s = {"read": timeout_s, "write": timeout_s}
+            request.extensions["timeout"] = {**request.extensions["timeout"], **limits_s}
         until_s = self._monotonic_s() + self._answer_timeout_s
         content = bytearray()
         try:
@@ -745,7 +774,7 @@ class SlurmRest:
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
             raise _ConnectionClosed(f"the cluster closed the connection: {error}") from error
         except httpx.TimeoutException as error:
-            seconds = self._http.timeout.read
+            seconds = self._http.timeout.read if timeout_s is None else timeout_s
             raise _NotAnswered(f"the cluster did not answer within {seconds:g} s") from error
         except httpx.HTTPError as error:
             raise _NotAnswered(f"the cluster did not answer: {error!r}") from error
@@ -758,6 +787,36 @@ class _NotAnswered(ClusterUnavailable):
 
 class _ConnectionClosed(_NotAnswered):
     """The connection ended before the answer did."""
+
+
+def _sensible(
+    records: Sequence[Mapping[str, Any]], decode: Callable[[Mapping[str, Any]], Item]
+) -> tuple[list[Item], list[tuple[Mapping[str, Any], Exception]]]:
+    """What `records` say, and those that make no sense: one odd record is no reason to see
+    nothing at all. Raises ClusterUnavailable when there are too many of them."""
+    found: list[Item] = []
+    odd: list[tuple[Mapping[str, Any], Exception]] = []
+    for record in records:
+        try:
+            found.append(decode(record))
+        except (ClusterUnavailable, ValueError, TypeError, OverflowError) as error:
+            odd.append((record, error))
+            if len(odd) > ODD_RECORDS_MAX:
+                raise ClusterUnavailable(
+                    f"more than {ODD_RECORDS_MAX} records of the cluster make no sense: {error}"
+                ) from error
+    return found, odd
+
+
+def _read_jobs(
+    records: Sequence[Mapping[str, Any]], dialect: Dialect
+) -> tuple[list[SlurmJob], tuple[UnreadJob, ...]]:
+    found, odd = _sensible(records, dialect.job)
+    return found, tuple(
+        UnreadJob(number if type(number) is int else None, str(error))
+        for record, error in odd
+        for number in (record.get("job_id"),)
+    )
 
 
 def _job_id(answer: Answer) -> int | None:
@@ -800,7 +859,7 @@ def _check_arrived(runs: list[HistoryJob], now: int) -> None:
     no partition, one node and another name."""
     for run in runs:
         if not run.partition and (run.start_time or run.submit_time) > now - STUB_S:
-            raise ClusterUnavailable(f"the accounting has only a stub of job {run.job_id} yet")
+            raise AccountUndecided(f"the accounting has only a stub of job {run.job_id} yet")
 
 
 def _part(name: str) -> str:

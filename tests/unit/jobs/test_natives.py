@@ -35,6 +35,7 @@ from connectors.protocol import (
     NodeCapacity,
     Outcome,
     RankSlot,
+    Unread,
     WorkloadPhase,
 )
 from jobs.arbitration import CycleReport, Cycles
@@ -687,6 +688,81 @@ def test_capacity_that_is_held_outside_is_not_idle(company: Company, control: AC
         (int(s.start.timestamp()) - T0, s.capacity_mgpu, s.outside_mgpu)
         for s in CapacitySegment.objects.order_by("start")
     ] == [(0, 32_000, 0), (10, 32_000, 8000), (30, 32_000, 0)]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"started_at": 1 << 62},
+        {"submitted_at": -(1 << 40)},
+        {"native_id": "9" * 201},
+        # Only the database finds these out.
+        {"time_limit_s": 1 << 70},
+    ],
+)
+def test_one_that_makes_no_sense_does_not_hold_up_the_others(
+    company: Company, control: AControl, bob: User, odd: dict[str, object]
+) -> None:
+    """Planted: without the check of times and without the second try one by one, all stay out."""
+    complaints: list[str] = []
+    use = apply_natives(
+        company.cluster,
+        Listing(
+            T0 + 1,
+            {},
+            natives=(
+                a_native("7"),
+                replace(a_native("8", nodes=("ai-company-001",)), **odd),  # type: ignore[arg-type]
+                a_native("9", nodes=("ai-company-002",)),
+            ),
+        ),
+        control=control,
+        previous_at=at(-1),
+        leadership=Fenced("observer"),  # type: ignore[arg-type]
+        now=at(1),
+        complain=complaints.append,
+    )
+    assert set(Attempt.objects.values_list("native_id", flat=True)) == {"7", "9"}
+    assert reasons(use) == [("makes_no_sense", 8000)]
+    assert use.by_node == {("ai-company-001", "h100"): 8000}
+    assert len(complaints) == 1
+    assert complaints[0].startswith(
+        "What the cluster says of some of its jobs makes no sense, so that they are not counted "
+    )
+
+
+def test_jobs_that_cannot_be_read_are_told(company: Company, control: AControl) -> None:
+    complaints: list[str] = []
+    apply_natives(
+        company.cluster,
+        Listing(T0 + 1, {}, unread=tuple(Unread(str(n), "no state") for n in range(7))),
+        control=control,
+        previous_at=None,
+        leadership=Fenced("observer"),  # type: ignore[arg-type]
+        now=at(1),
+        complain=complaints.append,
+    )
+    assert complaints == [
+        "What the cluster says of some of its jobs makes no sense, so that they are not counted "
+        "for anybody: job 0: no state; job 1: no state; job 2: no state; job 3: no state; job 4: "
+        "no state and 2 more. Look at them with scontrol."
+    ]
+
+
+def test_a_native_that_cannot_be_read_is_not_missing(
+    company: Company, control: AControl, bob: User
+) -> None:
+    look(company, control, a_native("7"))
+    for at_s in (2, 3, 4):
+        apply_natives(
+            company.cluster,
+            Listing(T0 + at_s, {}, unread=(Unread("7", "no state"),)),
+            control=control,
+            previous_at=at(at_s - 1),
+            leadership=Fenced("observer"),  # type: ignore[arg-type]
+            now=at(at_s),
+        )
+    assert Attempt.objects.get().state == "running"
 
 
 @pytest.mark.usefixtures("bob")

@@ -12,9 +12,11 @@ from billing.models import UsageSegment
 from builders.held_cluster import AClusterThatHolds
 from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import NOW, Company, a_company, a_user
-from connectors.protocol import Listing, Observation, Outcome, RankSlot, WorkloadPhase
+from connectors.errors import ClusterUnavailable
+from connectors.protocol import Listing, Observation, Outcome, RankSlot, Unread, WorkloadPhase
 from jobs.models import Attempt, Job, JobState
 from jobs.observation import apply_listing
+from jobs.questions import Questions
 from outbox.models import Message
 
 pytestmark = pytest.mark.django_db
@@ -186,6 +188,50 @@ def test_nothing_is_concluded_while_accounting_does_not_answer(company: Company)
     attempt.refresh_from_db()
     assert (attempt.outcome, attempt.missed_listings) == (None, 2)
     assert Job.objects.get().state == "running"
+
+
+def test_what_the_listing_may_have_unread_is_not_missing(company: Company) -> None:
+    """Planted: not asking `may_have` loses the first; freezing all keeps both."""
+    attempt, other = a_running_attempt(company), a_running_attempt(company)
+    Attempt.objects.filter(pk=other.pk).update(native_id="2")
+    for unread, lost in (((Unread(None, "odd"),), 0), ((Unread("1", "odd"),), 1)):
+        for at_s in (61, 62, 63):
+            apply_listing(
+                company.cluster,
+                Listing(STARTED + at_s, {}, unread=unread),
+                connector=AClusterThatHolds(submits_held=False),  # type: ignore[arg-type]
+                previous_at=NOW,
+                leadership=Fenced("observer"),  # type: ignore[arg-type]
+                now=NOW + timedelta(seconds=at_s),
+            )
+        assert Attempt.objects.filter(outcome="lost").count() == lost
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.missed_listings) == ("running", 0)
+
+
+def test_an_accounting_that_hangs_holds_up_one_question_only(company: Company) -> None:
+    attempts = [a_running_attempt(company) for _ in range(3)]
+    Attempt.objects.update(missed_listings=2, missing_since=NOW)
+    cluster = AClusterThatHolds(submits_held=False)
+    asked: list[str] = []
+
+    def hang(key: str, native_id: str) -> None:
+        asked.append(key)
+        raise ClusterUnavailable("timed out")
+
+    cluster.find_ended = hang  # type: ignore[method-assign,assignment]
+    questions = Questions()
+    for at_s in (61, 62):
+        apply_listing(
+            company.cluster,
+            Listing(STARTED + at_s, {}),
+            connector=cluster,  # type: ignore[arg-type]
+            previous_at=NOW,
+            leadership=Fenced("observer"),  # type: ignore[arg-type]
+            now=NOW + timedelta(seconds=at_s),
+            questions=questions,
+        )
+    assert asked == [min(attempts, key=lambda one: one.job_id).key]
 
 
 def test_what_was_released_and_is_known_nowhere_is_held_for_a_person(company: Company) -> None:

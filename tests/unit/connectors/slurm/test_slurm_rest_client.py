@@ -564,6 +564,71 @@ def test_an_empty_list_with_an_error_is_no_list(version: str) -> None:
         client.jobs()
 
 
+@pytest.mark.parametrize("version", ["v0.0.38", "v0.0.44"])
+@pytest.mark.parametrize(
+    ("odd", "number"),
+    [
+        ({"job_state": None}, 9),
+        ({"submit_time": None}, 9),
+        ({"tres_alloc_str": 7}, 9),
+        ({"nodes": "h[1-"}, 9),
+        ({"job_id": None}, None),
+    ],
+)
+def test_one_odd_job_is_told_and_hides_no_other(
+    version: str, odd: dict[str, Any], number: int | None
+) -> None:
+    """Planted: a list that fails with its first odd record."""
+    record = a_job_record(version)
+    body = {"jobs": [record, {**record, "job_id": 9, **odd}], "errors": []}
+    listed = a_client(ScriptedCluster(version).on("GET", "/jobs", an_answer(body))).jobs()
+    assert [job.job_id for job in listed.jobs] == [record["job_id"]]
+    assert [one.job_id for one in listed.unread] == [number]
+
+
+def test_what_was_unread_stays_so_while_the_list_is_unchanged() -> None:
+    record = a_job_record("v0.0.38")
+    body = {"jobs": [{**record, "job_id": 9, "job_state": None}], "errors": []}
+    cluster = ScriptedCluster("v0.0.38").on(
+        "GET", "/jobs", an_answer(body), httpx.Response(304, content=b"")
+    )
+    client = a_client(cluster)
+    assert [one.job_id for one in client.jobs().unread] == [9]
+    assert [one.job_id for one in client.jobs().unread] == [9]
+
+
+def test_a_list_with_many_odd_jobs_is_no_list() -> None:
+    record = {**a_job_record("v0.0.38"), "job_state": None}
+    body = {"jobs": [record] * (rest.ODD_RECORDS_MAX + 1), "errors": []}
+    with pytest.raises(ClusterUnavailable, match="more than 100 records"):
+        a_client(ScriptedCluster("v0.0.38").on("GET", "/jobs", an_answer(body))).jobs()
+
+
+def test_one_odd_node_is_told_and_hides_no_other() -> None:
+    body = recorded("v0.0.38", "GET", "/nodes")["response"]
+    fine = body["nodes"][0]
+    body = {"nodes": [fine, {**fine, "name": "h999", "tres": 5}], "errors": []}
+    cluster = ScriptedCluster("v0.0.38").on("GET", "/nodes", an_answer(body))
+    told: list[str] = []
+    assert [node.name for node in a_client(cluster).nodes(odd=told.append)] == [fine["name"]]
+    assert told == ["nodes 'h999' makes no sense: the cluster's tres is no text"]
+    with pytest.raises(ClusterUnavailable):
+        a_client(cluster).nodes()
+
+
+def test_a_question_about_one_job_waits_a_short_time_only() -> None:
+    waited: list[Any] = []
+
+    def late(request: httpx.Request) -> httpx.Response:
+        waited.append(request.extensions["timeout"]["read"])
+        raise httpx.ReadTimeout("late")
+
+    cluster = ScriptedCluster("v0.0.38").on("GET", "/job/7", late)
+    with pytest.raises(ClusterUnavailable, match="did not answer within 10 s"):
+        a_client(cluster).job_history(7)
+    assert waited == [10.0]
+
+
 def test_the_gpus_of_a_job_that_the_list_does_not_place_are_looked_up() -> None:
     record = {
         **a_job_record("v0.0.44"),
