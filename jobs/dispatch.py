@@ -102,6 +102,8 @@ def workload_of(attempt: Attempt) -> Workload:
         environment=environment,
         time_limit_s=job.time_limit_s,
         notice_signal=job.notice_signal,
+        features=tuple(job.features),
+        image=job.image,
     )
 
 

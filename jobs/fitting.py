@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -23,21 +23,21 @@ _ASKED = "asked"
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """How many nodes of which size a pool has: `sizes[cluster][mgpu]`, 0 for those that offer
-    nothing now (drained) and may come back."""
+    nothing now (drained) and may come back. `having` are those of them that have the features
+    which a job asks for; None where it asks for none."""
 
     sizes: Mapping[str, Mapping[int, int]]
+    having: Mapping[str, Mapping[int, int]] | None = None
 
-    def largest_node_mgpu(self, cluster: str | None = None) -> int | None:
-        """The size of the largest node, of one cluster or of all; None when none is known."""
-        found = [
-            mgpu for name, sizes in self.sizes.items() if cluster in {None, name} for mgpu in sizes
-        ]
-        return max(found, default=0) or None
+    def largest_node_mgpu(self, clusters: Collection[str] | None = None) -> int | None:
+        """The size of the largest node that the job may use, on some clusters or on all; None
+        when none is known."""
+        return _largest(self._usable, clusters)
 
-    def nodes_with(self, mgpu: int, cluster: str | None = None) -> int:
-        """Nodes with at least `mgpu`, on the cluster that has most of them; drained ones count
-        as the largest known, as they do for the arbiter."""
-        largest = self.largest_node_mgpu() or mgpu
+    def nodes_with(self, mgpu: int, clusters: Collection[str] | None = None) -> int:
+        """Nodes that the job may use with at least `mgpu`, on the cluster that has most of them;
+        drained ones count as the largest known, as they do for the arbiter."""
+        largest = _largest(self.sizes, None) or mgpu
         return max(
             (
                 sum(
@@ -45,11 +45,43 @@ class Fleet:
                     for size, count in sizes.items()
                     if (size if size > 0 else largest) >= mgpu
                 )
-                for name, sizes in self.sizes.items()
-                if cluster in {None, name}
+                for name, sizes in self._usable.items()
+                if clusters is None or name in clusters
             ),
             default=0,
         )
+
+    @property
+    def _usable(self) -> Mapping[str, Mapping[int, int]]:
+        return self.sizes if self.having is None else self.having
+
+    def devices(self, pool: str, features: frozenset[str]) -> tuple[Device, ...]:
+        """The nodes as the arbiter knows them; `having` of them have `features`."""
+        having = self.having or {}
+        return tuple(
+            Device(
+                name,
+                f"{mgpu}-{number}",
+                pool,
+                mgpu,
+                features=features if number < having.get(name, {}).get(mgpu, 0) else frozenset(),
+            )
+            for name, sizes in self.sizes.items()
+            for mgpu, count in sizes.items()
+            for number in range(count)
+        )
+
+
+def _largest(
+    sizes: Mapping[str, Mapping[int, int]], clusters: Collection[str] | None
+) -> int | None:
+    found = [
+        mgpu
+        for name, of_cluster in sizes.items()
+        if clusters is None or name in clusters
+        for mgpu in of_cluster
+    ]
+    return max(found, default=0) or None
 
 
 def lay_out(mgpu: int, largest_node_mgpu: int | None) -> tuple[int, int] | None:
@@ -81,7 +113,8 @@ def why_never(
     priority_class: PriorityClass,
     mgpu_per_node: int,
     node_count: int,
-    cluster: str | None,
+    clusters: frozenset[str] | None,
+    features: Collection[str],
     fleet: Fleet,
 ) -> Waiting | None:
     """The arbiter's word that such a job could never start, or None.
@@ -101,12 +134,7 @@ def why_never(
                     team_cap_mgpu=priority_class.team_cap_mgpu,
                 ),
             ),
-            devices=tuple(
-                Device(name, f"{mgpu}-{number}", pool, mgpu)
-                for name, sizes in fleet.sizes.items()
-                for mgpu, count in sizes.items()
-                for number in range(count)
-            ),
+            devices=fleet.devices(pool, frozenset(features)),
             clusters=frozenset(fleet.sizes),
             running=(),
             queued=(
@@ -119,7 +147,8 @@ def why_never(
                     node_count,
                     priority_class.name,
                     0,
-                    clusters=None if cluster is None else frozenset({cluster}),
+                    clusters=clusters,
+                    features=frozenset(features) or None,
                 ),
             ),
         ),

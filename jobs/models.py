@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID, uuid5
 
+from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
 from django.db.models import F, Q
@@ -54,8 +55,9 @@ class Job(models.Model):
     script and environment are not known.
 
     `submitted_at` keeps a requeued job's place. `attempt_number` is that of the latest
-    attempt, 0 before the first. `explanation` is why it waits, as the last cycle that changed
-    it said; `explained_at` when.
+    attempt, 0 before the first. Each of its nodes must have all of `features`; `image` is the
+    container image that it runs in, None without one. `explanation` is why it waits, as the last
+    cycle that changed it said; `explained_at` when.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -75,6 +77,8 @@ class Job(models.Model):
     script = models.TextField()
     environment = models.JSONField(default=dict)
     notes = models.JSONField(default=list)
+    features = ArrayField(models.CharField(max_length=64), default=list)
+    image = models.CharField(max_length=512, null=True)
     time_limit_s = models.BigIntegerField(null=True)
     notice_signal = models.CharField(max_length=8, default="TERM")
     checkpoint_path = models.CharField(max_length=1024, null=True)
@@ -102,6 +106,13 @@ class Job(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(node_count__gte=1, node_count__lte=100_000), name="job_asks_for_nodes"
+            ),
+            models.CheckConstraint(
+                condition=Q(features__len__lte=16), name="job_asks_for_16_features_at_most"
+            ),
+            models.CheckConstraint(
+                condition=Q(image=None) | Q(image__regex=r"\A[!-~]+\Z"),
+                name="job_image_is_one_word",
             ),
             models.CheckConstraint(
                 condition=Q(time_limit_s=None) | Q(time_limit_s__gte=1),

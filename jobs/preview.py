@@ -65,7 +65,10 @@ def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
             user=str(actor.user.pk),
             mgpu_per_node=resolved.mgpu_per_node,
             pinned=None if resolved.cluster is None else str(resolved.cluster.pk),
+            has_image=request.image is not None,
         ),
+        features=frozenset(request.features) or None,
+        has_image=request.image is not None,
     )
     plan = decide(replace(snapshot, queued=(*snapshot.queued, job)), Policy())
     start = next((item for item in plan.starts if item.job == job.id), None)

@@ -98,6 +98,8 @@ class JobRow(NamedTuple):
     is_preemptible: bool
     is_requeueable: bool
     checkpoint_path: str | None
+    features: Sequence[str]
+    image: str | None
     submitted_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -537,7 +539,8 @@ SELECT j.id, j.name, j.type, j.origin, j.state,
        (SELECT name FROM quotas_priorityclass WHERE id = j.priority_class_id),
        (SELECT name FROM clusters_cluster WHERE id = j.cluster_id),
        j.mgpu_per_node, j.node_count, j.time_limit_s, j.is_preemptible, j.is_requeueable,
-       j.checkpoint_path, j.submitted_at, j.started_at, j.ended_at, j.end_reason, j.exit_code,
+       j.checkpoint_path, j.features, j.image,
+       j.submitted_at, j.started_at, j.ended_at, j.end_reason, j.exit_code,
        j.cancel_requested_at, j.attempt_number, j.explanation, j.explained_at,
        a.id, a.job_id, a.number, (SELECT name FROM clusters_cluster WHERE id = a.cluster_id),
        a.state, a.native_id, a.native_state, a.slots, a.mgpu, a.guaranteed_mgpu, a.granted_at,

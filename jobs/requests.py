@@ -15,6 +15,7 @@ from connectors.workload_checks import RANKS_MAX, RESERVED_ENVIRONMENT, SCRIPT_B
 from jobs.dependencies import DEPENDENCIES_MAX
 from jobs.models import Condition, JobType
 from jobs.sbatch import (
+    FEATURE,
     NOTICE_SIGNALS,
     Note,
     SbatchReading,
@@ -31,11 +32,14 @@ ENVIRONMENT_ENTRIES_MAX = 256
 ENVIRONMENT_VALUE_BYTES_MAX = 32 << 10
 ENVIRONMENT_BYTES_MAX = 128 << 10
 CHECKPOINT_PATH_MAX = 1024
+FEATURES_MAX = 16
+IMAGE_MAX = 512
 _NAME_OF_THING_MAX = 1_000
 
 _ENVIRONMENT_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _DENIED_KEYS = frozenset({"BASH_ENV", "ENV", "PROMPT_COMMAND"})
 _DENIED_PREFIXES = ("SLURM_", "SBATCH_", "LD_", "TIDEGATE_")
+_IMAGE = re.compile(rf"[!-~]{{1,{IMAGE_MAX}}}")
 _WORD = re.compile(r"[A-Za-z0-9._+-]{1,60}")
 _JOB_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -59,6 +63,8 @@ FIELDS = frozenset(
         "is_requeueable",
         "checkpoint_path",
         "cluster",
+        "features",
+        "image",
         "notice_signal",
         "held",
         "depends_on",
@@ -105,6 +111,8 @@ class JobRequest:
     pool: str | None = None
     priority_class: str | None = None
     cluster: str | None = None
+    features: tuple[str, ...] = ()
+    image: str | None = None
     type: JobType | None = None
     time_limit_s: int | None = None
     environment: Mapping[str, str] | None = None
@@ -147,6 +155,8 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         pool=reader.name_of("pool"),
         priority_class=reader.name_of("priority_class"),
         cluster=reader.name_of("cluster"),
+        features=_features(reader),
+        image=_image(reader),
         type=None if request_type is None else JobType(request_type),
         time_limit_s=reader.integer("time_limit_s", low=1, high=TIME_LIMIT_S_MAX),
         environment=_environment(reader),
@@ -502,6 +512,40 @@ def _checkpoint_path(reader: _Reader) -> str | None:
         )
         return None
     return path
+
+
+def _features(reader: _Reader) -> tuple[str, ...]:
+    """Sorted, each once."""
+    value = reader.body.get("features", [])
+    if not isinstance(value, list):
+        reader.fail("features", "must be a list of names of features", "wrong_type")
+        return ()
+    if len(value) > FEATURES_MAX:
+        reader.fail("features", f"has {len(value):,} names; at most {FEATURES_MAX} are allowed")
+        return ()
+    for index, name in enumerate(value):
+        if not isinstance(name, str):
+            reader.fail("features", "must be a text", "wrong_type", str(index))
+        elif not FEATURE.fullmatch(name):
+            reader.fail(
+                "features",
+                "must be the name of a feature: 1 to 64 letters, digits, '.', '_' and '-'",
+                "invalid",
+                str(index),
+            )
+    return tuple(sorted({name for name in value if isinstance(name, str)}))
+
+
+def _image(reader: _Reader) -> str | None:
+    image = reader.text("image")
+    if image is not None and not _IMAGE.fullmatch(image):
+        reader.fail(
+            "image",
+            f"must be 1 to {IMAGE_MAX} printable ASCII characters without spaces, such as "
+            "nvcr.io#nvidia/pytorch:24.05-py3",
+        )
+        return None
+    return image
 
 
 def _is_control(character: str) -> bool:

@@ -19,6 +19,9 @@ DIRECTIVES_MAX = 200
 NOTE_TEXT_MAX = 200
 NOTICE_SIGNALS = ("TERM", "USR1", "USR2", "INT", "HUP")
 
+#: A feature of a node, for `fullmatch`.
+FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
 _MAGIC = "#SBATCH"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _TYPED_COUNT = re.compile(r"(?:([A-Za-z0-9_.-]{1,64}):)?([0-9]{1,9})")
@@ -289,6 +292,14 @@ _WITHOUT_VALUE = frozenset(
         "usage",
         "version",
         "get-user-env",
+        "container-mount-home",
+        "no-container-mount-home",
+        "container-remap-root",
+        "no-container-remap-root",
+        "container-entrypoint",
+        "no-container-entrypoint",
+        "container-writable",
+        "container-readonly",
     }
 )
 
@@ -320,7 +331,6 @@ _NOT_OFFERED = {
     "begin": "A later begin is not yet offered; submit with --hold and release it then.",
     "deadline": "Deadlines are not yet offered; remove the line.",
     "chdir": "The working directory cannot be chosen; use `cd` in the script.",
-    "constraint": "Features of nodes cannot be asked for; choose a pool.",
     "nodelist": "Nodes cannot be chosen; choose a pool or a cluster.",
     "exclude": "Nodes cannot be left out; choose a pool or a cluster.",
     "clusters": "Name the cluster in the field `cluster`.",
@@ -333,12 +343,19 @@ _NOT_OFFERED = {
     "wrap": "Write the command into the script.",
     "uid": "Jobs run as the person who submits them.",
     "gid": "Jobs run as the person who submits them.",
-    "container": "Start the container in the script.",
+    "container": "Name an image with --container-image, or start the container in the script.",
+    "container-mounts": "What is mounted into containers is set for each cluster.",
+    "container-workdir": "The working directory cannot be chosen; use `cd` in the script.",
+    "container-name": "Every start has a container of its own; name an image.",
+    "container-save": "Containers are not saved; build the image beforehand.",
+    "container-env": "Give the variables in the field `environment`.",
+    "container-entrypoint": "The script is run as it is; call the entry point in it.",
     "bb": "Burst buffers are not offered.",
     "bbf": "Burst buffers are not offered.",
     "test-only": "Use the dry run instead.",
 }
 _NODE_SHARE = "CPUs and memory come with the GPUs of a node."
+_CONTAINER = "How containers are set up is the cluster's."
 _NO_EFFECT = {
     "output": "Logs are kept by Tidegate: see the job's page or `tidegate logs`.",
     "error": "Logs are kept by Tidegate: see the job's page or `tidegate logs`.",
@@ -380,6 +397,13 @@ _NO_EFFECT = {
     "sockets-per-node": _NODE_SHARE,
     "ntasks-per-core": _NODE_SHARE,
     "ntasks-per-socket": _NODE_SHARE,
+    "container-mount-home": _CONTAINER,
+    "no-container-mount-home": _CONTAINER,
+    "container-remap-root": _CONTAINER,
+    "no-container-remap-root": _CONTAINER,
+    "no-container-entrypoint": _CONTAINER,
+    "container-writable": _CONTAINER,
+    "container-readonly": _CONTAINER,
     "ntasks-per-gpu": "One process is started per node; start more in the script.",
 }
 
@@ -510,6 +534,21 @@ def _dependency(value: str) -> _Read:
     return {"depends_on": wishes}, f"depends_on = {told}"
 
 
+def _constraint(value: str) -> _Read:
+    names = value.split("&")
+    if not all(FEATURE.fullmatch(name) for name in names):
+        raise NotUnderstood(
+            f"{value[:40]!r} is no list of features; write names with & between them, such as "
+            "nvlink&ib. Alternatives (|), counts (*) and brackets are not offered."
+        )
+    features = sorted(set(names))
+    return {"features": features}, f"features = {', '.join(features)}"
+
+
+def _image(value: str) -> _Read:
+    return {"image": value}, f"image = {value[:60]}"
+
+
 _READERS: Mapping[str, Callable[[str], _Read]] = {
     "job-name": _name,
     "gpus": _gpus("gpus"),
@@ -522,6 +561,8 @@ _READERS: Mapping[str, Callable[[str], _Read]] = {
     "partition": lambda value: ({"partition": value}, ""),
     "qos": lambda value: ({"qos": value}, ""),
     "signal": _signal,
+    "constraint": _constraint,
+    "container-image": _image,
     "requeue": lambda _: ({"is_requeueable": True}, "is_requeueable = true"),
     "no-requeue": lambda _: ({"is_requeueable": False}, "is_requeueable = false"),
     "dependency": _dependency,

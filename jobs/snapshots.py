@@ -65,8 +65,12 @@ def _queued(now: datetime) -> tuple[QueuedJob, ...]:
     usable = UsableClusters()
     avoided = avoided_clusters(now)
 
-    def clusters(job: str, user: str, mgpu: int, pinned: str | None) -> frozenset[str] | None:
-        found = usable.of(user=user, mgpu_per_node=mgpu, pinned=pinned)
+    sets: dict[str | None, frozenset[str] | None] = {None: None}
+
+    def clusters(
+        job: str, user: str, mgpu: int, pinned: str | None, has_image: bool
+    ) -> frozenset[str] | None:
+        found = usable.of(user=user, mgpu_per_node=mgpu, pinned=pinned, has_image=has_image)
         return usable.without(found, avoided[job]) if job in avoided else found
 
     return tuple(
@@ -80,7 +84,12 @@ def _queued(now: datetime) -> tuple[QueuedJob, ...]:
             priority_class,
             submitted_at,
             time_limit_s,
-            clusters(job, user, mgpu_per_node, pinned),
+            clusters(job, user, mgpu_per_node, pinned, has_image),
+            # The same features are the same object, which keeps 100,000 queued jobs small.
+            sets[features]
+            if features in sets
+            else sets.setdefault(features, frozenset(features.split(" "))),
+            has_image,
         )
         for (
             job,
@@ -93,11 +102,14 @@ def _queued(now: datetime) -> tuple[QueuedJob, ...]:
             submitted_at,
             time_limit_s,
             pinned,
+            features,
+            has_image,
         ) in _rows(
             """
             SELECT id::text, team_id::text, user_id::text, pool_id::text, mgpu_per_node,
                    node_count, priority_class_id::text,
-                   extract(epoch FROM submitted_at)::bigint, time_limit_s, cluster_id::text
+                   extract(epoch FROM submitted_at)::bigint, time_limit_s, cluster_id::text,
+                   nullif(array_to_string(features, ' '), ''), image IS NOT NULL
             FROM jobs_job WHERE state = 'queued' AND NOT EXISTS (
                 SELECT FROM jobs_dependency d WHERE d.job_id = jobs_job.id AND d.closed_at IS NULL
             )
@@ -195,9 +207,17 @@ def _slots(text: str) -> tuple[Slot, ...]:
 
 
 def display_names() -> dict[str, str]:
-    """Display path of every tree node by id, for sentences."""
+    """Display path of every tree node, and the name of every cluster and pool, by id, for
+    sentences."""
     return {
-        node: path.rstrip("/") for node, path in _rows("SELECT id::text, path FROM tenants_node")
+        node: path.rstrip("/")
+        for node, path in _rows(
+            """
+            SELECT id::text, path FROM tenants_node
+            UNION ALL SELECT id::text, name FROM clusters_cluster
+            UNION ALL SELECT id::text, name FROM clusters_pool
+            """
+        )
     }
 
 

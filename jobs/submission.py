@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -11,9 +11,12 @@ from django.db import transaction
 from uuid_utils.compat import uuid7
 
 from arbiter.decisions import Waiting
+from arbiter.explain import features_text, missing_features
 from audit.recording import record
 from bulk.inserting import insert_row, insert_rows
 from clusters.models import Cluster, Pool
+from clusters.queries import nodes_having
+from connectors.registry import runs_images
 from jobs.errors import NeverFits, TooManyOpenJobs
 from jobs.fitting import Fleet, lay_out, why_never
 from jobs.models import Condition, Dependency, Job, JobState, JobType
@@ -52,7 +55,8 @@ class Predecessor:
 class ResolvedRequest:
     """A request whose every name is a thing that the actor may use.
 
-    `never` is the arbiter's word that it could not even run on an idle fleet.
+    `clusters` are the ids of those that it is confined to, by its own word or by its image; None
+    is any. `never` is the arbiter's word that it could not even run on an idle fleet.
     """
 
     request: JobRequest
@@ -60,6 +64,7 @@ class ResolvedRequest:
     pool: Pool
     priority_class: PriorityClass
     cluster: Cluster | None
+    clusters: frozenset[str] | None
     type: JobType
     mgpu_per_node: int
     node_count: int
@@ -112,6 +117,8 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         pool=resolved.pool,
         priority_class=resolved.priority_class,
         cluster=resolved.cluster,
+        features=list(request.features),
+        image=request.image,
         mgpu_per_node=resolved.mgpu_per_node,
         node_count=resolved.node_count,
         script=request.script,
@@ -162,22 +169,28 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     notes = request.notes
     pool, notes = _pool(request, team, offer.pools, notes, errors)
     priority_class, notes = _priority_class(request, offer.priority_classes, notes, errors)
-    cluster = None
+    cluster, clusters = None, None
     if pool is not None and request.cluster is not None:
         cluster = _cluster(request.cluster, pool, errors)
+        clusters = None if cluster is None else frozenset({str(cluster.pk)})
+    if pool is not None and request.image is not None:
+        clusters = _with_containers(offer.fleet(pool), pool, cluster, errors)
     predecessors = _predecessors(request, team, actor, errors)
     if errors or pool is None or priority_class is None:
         raise InvalidRequest(
             "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in errors), errors=errors
         )
     fleet = offer.fleet(pool)
-    mgpu_per_node, node_count = _shape(request, fleet, cluster)
+    if request.features:
+        fleet = replace(fleet, having=nodes_having(pool, request.features))
+    mgpu_per_node, node_count = _shape(request, fleet, clusters)
     return ResolvedRequest(
         request=request,
         team=team,
         pool=pool,
         priority_class=priority_class,
         cluster=cluster,
+        clusters=clusters,
         type=request.type or (JobType.DISTRIBUTED if node_count > 1 else JobType.TRAINING),
         mgpu_per_node=mgpu_per_node,
         node_count=node_count,
@@ -192,7 +205,8 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
             priority_class=priority_class,
             mgpu_per_node=mgpu_per_node,
             node_count=node_count,
-            cluster=None if cluster is None else str(cluster.pk),
+            clusters=clusters,
+            features=request.features,
             fleet=fleet,
         ),
         predecessors=predecessors,
@@ -316,19 +330,43 @@ def _predecessors(
     return tuple(found)
 
 
+def _with_containers(
+    fleet: Fleet, pool: Pool, pinned: Cluster | None, errors: list[FieldError]
+) -> frozenset[str]:
+    """Those of the clusters that have nodes of the pool, or of the pinned one, which run container
+    images. One query."""
+    known = fleet.sizes.keys() if pinned is None else {str(pinned.pk)}
+    found = frozenset(
+        str(cluster.pk)
+        for cluster in Cluster.objects.filter(pk__in=known)
+        if runs_images(cluster.kind, cluster.options)
+    )
+    if not found:
+        who = f"no cluster with {pool.name} runs" if pinned is None else f"{pinned} does not run"
+        errors.append(
+            FieldError(
+                "/image",
+                f"{who} container images; leave the image out and let the script bring its "
+                "software" + ("" if pinned is None else ", or choose another cluster"),
+                "unavailable",
+            )
+        )
+    return found
+
+
 def _listed(names: Iterable[str]) -> str:
     found = list(names)
     return ", ".join(found[:20]) + (" and more" if len(found) > 20 else "") if found else "none"
 
 
-def _shape(request: JobRequest, fleet: Fleet, cluster: Cluster | None) -> tuple[int, int]:
+def _shape(request: JobRequest, fleet: Fleet, clusters: frozenset[str] | None) -> tuple[int, int]:
     """(milli-GPU per node, nodes)."""
     if request.mgpu_per_node is not None:
         return request.mgpu_per_node, request.node_count or 1
     assert request.mgpu is not None
     if request.node_count is not None:
         return request.mgpu // request.node_count, request.node_count
-    largest_mgpu = fleet.largest_node_mgpu(None if cluster is None else str(cluster.pk))
+    largest_mgpu = fleet.largest_node_mgpu(clusters)
     # What cannot be laid out is left whole, which no node can hold: so the refusal says.
     return lay_out(request.mgpu, largest_mgpu) or (request.mgpu, 1)
 
@@ -337,28 +375,47 @@ def _never_fits(resolved: ResolvedRequest, never: Waiting) -> NeverFits:
     """The refusal, with what would fit."""
     detail, numbers = never_sentence(resolved, never)
     pointer = "/gpus" if resolved.request.mgpu is not None else "/gpus_per_node"
+    if _lacks_features(resolved, never):
+        pointer = "/features"
     return NeverFits(detail, errors=[FieldError(pointer, detail, "never_fits")], numbers=numbers)
+
+
+def _lacks_features(resolved: ResolvedRequest, never: Waiting) -> bool:
+    """Whether too few nodes have the features, whatever their size."""
+    having = never.numbers.get("nodes_with_features")
+    return having is not None and having < resolved.node_count
 
 
 def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict[str, int]]:
     """Why a request can never run and what would, and the numbers behind it."""
-    pinned = None if resolved.cluster is None else str(resolved.cluster.pk)
-    pool, fleet = resolved.pool.name, resolved.fleet
-    fitting = fleet.nodes_with(resolved.mgpu_per_node, pinned)
+    pool, fleet, clusters = resolved.pool.name, resolved.fleet, resolved.clusters
+    features = resolved.request.features
+    fitting = fleet.nodes_with(resolved.mgpu_per_node, clusters)
     cap_mgpu = resolved.priority_class.team_cap_mgpu
     numbers = {
         "need_mgpu": resolved.mgpu,
         "mgpu_per_node": resolved.mgpu_per_node,
         "nodes_needed": resolved.node_count,
         "nodes_fitting": fitting,
-        "largest_node_mgpu": fleet.largest_node_mgpu(pinned) or 0,
+        "largest_node_mgpu": fleet.largest_node_mgpu(clusters) or 0,
         "could_ever_mgpu": never.numbers.get("could_ever_mgpu", 0),
     }
     asked = f"{_gpus(resolved.mgpu)} of {pool} can never run"
+    if _lacks_features(resolved, never):
+        having = numbers["nodes_with_features"] = never.numbers["nodes_with_features"]
+        where = f"of pool {pool}"
+        if resolved.cluster is not None:
+            where += f" on {resolved.cluster}"
+        elif resolved.request.image is not None:
+            where += " on clusters that run container images"
+        told = missing_features(features, having=having, needed=resolved.node_count, where=where)
+        return f"{asked}: {told}.", numbers
     if fitting < resolved.node_count:
-        where = "no cluster has" if pinned is None else f"{resolved.cluster} does not have"
+        where = "no cluster" if resolved.request.image is None else "no cluster that runs images"
+        where = f"{where} has" if resolved.cluster is None else f"{resolved.cluster} does not have"
+        with_features = f"{features_text(features)} and " if features else ""
         return (
-            f"{asked}: {where} {_nodes(resolved.node_count)} with "
+            f"{asked}: {where} {_nodes(resolved.node_count)} with {with_features}"
             f"{_gpus(resolved.mgpu_per_node)} each. The largest node has "
             f"{_gpus(numbers['largest_node_mgpu'])}, and at most "
             f"{_nodes(fitting)} of one cluster can give {gpus_text(resolved.mgpu_per_node)}.",

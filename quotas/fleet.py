@@ -10,7 +10,7 @@ from django.db.models import Sum
 
 from clusters.models import Cluster, Pool
 from clusters.outside import OutsideUse
-from clusters.queries import healthy_capacity_mgpu
+from clusters.queries import features_of, healthy_capacity_mgpu
 from clusters.registration import Administrator
 from outbox.models import Quarantine
 from outbox.quarantine import sentence_of
@@ -23,12 +23,13 @@ from tenants.roles import Permission
 @dataclass(frozen=True, slots=True)
 class PoolRow:
     """A pool, its healthy capacity on enabled clusters, and what the organizations together are
-    guaranteed of it (None for those who may not know)."""
+    guaranteed of it (None for those who may not know). `features` are what its nodes have."""
 
     pool: Pool
     capacity_mgpu: int
     guaranteed_mgpu: int | None
     is_overcommitted: bool
+    features: Sequence[str]
 
 
 def administrator(actor: Actor) -> Administrator:
@@ -72,8 +73,9 @@ def outside_use(actor: Actor, cluster: Cluster) -> dict[str, Any]:
 
 
 def pool_rows(actor: Actor, pools: Sequence[Pool]) -> list[PoolRow]:
-    """`pools` with their capacity and whether more is guaranteed than there is. Two queries."""
+    """`pools` with their capacity and whether more is guaranteed than there is. Three queries."""
     capacity = healthy_capacity_mgpu(pools)
+    features = features_of(pools)
     guaranteed = dict(
         Quota.objects.filter(node__kind=NodeKind.ORGANIZATION, pool__in=pools)
         .values_list("pool_id")
@@ -85,6 +87,7 @@ def pool_rows(actor: Actor, pools: Sequence[Pool]) -> list[PoolRow]:
             capacity_mgpu=capacity[pool.pk],
             guaranteed_mgpu=(int(guaranteed.get(pool.pk, 0)) if actor.is_platform_admin else None),
             is_overcommitted=guaranteed.get(pool.pk, 0) > capacity[pool.pk],
+            features=features[pool.pk],
         )
         for pool in pools
     ]

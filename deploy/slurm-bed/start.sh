@@ -123,16 +123,35 @@ choose_names() {
   fi
 }
 
+# node_line FORMAT FIRST LAST FIRST_PORT TYPE FEATURES: nodes FIRST to LAST of a type; none, no line.
+node_line() {
+  local list hosts
+  (($2 <= $3)) || return 0
+  list=$(printf "$1" "$2" "$3")
+  hosts=$list
+  [ "$NAMES" = private ] || { hosts=$(uname -n); hosts=${hosts%%.*}; }
+  echo "NodeName=$list NodeHostname=$hosts NodeAddr=127.0.0.1 Port=[$4-$(($4 + $3 - $2))]" \
+    "Gres=gpu:$5:$GPUS_PER_NODE Feature=$6"
+}
+
+# The last half of the H100 nodes has nvlink and the last quarter ib besides: Slurm fills nodes from
+# the first on, so what lands there was asked to.
+node_lines() {
+  local half=$((H100_NODES - H100_NODES / 2)) most=$((H100_NODES - H100_NODES / 4))
+  node_line 'h[%03d-%03d]' 1 "$half" "$PORT_NODE" h100 h100
+  node_line 'h[%03d-%03d]' $((half + 1)) "$most" $((PORT_NODE + half)) h100 h100,nvlink
+  node_line 'h[%03d-%03d]' $((most + 1)) "$H100_NODES" $((PORT_NODE + most)) h100 h100,nvlink,ib
+  node_line 'a[%02d-%02d]' 1 "$A100_NODES" $((PORT_NODE + H100_NODES)) a100 a100
+}
+
 write_configuration() {
-  local name hosts_h hosts_a ctl loopback=""
-  local list_h list_a last_h=$((PORT_NODE + H100_NODES - 1))
+  local name ctl loopback="" list_h list_a
   list_h=$(printf 'h[001-%03d]' "$H100_NODES")
   list_a=$(printf 'a[01-%02d]' "$A100_NODES")
   if [ "$NAMES" = private ]; then
-    hosts_h=$list_h hosts_a=$list_a ctl=ctl
+    ctl=ctl
   else
     ctl=$(uname -n); ctl=${ctl%%.*}
-    hosts_h=$ctl hosts_a=$ctl
   fi
   # Slurm's way to bind elsewhere than everywhere is the address of the host's own name.
   if [ "$NAMES" = private ] || [[ $(getent ahostsv4 "$ctl" | head -n 1) == 127.* ]]; then
@@ -147,15 +166,13 @@ write_configuration() {
         -e "s|@PORT_SQL@|$PORT_SQL|g; s|@PORT_CTLD@|$PORT_CTLD|g; s|@PORT_DBD@|$PORT_DBD|g" \
         -e "s|@PORT_NODE@|$PORT_NODE|g; s|@PORT_SRUN@|$PORT_SRUN|g; s|@PORT_LAST@|$PORT_LAST|g" \
         -e "s|@H100_LIST@|$list_h|g; s|@A100_LIST@|$list_a|g" \
-        -e "s|@H100_HOSTS@|$hosts_h|g; s|@A100_HOSTS@|$hosts_a|g" \
-        -e "s|@H100_PORTS@|[$PORT_NODE-$last_h]|g" \
-        -e "s|@A100_PORTS@|[$((last_h + 1))-$((last_h + A100_NODES))]|g" \
         -e "s|@GPUS@|$GPUS_PER_NODE|g; s|@LAST_GPU@|$((GPUS_PER_NODE - 1))|g" \
         -e "s|@NODE_CPUS@|$NODE_CPUS|g; s|@CORES@|$((NODE_CPUS / 2))|g" \
         -e "s|@NODE_MEMORY_MB@|$NODE_MEMORY_MB|g; s|@MIN_JOB_AGE@|$MIN_JOB_AGE|g" \
         -e "s|@KILL_WAIT_S@|$KILL_WAIT_S|g; s|@NODE_TIMEOUT_S@|$NODE_TIMEOUT_S|g" \
         -e "s|@CREDENTIAL_S@|$CREDENTIAL_S|g; s|@SQL_PASSWORD@|$(cat "$BED/etc/sql_password")|g" \
-        "$HERE/templates/$name.in" >"$BED/etc/$name"
+        -e "/@NODES@/{r /dev/fd/3" -e "d}" \
+        "$HERE/templates/$name.in" >"$BED/etc/$name" 3< <(node_lines)
     )
   done
   for name in $REMEMBERED; do printf '%s=%q\n' "$name" "${!name}"; done >"$BED/settings"

@@ -171,6 +171,7 @@ export const POOLS: readonly Pool[] = [
     capacity_mgpu: 1000 * GPU,
     guaranteed_mgpu: 1000 * GPU,
     is_overcommitted: false,
+    features: ["ib", "nvlink"],
   },
 ];
 
@@ -349,6 +350,8 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     is_preemptible: false,
     is_requeueable: true,
     checkpoint_path: null,
+    features: [],
+    image: null,
     cluster: null,
     submitted_at: iso(now - 3_700_000),
     started_at: iso(now - 3_600_000),
@@ -428,6 +431,8 @@ export function theJobs(): JobDetail[] {
       }),
       usage: { guaranteed_mgpu_s: 0, borrowed_mgpu_s: gpus * GPU * 6400 },
       checkpoint_path: "/data/ckpt/llama",
+      features: ["ib", "nvlink"],
+      image: "nvcr.io#nvidia/pytorch:24.05-py3",
       ...change,
     });
   return [

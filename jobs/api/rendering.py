@@ -66,6 +66,8 @@ def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
         "is_requeueable": job.is_requeueable,
         "checkpoint_path": job.checkpoint_path,
         "cluster": job.cluster__name,
+        "features": job.features,
+        "image": job.image,
         "submitted_at": iso(job.submitted_at),
         "started_at": _iso(job.started_at),
         "ended_at": _iso(job.ended_at),

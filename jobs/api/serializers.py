@@ -11,8 +11,8 @@ from arbiter.decisions import Code
 from jobs import explaining
 from jobs.dependencies import DEPENDENCIES_MAX
 from jobs.models import AttemptState, Condition, JobOrigin, JobState, JobType
-from jobs.requests import TIME_LIMIT_S_MAX
-from jobs.sbatch import NOTICE_SIGNALS, Verdict
+from jobs.requests import FEATURES_MAX, IMAGE_MAX, TIME_LIMIT_S_MAX
+from jobs.sbatch import FEATURE, NOTICE_SIGNALS, Verdict
 from jobs.withholding import DEPENDENCY
 
 EXPLANATION_CODES = [
@@ -125,6 +125,10 @@ class JobSerializer(serializers.Serializer[Any]):
     is_requeueable = serializers.BooleanField()
     checkpoint_path = serializers.CharField(allow_null=True)
     cluster = serializers.CharField(allow_null=True, help_text="The one it is pinned to")
+    features = serializers.ListField(
+        child=serializers.CharField(), help_text="What each of its nodes must have"
+    )
+    image = serializers.CharField(allow_null=True, help_text="The container image it runs in")
     submitted_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True, help_text="Of the current attempt")
     ended_at = serializers.DateTimeField(allow_null=True)
@@ -204,6 +208,18 @@ class JobRequestSerializer(serializers.Serializer[Any]):
     is_requeueable = serializers.BooleanField(required=False, default=True)
     checkpoint_path = serializers.CharField(required=False, help_text="Absolute")
     cluster = serializers.CharField(required=False, help_text="Pin it to this cluster")
+    features = serializers.ListField(
+        child=serializers.RegexField(FEATURE.pattern),
+        required=False,
+        max_length=FEATURES_MAX,
+        help_text="Features that each of its nodes must have, all of them",
+    )
+    image = serializers.CharField(
+        required=False,
+        max_length=IMAGE_MAX,
+        help_text="Container image to run in, on clusters that can: "
+        "`nvcr.io#nvidia/pytorch:24.05-py3`, `docker://...`, or the path of a .sqsh file",
+    )
     notice_signal = serializers.ChoiceField(
         choices=list(NOTICE_SIGNALS), required=False, default="TERM"
     )
@@ -233,6 +249,8 @@ class ResolvedJobSerializer(serializers.Serializer[Any]):
     is_requeueable = serializers.BooleanField()
     checkpoint_path = serializers.CharField(allow_null=True)
     cluster = serializers.CharField(allow_null=True)
+    features = serializers.ListField(child=serializers.CharField())
+    image = serializers.CharField(allow_null=True)
     notice_signal = serializers.ChoiceField(choices=list(NOTICE_SIGNALS))
     held = serializers.BooleanField()
 

@@ -372,6 +372,8 @@ def _plan_body(preview: Preview) -> dict[str, Any]:
             "is_requeueable": wanted.is_requeueable,
             "checkpoint_path": wanted.checkpoint_path,
             "cluster": None if resolved.cluster is None else resolved.cluster.name,
+            "features": list(wanted.features),
+            "image": wanted.image,
             "notice_signal": wanted.notice_signal,
             "held": wanted.is_held,
         },

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from arbiter.decisions import Classed, Code, NodeUse, Plan, Reclaim, Start, Waiting
 from arbiter.estimate import free_by_time_limits
-from arbiter.placement import Place, Shape, shape_of
+from arbiter.placement import Place, Shape
 from arbiter.policy import Policy
 from arbiter.pool import Earmark, Pool, PoolInput, in_turn, open_pool
 from arbiter.queue_order import Agenda, JobClass, Priority, ServiceOrder, Standing, TeamQueue
@@ -155,7 +155,7 @@ class _PoolCycle:
                 earmark.claim.cluster, tuple(sorted(slot.node for slot in earmark.claim.slots))
             )
             is_ready = earmark.coming_back_mgpu == 0
-            place = claimed if is_ready else pool.free.find(shape_of(job))
+            place = claimed if is_ready else pool.free.find(pool.shape_of(job))
             is_allowed = pool.blocker(earmark.team, job.mgpu) is None
             if place is not None and is_allowed:
                 if place != claimed:
@@ -175,15 +175,15 @@ class _PoolCycle:
         """Sort the waiting jobs into team queues, and set aside what cannot start anyway."""
         pool, index = self.pool, self.pool.tree.index
         settled = {start.job.id for start in self.starts}.union(pool.earmarks)
-        shapes: dict[tuple[int, int, frozenset[str] | None], Shape] = {}
+        shapes: dict[tuple[int, int, frozenset[str] | None, frozenset[str] | None], Shape] = {}
         kinds: dict[tuple[str, Shape, str], JobClass | None] = {}
         for i, job in enumerate(self._jobs):
             if job.id in settled:
                 continue
-            ask = (job.mgpu_per_node, job.node_count, job.clusters)
+            ask = (job.mgpu_per_node, job.node_count, job.clusters, job.features)
             shape = shapes.get(ask)
             if shape is None:
-                shape = shapes[ask] = shape_of(job)
+                shape = shapes[ask] = pool.shape_of(job)
             kind = (job.team, shape, job.priority_class)
             if kind not in kinds:
                 team = index.get(job.team)
@@ -345,7 +345,7 @@ class _PoolCycle:
         for i, job in enumerate(self._jobs):
             if job.id in jobs:
                 team = self.pool.tree.index[job.team]
-                cls = self._new_class(team, job, shape_of(job))
+                cls = self._new_class(team, job, self.pool.shape_of(job))
                 cls.jobs.append(i)
                 cls.code = Code.WAITING_FOR_FREE_GPUS
 

@@ -22,7 +22,7 @@ def free_by_time_limits(pool: Pool, shape: Shape) -> int | None:
         ends.append((end, run.attempt, holding))
     ends.sort(key=lambda entry: entry[:2])
     clusters = set(pool.free.clusters(shape.clusters))
-    fitting = {cluster: pool.free.count(cluster, shape.mgpu) for cluster in clusters}
+    fitting = {cluster: pool.free.count(cluster, shape.mgpu, shape.kinds) for cluster in clusters}
     extra: dict[tuple[str, str], int] = {}
     for end, _, holding in ends:
         cluster = holding.run.cluster
@@ -30,7 +30,7 @@ def free_by_time_limits(pool: Pool, shape: Shape) -> int | None:
             continue
         free = pool.free.free[cluster]
         for slot in holding.run.slots:
-            if slot.node not in free:
+            if slot.node not in free or not pool.free.is_of(shape.kinds, cluster, slot.node):
                 continue
             before = free[slot.node] + extra.get((cluster, slot.node), 0)
             extra[cluster, slot.node] = extra.get((cluster, slot.node), 0) + slot.mgpu

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from arbiter.decisions import Code, Waiting
 from arbiter.snapshot import QueuedJob
@@ -21,7 +21,8 @@ _IN_LINE = frozenset(
 
 
 def sentence(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
-    """Why `job` waits; `names` maps tree and cluster ids to what people call them.
+    """Why `job` waits; `names` maps ids of tree nodes, clusters and pools to what people call
+    them.
 
     A node that `names` lacks (the reader may not see it) is not named.
     """
@@ -30,6 +31,22 @@ def sentence(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
         ahead = "1 job is" if waiting.jobs_ahead == 1 else f"{waiting.jobs_ahead:,} jobs are"
         told = f"{told} {ahead} ahead of it."
     return told
+
+
+def missing_features(features: Iterable[str], *, having: int, needed: int, where: str) -> str:
+    """That `having` nodes of one cluster are too few; `where` is "of pool h100" or the like."""
+    if having == 0:
+        return f"no node {where} has {features_text(features)}"
+    have = "1 node of one cluster has" if having == 1 else f"{having:,} nodes of one cluster have"
+    return f"{where} at most {have} {features_text(features)}, and it needs {needed:,}"
+
+
+def features_text(features: Iterable[str]) -> str:
+    """ "the feature a" or "the features a, b together"."""
+    named = sorted(features)
+    if len(named) == 1:
+        return f"the feature {named[0]}"
+    return f"the features {', '.join(named)} together"
 
 
 def duration_text(seconds: int) -> str:
@@ -62,10 +79,23 @@ def _need(waiting: Waiting, job: QueuedJob) -> str:
     need = _gpus(waiting.numbers.get("need_mgpu", job.mgpu))
     if job.node_count > 1:
         need += f" ({job.node_count} nodes with {gpus_text(job.mgpu_per_node)} each)"
-    return need
+    return need + _on_such_nodes(job)
+
+
+def _on_such_nodes(job: QueuedJob) -> str:
+    return f" on nodes with {features_text(job.features)}" if job.features else ""
 
 
 def _never_fits(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    having = waiting.numbers.get("nodes_with_features")
+    if having is not None and having < job.node_count:
+        where = f"of pool {names.get(job.pool, job.pool)}"
+        if job.clusters is not None:
+            where += f" on {_clusters(job, names)}"
+        told = missing_features(
+            job.features or (), having=having, needed=job.node_count, where=where
+        )
+        return f"This job will never start as it is: {told}."
     most = waiting.numbers.get("could_ever_mgpu", 0)
     asks = f"This job asks for {_need(waiting, job)} and will never start as it is:"
     if most <= 0:
@@ -151,12 +181,16 @@ def _topology_fragmented(waiting: Waiting, job: QueuedJob, names: Mapping[str, s
     numbers = waiting.numbers
     count, fitting = numbers["nodes_needed"], numbers["nodes_fitting"]
     nodes = "1 node" if count == 1 else f"{count} nodes of one cluster"
+    if job.features:
+        nodes += f" with {features_text(job.features)} and"
+    else:
+        nodes += " with"
     each = "" if count == 1 else " each"
     has = "none has" if fitting == 0 else "1 has" if fitting == 1 else f"at most {fitting} have"
     free = numbers["largest_free_on_a_cluster_mgpu"]
     return (
         f"{_gpus(free)} {_are(free)} free on one cluster, but scattered:"
-        f" it needs {nodes} with {gpus_text(numbers['mgpu_per_node'])} free{each}, and {has}."
+        f" it needs {nodes} {gpus_text(numbers['mgpu_per_node'])} free{each}, and {has}."
     )
 
 
@@ -171,12 +205,25 @@ def _class_cap_reached(waiting: Waiting, job: QueuedJob, names: Mapping[str, str
 def _cluster_unavailable(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
     if job.clusters is None:
         return "No cluster with such GPUs accepts jobs now."
+    if len(job.clusters) != 1 and job.has_image:
+        return (
+            "No cluster with such GPUs that runs container images and on which you have a user"
+            " accepts jobs now."
+        )
     if len(job.clusters) != 1:
         return "No cluster with such GPUs on which you have a user accepts jobs now."
     (cluster,) = job.clusters
     named = names.get(cluster)
     which = "The cluster it is pinned to" if named is None else f"{named}, where it must run,"
     return f"{which} does not accept jobs now."
+
+
+def _clusters(job: QueuedJob, names: Mapping[str, str]) -> str:
+    """The clusters that may run the job, which are not all."""
+    assert job.clusters is not None
+    named = {names.get(cluster) for cluster in job.clusters}
+    (only,) = named if len(named) == 1 else (None,)
+    return only or "the clusters that may run it"
 
 
 def _node(waiting: Waiting, names: Mapping[str, str]) -> str:

@@ -6,23 +6,19 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from arbiter.node_kinds import NodeKinds
 from arbiter.quota_tree import UNLIMITED
-from arbiter.snapshot import QueuedJob
 
 
 class Shape(NamedTuple):
     """What a job asks of the devices: `node_count` different nodes with `mgpu` each, on one of
-    `clusters` (None: on any)."""
+    `clusters` (None: on any), all of the given `kinds` (see `NodeKinds`; None: of any)."""
 
     mgpu: int
     node_count: int
     clusters: frozenset[str] | None
     total_mgpu: int
-
-
-def shape_of(job: QueuedJob) -> Shape:
-    """What `job` asks of the devices."""
-    return Shape(job.mgpu_per_node, job.node_count, job.clusters, job.mgpu)
+    kinds: int | None = None
 
 
 class Place(NamedTuple):
@@ -37,16 +33,24 @@ class FreeDevices:
 
     `free[cluster][node]` may be negative (a drained node on which something still runs,
     earmarks on lost capacity); such a node takes nothing.
+
+    Nodes stand sorted by what is free. Where jobs ask for some kinds of nodes only, these stand
+    in a list of their own besides, from the first question on, so that such a question costs no
+    more than any other, and nothing where nobody asks.
     """
 
-    __slots__ = ("_by_free", "_failed", "_totals", "free")
+    __slots__ = ("_all", "_failed", "_kinds", "_of_kinds", "_totals", "free")
 
-    def __init__(self, free: Mapping[str, Mapping[str, int]]) -> None:
+    def __init__(
+        self, free: Mapping[str, Mapping[str, int]], kinds: NodeKinds | None = None
+    ) -> None:
         self.free = {cluster: dict(nodes) for cluster, nodes in sorted(free.items())}
-        self._by_free = {
+        self._kinds = NodeKinds(()) if kinds is None else kinds
+        self._all = {
             cluster: sorted((mgpu, node) for node, mgpu in nodes.items())
             for cluster, nodes in self.free.items()
         }
+        self._of_kinds: dict[str, dict[int, list[tuple[int, str]]]] = {}
         self._totals = {
             cluster: sum(mgpu for mgpu in nodes.values() if mgpu > 0)
             for cluster, nodes in self.free.items()
@@ -59,37 +63,44 @@ class FreeDevices:
             return self.free
         return [cluster for cluster in self.free if cluster in allowed]
 
-    def total_free(self, allowed: frozenset[str] | None = None) -> int:
-        """Free milli-GPU on all clusters that a job may use."""
-        return sum(self._totals[cluster] for cluster in self.clusters(allowed))
+    def total_free(self, allowed: frozenset[str] | None = None, kinds: int | None = None) -> int:
+        """Free milli-GPU on all nodes that a job may use."""
+        return sum(self._total(cluster, kinds) for cluster in self.clusters(allowed))
 
-    def largest_free(self, allowed: frozenset[str] | None = None) -> int:
-        """Free milli-GPU of the cluster that has most."""
-        return max((self._totals[cluster] for cluster in self.clusters(allowed)), default=0)
+    def largest_free(self, allowed: frozenset[str] | None = None, kinds: int | None = None) -> int:
+        """Free milli-GPU of the cluster that has most on such nodes."""
+        return max((self._total(cluster, kinds) for cluster in self.clusters(allowed)), default=0)
 
     def fitting_nodes(self, shape: Shape) -> int:
         """Nodes with room for one rank, on the cluster that has most of them."""
         return max(
-            (self.count(cluster, shape.mgpu) for cluster in self.clusters(shape.clusters)),
+            (
+                self.count(cluster, shape.mgpu, shape.kinds)
+                for cluster in self.clusters(shape.clusters)
+            ),
             default=0,
         )
 
-    def count(self, cluster: str, mgpu: int) -> int:
+    def count(self, cluster: str, mgpu: int, kinds: int | None = None) -> int:
         """Nodes of a cluster with at least `mgpu` free."""
-        nodes = self._by_free[cluster]
+        nodes = self._by_free(cluster, kinds)
         return len(nodes) - bisect_left(nodes, (mgpu, ""))
 
-    def with_room(self, cluster: str, mgpu: int) -> list[tuple[int, str]]:
+    def with_room(self, cluster: str, mgpu: int, kinds: int | None = None) -> list[tuple[int, str]]:
         """(free milli-GPU, node) of every node of a cluster with at least `mgpu` free."""
-        nodes = self._by_free[cluster]
+        nodes = self._by_free(cluster, kinds)
         return nodes[bisect_left(nodes, (mgpu, "")) :]
+
+    def is_of(self, kinds: int | None, cluster: str, node: str) -> bool:
+        """Whether a node is of one of the `kinds`."""
+        return kinds is None or bool(kinds & self._kinds.bit(cluster, node))
 
     def fits(self, shape: Shape) -> bool:
         """Whether some cluster has room for the whole gang now."""
         if shape in self._failed:
             return False
         for cluster in self.clusters(shape.clusters):
-            if self.count(cluster, shape.mgpu) >= shape.node_count:
+            if self.count(cluster, shape.mgpu, shape.kinds) >= shape.node_count:
                 return True
         self._failed.add(shape)
         return False
@@ -106,7 +117,7 @@ class FreeDevices:
         best: tuple[int, int, str] | None = None
         found: Place | None = None
         for cluster in self.clusters(shape.clusters):
-            nodes = self._by_free[cluster]
+            nodes = self._by_free(cluster, shape.kinds)
             start = bisect_left(nodes, (shape.mgpu, ""))
             chosen = nodes[start : start + shape.node_count]
             if len(chosen) < shape.node_count:
@@ -122,13 +133,33 @@ class FreeDevices:
         free = self.free[cluster]
         before = free[node]
         after = before - mgpu
-        nodes = self._by_free[cluster]
-        del nodes[bisect_left(nodes, (before, node))]
-        insort(nodes, (after, node))
+        _move(self._all[cluster], before, after, node)
+        for kinds, nodes in self._of_kinds.get(cluster, {}).items():
+            if self.is_of(kinds, cluster, node):
+                _move(nodes, before, after, node)
         free[node] = after
         self._totals[cluster] += max(0, after) - max(0, before)
         if mgpu < 0:
             self._failed.clear()
+
+    def _by_free(self, cluster: str, kinds: int | None) -> list[tuple[int, str]]:
+        """(free milli-GPU, node) of a cluster's nodes of these kinds, sorted."""
+        if kinds is None:
+            return self._all[cluster]
+        known = self._of_kinds.setdefault(cluster, {})
+        if kinds not in known:
+            known[kinds] = [one for one in self._all[cluster] if self.is_of(kinds, cluster, one[1])]
+        return known[kinds]
+
+    def _total(self, cluster: str, kinds: int | None) -> int:
+        if kinds is None:
+            return self._totals[cluster]
+        return sum(mgpu for mgpu, _ in self._by_free(cluster, kinds) if mgpu > 0)
+
+
+def _move(nodes: list[tuple[int, str]], before: int, after: int, node: str) -> None:
+    del nodes[bisect_left(nodes, (before, node))]
+    insort(nodes, (after, node))
 
 
 class Layout:
@@ -140,31 +171,50 @@ class Layout:
     operator can undo.
     """
 
-    __slots__ = ("_sizes", "capacity_mgpu")
+    __slots__ = ("_kinds", "_of_kinds", "_sizes", "capacity_mgpu")
 
-    def __init__(self, capacities: Mapping[str, Mapping[str, int]]) -> None:
+    def __init__(
+        self, capacities: Mapping[str, Mapping[str, int]], kinds: NodeKinds | None = None
+    ) -> None:
         largest = max((max(nodes.values(), default=0) for nodes in capacities.values()), default=0)
         largest = largest or UNLIMITED
+        self._kinds = NodeKinds(()) if kinds is None else kinds
         self._sizes = {
-            cluster: sorted(mgpu if mgpu > 0 else largest for mgpu in nodes.values())
+            cluster: sorted((mgpu if mgpu > 0 else largest, node) for node, mgpu in nodes.items())
             for cluster, nodes in capacities.items()
         }
-        self.capacity_mgpu = sum(sum(sizes) for sizes in self._sizes.values())
+        self._of_kinds: dict[tuple[str, int], list[tuple[int, str]]] = {}
+        self.capacity_mgpu = sum(size for sizes in self._sizes.values() for size, _ in sizes)
 
     def holds(self, shape: Shape) -> bool:
         """Whether one cluster, empty, has enough nodes that are large enough."""
-        return self._nodes_with(shape) >= shape.node_count
+        return self._nodes_with(shape, shape.mgpu) >= shape.node_count
 
     def most_mgpu(self, shape: Shape) -> int:
         """The most that nodes of one cluster could give in pieces of the shape's size."""
-        return self._nodes_with(shape) * shape.mgpu
+        return self._nodes_with(shape, shape.mgpu) * shape.mgpu
 
-    def _nodes_with(self, shape: Shape) -> int:
+    def nodes_of_kinds(self, shape: Shape) -> int:
+        """Nodes of the shape's kinds, of any size, on the cluster that has most of them."""
+        return self._nodes_with(shape, 0)
+
+    def _nodes_with(self, shape: Shape, mgpu: int) -> int:
         allowed = shape.clusters
         sizes = (
-            size for cluster, size in self._sizes.items() if allowed is None or cluster in allowed
+            self._by_size(cluster, shape.kinds)
+            for cluster in self._sizes
+            if allowed is None or cluster in allowed
         )
-        return max((len(size) - bisect_left(size, shape.mgpu) for size in sizes), default=0)
+        return max((len(size) - bisect_left(size, (mgpu, "")) for size in sizes), default=0)
+
+    def _by_size(self, cluster: str, kinds: int | None) -> list[tuple[int, str]]:
+        if kinds is None:
+            return self._sizes[cluster]
+        if (cluster, kinds) not in self._of_kinds:
+            self._of_kinds[cluster, kinds] = [
+                one for one in self._sizes[cluster] if kinds & self._kinds.bit(cluster, one[1])
+            ]
+        return self._of_kinds[cluster, kinds]
 
     @property
     def is_empty(self) -> bool:

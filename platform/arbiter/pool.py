@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from arbiter.decisions import Reclaim, Victim
-from arbiter.placement import FreeDevices, Layout, Place
+from arbiter.node_kinds import NodeKinds
+from arbiter.placement import FreeDevices, Layout, Place, Shape
 from arbiter.policy import Policy
 from arbiter.protection import protect
 from arbiter.queue_order import exact_ratio
@@ -83,6 +84,7 @@ class Pool:
     classes: Mapping[str, PriorityClass]
     now: Ledger
     later: Ledger | None
+    kinds: NodeKinds
     free: FreeDevices
     layout: Layout
     accepting: frozenset[str]
@@ -94,6 +96,16 @@ class Pool:
     coming_back: dict[str, dict[str, int]]
     in_use: list[int]
     class_use: dict[tuple[int, str], int]
+
+    def shape_of(self, job: QueuedJob) -> Shape:
+        """What `job` asks of the devices."""
+        return Shape(
+            job.mgpu_per_node,
+            job.node_count,
+            job.clusters,
+            job.mgpu,
+            self.kinds.having(job.features),
+        )
 
     def blocker(self, team: int, mgpu: int) -> int | None:
         """The node whose limit refuses a start, now or after what is under way; see `Ledger`."""
@@ -289,7 +301,10 @@ def open_pool(
         whole[device.node] = whole.get(device.node, 0) + device.capacity_mgpu + device.outside_mgpu
     offered = {cluster: nodes for cluster, nodes in capacities.items() if cluster in clusters}
     holdings = _holdings(given.running, tree, policy, taken_at, classes)
-    earmarks, dropped = _earmarks(given, tree, quota, policy, taken_at, offered, holdings, classes)
+    kinds = NodeKinds(given.devices)
+    earmarks, dropped = _earmarks(
+        given, tree, quota, policy, taken_at, offered, holdings, classes, kinds
+    )
 
     used = held_by_node(holdings)
     staying = [holding for holding in holdings if not holding.is_coming_back]
@@ -330,8 +345,9 @@ def open_pool(
         classes=classes,
         now=now,
         later=later,
-        free=FreeDevices(free),
-        layout=Layout(sizes),
+        kinds=kinds,
+        free=FreeDevices(free, kinds),
+        layout=Layout(sizes, kinds),
         accepting=clusters,
         holdings=holdings,
         leaving=leaving,
@@ -392,13 +408,14 @@ def _earmarks(
     offered: Mapping[str, Mapping[str, int]],
     holdings: Sequence[Holding],
     classes: Mapping[str, PriorityClass],
+    kinds: NodeKinds,
 ) -> tuple[dict[str, Earmark], list[str]]:
     """The claims that are in force, by job, and the jobs whose claim no longer holds.
 
     A claim is dropped when its job is gone, asks for something else or may no longer use the
     pool, when its cluster does not accept starts, when a claimed node can no longer hold its
-    slot, or when its victims hold on for longer than the policy waits. The victims of
-    a claim in force are marked as coming back.
+    slot or lacks a feature that the job asks for, or when its victims hold on for longer than
+    the policy waits. The victims of a claim in force are marked as coming back.
     """
     if not given.claims:
         return {}, []
@@ -422,6 +439,7 @@ def _earmarks(
             or len({slot.node for slot in claim.slots}) != job.node_count
             or any(slot.mgpu != job.mgpu_per_node for slot in claim.slots)
             or len(claim.slots) != job.node_count
+            or not _have_features(claim, kinds.having(job.features), kinds)
             or (victims.get(job.id) and claim.grace_until + policy.claim_overdue_s < taken_at)
         ):
             continue
@@ -451,6 +469,13 @@ def _earmarks(
                 holding.is_coming_back = True
             earmarks[earmark.job.id] = earmark
     return earmarks, sorted(claimed - earmarks.keys())
+
+
+def _have_features(claim: Claim, wanted: int | None, kinds: NodeKinds) -> bool:
+    """Whether all claimed nodes are of the `wanted` kinds."""
+    return wanted is None or all(
+        wanted & kinds.bit(claim.cluster, slot.node) for slot in claim.slots
+    )
 
 
 def cover(earmark: Earmark, coming_back: Mapping[str, dict[str, int]]) -> None:

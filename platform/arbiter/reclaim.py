@@ -43,13 +43,14 @@ class Taking:
 class Reclaimer:
     """Finds victims in one pool; keeps the borrowed attempts sorted for the whole cycle."""
 
-    __slots__ = ("_borrowed", "_by_team", "_most", "_pool")
+    __slots__ = ("_borrowed", "_by_team", "_most", "_most_of_kinds", "_pool")
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._by_team: dict[int, list[Holding]] = {}
         self._borrowed = self._sort_borrowed()
-        self._most: dict[str, list[int]] | None = None
+        self._most: dict[str, dict[str, int]] | None = None
+        self._most_of_kinds: dict[tuple[str, int | None], list[int]] = {}
 
     def may_find(self, team: int, *, preempts: bool) -> bool:
         """Whether there is anything at all that could come back for a job of `team`."""
@@ -81,16 +82,29 @@ class Reclaimer:
         An upper bound that holds for the whole cycle, and spares the search for
         every team that waits for what nobody can give.
         """
-        if self._most is None:
-            self._most = self._most_free()
-        clusters = self._pool.free.clusters(shape.clusters)
         return any(
             len(most) - bisect_left(most, shape.mgpu) >= shape.node_count
-            for most in (self._most[cluster] for cluster in clusters)
+            for most in (
+                self._most_on(cluster, shape.kinds)
+                for cluster in self._pool.free.clusters(shape.clusters)
+            )
         )
 
-    def _most_free(self) -> dict[str, list[int]]:
-        """By cluster: the nodes' GPUs that are free or borrowed or coming back, sorted."""
+    def _most_on(self, cluster: str, kinds: int | None) -> list[int]:
+        """`_most_free` of a cluster's nodes of these kinds, sorted."""
+        if self._most is None:
+            self._most = self._most_free()
+        found = self._most_of_kinds.get((cluster, kinds))
+        if found is None:
+            found = self._most_of_kinds[cluster, kinds] = sorted(
+                mgpu
+                for node, mgpu in self._most[cluster].items()
+                if self._pool.free.is_of(kinds, cluster, node)
+            )
+        return found
+
+    def _most_free(self) -> dict[str, dict[str, int]]:
+        """By cluster and node: the GPUs that are free or borrowed or coming back."""
         free = {cluster: dict(nodes) for cluster, nodes in self._pool.free.free.items()}
         for cluster, nodes in self._pool.coming_back.items():
             for node, mgpu in nodes.items():
@@ -104,7 +118,7 @@ class Reclaimer:
                 for slot in holding.run.slots:
                     if slot.node in free[holding.run.cluster]:
                         free[holding.run.cluster][slot.node] += slot.mgpu
-        return {cluster: sorted(nodes.values()) for cluster, nodes in free.items()}
+        return free
 
     def _outside(self, team: int, mgpu: int, own: Sequence[Candidate]) -> list[Candidate]:
         """Attempts of other teams that the guarantees above `team` give a right to.
@@ -199,7 +213,7 @@ class _Search:
         self._cluster = cluster
         self._free = pool.free.free[cluster]
         self._extra: dict[str, int] = {}
-        self._ready = pool.free.count(cluster, shape.mgpu)
+        self._ready = pool.free.count(cluster, shape.mgpu, shape.kinds)
         self._ledger = (pool.now if pool.later is None else pool.later).copy()
         self._by: dict[int, int] = {}
         self._over = {
@@ -208,8 +222,7 @@ class _Search:
         }
         self._is_conditional = any(over > 0 for over in self._over.values())
         for node, coming in pool.coming_back.get(cluster, {}).items():
-            if node in self._free:
-                self._give(node, coming)
+            self._give(node, coming)
 
     def run(self, candidates: Sequence[Candidate]) -> list[Holding] | None:
         """Add candidates in order until the job fits, then drop those that are not needed."""
@@ -239,7 +252,7 @@ class _Search:
         wanted = self._shape.mgpu
         fitting = [
             (free, node)
-            for free, node in self._pool.free.with_room(self._cluster, wanted)
+            for free, node in self._pool.free.with_room(self._cluster, wanted, self._shape.kinds)
             if node not in self._extra
         ]
         fitting += [
@@ -260,10 +273,14 @@ class _Search:
                 self._over[node] -= sign * holding.mgpu
         if holding.run.cluster == self._cluster:
             for slot in holding.run.slots:
-                if slot.node in self._free:
-                    self._give(slot.node, sign * slot.mgpu)
+                self._give(slot.node, sign * slot.mgpu)
 
     def _give(self, node: str, mgpu: int) -> None:
+        """Count what comes free on a node, unless the job cannot use it there."""
+        if node not in self._free or not self._pool.free.is_of(
+            self._shape.kinds, self._cluster, node
+        ):
+            return
         extra = self._extra.get(node, 0)
         before = self._free[node] + extra
         self._extra[node] = extra + mgpu

@@ -45,7 +45,7 @@ def snapshot_from_json(text: str) -> Snapshot:
             nodes=tuple(TreeNode(**row) for row in given["nodes"]),
             quotas=tuple(Quota(**row) for row in given["quotas"]),
             priority_classes=tuple(PriorityClass(**row) for row in given["priority_classes"]),
-            devices=tuple(Device(**row) for row in given["devices"]),
+            devices=tuple(_device(row) for row in given["devices"]),
             clusters=frozenset(given["clusters"]),
             running=tuple(_running(row) for row in given["running"]),
             queued=tuple(_queued(row) for row in given["queued"]),
@@ -60,9 +60,16 @@ def _running(row: Mapping[str, Any]) -> RunningJob:
     return RunningJob(**{**row, "slots": _slots(row), "phase": phase})
 
 
+def _device(row: Mapping[str, Any]) -> Device:
+    return Device(**{**row, "features": frozenset(row.get("features", ()))})
+
+
 def _queued(row: Mapping[str, Any]) -> QueuedJob:
-    clusters = row.get("clusters")
-    return QueuedJob(**{**row, "clusters": None if clusters is None else frozenset(clusters)})
+    sets = {
+        name: None if row.get(name) is None else frozenset(row[name])
+        for name in ("clusters", "features")
+    }
+    return QueuedJob(**{**row, **sets})
 
 
 def _slots(row: Mapping[str, Any]) -> tuple[Slot, ...]:

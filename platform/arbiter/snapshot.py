@@ -35,7 +35,8 @@ class Quota:
 class Device:
     """A node of a cluster and what it offers now to one pool (0 when drained or unhealthy).
 
-    `outside_mgpu` more are there, and held by workloads that nobody here knows.
+    `outside_mgpu` more are there, and held by workloads that nobody here knows. `features` are
+    what the node has that a job may ask for.
     """
 
     cluster: str
@@ -43,6 +44,7 @@ class Device:
     pool: str
     capacity_mgpu: int
     outside_mgpu: int = 0
+    features: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,9 @@ class RunningJob:
 class QueuedJob:
     """A job that waits: `node_count` nodes with `mgpu_per_node` each, all or nothing.
 
-    `clusters` are those that may run it (one if it is pinned); None is any.
+    `clusters` are those that may run it (one if it is pinned); None is any. Each of its nodes must
+    have all of `features`; None is no such wish. `has_image` says that it runs in a container
+    image, which `clusters` has regard to.
     """
 
     id: str
@@ -123,6 +127,8 @@ class QueuedJob:
     submitted_at: int
     time_limit_s: int | None = None
     clusters: frozenset[str] | None = None
+    features: frozenset[str] | None = None
+    has_image: bool = False
 
     @property
     def mgpu(self) -> int:

@@ -25,7 +25,7 @@ class Reasons:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._free: dict[frozenset[str] | None, tuple[int, int]] = {}
+        self._free: dict[tuple[frozenset[str] | None, int | None], tuple[int, int]] = {}
         self._team = ROOT
         self._team_available = 0
 
@@ -39,6 +39,8 @@ class Reasons:
             numbers["mgpu_per_node"] = shape.mgpu
             if code is Code.NEVER_FITS:
                 numbers["could_ever_mgpu"] = cls.could_ever_mgpu
+                if shape.kinds is not None:
+                    numbers["nodes_with_features"] = pool.layout.nodes_of_kinds(shape)
             return Reason(code, numbers)
         if code is Code.CLASS_CAP_REACHED:
             cap = cls.priority.cap_mgpu
@@ -50,11 +52,12 @@ class Reasons:
             return Reason(code, numbers, pool.tree.ids[team])
         if team != self._team:
             self._team, self._team_available = team, pool.available(team)
-        free = self._free.get(shape.clusters)
+        usable = (shape.clusters, shape.kinds)
+        free = self._free.get(usable)
         if free is None:
-            free = self._free[shape.clusters] = (
-                pool.free.total_free(shape.clusters),
-                pool.free.largest_free(shape.clusters),
+            free = self._free[usable] = (
+                pool.free.total_free(*usable),
+                pool.free.largest_free(*usable),
             )
         numbers = {
             "need_mgpu": shape.total_mgpu,

@@ -73,6 +73,16 @@ def submit(
     ] = None,
     checkpoint: Annotated[str | None, typer.Option(help="Path of the checkpoint.")] = None,
     cluster: Annotated[str | None, typer.Option(help="Run on this cluster only.")] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Each node must have this feature; may be repeated (all of them)."
+        ),
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(help="Container image to run in, such as nvcr.io#nvidia/pytorch:24.05-py3."),
+    ] = None,
     signal: Annotated[
         str | None, typer.Option(help="Notice before a stop: TERM, USR1, USR2, INT or HUP.")
     ] = None,
@@ -121,6 +131,8 @@ def submit(
             "environment": variables(env or []),
             "checkpoint_path": checkpoint,
             "cluster": cluster,
+            "features": feature or None,
+            "image": image,
             "notice_signal": signal,
             "is_preemptible": True if preemptible else None,
             "is_requeueable": False if no_requeue else None,

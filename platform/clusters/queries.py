@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from uuid import UUID
 
-from django.db.models import Count, DecimalField, Q, QuerySet, Sum
-from django.db.models.functions import Coalesce, Least
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    Count,
+    DecimalField,
+    F,
+    Func,
+    Q,
+    QuerySet,
+    Sum,
+    TextField,
+    When,
+)
+from django.db.models.functions import Cast, Coalesce, Least
 
 from arbiter.snapshot import Device
 from clusters.models import Cluster, ClusterNode, Pool
 from clusters.observation import GONE
 from primitives.errors import NotFound
+
+#: Features of one pool that are listed at most.
+FEATURES_MAX = 200
 
 
 def devices(*, now: datetime, stale_after: timedelta) -> tuple[tuple[Device, ...], frozenset[str]]:
@@ -37,18 +53,66 @@ def devices(*, now: datetime, stale_after: timedelta) -> tuple[tuple[Device, ...
         _present()
         .order_by("cluster_id", "name", "pool_id")
         .values_list(
-            "cluster_id", "name", "pool_id", "capacity_mgpu", "outside_mgpu", "is_schedulable"
+            "cluster_id",
+            "name",
+            "pool_id",
+            "capacity_mgpu",
+            "outside_mgpu",
+            "is_schedulable",
+            # As a text, which is read once for all nodes that have the same.
+            Cast("features", TextField()),
         )
     )
     texts: dict[object, str] = {}
+    features: dict[str, frozenset[str]] = {}
     found = []
-    for cluster_id, name, pool_id, capacity_mgpu, outside_mgpu, is_schedulable in rows:
+    for cluster_id, name, pool_id, capacity_mgpu, outside_mgpu, is_schedulable, has in rows:
         cluster = texts.get(cluster_id) or texts.setdefault(cluster_id, str(cluster_id))
         pool = texts.get(pool_id) or texts.setdefault(pool_id, str(pool_id))
         outside = min(outside_mgpu, capacity_mgpu) if is_schedulable else 0
         offered = capacity_mgpu - outside if is_schedulable else 0
-        found.append(Device(cluster, name, pool, offered, outside))
+        if has not in features:
+            features[has] = frozenset(json.loads(has))
+        found.append(Device(cluster, name, pool, offered, outside, features[has]))
     return tuple(found), answering
+
+
+def nodes_having(pool: Pool, features: Collection[str]) -> Mapping[str, Mapping[int, int]]:
+    """How many nodes of the pool have all of `features`: by cluster, and by milli-GPU, which are 0
+    for those that offer nothing now. One query."""
+    found: dict[str, dict[int, int]] = {}
+    for cluster_id, mgpu, count in (
+        _present()
+        .filter(pool=pool, features__contains=sorted(features))
+        .values_list("cluster_id")
+        .annotate(
+            mgpu=Case(
+                When(is_schedulable=True, then="capacity_mgpu"),
+                default=0,
+                output_field=BigIntegerField(),
+            ),
+            nodes=Count("pk"),
+        )
+    ):
+        found.setdefault(str(cluster_id), {})[mgpu] = count
+    return found
+
+
+def features_of(pools: Iterable[Pool]) -> dict[UUID, list[str]]:
+    """What nodes of each pool say that they have, sorted, the first `FEATURES_MAX`. One query."""
+    found: dict[UUID, list[str]] = {pool.pk: [] for pool in pools}
+    rows = (
+        _present()
+        .filter(pool__in=list(found))
+        .annotate(feature=Func(F("features"), function="jsonb_array_elements_text"))
+        .values_list("pool_id", "feature")
+        .distinct()
+        .order_by("pool_id", "feature")
+    )
+    for pool_id, feature in rows:
+        if len(found[pool_id]) < FEATURES_MAX:
+            found[pool_id].append(feature)
+    return found
 
 
 def cluster_by_id(cluster_id: UUID) -> Cluster:

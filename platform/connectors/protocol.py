@@ -49,7 +49,9 @@ class Workload:
     scheduler of its own takes their number and size and chooses the nodes itself. `environment`
     is already checked (reliability rules); the connector adds the rendezvous and GPU variables.
     `time_limit_s` of None is no limit. `notice_signal` is sent to every rank's process group by
-    `notify` and `grace_s` before the time limit; at the limit the group is killed.
+    `notify` and `grace_s` before the time limit; at the limit the group is killed. Every node has
+    all of `features`. `image` is the container image that the script runs in, where the cluster
+    runs images.
     """
 
     key: str
@@ -65,6 +67,8 @@ class Workload:
     time_limit_s: int | None = None
     notice_signal: str = "TERM"
     grace_s: int = 30
+    features: tuple[str, ...] = ()
+    image: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from connectors.slurm.entitlements import control_entitlements
 from connectors.slurm.natives import control_natives
 from connectors.slurm.node_control import cannot_change_nodes
 from connectors.slurm.node_control import control_nodes as control_slurm_nodes
+from connectors.slurm.options import runs_images as runs_slurm_images
 
 OPENERS: Mapping[str, Callable[[Mapping[str, Any], str], ClusterConnector]] = {
     "local": open_local,
@@ -28,6 +29,10 @@ OPENERS: Mapping[str, Callable[[Mapping[str, Any], str], ClusterConnector]] = {
 KINDS_WITH_USERS = frozenset({"slurm"})
 #: Kinds of cluster that give out whole GPUs only.
 KINDS_WITH_WHOLE_GPUS = frozenset({"slurm"})
+#: Whether container images are run, by the options, on the kinds of cluster that can do so.
+IMAGE_RUNNERS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    "slurm": runs_slurm_images,
+}
 #: How natives are controlled, on the kinds of cluster that may have any.
 NATIVE_CONTROLS: Mapping[str, Callable[[ClusterConnector], NativeControl]] = {
     "slurm": control_natives,
@@ -54,6 +59,12 @@ def open_connector(kind: str, options: Mapping[str, Any], cluster_id: str) -> Cl
     for a kind that is not registered, and what its opener raises.
     """
     return OPENERS[kind](options, cluster_id)
+
+
+def runs_images(kind: str, options: Mapping[str, Any]) -> bool:
+    """Whether a cluster of `kind` with these stored `options` runs jobs in container images."""
+    runner = IMAGE_RUNNERS.get(kind)
+    return runner is not None and runner(options)
 
 
 def native_control(kind: str, connector: ClusterConnector) -> NativeControl | None:

@@ -47,6 +47,11 @@ RESERVED_ENVIRONMENT = frozenset(
 _DENIED_ENVIRONMENT = frozenset({"BASH_ENV", "ENV", "PROMPT_COMMAND"})
 _DENIED_ENVIRONMENT_PREFIXES = ("LD_", "SLURM_", "SBATCH_")
 
+FEATURES_MAX = 16
+IMAGE_CHARACTERS_MAX = 512
+
+_FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+_IMAGE = re.compile(rf"[!-~]{{1,{IMAGE_CHARACTERS_MAX}}}")
 _KEY = re.compile(r"[a-z0-9-]{1,64}", re.ASCII)
 _ENVIRONMENT_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
 
@@ -77,8 +82,23 @@ def check_workload(workload: Workload) -> None:
     for rank, slot in enumerate(workload.slots):
         if slot.mgpu < 0:
             raise WorkloadRejected(f"rank {rank} asks for {slot.mgpu} milli-GPU")
+    _check_nodes(workload)
     _check_times(workload)
     _check_environment(workload)
+
+
+def _check_nodes(workload: Workload) -> None:
+    if len(workload.features) > FEATURES_MAX:
+        raise WorkloadRejected(f"more than {FEATURES_MAX} features")
+    for feature in workload.features:
+        if not _FEATURE.fullmatch(feature):
+            raise WorkloadRejected(
+                f"{feature[:80]!r} is no feature of a node; use letters, digits, '.', '_' and '-'"
+            )
+    if workload.image is not None and not _IMAGE.fullmatch(workload.image):
+        raise WorkloadRejected(
+            f"an image is 1 to {IMAGE_CHARACTERS_MAX} printable ASCII characters without spaces"
+        )
 
 
 def _check_text(what: str, text: str) -> None:

@@ -37,6 +37,9 @@ class PoolSerializer(serializers.Serializer[Any]):
     is_overcommitted = serializers.BooleanField(
         help_text="Whether more is guaranteed to organizations than is healthy now"
     )
+    features = serializers.ListField(
+        child=serializers.CharField(), help_text="What its nodes have, for jobs to ask for"
+    )
 
     def to_representation(self, instance: PoolRow) -> dict[str, Any]:
         """The row as JSON."""
@@ -49,6 +52,7 @@ class PoolSerializer(serializers.Serializer[Any]):
                 "weight": pool.weight,
                 "capacity_mgpu": instance.capacity_mgpu,
                 "guaranteed_mgpu": instance.guaranteed_mgpu,
+                "features": instance.features,
                 "is_overcommitted": instance.is_overcommitted,
             }
         )

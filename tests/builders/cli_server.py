@@ -40,6 +40,8 @@ def a_shown_job(**changes: Any) -> dict[str, Any]:
         "is_requeueable": True,
         "checkpoint_path": None,
         "cluster": None,
+        "features": [],
+        "image": None,
         "submitted_at": "2026-11-21T12:00:00Z",
         "started_at": None,
         "ended_at": None,

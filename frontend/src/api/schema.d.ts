@@ -1514,8 +1514,12 @@ export interface components {
             ended_at: string | null;
             exit_code: number | null;
             explanation: components["schemas"]["Explanation"] | null;
+            /** @description What each of its nodes must have */
+            features: string[];
             /** Format: uuid */
             id: string;
+            /** @description The container image it runs in */
+            image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
             /** @description In all */
@@ -1573,8 +1577,12 @@ export interface components {
             } | null;
             exit_code: number | null;
             explanation: components["schemas"]["Explanation"] | null;
+            /** @description What each of its nodes must have */
+            features: string[];
             /** Format: uuid */
             id: string;
+            /** @description The container image it runs in */
+            image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
             /** @description In all */
@@ -1674,6 +1682,8 @@ export interface components {
             environment?: {
                 [key: string]: string;
             };
+            /** @description Features that each of its nodes must have, all of them */
+            features?: string[];
             /**
              * Format: double
              * @description At most three decimals
@@ -1683,6 +1693,8 @@ export interface components {
             gpus_per_node?: number;
             /** @default false */
             held?: boolean;
+            /** @description Container image to run in, on clusters that can: `nvcr.io#nvidia/pytorch:24.05-py3`, `docker://...`, or the path of a .sqsh file */
+            image?: string;
             /** @default false */
             is_preemptible?: boolean;
             /** @default true */
@@ -1866,6 +1878,8 @@ export interface components {
             /** @description Healthy now, on all enabled clusters */
             capacity_mgpu: number;
             description: string;
+            /** @description What its nodes have, for jobs to ask for */
+            features: string[];
             /** @description To all organizations; null unless you administer the platform */
             guaranteed_mgpu: number | null;
             /** Format: uuid */
@@ -2393,7 +2407,9 @@ export interface components {
         ResolvedJob: {
             checkpoint_path: string | null;
             cluster: string | null;
+            features: string[];
             held: boolean;
+            image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
             mgpu: number;
@@ -2517,8 +2533,12 @@ export interface components {
             ended_at: string | null;
             exit_code: number | null;
             explanation: components["schemas"]["Explanation"] | null;
+            /** @description What each of its nodes must have */
+            features: string[];
             /** Format: uuid */
             id: string;
+            /** @description The container image it runs in */
+            image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
             /** @description In all */

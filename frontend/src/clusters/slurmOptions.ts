@@ -7,6 +7,7 @@ export interface OptionField {
   placeholder?: string;
   isRequired?: boolean;
   isNumber?: boolean;
+  isList?: boolean;
 }
 
 export interface PoolFields {
@@ -90,6 +91,19 @@ export const MORE_FIELDS: readonly OptionField[] = [
     isNumber: true,
   },
   {
+    name: "containers",
+    label: "Container images",
+    help: "pyxis, if srun has NVIDIA's plugin of that name; empty: jobs with an image run elsewhere.",
+    placeholder: "pyxis",
+  },
+  {
+    name: "container_mounts",
+    label: "Folders that containers see",
+    help: "Beside the working directory and the outputs; spaces between them, {user} stands for the user.",
+    placeholder: "/data /scratch/{user}",
+    isList: true,
+  },
+  {
     name: "path",
     label: "PATH of the jobs",
     help: "The Slurm commands must be in it; /usr/local/bin:/usr/bin:/bin if empty.",
@@ -105,10 +119,12 @@ export function readOptions(fields: SlurmFields): {
 } {
   const options: Record<string, unknown> = {};
   const problems: Record<string, string> = {};
-  for (const { name, isRequired, isNumber } of [...MAIN_FIELDS, ...MORE_FIELDS]) {
+  for (const { name, isRequired, isNumber, isList } of [...MAIN_FIELDS, ...MORE_FIELDS]) {
     const text = (fields.texts[name] ?? "").trim();
     if (text === "") {
       if (isRequired) problems[name] = "is needed";
+    } else if (isList) {
+      options[name] = text.split(/\s+/);
     } else if (!isNumber) {
       options[name] = text;
     } else if (/^\d{1,15}$/.test(text)) {

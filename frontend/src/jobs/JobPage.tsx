@@ -251,6 +251,12 @@ function PlanCard({ job }: { job: JobDetail }) {
           )}
           <Fact name="Attempt">{job.attempt === 0 ? "none yet" : job.attempt}</Fact>
           <Fact name="Cluster">{clusterOf(job) ?? "any"}</Fact>
+          {job.features.length > 0 && <Fact name="Nodes with">{job.features.join(", ")}</Fact>}
+          {job.image && (
+            <Fact name="Image">
+              <code>{job.image}</code>
+            </Fact>
+          )}
           <Fact name="Type">{job.type.replaceAll("_", " ")}</Fact>
           {job.checkpoint_path && (
             <Fact name="Checkpoint">

@@ -1,4 +1,4 @@
-import { Button, Checkbox, SegmentedControl, Select, Textarea, TextInput } from "@mantine/core";
+import { Button, Checkbox, SegmentedControl, Select, TagsInput, Textarea, TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, queryOptions, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
@@ -19,6 +19,7 @@ import {
   draftOf,
   emptyDraft,
   JOB_TYPES,
+  MAX_FEATURES,
   newIdempotencyKey,
   NOTICE_SIGNALS,
   placeRefusals,
@@ -249,8 +250,14 @@ function FormFields({
     enabled: organization !== null,
   });
   const chosenClass = classes.data?.find(({ name }) => name === (draft.priorityClass ?? "normal"));
+  const pool = pools.data?.find(({ name }, _, all) => name === (draft.pool ?? (all.length === 1 ? name : null)));
   const [hasMore, setMore] = useState(
-    draft.environment !== "" || draft.checkpointPath !== "" || draft.cluster !== null || draft.dependsOn !== "",
+    draft.environment !== "" ||
+      draft.checkpointPath !== "" ||
+      draft.cluster !== null ||
+      draft.features.length > 0 ||
+      draft.image !== "" ||
+      draft.dependsOn !== "",
   );
   return (
     <>
@@ -395,6 +402,25 @@ function FormFields({
               onChange={(cluster) => set({ cluster })}
             />
           </div>
+          <TagsInput
+            label="Features of nodes"
+            description="Each node of the job must have all of them."
+            placeholder={draft.features.length === 0 ? "any node" : undefined}
+            maxTags={MAX_FEATURES}
+            data={pool?.features ?? []}
+            value={draft.features}
+            error={errors.features}
+            onChange={(features) => set({ features })}
+          />
+          <TextInput
+            label="Container image"
+            description="Such as nvcr.io#nvidia/pytorch:24.05-py3, or the path of a .sqsh file. Runs on clusters that run images."
+            placeholder="none"
+            spellCheck={false}
+            value={draft.image}
+            error={errors.image}
+            onChange={(event) => set({ image: event.currentTarget.value })}
+          />
           <Textarea
             label="Environment"
             description="One NAME=VALUE a line."

@@ -24,11 +24,14 @@ export interface Draft {
   isRequeueable: boolean;
   checkpointPath: string;
   cluster: string | null;
+  features: string[];
+  image: string;
   noticeSignal: (typeof NOTICE_SIGNALS)[number] | null;
   isHeld: boolean;
   dependsOn: string;
 }
 
+export const MAX_FEATURES = 16;
 export const MAX_SCRIPT_BYTES = 1024 * 1024;
 
 export function emptyDraft(): Draft {
@@ -51,6 +54,8 @@ export function emptyDraft(): Draft {
     isRequeueable: true,
     checkpointPath: "",
     cluster: null,
+    features: [],
+    image: "",
     noticeSignal: null,
     isHeld: false,
     dependsOn: "",
@@ -82,6 +87,8 @@ export function draftOf(job: JobDetail): Draft {
     dependsOn: job.depends_on
       .flatMap(({ job: id, condition }) => (id === null ? [] : [condition === "succeeded" ? id : `${condition} ${id}`]))
       .join("\n"),
+    features: job.features,
+    image: job.image ?? "",
   };
 }
 
@@ -163,6 +170,8 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     if (!draft.isRequeueable) request.is_requeueable = false;
     if (draft.checkpointPath.trim() !== "") request.checkpoint_path = draft.checkpointPath.trim();
     if (draft.cluster !== null) request.cluster = draft.cluster;
+    if (draft.features.length > 0) request.features = draft.features;
+    if (draft.image.trim() !== "") request.image = draft.image.trim();
     if (draft.noticeSignal !== null) request.notice_signal = draft.noticeSignal;
     if (draft.isHeld) request.held = true;
     const waits = parseDependencies(draft.dependsOn);
@@ -189,6 +198,8 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   is_requeueable: "isRequeueable",
   checkpoint_path: "checkpointPath",
   cluster: "cluster",
+  features: "features",
+  image: "image",
   notice_signal: "noticeSignal",
   held: "isHeld",
   depends_on: "dependsOn",
@@ -202,7 +213,8 @@ export function placeRefusals(
   const errors: DraftErrors = {};
   const others: string[] = [];
   for (const [pointer, detail] of Object.entries(fieldErrors)) {
-    let field = FIELD_OF_POINTER[pointer];
+    // What is wrong with one of several names is told at the field that holds them all.
+    let field = FIELD_OF_POINTER[pointer] ?? (pointer.startsWith("features/") ? "features" : undefined);
     if (draft.door === "sbatch" && field !== "team") field = "sbatch";
     else if (field === "gpus" && draft.shape === "per_node") field = "gpusPerNode";
     if (field === undefined) others.push(detail);
@@ -244,6 +256,8 @@ export function submitCommand(draft: Draft): string {
     }
     option("checkpoint", draft.checkpointPath);
     option("cluster", draft.cluster);
+    for (const feature of draft.features) option("feature", feature);
+    option("image", draft.image);
     option("signal", draft.noticeSignal);
     if (draft.isPreemptible) parts.push("--preemptible");
     if (!draft.isRequeueable) parts.push("--no-requeue");

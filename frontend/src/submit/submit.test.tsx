@@ -56,6 +56,21 @@ describe("the draft", () => {
     });
   });
 
+  it("asks for features and an image only where they are named, and clones them", () => {
+    const draft = { ...emptyDraft(), team: VISION, script: "run", features: ["ib", "nvlink"], image: " x:1 " };
+    const { request } = readDraft(draft);
+    expect(request).toMatchObject({ features: ["ib", "nvlink"], image: "x:1" });
+    expect(readDraft({ ...draft, features: [], image: "" }).request).not.toHaveProperty("features");
+    expect(submitCommand(draft)).toBe(
+      `tidegate submit --team ${VISION} --gpus 1 --feature ib --feature nvlink --image x:1 job.sh`,
+    );
+    const job = theJobs().find(({ image }) => image !== null);
+    if (!job) throw new Error("a job of the story has an image");
+    expect(readDraft(draftOf(job)).request).toMatchObject({ features: job.features, image: job.image });
+    const refusal = { "features/1": "must be the name of a feature" };
+    expect(placeRefusals(refusal, draft)).toEqual({ errors: { features: refusal["features/1"] }, others: [] });
+  });
+
   it("quotes the command that does the same", () => {
     expect(submitCommand({ ...emptyDraft(), team: VISION, name: "it's 1", gpus: "8" })).toBe(
       `tidegate submit --team ${VISION} --name 'it'\\''s 1' --gpus 8 job.sh`,
@@ -144,6 +159,22 @@ describe("the submit page", () => {
     await user.click(submit);
     await waitFor(() => expect(keys()).toHaveLength(3));
     expect(keys()[2]).not.toBe(keys()[0]);
+  });
+
+  it("suggests the features that nodes of the pool have", async () => {
+    const { user, requests } = open(`/submit?scope=${VISION}`);
+    await user.click(await screen.findByRole("button", { name: "▸ More options" }));
+    await user.click(screen.getByRole("combobox", { name: "Pool" }));
+    await user.click(await screen.findByRole("option", { name: /^h100/ }));
+    const features = screen.getByRole("combobox", { name: "Features of nodes" });
+    await user.click(features);
+    await user.click(await screen.findByRole("option", { name: "nvlink" }));
+    await user.type(features, "own{Enter}");
+    await user.type(screen.getByRole("textbox", { name: "Container image" }), "x:1");
+    await user.click(screen.getByRole("button", { name: "Submit" }));
+    const sent = () => requests.filter(({ method, query }) => method === "POST" && query.get("dry_run") === null);
+    await waitFor(() => expect(sent()).toHaveLength(1));
+    expect(sent()[0]?.body).toMatchObject({ features: ["nvlink", "own"], image: "x:1", pool: "h100" });
   });
 
   it("puts what the API says about a field at that field", async () => {

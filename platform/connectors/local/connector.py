@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from connectors.errors import ClusterUnavailable, LogUnavailable, NodeRefused
+from connectors.errors import ClusterUnavailable, LogUnavailable, NodeRefused, WorkloadRejected
 from connectors.local import publishing
 from connectors.local.allocations import MGPU_PER_DEVICE
 from connectors.local.attempt_files import AttemptFiles, CorruptRecord, has_ended, wake
@@ -91,6 +91,10 @@ class LocalConnector:
     def submit(self, workload: Workload, *, is_first: bool = False) -> str:
         """See the protocol. An attempt that was forgotten is not started again."""
         check_workload(workload)
+        if workload.image is not None:
+            raise WorkloadRejected(
+                f"this cluster runs no container images, and the job names {workload.image}"
+            )
         files = self._files(workload.key)
         with self._at_the_root(f"keep {workload.key}"):
             if not os.path.isdir(files.path):
@@ -156,6 +160,7 @@ class LocalConnector:
                 is_schedulable=node.name not in drained and not is_full,
                 state="drained" if node.name in drained else "disk full" if is_full else "up",
                 reason=drained.get(node.name, ""),
+                features=node.features,
             )
             for node in nodes_of(self._options)
         )

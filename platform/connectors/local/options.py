@@ -1,7 +1,8 @@
 """The options of a local cluster, checked, and the nodes that follow from them.
 
 root            directory that keeps the attempts; on a local disk, for this connector only
-nodes           a group {count, gpus, pool, prefix} of virtual nodes, or a list of groups
+nodes           a group {count, gpus, pool, prefix, features} of virtual nodes, or a list of
+                groups; features, none by default, are names that jobs may ask for
 use_real_gpus   "auto" (default): the GPUs that nvidia-smi lists, if any, on one node named
                 after this machine, else the virtual nodes; true: real ones or none; false
 log_cap_bytes   cap of each stream of each rank, 16 MiB by default
@@ -28,6 +29,7 @@ from connectors.local.attempt_spec import Credentials
 
 NODES_MAX = 10_000
 GPUS_PER_NODE_MAX = 1_024
+FEATURES_MAX = 64
 LOG_CAP_BYTES = 16 << 20
 LOG_CAP_BYTES_MAX = 1 << 40
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -35,7 +37,8 @@ UID_MIN = 1_000
 _REFUSED_USERS = frozenset({"root", "slurm", "nobody"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _KNOWN = frozenset({"root", "nodes", "use_real_gpus", "log_cap_bytes", "path", "run_as"})
-_DEFAULT_GROUP = {"count": 125, "gpus": 8, "pool": "h100", "prefix": "node-"}
+_FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+_DEFAULT_GROUP = {"count": 125, "gpus": 8, "pool": "h100", "prefix": "node-", "features": ()}
 
 _NVIDIA_SMI_TIMEOUT_S = 20
 _REAL_GPUS_KEPT_S = 60
@@ -51,6 +54,7 @@ class Node:
     pool: str
     gpus: int
     is_real: bool
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +104,8 @@ def nodes_of(options: LocalOptions) -> tuple[Node, ...]:
     if options.use_real_gpus == "never":
         return options.virtual_nodes
     if (count := _real_gpu_count()) > 0:
-        pool = options.virtual_nodes[0].pool
-        return (Node(_host_name(), pool, count, is_real=True),)
+        like = options.virtual_nodes[0]
+        return (Node(_host_name(), like.pool, count, is_real=True, features=like.features),)
     if options.use_real_gpus == "always":
         raise ClusterUnavailable("nvidia-smi lists no GPU on this machine")
     return options.virtual_nodes
@@ -133,22 +137,43 @@ def _virtual_nodes(groups: Any) -> tuple[Node, ...]:
     if isinstance(groups, Mapping):
         groups = [groups]
     if not isinstance(groups, list | tuple) or not groups:
-        raise ValueError("option nodes must be a group {count, gpus, pool, prefix} or a list")
+        raise ValueError(
+            "option nodes must be a group {count, gpus, pool, prefix, features} or a list"
+        )
     nodes: list[Node] = []
     for group in groups:
         if not isinstance(group, Mapping) or set(group) - set(_DEFAULT_GROUP):
-            raise ValueError("a group of nodes has count, gpus, pool and prefix, nothing else")
-        count, gpus, pool, prefix = ({**_DEFAULT_GROUP, **group}[name] for name in _DEFAULT_GROUP)
+            raise ValueError(
+                "a group of nodes has count, gpus, pool, prefix and features, nothing else"
+            )
+        whole: dict[str, Any] = {**_DEFAULT_GROUP, **group}
+        count, gpus, pool, prefix = (whole[name] for name in ("count", "gpus", "pool", "prefix"))
+        features = _features(whole["features"])
         _check_count("count", count, 1, NODES_MAX)
         _check_count("gpus", gpus, 0, GPUS_PER_NODE_MAX)
         width = max(3, len(str(count)))
         names = [f"{prefix}{number:0{width}d}" for number in range(1, count + 1)]
         if not all(_NAME.fullmatch(name) for name in (names[-1], str(pool))):
             raise ValueError(f"{prefix!r} and {pool!r} must be letters, digits, '.', '_' and '-'")
-        nodes.extend(Node(name, str(pool), gpus, is_real=False) for name in names)
+        nodes.extend(
+            Node(name, str(pool), gpus, is_real=False, features=features) for name in names
+        )
     if len(nodes) > NODES_MAX or len({node.name for node in nodes}) != len(nodes):
         raise ValueError(f"at most {NODES_MAX} nodes, and no name twice: give groups own prefixes")
     return tuple(nodes)
+
+
+def _features(value: object) -> tuple[str, ...]:
+    if (
+        not isinstance(value, list | tuple)
+        or len(value) > FEATURES_MAX
+        or not all(isinstance(name, str) and _FEATURE.fullmatch(name) for name in value)
+    ):
+        raise ValueError(
+            f"the features of a group must be a list of at most {FEATURES_MAX} names of letters, "
+            "digits, '.', '_' and '-'"
+        )
+    return tuple(dict.fromkeys(value))
 
 
 def _check_count(name: str, value: object, least: int, most: int) -> None:

@@ -17,6 +17,13 @@ Ranks leave their exit codes in files, too (see
 like one that was killed by a signal.
 
 Nothing that users write is ever part of the shell's text or environment: it travels as base64.
+
+A workload with a container image has its ranks started by pyxis, NVIDIA's plugin for srun
+(https://github.com/NVIDIA/pyxis): `--container-image` names the image, `--container-mounts` the
+directories that the container sees under their own names (where the ranks leave their output, and
+where scripts start), `--container-workdir` the latter. The rank's shell runs inside the container
+too, so the image must have /bin/bash and the usual tools. The shell of the job, and its scontrol,
+stay outside.
 """
 
 from __future__ import annotations
@@ -25,6 +32,7 @@ import base64
 import re
 import shlex
 import signal
+from collections.abc import Mapping, Sequence
 
 from connectors.protocol import Workload
 
@@ -83,7 +91,9 @@ trap 'tell limit; finish' ALRM
 trap 'noticed=1; tell noticed' TERM
 trap : HUP INT QUIT USR1 USR2
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/tidegate.XXXXXXXXXX") ||
+# The node's directory for temporary files need not be there in a container.
+work=$(mktemp -d "${TMPDIR:-/tmp}/tidegate.XXXXXXXXXX" 2> /dev/null) ||
+  work=$(mktemp -d "$directory/.tidegate.XXXXXXXXXX") ||
   refuse "no directory for the script on node $SLURMD_NODENAME"
 head -c "$settings_bytes" > "$work/settings" && head -c "$script_bytes" > "$work/script" ||
   refuse "the script did not reach node $SLURMD_NODENAME"
@@ -177,11 +187,11 @@ rank_program=$(cat << 'TIDEGATE_RANK'
 @RANK@
 TIDEGATE_RANK
 )
-# Until the ranks can be told. What srun is to ignore must be ignored before it starts.
+@CONTAINER@# Until the ranks can be told. What srun is to ignore must be ignored before it starts.
 trap '' ABRT
 # A rank that dies without a word is an error of the node; what scripts do is never one.
 coproc srun --ntasks=@RANKS@ --ntasks-per-node=1 --distribution=block --input=all --wait=0 \
-  --kill-on-bad-exit=1 --mpi=none --export=ALL \
+  --kill-on-bad-exit=1 --mpi=none --export=ALL@CONTAINER_OPTIONS@ \
   /bin/bash -c "$rank_program" tidegate-rank "$key" "$directory" \
   @SETTINGS_BYTES@ @SCRIPT_BYTES@ "$tag" @GPUS@ @RANKS@ "${address:-$first}" "$port"
 srun=$COPROC_PID
@@ -219,19 +229,46 @@ if [ -n "$stopped" ]; then
   trap - ABRT
   kill -s ABRT "$$"
 fi
-[ -z "$limited" ] || kill -s XCPU "$$"
+@CONTAINER_CHECK@[ -z "$limited" ] || kill -s XCPU "$$"
 [ -z "$refused" ] || kill -s SYS "$$"
 [ "${failed:-0}" -ge 0 ] || failed=$((128 - failed))
 exit "${failed:-$status}"
 """
 
 
+_CONTAINER = r"""
+image=$(base64 -d <<< @IMAGE@)
+container=("--container-image=$image" --container-mounts=@MOUNTS@ --container-workdir=@WORKDIR@)
+"""
+
+# What srun does not start says nothing on its standard output: it leaves no output at all.
+_CONTAINER_CHECK = r"""
+if [ "$status" != 0 ] && [ -z "$cancelled" ]; then
+  for ((rank = 0; rank < @RANKS@; rank++)); do
+    [ ! -e "$directory/$key.$rank.stdout" ] && [ ! -e "$directory/$key.$rank.exit" ] || continue
+    said=$(tail -n 5 -- "$directory/$key.shell" | tr '\n' ' ')
+    printf 'not started: srun --container-image=%s: %s\n' "$image" "${said:0:400}" \
+      > "$directory/$key.$rank.exit"
+    refused=1
+    break
+  done
+fi
+"""
+
+
 def batch_script(
-    workload: Workload, *, tag: str, directory: str, gpus_per_node: int, path: str
+    workload: Workload,
+    *,
+    tag: str,
+    directory: str,
+    gpus_per_node: int,
+    path: str,
+    mounts: Sequence[str] = (),
 ) -> str:
     """The text to submit for `workload`, which has passed `workload_checks`.
 
     `tag` is the job's name, `directory` where the ranks leave their output and `path` their PATH.
+    `mounts` are the directories that a container sees: where scripts start is the first of them.
     """
     script = workload.script.encode()
     settings = _settings(workload).encode()
@@ -247,9 +284,45 @@ def batch_script(
         "SETTINGS_BYTES": str(len(settings)),
         "SCRIPT_BYTES": str(len(script)),
         "RANK": _RANK.strip(),
+        **_container(workload, mounts),
         "PAYLOAD": base64.encodebytes(settings + script).decode().strip(),
     }
-    return re.sub(r"@([A-Z0-9_]+)@", lambda found: values[found[1]], _SHELL)
+    return _filled(_SHELL, values)
+
+
+def pyxis_image(image: str) -> str:
+    """`image` as pyxis wants it: a path, or [USER@][REGISTRY#]IMAGE[:TAG].
+
+    Elsewhere a registry ends with a slash, and is told from the first part of a name by a dot or
+    a colon in it, or by being "localhost"; so "nvcr.io/nvidia/pytorch" is taken as what it means.
+    """
+    name = image.removeprefix("docker://")
+    if name.startswith(("/", ".")) or "://" in name or "#" in name:
+        return name
+    registry, slash, rest = name.partition("/")
+    is_registry = "." in registry or ":" in registry or registry == "localhost"
+    return f"{registry}#{rest}" if slash and is_registry else name
+
+
+def _filled(template: str, values: Mapping[str, str]) -> str:
+    return re.sub(r"@([A-Z0-9_]+)@", lambda found: values[found[1]], template)
+
+
+def _container(workload: Workload, mounts: Sequence[str]) -> Mapping[str, str]:
+    """The parts of the shell that a workload without an image does without."""
+    if workload.image is None:
+        return {"CONTAINER": "", "CONTAINER_OPTIONS": "", "CONTAINER_CHECK": ""}
+    values = {
+        "IMAGE": base64.b64encode(pyxis_image(workload.image).encode()).decode(),
+        "MOUNTS": shlex.quote(",".join(f"{path}:{path}" for path in mounts)),
+        "WORKDIR": shlex.quote(mounts[0]),
+        "RANKS": str(len(workload.slots)),
+    }
+    return {
+        "CONTAINER": _filled(_CONTAINER.lstrip(), values),
+        "CONTAINER_OPTIONS": ' "${container[@]}"',
+        "CONTAINER_CHECK": _filled(_CONTAINER_CHECK.lstrip(), values),
+    }
 
 
 def command_of(script: str) -> list[str]:

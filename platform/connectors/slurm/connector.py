@@ -315,6 +315,11 @@ class SlurmConnector:
         pool = options.pools.get(workload.pool)
         if pool is None:
             raise WorkloadRejected(f"this cluster has no pool {workload.pool[:80]!r}")
+        if workload.image is not None and not options.runs_images:
+            raise WorkloadRejected(
+                "this cluster runs no container images: its option containers is not set, and "
+                f"the job names the image {workload.image}"
+            )
         gpus = _gpus_per_node(workload)
         account = account_name(workload.team, options.account_prefix)
         name = tag(options.tag_secret, workload.key, user)
@@ -333,7 +338,7 @@ class SlurmConnector:
             cpus_per_task=options.cpus_per_gpu and options.cpus_per_gpu * gpus,
             memory_mb_per_node=options.memory_mb_per_gpu and options.memory_mb_per_gpu * gpus,
             time_limit_minutes=self._time_limit_minutes(workload, gpus, pool),
-            constraint=pool.constraint,
+            constraint=_constraint(pool, workload),
             environment={"PATH": options.path},
             script=batch_script(
                 workload,
@@ -341,6 +346,7 @@ class SlurmConnector:
                 directory=options.output_directory(user),
                 gpus_per_node=gpus,
                 path=options.path,
+                mounts=self._mounts(user, working_directory),
             ),
             working_directory=working_directory,
             # The script opens its outputs itself, as soon as their directory is there.
@@ -348,6 +354,12 @@ class SlurmConnector:
             standard_error="/dev/null",
             hold=True,
         )
+
+    def _mounts(self, user: str, working_directory: str) -> tuple[str, ...]:
+        """What containers of `user` see as their nodes do; what scripts start in comes first."""
+        others = (one.replace(USER_FIELD, user) for one in self._options.container_mounts)
+        outputs = self._options.output_directory(user)
+        return tuple(dict.fromkeys((working_directory, outputs, *others)))
 
     def _time_limit_minutes(self, workload: Workload, gpus: int, pool: SlurmPool) -> int:
         """The limit in whole minutes, rounded up; without one, the longest that there is.
@@ -506,6 +518,16 @@ class _Kept(Generic[Value]):
         """Ask again the next time."""
         with self._lock:
             self._answer = None
+
+
+def _constraint(pool: SlurmPool, workload: Workload) -> str | None:
+    """The pool's own constraint and the job's features, all of which must hold."""
+    own = pool.constraint
+    if own is None or not workload.features:
+        return "&".join(workload.features) or own
+    # "&" binds closer than "|". Brackets are a unit by themselves and may not stand in others.
+    own = f"({own})" if "|" in own and "[" not in own else own
+    return "&".join((own, *workload.features))
 
 
 def _gpus_per_node(workload: Workload) -> int:

@@ -6,6 +6,10 @@ token_socket        Unix socket of the minter (see `connectors.slurm.minter`)
 tag_secret          what the tags of our jobs are signed with, or instead of it
 tag_secret_file     a file that holds it
 pools               {pool: {"partition", "gres_type", "constraint"?}}
+containers          "pyxis": srun takes container images (NVIDIA's plugin for it); null (default):
+                    the cluster runs none, and never gets a job that names one
+container_mounts    directories that containers see as the nodes do, beside the working directory
+                    and the outputs; may hold "{user}"; none by default
 output_root         directory where ranks leave their output and exit codes, as the nodes and the
                     portal see it; may hold "{user}". null: outputs stay in the working directory
                     and the portal cannot show them
@@ -39,6 +43,8 @@ LOG_CAP_BYTES_MAX = 1 << 40
 SETTLE_S_STRICT = 7
 PATH = "/usr/local/bin:/usr/bin:/bin"
 POOLS_MAX = 100
+MOUNTS_MAX = 20
+PYXIS = "pyxis"
 USER_FIELD = "{user}"
 
 _SECRET_BYTES_MIN = 16
@@ -49,7 +55,7 @@ _KNOWN = frozenset(
         *("url", "service_user", "token_socket", "tag_secret", "tag_secret_file", "pools"),
         *("output_root", "working_directory", "settle_s", "api_version", "account_prefix"),
         *("qos_prefix", "borrow_qos", "cpus_per_gpu", "memory_mb_per_gpu", "log_cap_bytes"),
-        *("path", "cluster_name"),
+        *("path", "cluster_name", "containers", "container_mounts"),
     }
 )
 _POOL_KNOWN = frozenset({"partition", "gres_type", "constraint"})
@@ -91,6 +97,8 @@ class SlurmOptions:
     memory_mb_per_gpu: int | None
     log_cap_bytes: int
     path: str
+    runs_images: bool
+    container_mounts: tuple[str, ...]
 
     def output_directory(self, user: str) -> str:
         """Where the ranks of `user` write."""
@@ -129,7 +137,14 @@ def parse_options(options: Mapping[str, Any]) -> SlurmOptions:
             "log_cap_bytes", options.get("log_cap_bytes", LOG_CAP_BYTES), 0, LOG_CAP_BYTES_MAX
         ),
         path=_search_path(options.get("path", PATH)),
+        runs_images=_containers(options.get("containers")),
+        container_mounts=_mounts(options.get("container_mounts", [])),
     )
+
+
+def runs_images(options: Mapping[str, Any]) -> bool:
+    """Whether a cluster with these options, which may be wrong in other ways, runs images."""
+    return options.get("containers") == PYXIS
 
 
 def is_name(value: object) -> bool:
@@ -185,6 +200,21 @@ def _search_path(value: object) -> str:
     if not isinstance(value, str) or not _SEARCH_PATH.fullmatch(value):
         raise ValueError("option path must be directories with ':' between them")
     return value
+
+
+def _containers(value: object) -> bool:
+    if value is not None and value != PYXIS:
+        raise ValueError(f'option containers must be null or "{PYXIS}"')
+    return value == PYXIS
+
+
+def _mounts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or len(value) > MOUNTS_MAX:
+        raise ValueError(
+            f"option container_mounts must be a list of at most {MOUNTS_MAX} directories, like "
+            '["/data", "/scratch/{user}"]'
+        )
+    return tuple(_path("container_mounts", one) for one in value)
 
 
 def _secret(options: Mapping[str, Any]) -> bytes:

@@ -44,6 +44,7 @@ def test_a_command_is_submitted(server: Server) -> None:
         *("submit", "--team", TEAM, "--gpus", "0.5", "--time", "1h30m", "--pool", "h100"),
         *("--class", "high", "--env", "A=b=c", "--env", "D=", "--checkpoint", "/ckpt"),
         *("--no-requeue", "--preemptible", "--hold", "--cluster", "local", "--signal", "USR1"),
+        *("--feature", "nvlink", "--feature", "ib", "--image", "nvcr.io#nvidia/pytorch:24.05"),
         *("--", "python", "train me.py", "--gpus", "9"),
     )
     assert (ran.exit_code, ran.out, ran.err) == (0, f"{JOB_ID}\n", "")
@@ -59,6 +60,8 @@ def test_a_command_is_submitted(server: Server) -> None:
         "checkpoint_path": "/ckpt",
         "cluster": "local",
         "notice_signal": "USR1",
+        "features": ["nvlink", "ib"],
+        "image": "nvcr.io#nvidia/pytorch:24.05",
         "is_preemptible": True,
         "is_requeueable": False,
         "held": True,
@@ -230,6 +233,8 @@ def test_a_bad_token_says_what_to_do(server: Server) -> None:
 
 PLAN = {
     "job": {
+        "features": ["ib"],
+        "image": None,
         "name": "bert",
         "team": TEAM,
         "pool": "h100",
@@ -265,6 +270,7 @@ def test_a_plan(server: Server) -> None:
         "pool             h100\n"
         "class            normal\n"
         "GPUs             8 on each of 2 nodes\n"
+        "features         ib\n"
         "could run        yes\n"
         "starts now       yes\n"
         "on               local\n"
@@ -371,6 +377,8 @@ def test_get_in_every_form(server: Server) -> None:
         attempt=2,
         current_attempt=attempt,
         usage={"guaranteed_mgpu_s": 7_200_000, "borrowed_mgpu_s": 1_800},
+        features=["ib", "nvlink"],
+        image="x:1",
     )
     server.routes[f"GET jobs/{JOB_ID}"] = job
     assert json.loads(server.run("get", JOB_ID, "-o", "json").out) == job
@@ -383,6 +391,8 @@ def test_get_in_every_form(server: Server) -> None:
         "user           bob\n"
         "pool           h100\n"
         "GPUs           16 (8 on each of 2 nodes)\n"
+        "features       ib, nvlink\n"
+        "image          x:1\n"
         "class          normal\n"
         "time limit     1h\n"
         "submitted      2026-11-21T12:00:00Z\n"

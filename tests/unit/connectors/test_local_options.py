@@ -18,13 +18,13 @@ def test_defaults() -> None:
 def test_groups_of_nodes() -> None:
     groups = [
         {"count": 2, "gpus": 8, "pool": "h100", "prefix": "big-"},
-        {"count": 1, "gpus": 1, "pool": "a100-80g", "prefix": "small-"},
+        {"count": 1, "gpus": 1, "pool": "a100-80g", "prefix": "small-", "features": ["ib", "ib"]},
     ]
     options = parse_options({"root": Path("/somewhere"), "nodes": groups})
     assert options.virtual_nodes == (
         Node("big-001", "h100", 8, is_real=False),
         Node("big-002", "h100", 8, is_real=False),
-        Node("small-001", "a100-80g", 1, is_real=False),
+        Node("small-001", "a100-80g", 1, is_real=False, features=("ib",)),
     )
 
 
@@ -49,6 +49,10 @@ def test_groups_of_nodes() -> None:
         ({"nodes": {"prefix": "x" * 99}}, "letters"),
         ({"nodes": {"pool": ""}}, "letters"),
         ({"nodes": [{"count": 1}, {"count": 1}]}, "no name twice"),
+        ({"nodes": {"features": "ib"}}, "features of a group"),
+        ({"nodes": {"features": ["a b"]}}, "features of a group"),
+        ({"nodes": {"features": ["ib\n"]}}, "features of a group"),
+        ({"nodes": {"features": ["f"] * 65}}, "at most 64"),
         ({"run_as": "alice"}, "run_as"),
     ],
 )

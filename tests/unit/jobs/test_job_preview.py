@@ -78,6 +78,8 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
             "is_requeueable": True,
             "checkpoint_path": None,
             "cluster": None,
+            "features": [],
+            "image": None,
             "notice_signal": "TERM",
             "held": False,
         },

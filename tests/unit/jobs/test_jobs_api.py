@@ -94,6 +94,8 @@ def test_a_submitted_job_is_answered_whole(world: World) -> None:
         "is_requeueable": True,
         "checkpoint_path": None,
         "cluster": None,
+        "features": [],
+        "image": None,
         "started_at": None,
         "ended_at": None,
         "end_reason": None,

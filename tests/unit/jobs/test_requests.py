@@ -43,6 +43,8 @@ def test_null_is_absent() -> None:
             "is_requeueable",
             "checkpoint_path",
             "cluster",
+            "features",
+            "image",
             "notice_signal",
             "held",
         )
@@ -239,3 +241,55 @@ def test_hints_are_kept_in_order() -> None:
 def test_refused_lines_are_kept_for_whoever_submits() -> None:
     request = read_job_request(a_body(script=..., sbatch="#SBATCH --array=1-3\nx\n"))
     assert [note.line for note in request.refused] == [1]
+
+
+def test_features_and_image() -> None:
+    assert read_job_request(a_body()).features == ()
+    request = read_job_request(a_body(features=["nvlink", "ib", "nvlink"], image="docker://x:1"))
+    assert (request.features, request.image) == (("ib", "nvlink"), "docker://x:1")
+    names = [f"f{number}" for number in range(16)]
+    assert read_job_request(a_body(features=names, image="x" * 512)).features == tuple(
+        sorted(names)
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointers"),
+    [
+        ({"features": "ib"}, ["/features"]),
+        ({"features": [f"f{number}" for number in range(17)]}, ["/features"]),
+        (
+            {"features": ["ib", 1, "a b", "", "a|b", "x" * 65]},
+            [f"/features/{i}" for i in range(1, 6)],
+        ),
+        ({"features": ["ib\n"]}, ["/features/0"]),
+        ({"image": 1}, ["/image"]),
+        ({"image": ""}, ["/image"]),
+        ({"image": "x" * 513}, ["/image"]),
+        ({"image": "a b"}, ["/image"]),
+        ({"image": "a\n"}, ["/image"]),
+        ({"image": "a\x00b"}, ["/image"]),
+        ({"image": "a\u2028b"}, ["/image"]),
+        ({"image": "b\u00e4r"}, ["/image"]),
+    ],
+)
+def test_bad_features_and_images(changes: dict[str, Any], pointers: list[str]) -> None:
+    """Mutants: names searched for instead of matched whole; an image with a line break taken."""
+    assert errors_of(**changes) == pointers
+
+
+def test_a_bad_image_in_an_sbatch_text_is_told_at_its_line() -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        read_job_request(
+            a_body(script=..., sbatch="#!/bin/sh\n#SBATCH --container-image='a b'\ntrue\n")
+        )
+    (error,) = refusal.value.errors
+    assert error.pointer == "/sbatch"
+    assert error.detail.startswith("line 2: image must be 1 to 512 printable ASCII characters")
+
+
+def test_the_body_s_features_win_over_the_text_s() -> None:
+    text = "#!/bin/sh\n#SBATCH -C ib\n#SBATCH --container-image=x\ntrue\n"
+    request = read_job_request(a_body(script=..., sbatch=text, features=["nvlink"]))
+    assert (request.features, request.image) == (("nvlink",), "x")
+    assert [note.verdict.value for note in request.notes] == ["ignored", "understood"]

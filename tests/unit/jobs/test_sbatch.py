@@ -55,6 +55,11 @@ def verdicts(*lines: str) -> list[tuple[int, str]]:
         ("#SBATCH --signal=10@300", {"notice_signal": "USR1"}),
         ("#SBATCH --requeue", {"is_requeueable": True}),
         ("#SBATCH --no-requeue", {"is_requeueable": False}),
+        ("#SBATCH --constraint=nvlink", {"features": ["nvlink"]}),
+        ("#SBATCH -C nvlink&ib&nvlink", {"features": ["ib", "nvlink"]}),
+        ('#SBATCH --constraint "a.b_c-1&ib"', {"features": ["a.b_c-1", "ib"]}),
+        ("#SBATCH --container-image=nvcr.io#nvidia/x:1", {"image": "nvcr.io#nvidia/x:1"}),
+        ("#SBATCH --container-image /images/x.sqsh", {"image": "/images/x.sqsh"}),
         ("#SBATCH -H", {"held": True}),
         (f"#SBATCH --dependency=afterok:{ID}", {"depends_on": [depends("succeeded")]}),
         (f"#SBATCH -d afterany:{ID}", {"depends_on": [depends("ended")]}),
@@ -239,3 +244,35 @@ def test_dependencies_that_are_refused(value: str, reason: str) -> None:
     (note,) = reading.notes
     assert note.verdict.value == "refused"
     assert reason in note.detail
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("nvlink|ib", "nvlink*4", "[rack1|rack2]", "(a&b)|c", "a&", "&", "a&&b", "a,b"),
+        *("nvlink&n\u00fc", "x" * 65, "a b"),
+    ],
+)
+def test_only_features_that_all_nodes_have_are_understood(value: str) -> None:
+    (note,) = parse_sbatch(f'#!/bin/bash\n#SBATCH --constraint="{value}"\n').notes
+    assert (note.verdict.value, note.detail) == (
+        "refused",
+        f"{value[:40]!r} is no list of features; write names with & between them, such as "
+        "nvlink&ib. Alternatives (|), counts (*) and brackets are not offered.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "verdict"),
+    [
+        ("--container-mounts=/a:/b", "refused"),
+        ("--container-workdir=/a", "refused"),
+        ("--container-name=x", "refused"),
+        ("--container-entrypoint", "refused"),
+        ("--container=/bundle", "refused"),
+        ("--container-mount-home", "ignored"),
+        ("--no-container-remap-root", "ignored"),
+    ],
+)
+def test_how_containers_are_set_up_is_not_the_job_s(option: str, verdict: str) -> None:
+    assert verdicts(f"#SBATCH {option}") == [(2, verdict)]

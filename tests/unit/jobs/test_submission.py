@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import IntegrityError, transaction
 
 from audit.models import AuditEvent
 from builders.job_builders import a_body, a_job
@@ -323,3 +324,141 @@ def test_too_many_open_jobs(company: Company, bob: Actor, monkeypatch: pytest.Mo
     a_company("rival")
     eve = an_actor(a_team(a_company("third").organization, "lab"), Role.RESEARCHER)
     assert submit(eve, team="third/lab").state == "queued"
+
+
+def give_features(company: Company, *features: list[str]) -> None:
+    """Features of the company's nodes in order; the rest have none."""
+    for node, names in zip(company.cluster.nodes.order_by("name"), features, strict=False):
+        node.features = names
+        node.save()
+
+
+def test_a_job_that_asks_for_features(company: Company, bob: Actor) -> None:
+    give_features(company, ["ib", "nvlink"], ["nvlink"], ["nvlink"])
+    job = submit(bob, features=["nvlink", "ib"])
+    job.refresh_from_db()
+    assert (job.features, job.image) == (["ib", "nvlink"], None)
+    assert submit(bob, gpus=24, features=["nvlink"]).node_count == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "told", "having"),
+    [
+        (
+            {"features": ["ib", "gold"]},
+            "1 GPU of h100 can never run: no node of pool h100 has the features gold, ib together.",
+            0,
+        ),
+        (
+            {"features": ["gold"], "cluster": "local"},
+            "1 GPU of h100 can never run: no node of pool h100 on local has the feature gold.",
+            0,
+        ),
+        (
+            {"features": ["ib"], "gpus": 16},
+            "16 GPUs of h100 can never run: of pool h100 at most 1 node of one cluster has the "
+            "feature ib, and it needs 2.",
+            1,
+        ),
+        (
+            {"features": ["nvlink"], "gpus": 24, "nodes": 3},
+            "24 GPUs of h100 can never run: of pool h100 at most 2 nodes of one cluster have the "
+            "feature nvlink, and it needs 3.",
+            2,
+        ),
+    ],
+)
+def test_features_that_too_few_nodes_have_never_fit(
+    company: Company, bob: Actor, changes: dict[str, Any], told: str, having: int
+) -> None:
+    give_features(company, ["ib", "nvlink"], ["nvlink"], ["silver"])
+    with pytest.raises(NeverFits) as refusal:
+        submit(bob, **changes)
+    assert refusal.value.detail == told
+    assert [error.pointer for error in refusal.value.errors] == ["/features"]
+    assert refusal.value.data["numbers"]["nodes_with_features"] == having
+    assert not Job.objects.exists()
+
+
+def test_nodes_that_have_it_but_are_too_small_never_fit(company: Company, bob: Actor) -> None:
+    small = a_cluster_node(company.cluster, company.pool, capacity_mgpu=4_000)
+    small.features = ["silver"]
+    small.save()
+    with pytest.raises(NeverFits) as refusal:
+        submit(bob, gpus=..., gpus_per_node=8, features=["silver"])
+    assert refusal.value.detail == (
+        "8 GPUs of h100 can never run: no cluster has 1 node with the feature silver and 8 GPUs "
+        "each. The largest node has 4 GPUs, and at most 0 nodes of one cluster can give 8."
+    )
+    assert submit(bob, gpus=4, features=["silver"]).mgpu == 4_000
+
+
+def test_a_feature_of_every_node_excludes_none(company: Company, bob: Actor) -> None:
+    give_features(company, *[["h100"]] * 4)
+    assert submit(bob, gpus=32, features=["h100"]).node_count == 4
+    with pytest.raises(NeverFits) as refusal:
+        submit(bob, gpus=40, features=["h100"])
+    assert "nodes_with_features" not in refusal.value.data["numbers"]
+
+
+def test_drained_nodes_may_come_back_with_their_features(company: Company, bob: Actor) -> None:
+    give_features(company, ["ib"], ["ib"])
+    company.cluster.nodes.filter(features=["ib"]).update(is_schedulable=False)
+    assert submit(bob, gpus=..., gpus_per_node=8, nodes=2, features=["ib"]).node_count == 2
+
+
+def test_an_image_is_refused_where_no_cluster_runs_any(company: Company, bob: Actor) -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, image="x:1")
+    (error,) = refusal.value.errors
+    assert (error.pointer, error.code, error.detail) == (
+        "/image",
+        "unavailable",
+        "no cluster with h100 runs container images; leave the image out and let the script bring "
+        "its software",
+    )
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, image="x:1", cluster="local")
+    assert [error.detail for error in refusal.value.errors] == [
+        "local does not run container images; leave the image out and let the script bring its "
+        "software, or choose another cluster"
+    ]
+    assert not Job.objects.exists()
+
+
+def test_an_image_confines_a_job_to_clusters_that_run_them(company: Company, bob: Actor) -> None:
+    hpc = a_cluster("hpc", kind="slurm")
+    hpc.options = {"containers": "pyxis"}
+    hpc.save()
+    with pytest.raises(InvalidRequest):
+        submit(bob, image="x:1")
+    a_cluster_node(hpc, company.pool)
+    job = submit(bob, image="x:1", gpus=8)
+    job.refresh_from_db()
+    assert (job.image, job.mgpu_per_node) == ("x:1", 8_000)
+    with pytest.raises(NeverFits) as refusal:
+        submit(bob, image="x:1", gpus=16)
+    assert refusal.value.detail == (
+        "16 GPUs of h100 can never run: no cluster that runs images has 2 nodes with 8 GPUs each. "
+        "The largest node has 8 GPUs, and at most 1 node of one cluster can give 8."
+    )
+    with pytest.raises(NeverFits) as refusal:
+        submit(bob, image="x:1", features=["ib"])
+    assert "no node of pool h100 on clusters that run container images has" in refusal.value.detail
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"features": ["f"] * 17}, "job_asks_for_16_features_at_most"),
+        ({"image": ""}, "job_image_is_one_word"),
+        ({"image": "a b"}, "job_image_is_one_word"),
+        ({"image": "a\n"}, "job_image_is_one_word"),
+    ],
+)
+def test_the_database_keeps_features_and_images(
+    company: Company, bob: Actor, values: dict[str, Any], name: str
+) -> None:
+    job = submit(bob)
+    with pytest.raises(IntegrityError, match=name), transaction.atomic():
+        Job.objects.filter(pk=job.pk).update(**values)

@@ -14,12 +14,17 @@ pytestmark = pytest.mark.django_db
 
 
 def usable(
-    user: User, *, mgpu_per_node: int = 1000, pinned: Cluster | None = None
+    user: User,
+    *,
+    mgpu_per_node: int = 1000,
+    pinned: Cluster | None = None,
+    has_image: bool = False,
 ) -> set[str] | None:
     found = UsableClusters().of(
         user=str(user.pk),
         mgpu_per_node=mgpu_per_node,
         pinned=None if pinned is None else str(pinned.pk),
+        has_image=has_image,
     )
     names = {str(cluster.pk): cluster.name for cluster in Cluster.objects.all()}
     return None if found is None else {names[cluster] for cluster in found}
@@ -52,3 +57,24 @@ def test_parts_of_gpus_run_where_gpus_are_cut() -> None:
     ClusterUser.objects.create(cluster=hpc, user=user, name="ana")
     assert usable(user, mgpu_per_node=1500) == {"local"}
     assert usable(user, mgpu_per_node=2000) is None
+
+
+def test_an_image_runs_where_images_are_run() -> None:
+    """Also where the user is not known: then nowhere."""
+    a_cluster()
+    hpc, other = a_cluster("hpc", kind="slurm"), a_cluster("hpc2", kind="slurm")
+    user = a_user(an_organization())
+    ClusterUser.objects.create(cluster=other, user=user, name="ana")
+    assert usable(user, has_image=True) == set()
+    other.options = {"containers": "pyxis"}
+    other.save()
+    assert usable(user, has_image=True) == {"hpc2"}
+    assert usable(user, has_image=True, pinned=hpc) == set()
+    assert usable(user) == {"local", "hpc2"}
+
+
+def test_no_image_runs_on_this_machine() -> None:
+    local = a_cluster()
+    local.options = {"containers": "pyxis"}
+    local.save()
+    assert usable(a_user(an_organization()), has_image=True) == set()

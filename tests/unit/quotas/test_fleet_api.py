@@ -88,6 +88,7 @@ def test_a_pool_is_added_and_changed_by_platform_admins() -> None:
         "capacity_mgpu": 0,
         "guaranteed_mgpu": 0,
         "is_overcommitted": False,
+        "features": [],
     }
     assert changed.json() == {**added.json(), "weight": 650}
     assert admin.get(path).json() == changed.json()
@@ -96,6 +97,22 @@ def test_a_pool_is_added_and_changed_by_platform_admins() -> None:
         "pool.created",
         "pool.changed",
     ]
+
+
+def test_a_pool_says_what_its_nodes_have() -> None:
+    pool, cluster = a_pool(), a_cluster()
+    for features, state in (
+        (["nvlink", "ib"], "idle"),
+        (["nvlink"], "idle"),
+        ([], "idle"),
+        (["old"], "gone"),
+    ):
+        node = a_cluster_node(cluster, pool, is_schedulable=False)
+        node.features, node.state = features, state
+        node.save()
+    a_pool("bare")
+    found = {one["name"]: one["features"] for one in somebody().get("pools").json()["items"]}
+    assert found == {"bare": [], "h100": ["ib", "nvlink"]}
 
 
 def test_a_post_with_a_key_adds_one_pool() -> None:
@@ -425,14 +442,15 @@ def test_without_credentials_nothing_is_served() -> None:
 
 
 def test_lists_take_the_same_queries_for_any_size(django_assert_num_queries: Any) -> None:
-    """Token with grants; then pools, capacity, guaranteed; clusters, shares, quarantine; nodes."""
+    """Token with grants; then pools, capacity, features, guaranteed; clusters, shares, quarantine;
+    nodes."""
     pool, cluster = a_pool(), a_cluster()
     a_cluster_node(cluster, pool)
     someone = somebody()
     someone.get("pools")  # marks the token as used
 
     def look() -> None:
-        with django_assert_num_queries(4):
+        with django_assert_num_queries(5):
             someone.get("pools")
         with django_assert_num_queries(4):
             someone.get("clusters")
