@@ -5,7 +5,10 @@ every test that asks for `slurm_bed` is skipped and the summary says in one line
 suite did not run and why; with TIDEGATE_REQUIRE_SLURM=1 those tests fail instead.
 
 One bed serves all workers of a run. A test that only submits and watches shares it; a test that
-takes daemons down carries `@pytest.mark.disturbs_slurm` and has it alone.
+takes daemons down carries `@pytest.mark.disturbs_slurm` and has it alone. One that changes
+accounts, associations or QoS carries `@pytest.mark.writes_slurm_accounts`: two writers at once
+break the tree of associations in slurmdbd 22.05 for good (an account becomes its own ancestor), and
+it hangs or ends.
 """
 
 import fcntl
@@ -15,7 +18,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -28,6 +31,7 @@ REQUIRE_VARIABLE = "TIDEGATE_REQUIRE_SLURM"
 STARTER_VARIABLE = "TIDEGATE_SLURM_STARTER"
 DID_NOT_RUN = "The Slurm suite did not run: "
 ONE_TEST = "test.lock"  # shared while a test runs; had alone by one that disturbs
+ACCOUNTS = "accounts.lock"  # had alone by whoever changes accounts
 IN_USE = "use.lock"  # shared for as long as a run uses the bed; had alone to stop it
 _START_TIMEOUT_S = 280
 _COMMAND_TIMEOUT_S = 120
@@ -40,6 +44,7 @@ _SERVERS = {
     "rest": "run/slurmrestd.pid",
 }
 _ENDED_BY_THEMSELVES = "ended.txt"
+_writing: set[Path] = set()
 
 
 class NoSlurm(Exception):
@@ -135,6 +140,19 @@ class SlurmBed:
     def ended(self) -> list[str]:
         """Those of Slurm's own servers that run no more: 22.05 has faults that end them."""
         return [name for name, pid_file in _SERVERS.items() if not _runs(self.folder / pid_file)]
+
+    @contextmanager
+    def account_writing(self) -> Iterator[None]:
+        """Accounts, associations and QoS are changed inside the block, by nobody else."""
+        if self.folder in _writing:
+            yield
+            return
+        with _hold(self.folder, ACCOUNTS, alone=True):
+            _writing.add(self.folder)
+            try:
+                yield
+            finally:
+                _writing.remove(self.folder)
 
     @contextmanager
     def without(self, *names: str) -> Iterator[None]:
@@ -291,7 +309,12 @@ def _slurm_turn(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     bed: SlurmBed = request.getfixturevalue("slurm_bed")
-    with _hold(bed.folder, ONE_TEST, alone=alone):
+    writes = request.node.get_closest_marker("writes_slurm_accounts") is not None
+    with ExitStack() as held:
+        # In this order: a test that shares the bed may want to write for a moment.
+        held.enter_context(_hold(bed.folder, ONE_TEST, alone=alone))
+        if writes:
+            held.enter_context(bed.account_writing())
         _mend(bed, f"before {request.node.nodeid}")
         yield
         if alone:
@@ -312,6 +335,7 @@ def _mend(bed: SlurmBed, when: str) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Name this run, so that its end stops the bed that it started and no other."""
     config.addinivalue_line("markers", "slurm: uses the real Slurm of this run")
+    config.addinivalue_line("markers", "writes_slurm_accounts: changes accounts of the real Slurm")
     config.addinivalue_line("markers", "disturbs_slurm: needs the real Slurm of this run alone")
     if not hasattr(config, "workerinput"):
         config.stash[_OURS] = os.environ[STARTER_VARIABLE] = uuid.uuid4().hex

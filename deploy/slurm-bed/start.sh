@@ -232,6 +232,8 @@ if [ -e "$BED" ]; then
 fi
 mkdir -p "$BED/log" || complain "cannot make the folder $BED."
 take_lock
+# Somebody else may have started it while we waited: what it was started with counts.
+. "$HERE/settings.sh"
 
 if [ -s "$BED/bed.json" ] && everything_runs; then
   for name in munge sql dbd ctld rest $(node_names); do start_daemon "$name"; done

@@ -225,6 +225,12 @@ def make_accounts(bed: SlurmBed) -> None:
     """The account and the two QoS that workloads of the rigs run under."""
     if bed.folder in _made:
         return
+    with bed.account_writing():
+        _make_accounts(bed)
+    _made.add(bed.folder)
+
+
+def _make_accounts(bed: SlurmBed) -> None:
     run = bed.run
     for name in (GUARANTEED_QOS, BORROW_QOS):
         if not run(["sacctmgr", "-nP", "show", "qos", name, "format=name"]).strip():
@@ -240,4 +246,3 @@ def make_accounts(bed: SlurmBed) -> None:
                     *(f"cluster={bed.cluster}", f"qos=normal,{GUARANTEED_QOS},{BORROW_QOS}"),
                 ]
             )
-    _made.add(bed.folder)

@@ -30,9 +30,10 @@ def _until(is_so: Callable[[], bool], what: str, within_s: float = 60) -> None:
 
 
 def _make_sure(bed: SlurmBed, *entity: str) -> None:
-    """Add an account or user that another worker may be adding at this moment."""
+    """Add an account or user that another worker may have added."""
     try:
-        bed.run(["sacctmgr", "-i", "add", *entity])
+        with bed.account_writing():
+            bed.run(["sacctmgr", "-i", "add", *entity])
     except AssertionError as refusal:
         if "Nothing new added" not in str(refusal):
             raise

@@ -30,7 +30,11 @@ from slurm_bed import SlurmBed
 from tenants.models import User
 from tenants.roles import Role
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slurm]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slurm,
+    pytest.mark.writes_slurm_accounts,
+]
 
 
 @dataclass

@@ -282,6 +282,7 @@ def test_who_and_what_slurm_must_not_see_is_rejected(
     assert rig.connector.observe().observations == {}
 
 
+@pytest.mark.writes_slurm_accounts
 def test_what_a_limit_of_slurm_keeps_waiting_says_why(rig: SlurmRig) -> None:
     qos = f"q0-{ACCOUNT}"
     if not rig.bed.run(["sacctmgr", "-nP", "show", "qos", qos, "format=name"]).strip():

@@ -19,7 +19,7 @@ from connectors.slurm.neutral import Account, Association, Qos, SlurmJob, User
 from connectors.slurm.rest import SlurmRest
 from slurm_bed import SlurmBed
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.writes_slurm_accounts]
 
 TRAP = "#!/bin/bash\ntrap 'exit 7' USR1\nfor _ in $(seq 600); do sleep 0.1; done\n"
 
