@@ -353,7 +353,9 @@ def test_accounting_knows_what_the_queue_forgot(rig: SlurmRig) -> None:
             return None
 
     found = eventually(look)
-    assert found == replace(listed, message=found.message)  # type: ignore[attr-defined]
+    message = found.message  # type: ignore[attr-defined]
+    # Whose it is, and where, is told of what is listed.
+    assert found == replace(listed, message=message, user="", account="", pool="")
     assert rig.connector.find_ended("another", native_id) is None
     assert rig.connector.find_ended(workload.key, "999999") is None
     assert rig.connector.find_ended(workload.key, "1; DROP") is None
