@@ -178,7 +178,7 @@ class _ClusterAgent:
         self._memory = ClusterMemory()
         self._questions = Questions()
         self._opening = Lock()
-        self._opened: tuple[tuple[str, Any], ClusterConnector] | None = None
+        self._opened: tuple[tuple[Any, ...], ClusterConnector] | None = None
         self._threads = [
             Thread(target=self._watch, daemon=True, name="observe"),
             *(
@@ -349,8 +349,9 @@ class _ClusterAgent:
     def _connector(self, cluster: Cluster) -> ClusterConnector:
         """The same connector as long as the options stay: it remembers what has ended."""
         with self._opening:
-            if self._opened is None or self._opened[0] != (cluster.kind, cluster.options):
-                self._opened = ((cluster.kind, cluster.options), connector_of(cluster))
+            opened_as = (cluster.kind, cluster.options, cluster.identity)
+            if self._opened is None or self._opened[0] != opened_as:
+                self._opened = (opened_as, connector_of(cluster))
             return self._opened[1]
 
     def _deliver(self, shard: str) -> float:

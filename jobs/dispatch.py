@@ -46,7 +46,7 @@ def connector_of(cluster: Cluster) -> ClusterConnector:
     and until then nothing can be known of it.
     """
     try:
-        connector = open_connector(cluster.kind, cluster.options, str(cluster.pk))
+        connector = open_connector(cluster.kind, cluster.options, str(cluster.pk), cluster.identity)
     except KeyError as error:
         raise ClusterUnavailable(f"There is no connector of kind {cluster.kind!r}.") from error
     except ValueError as error:

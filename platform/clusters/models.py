@@ -41,7 +41,7 @@ class Cluster(models.Model):
     `observed_at` what its own clock said then. `failing_since` is set while it does not answer;
     `message` says why, or what of its answer could not be used. A disabled cluster accepts no
     starts; what runs on it is still observed and metered. `outside` sums up what else is on it
-    (see `clusters.outside`).
+    (see `clusters.outside`). `identity` is what it told of itself at first, and must go on to.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -55,6 +55,7 @@ class Cluster(models.Model):
     message = models.TextField(blank=True)
     outside = models.JSONField(default=dict)
     api_version = models.CharField(max_length=16, blank=True)
+    identity = models.JSONField(default=dict)
 
     class Meta:
         constraints = [

@@ -66,12 +66,18 @@ def record_inventory(
         or known.message != message
         or known.api_version != inventory.api_version
     )
+    # What it told first stays: the connector compares what it tells later.
+    known.identity = {**inventory.identity, **known.identity}
     known.api_version = inventory.api_version
     known.seen_at = now if known.seen_at is None else max(now, known.seen_at)
     known.observed_at = observed_at
     known.failing_since = None
     known.message = message
-    known.save(update_fields=["seen_at", "observed_at", "failing_since", "message", "api_version"])
+    known.save(
+        update_fields=[
+            *("seen_at", "observed_at", "failing_since", "message", "api_version", "identity")
+        ]
+    )
     if is_news:
         publish("clusters", ids=[known.pk], organization_id=None)
         wake("arbiter")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from django.db import transaction
 from audit.recording import record
 from clusters.models import Cluster, Pool
 from connectors.errors import ClusterUnavailable
-from connectors.registry import OPENERS, open_connector
+from connectors.registry import LASTING_OPTIONS, OPENERS, open_connector
 from live.publishing import publish
 from live.waking import wake
 from primitives.errors import Conflict, FieldError, InvalidRequest
@@ -100,7 +100,8 @@ def change_cluster(
     """Change what is not None; `options` are replaced whole and never written to the audit log.
 
     Disabling stops new starts; what runs there goes on. Raises InvalidRequest for options
-    that the cluster's connector refuses.
+    that the cluster's connector refuses, and Conflict for ones that would make another cluster of
+    it, or other people's of our workloads, while some of ours are on it.
     """
     kept = Cluster.objects.select_for_update().get(pk=cluster.pk)
     detail: dict[str, Any] = {}
@@ -109,12 +110,37 @@ def change_cluster(
         kept.is_enabled = is_enabled
     if options is not None and dict(options) != kept.options:
         _refuse_bad_options(kept.kind, options)
+        if lasting := _lasting_changes(kept, options):
+            _refuse_while_in_use(kept, lasting)
+            # Whatever answers next is the cluster from then on.
+            kept.identity = {}
         detail["options"] = "replaced"
         kept.options = dict(options)
     if detail:
-        kept.save(update_fields=["is_enabled", "options"])
+        kept.save(update_fields=["is_enabled", "options", "identity"])
         _record("cluster.changed", kept, detail, by=by, now=now)
     return kept
+
+
+def _lasting_changes(cluster: Cluster, options: Mapping[str, Any]) -> list[str]:
+    return sorted(
+        name
+        for name in LASTING_OPTIONS.get(cluster.kind, ())
+        if options.get(name) != cluster.options.get(name)
+    )
+
+
+def _refuse_while_in_use(cluster: Cluster, changed: Sequence[str]) -> None:
+    # Attempts are those of `jobs`, which knows us and not the other way round.
+    in_use = cluster.attempts.filter(released_at=None).count()
+    if not in_use:
+        return
+    names = ", ".join(changed)
+    raise Conflict(
+        f"{in_use} attempts are open on {cluster.name}, and with another {names} they would be "
+        "taken for lost. Disable the cluster, wait until they have ended or cancel their jobs, and "
+        "change it then; if only its address moves, let the old address lead to the new one."
+    )
 
 
 def _refuse_bad_options(kind: str, options: Mapping[str, Any]) -> None:

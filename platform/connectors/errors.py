@@ -11,6 +11,10 @@ class ClusterUnavailable(ConnectorError):
     """The cluster did not answer in time or not sensibly: retry later, nothing is known."""
 
 
+class AnotherCluster(ClusterUnavailable):
+    """What answers is not the cluster that answered before: nothing of it is believed."""
+
+
 class AccountUndecided(ClusterUnavailable):
     """The accounting answers, and what it says of this one workload settles nothing yet."""
 

@@ -199,13 +199,15 @@ class Inventory:
     """All nodes of the cluster, as one complete answer.
 
     `api_version` is what was spoken with it, where there is more than one. `complaints` are about
-    nodes of which the cluster said what makes no sense; they are left out.
+    nodes of which the cluster said what makes no sense; they are left out. `identity` is what
+    tells the cluster from others, as far as it says it now.
     """
 
     observed_at: int
     nodes: tuple[NodeCapacity, ...]
     api_version: str = ""
     complaints: tuple[str, ...] = ()
+    identity: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,16 @@ from connectors.slurm.node_control import cannot_change_nodes
 from connectors.slurm.node_control import control_nodes as control_slurm_nodes
 from connectors.slurm.options import runs_images as runs_slurm_images
 
-OPENERS: Mapping[str, Callable[[Mapping[str, Any], str], ClusterConnector]] = {
+Opener = Callable[[Mapping[str, Any], str, Mapping[str, str]], ClusterConnector]
+OPENERS: Mapping[str, Opener] = {
     "local": open_local,
     "slurm": open_slurm,
 }
 
+#: Options that decide which cluster it is, and which workloads on it are ours.
+LASTING_OPTIONS: Mapping[str, frozenset[str]] = {
+    "slurm": frozenset({"url", "tag_secret", "tag_secret_file", "cluster_name"}),
+}
 #: Kinds of cluster whose jobs run as users of the cluster, who must be mapped first.
 KINDS_WITH_USERS = frozenset({"slurm"})
 #: Kinds of cluster that give out whole GPUs only.
@@ -52,13 +57,19 @@ ACCOUNTS: Mapping[str, Callable[[ClusterConnector], ClusterAccount]] = {
 }
 
 
-def open_connector(kind: str, options: Mapping[str, Any], cluster_id: str) -> ClusterConnector:
+def open_connector(
+    kind: str,
+    options: Mapping[str, Any],
+    cluster_id: str,
+    known_as: Mapping[str, str] | None = None,
+) -> ClusterConnector:
     """The connector of a cluster of `kind` with its stored `options`.
 
-    `cluster_id` is ours and unique for ever: how a cluster knows whose it is. Raises KeyError
-    for a kind that is not registered, and what its opener raises.
+    `cluster_id` is ours and unique for ever: how a cluster knows whose it is. `known_as` is the
+    identity that its first inventory told (see `protocol.Inventory`): how we know whether it is
+    still the same. Raises KeyError for a kind that is not registered, and what its opener raises.
     """
-    return OPENERS[kind](options, cluster_id)
+    return OPENERS[kind](options, cluster_id, known_as or {})
 
 
 def runs_images(kind: str, options: Mapping[str, Any]) -> bool:

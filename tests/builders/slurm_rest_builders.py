@@ -133,7 +133,7 @@ class PlainTokens:
         return f"token-of-{user}"
 
 
-def a_client(cluster: httpx.BaseTransport, **options: Any) -> SlurmRest:
-    """A client of `cluster` that acts as tidegate."""
-    values: dict[str, Any] = {"service_user": "tidegate", "transport": cluster}
+def a_client(transport: httpx.BaseTransport, /, **options: Any) -> SlurmRest:
+    """A client of the cluster behind `transport` that acts as tidegate."""
+    values: dict[str, Any] = {"service_user": "tidegate", "transport": transport}
     return SlurmRest("http://slurm.test", PlainTokens(), **{**values, **options})

@@ -13,7 +13,7 @@ import pytest
 
 from builders.connector_builders import a_workload, eventually, lines, observed, until_released
 from conformance.rigs import ACCOUNT, BORROW_QOS, GUARANTEED_QOS, SlurmRig
-from connectors.errors import ClusterUnavailable, WorkloadRejected
+from connectors.errors import AnotherCluster, ClusterUnavailable, WorkloadRejected
 from connectors.protocol import NativeWorkload, Outcome, RankSlot, WorkloadPhase
 from connectors.registry import open_connector
 from connectors.slurm.connector import SlurmConnector
@@ -458,3 +458,17 @@ def _found(rig: SlurmRig, key: str, native_id: str) -> Outcome | None:
         return None
     # What slurmctld kept for slurmdbd may come a moment after its counter says that it is sent.
     return None if ended is None else ended.outcome
+
+
+def test_a_cluster_tells_its_name_and_one_of_another_name_is_not_believed(rig: SlurmRig) -> None:
+    bed = rig.bed
+    identity = rig.connector.inventory().identity
+    assert identity["cluster"] == bed.cluster
+    workload = a_workload()
+    held = rig.submit(workload)
+    same = open_connector("slurm", rig.options, "c", identity)
+    assert any(one.native_id == held for one in same.observe().observations.values())
+    other = open_connector("slurm", rig.options, "c", {**identity, "cluster": "elsewhere"})
+    for act in (other.observe, lambda: other.stop(workload.key, native_id=held)):
+        with pytest.raises(AnotherCluster, match=f"answers as {bed.cluster}, and elsewhere"):
+            act()

@@ -54,8 +54,12 @@ _STREAMS = ("stdout", "stderr")
 _SUPERVISORS_PER_LISTING_MAX = 64
 
 
-def open_local(options: Mapping[str, Any], cluster_id: str) -> ClusterConnector:
+def open_local(
+    options: Mapping[str, Any], cluster_id: str, known_as: Mapping[str, str] | None = None
+) -> ClusterConnector:
     """The connector for `options` (see `connectors.local.options`), touching nothing yet.
+
+    `known_as` is not needed: the root bears the id of its cluster.
 
     Raises ValueError for bad options.
     """

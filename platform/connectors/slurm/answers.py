@@ -77,6 +77,14 @@ class Answer:
         return self.status in (404, 405) and self.body is None
 
     @property
+    def cluster(self) -> str:
+        """The name of the cluster that answered, which versions from v0.0.40 on say; or ""."""
+        found: object = self.body
+        for key in ("meta", "slurm", "cluster"):
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found if isinstance(found, str) else ""
+
+    @property
     def error(self) -> SlurmError | None:
         """The error that says most, with the texts of all."""
         if not self.errors:

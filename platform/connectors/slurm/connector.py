@@ -9,7 +9,9 @@ given anew to submissions that were not saved, and unsettled jobs are left alone
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import re
 import threading
 import time
@@ -20,6 +22,7 @@ from typing import Any, Generic, TypeVar
 
 from connectors.errors import (
     AccountUndecided,
+    AnotherCluster,
     ClusterUnavailable,
     LogUnavailable,
     NotOffered,
@@ -40,7 +43,7 @@ from connectors.protocol import (
 from connectors.slurm.answers import SlurmRefused
 from connectors.slurm.batch import NOTICE_SIGNAL, STOP_SIGNAL, batch_script
 from connectors.slurm.logs import RankExits, read_exits, read_log, within
-from connectors.slurm.naming import account_name, guaranteed_qos, key_of, tag
+from connectors.slurm.naming import account_name, guaranteed_qos, key_of, secret_mark, tag
 from connectors.slurm.neutral import JobList, SlurmJob, SlurmNode, SlurmPartition, Submission
 from connectors.slurm.observing import (
     MGPU_PER_GPU,
@@ -69,33 +72,55 @@ _S_PER_MINUTE = 60
 _KEPT_S = 60
 #: More must not be read from a file system that other machines may have let hang.
 _FILES_S = 20
+#: An empty queue is confirmed to be the cluster's at least so often.
+_CONFIRMED_S = 2
+#: What tells a cluster from others: its name, and the secret that signs our jobs there.
+CLUSTER, TAGS = "cluster", "tags"
 _ENDED = WorkloadPhase.ENDED
 _NATIVE_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 _NO_EXITS = RankExits()
 
 
-def open_slurm(options: Mapping[str, Any], cluster_id: str) -> ClusterConnector:
+def open_slurm(
+    options: Mapping[str, Any], cluster_id: str, known_as: Mapping[str, str] | None = None
+) -> ClusterConnector:
     """The connector for `options` (see `connectors.slurm.options`); speaks to nobody yet.
 
-    `cluster_id` is not needed: a cluster is known by its address. Raises ValueError for bad
-    options.
+    `cluster_id` is not needed: a cluster is known by its name, and that of `known_as` is the one
+    that it must answer by. Raises ValueError for bad options, of which a tag secret that is
+    another one than before is one.
     """
     checked = parse_options(options)
-    return SlurmConnector(checked, MinterTokens(checked.token_socket))
+    before = known_as or {}
+    if before.get(TAGS, mark := secret_mark(checked.tag_secret)) != mark:
+        raise ValueError(
+            "the tag secret is not the one with which the jobs on it were signed; put that one "
+            "back, or, when nothing of ours is on it any more, name another file"
+        )
+    return SlurmConnector(checked, MinterTokens(checked.token_socket), cluster=before.get(CLUSTER))
 
 
 class SlurmConnector:
     """Implements `connectors.protocol.ClusterConnector`; safe to use from several threads."""
 
-    def __init__(self, options: SlurmOptions, tokens: TokenSource) -> None:
+    def __init__(
+        self, options: SlurmOptions, tokens: TokenSource, *, cluster: str | None = None
+    ) -> None:
         self._options = options
         self._tokens = tokens
         self._rest = SlurmRest(
-            options.url, tokens, service_user=options.service_user, version=options.api_version
+            options.url,
+            tokens,
+            service_user=options.service_user,
+            version=options.api_version,
+            cluster=cluster,
         )
+        self._wanted = cluster
+        self._confirmed_s = -math.inf
         # The protocol knows no closing: connections end with the connector.
         weakref.finalize(self, self._rest.close)
         self._hardware = _Kept(self._read_hardware)
+        self._in_accounting = _Kept(self._ask_accounting_who_it_is)
         self._exits: Mapping[tuple[int, int], RankExits] = {}
 
     @property
@@ -119,7 +144,7 @@ class SlurmConnector:
         return self._options.settle_s
 
     def prepare(self) -> None:
-        """Nothing: Slurm keeps what it is told. Its number is never taken for ours by itself."""
+        """Nothing: what tells the cluster from others comes with its inventory."""
 
     def submit(self, workload: Workload, *, is_first: bool = False) -> str:
         """See the protocol. The nodes in `slots` are ignored: Slurm chooses them."""
@@ -161,6 +186,8 @@ class SlurmConnector:
             Unread(None if one.job_id is None else str(one.job_id), one.why)
             for one in listed.unread
         ]
+        if not listed.jobs and (doubt := self._doubt()):
+            unread.append(Unread(None, doubt))
         ours: dict[str, list[SlurmJob]] = {}
         others: list[SlurmJob] = []
         for job in listed.jobs:
@@ -261,7 +288,46 @@ class SlurmConnector:
             tuple(node for node in found if node is not None),
             api_version=self._rest.version,
             complaints=tuple(odd),
+            identity=self._identity(),
         )
+
+    def _identity(self) -> Mapping[str, str]:
+        """What tells this cluster from others, as far as it can be had now."""
+        found = {TAGS: secret_mark(self._options.tag_secret)}
+        if self._rest.cluster is None:
+            with contextlib.suppress(ClusterUnavailable):
+                self._in_accounting.get()
+        if self._rest.cluster is not None:
+            found[CLUSTER] = self._rest.cluster
+        return found
+
+    def _ask_accounting_who_it_is(self) -> None:
+        # A silent accounting is asked again after a while: its question is kept, too.
+        try:
+            self._rest.ask_accounting_who_it_is()
+        except AnotherCluster:
+            raise
+        except ClusterUnavailable as error:
+            log.warning("the cluster does not say its name: %s", error)
+
+    def _doubt(self) -> str:
+        """Why an empty queue may be another cluster's, which tells no name; "" when it is ours.
+
+        Asked often enough that nothing is called lost in between. Raises AnotherCluster.
+        """
+        now_s = time.monotonic()
+        if self._wanted is None or now_s - self._confirmed_s < _CONFIRMED_S:
+            return ""
+        try:
+            self._rest.ask_accounting_who_it_is()
+        except AnotherCluster:
+            raise
+        except ClusterUnavailable as error:
+            return (
+                f"the queue is empty, and whether it is that of {self._wanted} is unknown: {error}"
+            )
+        self._confirmed_s = now_s
+        return ""
 
     def read_log(
         self,

@@ -36,6 +36,11 @@ def key_of(secret: bytes, name: str, user: str) -> str | None:
     return key if hmac.compare_digest(tag(secret, key, user), name) else None
 
 
+def secret_mark(secret: bytes) -> str:
+    """What tells `secret` from others without telling it."""
+    return hmac.new(secret, b"the secret itself", hashlib.sha256).hexdigest()[:_SIGNATURE_DIGITS]
+
+
 def account_name(team: str, prefix: str = "") -> str:
     """The account of the team at path `team`: "ai-company/research" is "ai-company_research".
 

@@ -17,6 +17,7 @@ import httpx
 
 from connectors.errors import (
     AccountUndecided,
+    AnotherCluster,
     ClusterUnavailable,
     ConnectorError,
     NotOffered,
@@ -96,6 +97,9 @@ class SlurmRest:
     Reads raise ClusterUnavailable. Writes raise ClusterUnavailable only when they certainly had
     no effect, OutcomeUnknown when nobody knows, SlurmRefused on a definite no and NotOffered on
     what this version can not do. Everything but `submit` is done as `service_user`.
+
+    With `cluster`, the name that it must have, nothing is written before it has said its name, and
+    every read in which it says another one raises AnotherCluster.
     """
 
     def __init__(
@@ -105,6 +109,7 @@ class SlurmRest:
         *,
         service_user: str,
         version: str | None = None,
+        cluster: str | None = None,
         read_timeout_s: float = 30.0,
         connect_timeout_s: float = 3.0,
         transport: httpx.BaseTransport | None = None,
@@ -115,6 +120,8 @@ class SlurmRest:
         self._tokens = tokens
         self._service_user = service_user
         self._pinned = version
+        self._wanted = cluster
+        self._told: str | None = None
         self._dialect: Dialect | None = None
         self._kept: _Kept | None = None
         self._monotonic_s = monotonic_s
@@ -136,6 +143,40 @@ class SlurmRest:
     def version(self) -> str:
         """The API version in use; asks the cluster when it is not known yet."""
         return self._speak().version
+
+    @property
+    def cluster(self) -> str | None:
+        """The name that the cluster last said it has; None before it said one."""
+        return self._told
+
+    def check_cluster(self) -> None:
+        """Have it say its name, from its accounting if not otherwise. Raises AnotherCluster, and
+        ClusterUnavailable where it cannot be had."""
+        self._told = None
+        self.ping()
+        if self._told is None:
+            self.jobs()
+        if self._told is None:
+            self.ask_accounting_who_it_is()
+
+    def ask_accounting_who_it_is(self) -> None:
+        """Compare its name with those that its accounting knows. Raises as `check_cluster`."""
+        names = self.clusters()
+        if self._wanted is not None and self._wanted in names:
+            self._told = self._wanted
+        elif len(names) == 1:
+            self._note(names)
+        elif self._wanted is not None:
+            raise _another(self._wanted, " or ".join(sorted(names)) or "no cluster")
+
+    def _note(self, names: Collection[str]) -> None:
+        """It has said its name. Several names say nothing."""
+        if len(names) != 1:
+            return
+        (name,) = names
+        self._told = name
+        if self._wanted is not None and name != self._wanted:
+            raise _another(self._wanted, name)
 
     # The controller.
 
@@ -185,6 +226,9 @@ class SlurmRest:
         else:
             body = self._checked(answer, "job list")
             records = answers.records(body, "jobs")
+            self._note(
+                {name for one in records if isinstance(name := one.get("cluster"), str)} - {""}
+            )
             if not records and dialect.is_unchanged(body, answer.warnings):
                 if kept is None:
                     raise ClusterUnavailable("the cluster has no changes to a list never given")
@@ -649,12 +693,15 @@ class SlurmRest:
         """GET, once more on a connection that was closed under it."""
         try:
             try:
-                return self._call("GET", path, parameters=parameters, timeout_s=timeout_s)
+                answer = self._call("GET", path, parameters=parameters, timeout_s=timeout_s)
             except _ConnectionClosed:
-                return self._call("GET", path, parameters=parameters, timeout_s=timeout_s)
+                answer = self._call("GET", path, parameters=parameters, timeout_s=timeout_s)
         except NotOffered as error:
             # Every version has every read, so that this is not slurmrestd, or not all of it.
             raise ClusterUnavailable(str(error)) from error
+        if answer.cluster:
+            self._note({answer.cluster})
+        return answer
 
     def _write(
         self,
@@ -666,6 +713,8 @@ class SlurmRest:
         parameters: Mapping[str, str] | None = None,
         user: str | None = None,
     ) -> Answer:
+        if self._wanted is not None and self._told != self._wanted:
+            self.check_cluster()
         try:
             return self._call(method, path, parameters=parameters, body=body, user=user)
         except _NotAnswered as error:
@@ -787,6 +836,13 @@ class _NotAnswered(ClusterUnavailable):
 
 class _ConnectionClosed(_NotAnswered):
     """The connection ended before the answer did."""
+
+
+def _another(wanted: str, found: str) -> AnotherCluster:
+    return AnotherCluster(
+        f"this address answers as {found[:100]}, and {wanted} is what answered before; nothing of "
+        f"it is believed and nothing is sent. Let the address lead to {wanted} again"
+    )
 
 
 def _sensible(
