@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from django.db.models import QuerySet
+
 from builders.loop_builders import a_job
 from builders.portal_builders import Company, a_company, a_user
 from builders.slurm_loop import SlurmLoop
@@ -117,3 +119,19 @@ def poll(condition: Callable[[], bool], *, within_s: float, every_s: float = 0.5
             return False
         time.sleep(every_s)
     return True
+
+
+def unfinished(bed: SlurmBed, jobs: QuerySet[Job]) -> str:
+    """What we and what the cluster know of jobs that should have ended."""
+    known = jobs.values_list(
+        "id",
+        "state",
+        "explanation",
+        "attempts__native_id",
+        "attempts__state",
+        "attempts__native_state",
+        "attempts__outcome",
+        "attempts__missed_listings",
+    )
+    listed = bed.run(["squeue", "-h", "-t", "all", "-o", "%i %T %r %N %S"])
+    return "\n".join(("not ended:", *map(str, known), "the cluster's queue:", listed))

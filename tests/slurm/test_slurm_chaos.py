@@ -18,13 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from django.db.models import QuerySet
 
 from billing.models import UsageSegment
 from conformance.rigs import SlurmRig
 from jobs.models import Attempt, Job
 from outbox.models import Message
-from slurm.company_on_slurm import FINAL, CompanyOnSlurm, Run, poll, resume_nodes
+from slurm.company_on_slurm import FINAL, CompanyOnSlurm, Run, poll, resume_nodes, unfinished
 from slurm.fault_proxy import FaultProxy, a_fault_proxy
 from slurm.own_bed import own_bed
 from slurm.portal_processes import TTL_S, PortalProcesses, portal_processes
@@ -163,7 +162,7 @@ def test_nothing_is_lost_and_nothing_runs_twice(rig: SlurmRig, tmp_path: Path) -
         "given up by Slurm": len(given_up),
     }
     print(told)
-    assert is_done, (told, unfinished(all_of))
+    assert is_done, (told, unfinished(rig.bed, left))
     assert unsuccessful(runs, given_up) == [], told
     assert no_job_ran_twice(on_slurm, jobs, runs, given_up) == [], told
     assert differences_from(runs, given_up | cancelled_by_root(runs)) == [], told
@@ -190,22 +189,6 @@ def cancel_what_slurm_got_wrong(bed: SlurmBed) -> set[str]:
         "scontrol release $job 2>/dev/null || { scancel $job; echo $job; }; done"
     )
     return set(bed.run(["bash", "-c", script]).split())
-
-
-def unfinished(jobs: QuerySet[Job]) -> list[tuple[object, ...]]:
-    """What is known of the jobs that have not ended."""
-    return list(
-        jobs.exclude(state__in=FINAL).values_list(
-            "id",
-            "state",
-            "explanation",
-            "attempts__native_id",
-            "attempts__state",
-            "attempts__native_state",
-            "attempts__outcome",
-            "attempts__missed_listings",
-        )
-    )
 
 
 def unsuccessful(runs: list[Run], given_up: set[str]) -> list[str]:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.db.models import QuerySet
 
 from conformance.rigs import SlurmRig
 from jobs.models import Attempt, Job
-from slurm.company_on_slurm import CompanyOnSlurm, poll, resume_nodes
+from slurm.company_on_slurm import CompanyOnSlurm, poll, resume_nodes, unfinished
 from slurm.own_bed import own_bed
 from slurm.portal_processes import portal_processes
 from slurm_bed import SlurmBed
@@ -56,7 +57,7 @@ def test_what_fast_mode_loses_is_held_and_never_runs_twice(rig: SlurmRig, tmp_pa
             if not poll(are_settled, within_s=30):
                 bed.restart(*{node for one in Attempt.objects.all() for node in nodes_of(one)})
                 resume_nodes(bed)
-            assert poll(are_settled, within_s=60), list(Job.objects.values_list("id", "state"))
+            assert poll(are_settled, within_s=60), unfinished(bed, unsettled())
     held = Attempt.objects.filter(job__state="held")
     print({"jobs": ROUNDS * JOBS_A_ROUND, "held as unknown": held.count()})
     assert set(held.values_list("outcome", flat=True)) <= {"unknown"}
@@ -69,7 +70,12 @@ def test_what_fast_mode_loses_is_held_and_never_runs_twice(rig: SlurmRig, tmp_pa
 
 def are_settled() -> bool:
     """Whether every job has succeeded or is held."""
-    return not Job.objects.exclude(state__in=["succeeded", "held"]).exists()
+    return not unsettled().exists()
+
+
+def unsettled() -> QuerySet[Job]:
+    """The others."""
+    return Job.objects.exclude(state__in=["succeeded", "held"])
 
 
 def nodes_of(attempt: Attempt) -> list[str]:
