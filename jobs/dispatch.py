@@ -14,6 +14,7 @@ from uuid import UUID
 from billing.reconciliations import RECONCILE_DAY
 from clusters.models import Cluster
 from clusters.node_requests import CHANGE_NODE
+from clusters.trusted import check_trusted
 from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import ClusterConnector, RankSlot, Workload
@@ -46,6 +47,7 @@ def connector_of(cluster: Cluster) -> ClusterConnector:
     and until then nothing can be known of it.
     """
     try:
+        check_trusted(cluster.kind, cluster.options)
         connector = open_connector(cluster.kind, cluster.options, str(cluster.pk), cluster.identity)
     except KeyError as error:
         raise ClusterUnavailable(f"There is no connector of kind {cluster.kind!r}.") from error

@@ -46,7 +46,7 @@ def main() -> None:
     people = {persona["login"]: persona["token"] for persona in demo["personas"]}
     if "admin" not in people:
         complain(f"{state / 'demo.json'} has no token of the administrator.")
-    minter = start_minter(folder, bed, owner=state.stat().st_uid)
+    minter = start_minter(folder, bed, state)
     port = os.environ.get("TIDEGATE_PORT", "8000")
     portal = Portal(f"http://127.0.0.1:{port}", people["admin"])
     cluster = portal.join(
@@ -139,9 +139,13 @@ class Portal:
         return int(done["change_count"])
 
 
-def start_minter(folder: Path, bed: dict[str, Any], *, owner: int) -> Path:
-    """The socket of a minter that gives tokens of the bed's users to `owner`'s processes."""
-    path = folder / "run" / "minter"
+def start_minter(folder: Path, bed: dict[str, Any], state: Path) -> Path:
+    """The socket of a minter that gives tokens of the bed's users to Tidegate's processes.
+
+    It is where `make up` lets Tidegate ask for them.
+    """
+    owner = state.stat().st_uid
+    path = state / "slurm-minter.sock"
     if _answers(path):
         say("minter: runs already")
         return path

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from audit.recording import record
 from clusters.models import Cluster, Pool
+from clusters.trusted import check_trusted
 from connectors.errors import ClusterUnavailable
 from connectors.registry import LASTING_OPTIONS, OPENERS, open_connector
 from live.publishing import publish
@@ -150,6 +151,7 @@ def _refuse_bad_options(kind: str, options: Mapping[str, Any]) -> None:
             errors=[FieldError("/kind", "is not a kind of cluster")],
         )
     try:
+        check_trusted(kind, options)
         open_connector(kind, options, "new")
     except ValueError as error:
         raise InvalidRequest(

@@ -94,9 +94,17 @@ def load_secrets(layout: Layout) -> Secrets:
         valkey_port=a_free_port(store.port),
     )
     write_private(superuser, chosen.superuser_password + "\n")
-    lines = {**found, **chosen.addresses()}
+    lines = {**_trusted(layout), **found, **chosen.addresses()}
     write_private(layout.env_file, "".join(f"{name}={value}\n" for name, value in lines.items()))
     return chosen
+
+
+def _trusted(layout: Layout) -> dict[str, str]:
+    """Where tokens of a Slurm on this machine may go, as `make slurm-bed-join` starts one."""
+    return {
+        "TIDEGATE_SLURM_ORIGINS": "http://127.0.0.1:*",
+        "TIDEGATE_SLURM_MINTERS": str(layout.state / "slurm-minter.sock"),
+    }
 
 
 def service_environment(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -43,6 +44,15 @@ def _int(name: str, default: int, *, low: int, high: int) -> int:
     if not value.isascii() or not value.isdigit() or not low <= int(value) <= high:
         raise BadSetting(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
     return int(value)
+
+
+def _listed(name: str, pattern: str, example: str) -> frozenset[str]:
+    """Entries with commas between them, each of which matches `pattern`."""
+    entries = [entry for one in _text(name, "").split(",") if (entry := one.strip())]
+    for entry in entries:
+        if not re.fullmatch(pattern, entry, re.ASCII):
+            raise BadSetting(f"{name} must hold entries like {example}, not {entry!r}.")
+    return frozenset(entries)
 
 
 #: A process that hangs inside a transaction must not hold up an election or a cycle for ever.
@@ -239,6 +249,16 @@ STALE_AFTER_S = _int("TIDEGATE_STALE_AFTER_S", 15, low=2, high=3600)
 #: How long a cycle waits for news before it runs anyway.
 CYCLE_PERIOD_S = _int("TIDEGATE_CYCLE_PERIOD_S", 2, low=1, high=60)
 OBSERVATION_PERIOD_S = _int("TIDEGATE_OBSERVATION_PERIOD_S", 1, low=1, high=60)
+#: The only places that get tokens of Slurm clusters, and that are asked for them: slurmrestd by
+#: scheme, host and port ("*" is any), minters by their socket's path ("/" at its end: all below).
+SLURM_ORIGINS = _listed(
+    "TIDEGATE_SLURM_ORIGINS",
+    r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+):([0-9]{1,5}|\*)",
+    "http://slurm-head:6820",
+)
+SLURM_MINTERS = _listed(
+    "TIDEGATE_SLURM_MINTERS", r"/[A-Za-z0-9._/@+-]+", "/run/tidegate/minter.sock"
+)
 #: A leader whose heartbeat is older than this may be deposed.
 LEADER_TTL_S = _int("TIDEGATE_LEADER_TTL_S", 5, low=2, high=60)
 

@@ -1,0 +1,117 @@
+"""Tokens go only where the settings say.
+
+Planted and seen to die: a host compared by its beginning; ports not compared; a folder without its
+end; ".." below a folder; no check when saved; no check when opened.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from uuid_utils.compat import uuid7
+
+from builders.portal_builders import NOW, a_company
+from clusters.models import Cluster
+from clusters.registration import Administrator, add_cluster, change_cluster
+from clusters.trusted import check_trusted
+from connectors.errors import ClusterUnavailable
+from jobs.dispatch import connector_of
+from primitives.errors import InvalidRequest
+
+ADMIN = Administrator(uuid7(), "admin")
+GOOD: dict[str, Any] = {
+    "url": "https://slurm-head:6820",
+    "service_user": "tidegate",
+    "token_socket": "/run/tidegate/minter.sock",
+    "tag_secret": "0123456789abcdef0123456789abcdef",
+    "pools": {"h100": {"partition": "h100", "gres_type": "h100"}},
+}
+
+
+@pytest.fixture(autouse=True)
+def _listed(settings: Any) -> None:
+    settings.SLURM_ORIGINS = frozenset(
+        {"https://slurm-head:6820", "http://127.0.0.1:*", "http://[::1]:7", "https://proxy:443"}
+    )
+    settings.SLURM_MINTERS = frozenset({"/run/tidegate/minter.sock", "/srv/minters/"})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://slurm-head:6820",
+        "https://SLURM-head:6820/prefix",
+        "http://127.0.0.1:6820",
+        "http://127.0.0.1",
+        "http://[::1]:7",
+        "https://proxy",
+    ],
+)
+def test_what_is_listed_is_trusted(url: str) -> None:
+    check_trusted("slurm", {**GOOD, "url": url})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://slurm-head:6820",
+        "https://slurm-head:6821",
+        "https://slurm-head",
+        "https://slurm-head.evil.example:6820",
+        "https://evil.example:6820/slurm-head:6820",
+        "https://slurm-head:6820@evil.example:6820",
+        "http://127.0.0.1.evil.example:6820",
+        "https://127.0.0.1:6820",
+        "http://[::1]:8",
+        "http://[::1",
+        "http://*:*",
+        "",
+    ],
+)
+def test_any_other_origin_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="TIDEGATE_SLURM_ORIGINS"):
+        check_trusted("slurm", {**GOOD, "url": url})
+
+
+@pytest.mark.parametrize(
+    ("path", "is_listed"),
+    [
+        ("/run/tidegate/minter.sock", True),
+        ("/srv/minters/hpc", True),
+        ("/run/tidegate/minter.sock2", False),
+        ("/run/tidegate/other", False),
+        ("/srv/minters2/hpc", False),
+        ("/srv/minters/../evil", False),
+        ("minter.sock", False),
+    ],
+)
+def test_only_listed_minters_are_asked(path: str, is_listed: bool) -> None:
+    if is_listed:
+        check_trusted("slurm", {**GOOD, "token_socket": path})
+        return
+    with pytest.raises(ValueError, match="TIDEGATE_SLURM_MINTERS"):
+        check_trusted("slurm", {**GOOD, "token_socket": path})
+
+
+def test_without_the_settings_nothing_is_trusted(settings: Any) -> None:
+    settings.SLURM_ORIGINS = settings.SLURM_MINTERS = frozenset()
+    with pytest.raises(ValueError, match="none of the slurmrestd that may be given tokens"):
+        check_trusted("slurm", GOOD)
+    check_trusted("local", GOOD)
+
+
+@pytest.mark.django_db
+def test_it_is_refused_when_saved_and_when_opened() -> None:
+    bad = {**GOOD, "url": "https://evil.example:6820"}
+    with pytest.raises(InvalidRequest, match=r"leads to https://evil\.example:6820"):
+        add_cluster("hpc", "slurm", bad, by=ADMIN, now=NOW)
+    good = add_cluster("hpc", "slurm", GOOD, by=ADMIN, now=NOW)
+    with pytest.raises(InvalidRequest, match=r"leads to https://evil\.example:6820"):
+        change_cluster(good, options=bad, by=ADMIN, now=NOW)
+    connector_of(good)
+    company = a_company()
+    Cluster.objects.filter(pk=company.cluster.pk).update(kind="slurm", options=bad)
+    company.cluster.refresh_from_db()
+    with pytest.raises(ClusterUnavailable, match=r"leads to https://evil\.example:6820"):
+        connector_of(company.cluster)
