@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from datetime import datetime
 from uuid import UUID
 
@@ -10,33 +9,23 @@ from django.db.models import Q
 
 from billing.models import RateLine, UsageClass
 from billing.rating import cost_nano
-from webapi.statements import array_text, prepared_cursor
 
-
-def usage_of_jobs(job_ids: Collection[UUID], *, now: datetime) -> Mapping[UUID, tuple[int, int]]:
-    """Guaranteed and borrowed milli-GPU-seconds of each job until `now`, over all its attempts.
-
-    A job without usage has (0, 0). One query.
-    """
-    usage = dict.fromkeys(job_ids, (0, 0))
-    with prepared_cursor() as cursor:
-        cursor.execute(_USAGE, {"jobs": array_text(usage), "now": now})
-        for job_id, guaranteed, borrowed in cursor.fetchall():
-            usage[job_id] = (int(guaranteed), int(borrowed))
-    return usage
-
-
-_USAGE = """
-SELECT job_id, SUM(guaranteed_mgpu * seconds), SUM(borrowed_mgpu * seconds)
-FROM (
-    SELECT a.job_id, s.guaranteed_mgpu, s.borrowed_mgpu,
-           EXTRACT(EPOCH FROM LEAST(s."end", %(now)s::timestamptz) - s.start)::bigint AS seconds
-    FROM billing_meteredattempt a
-    JOIN billing_usagesegment s ON s.attempt_id = a.id
-    WHERE a.job_id = ANY(%(jobs)s::uuid[]) AND s.start < %(now)s::timestamptz
-) AS held
-GROUP BY job_id
-"""
+#: For the list of a SELECT: what the job whose id is `{job}` has used until `%(now)s`, over all its
+#: attempts. An array of guaranteed and borrowed milli-GPU-seconds, NULL for a job without usage.
+USAGE_OF_JOB = """(
+    SELECT ARRAY[
+        SUM(held.guaranteed_mgpu * held.seconds)::bigint,
+        SUM(held.borrowed_mgpu * held.seconds)::bigint
+    ]
+    FROM (
+        SELECT s.guaranteed_mgpu, s.borrowed_mgpu,
+               EXTRACT(EPOCH FROM LEAST(s."end", %(now)s::timestamptz) - s.start)::bigint AS seconds
+        FROM billing_meteredattempt a
+        JOIN billing_usagesegment s ON s.attempt_id = a.id
+        WHERE a.job_id = {job} AND s.start < %(now)s::timestamptz
+    ) AS held
+    HAVING MAX(held.seconds) IS NOT NULL
+)"""
 
 
 def cost_per_hour_nano(

@@ -26,7 +26,8 @@ WOULD_START = "would_start"
 
 #: States in which a job waits for somebody or something that is known without the arbiter.
 _ALWAYS_TOLD = (JobState.HELD.value, JobState.STARTING.value)
-_ISO = orjson.OPT_UTC_Z | orjson.OPT_OMIT_MICROSECONDS
+#: How orjson writes times: in UTC with whole seconds and Z.
+ISO = orjson.OPT_UTC_Z | orjson.OPT_OMIT_MICROSECONDS
 
 
 def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, Any]:
@@ -214,4 +215,4 @@ def iso(moment: datetime) -> str:
 
     A page of jobs has hundreds of times; orjson writes them in a quarter of `isoformat`'s time.
     """
-    return orjson.dumps(moment, option=_ISO)[1:-1].decode()
+    return orjson.dumps(moment, option=ISO)[1:-1].decode()

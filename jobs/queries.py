@@ -15,20 +15,21 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from arbiter.decisions import Code
 from audit.models import AuditEvent
 from audit.recording import record
-from billing.queries import usage_of_jobs
+from billing.queries import USAGE_OF_JOB
 from clusters.models import Cluster
 from jobs.lifecycle import NOT_STARTED, WAITING
+from jobs.listing import JobFilter, ids_of_page
 from jobs.models import Attempt, AttemptState, Dependency, Job, JobEvent
 from jobs.withholding import DEPENDENCY
 from outbox.models import Message
-from primitives.errors import FieldError, InvalidRequest, NotFound
-from tenants.access import PLATFORM, Actor, under, visible, visible_node
-from tenants.models import Node, NodeKind
+from primitives.errors import NotFound
+from tenants.access import Actor, visible
+from tenants.models import Node
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
 from webapi.statements import array_text, prepared_cursor
@@ -45,6 +46,7 @@ READING_RECORDED_EVERY = timedelta(minutes=15)
 _EVENTS_SEARCHED = 200
 #: In these states an attempt waits for its cluster.
 _BETWEEN_STATES = frozenset({AttemptState.RESERVED, AttemptState.STARTING, AttemptState.STOPPING})
+_WAITING = array_text(state.value for state in WAITING)
 _TOLD_OUTCOMES = ("unknown", NOT_STARTED)
 _TOLD_KINDS = ("start_attempt", "notify_attempt", "stop_attempt")
 
@@ -118,7 +120,7 @@ class JobRow(NamedTuple):
 
 class AttemptRow(NamedTuple):
     """What is shown of an attempt, in the order of `_PAGE`. `reclaim__*` say for whom it was or is
-    being stopped."""
+    being stopped. Of a page, whose JSON nobody looks into, `slots` and `exit_codes` are texts."""
 
     id: UUID
     job_id: UUID
@@ -127,7 +129,7 @@ class AttemptRow(NamedTuple):
     state: str
     native_id: str | None
     native_state: str
-    slots: Sequence[Mapping[str, Any]]
+    slots: Sequence[Mapping[str, Any]] | str
     mgpu: int
     guaranteed_mgpu: int
     granted_at: datetime
@@ -137,7 +139,7 @@ class AttemptRow(NamedTuple):
     ended_at: datetime | None
     released_at: datetime | None
     outcome: str | None
-    exit_codes: Mapping[str, int]
+    exit_codes: Mapping[str, int] | str
     message: str
     reclaim__job_id: UUID | None
     reclaim__job__user_id: UUID | None
@@ -211,22 +213,6 @@ class JobContent:
     notes: Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class JobFilter:
-    """Which jobs a list shows; None is no condition. `team` is a path and means its subtree,
-    `name` a part of the name in any case, times are half-open `[from, before)`."""
-
-    states: Collection[str] | None = None
-    team: str | None = None
-    username: str | None = None
-    pool: str | None = None
-    name: str | None = None
-    submitted_from: datetime | None = None
-    submitted_before: datetime | None = None
-    usage_class: str | None = None
-    origin: str | None = None
-
-
 def list_jobs(
     actor: Actor,
     wanted: JobFilter,
@@ -240,17 +226,14 @@ def list_jobs(
 
     Raises InvalidRequest for a team that the actor cannot see.
     """
-    jobs = _filtered(_visible_below(actor, wanted.team), wanted)
-    if after is not None:
-        jobs = jobs.filter(pk__lt=after) if newest_first else jobs.filter(pk__gt=after)
-    ordered = jobs.order_by("-pk" if newest_first else "pk")
-    return _views(list(ordered.values_list("pk", flat=True)[:limit]), now=now)
+    ids = ids_of_page(actor, wanted, after=after, limit=limit, newest_first=newest_first)
+    return _views(ids, now=now)
 
 
 def get_job(job_id: UUID, *, actor: Actor, now: datetime) -> JobView:
     """One visible job. Raises NotFound for absent and foreign alike."""
     _require_visible(job_id, actor)
-    return _views([job_id], now=now)[0]
+    return _views(array_text([job_id]), now=now)[0]
 
 
 def get_content(view: JobView, *, actor: Actor, now: datetime) -> JobContent:
@@ -385,93 +368,14 @@ def _require_visible(job_id: UUID, actor: Actor) -> None:
         raise NotFound("There is no such job that you can see.")
 
 
-def _visible_below(actor: Actor, top_path: str | None) -> QuerySet[Job]:
-    """`visible_jobs` below `top_path`, told by ids of organizations and teams: up to three small
-    queries more, and the planner has the indexes of jobs to choose from instead of a join.
-
-    Raises InvalidRequest for a path that the actor cannot see.
-    """
-    jobs = Job.objects.all()
-    if top_path is not None:
-        try:
-            top = visible_node(actor, top_path)
-        except NotFound as problem:
-            raise InvalidRequest(
-                problem.detail, errors=[FieldError("/team", problem.detail)]
-            ) from None
-        if top.kind == NodeKind.ORGANIZATION:
-            jobs = jobs.filter(organization=top)
-        else:
-            below = Node.objects.filter(under([top.path], "path"), kind=NodeKind.TEAM)
-            jobs = jobs.filter(team__in=list(below.values_list("pk", flat=True)))
-    prefixes = actor.prefixes(Permission.VIEW_JOBS)
-    if PLATFORM in prefixes:
-        return jobs
-    whole = _seen_organizations(actor, prefixes)
-    condition = Q(organization__in=whole)
-    if len(prefixes) > len(whole):
-        condition |= Q(team__in=_seen_ids(actor, NodeKind.TEAM))
-    is_member = actor.user.is_active and actor.permits(Permission.VIEW_JOBS)
-    # Their own are in their organization, of which they may see all anyway.
-    if is_member and actor.user.organization_id not in whole:
-        condition |= Q(user=actor.user)
-    return jobs.filter(condition)
-
-
-def _seen_organizations(actor: Actor, prefixes: Sequence[str]) -> list[UUID]:
-    """Those whose jobs the actor may see all; no query for their own."""
-    # An organization's path is one slug, so no other prefix has one below it.
-    whole = [prefix for prefix in prefixes if prefix.count("/") == 1]
-    if not whole:
-        return []
-    own_id = actor.user.organization_id
-    if own_id is not None and whole == [actor.organization_path]:
-        return [own_id]
-    return _seen_ids(actor, NodeKind.ORGANIZATION)
-
-
-def _seen_ids(actor: Actor, kind: NodeKind) -> list[UUID]:
-    nodes = visible(actor, Node.objects.filter(kind=kind), Permission.VIEW_JOBS, path_field="path")
-    return list(nodes.values_list("pk", flat=True))
-
-
-def _filtered(jobs: QuerySet[Job], wanted: JobFilter) -> QuerySet[Job]:
-    if wanted.states is not None:
-        jobs = jobs.filter(state__in=wanted.states)
-    if wanted.username is not None:
-        jobs = jobs.filter(user__username=wanted.username)
-    if wanted.pool is not None:
-        jobs = jobs.filter(pool__name=wanted.pool)
-    if wanted.origin is not None:
-        jobs = jobs.filter(origin=wanted.origin)
-    if wanted.name is not None:
-        jobs = jobs.filter(name__icontains=wanted.name)
-    if wanted.submitted_from is not None:
-        jobs = jobs.filter(submitted_at__gte=wanted.submitted_from)
-    if wanted.submitted_before is not None:
-        jobs = jobs.filter(submitted_at__lt=wanted.submitted_before)
-    if wanted.usage_class is not None:
-        holding = Attempt.objects.filter(job=OuterRef("pk"), released_at=None)
-        jobs = jobs.filter(
-            Exists(
-                holding.filter(guaranteed_mgpu__lt=F("mgpu"))
-                if wanted.usage_class == "borrowed"
-                else holding.filter(guaranteed_mgpu=F("mgpu"))
-            )
-        )
-    return jobs
-
-
-def _views(job_ids: Sequence[UUID], *, now: datetime) -> list[JobView]:
-    """The jobs with these ids, in their order, less those that are gone meanwhile."""
-    if not job_ids:
-        return []
+def _views(job_ids: str, *, now: datetime) -> list[JobView]:
+    """The jobs with these ids (the text of an array), in their order, less those that are gone
+    meanwhile."""
     with prepared_cursor() as cursor:
-        cursor.execute(_PAGE, [array_text(job_ids), [state.value for state in WAITING]])
+        cursor.execute(_PAGE, {"jobs": job_ids, "waiting": _WAITING, "now": now})
         found = cursor.fetchall()
     width = len(JobRow._fields)
     rows = [JobRow._make(values[:width]) for values in found]
-    usage = usage_of_jobs([row.id for row in rows if row.attempt_number > 0], now=now)
     victims = _victims([row.id for row in rows if _waits_for_victims(row)])
     waited_for = _waited_for([row.id for row in rows if _waits_for_jobs(row)])
     ended = _ended_attempts(
@@ -483,9 +387,10 @@ def _views(job_ids: Sequence[UUID], *, now: datetime) -> list[JobView]:
     return [
         JobView(
             row,
-            None if values[width] is None else AttemptRow._make(values[width:]),
+            None if values[width] is None else AttemptRow._make(values[width:-1]),
             victims.get(row.id, ()),
-            *usage.get(row.id, (0, 0)),
+            0 if values[-1] is None else values[-1][0],
+            0 if values[-1] is None else values[-1][1],
             ended.get(row.id),
             troubles.get(values[width]),
             waited_for.get(row.id, ()),
@@ -529,10 +434,10 @@ def _troubles(attempt_ids: Sequence[UUID]) -> Mapping[UUID, Trouble]:
 
 
 # The columns are those of JobRow, then those of AttemptRow: of the latest attempt, unless the job
-# waits again.
+# waits again. The last is what the job has used.
 # Names out of small tables are sub-selects, since planning takes the longer the more ways there
 # are to order joins: 2 ms so, 20 ms with all of them joined.
-_PAGE = """
+_PAGE = f"""
 SELECT j.id, j.name, j.type, j.origin, j.state,
        j.organization_id, split_part(t.path, '/', 1), t.path, j.user_id, u.username,
        (SELECT name FROM clusters_pool WHERE id = j.pool_id),
@@ -543,21 +448,22 @@ SELECT j.id, j.name, j.type, j.origin, j.state,
        j.submitted_at, j.started_at, j.ended_at, j.end_reason, j.exit_code,
        j.cancel_requested_at, j.attempt_number, j.explanation, j.explained_at,
        a.id, a.job_id, a.number, (SELECT name FROM clusters_cluster WHERE id = a.cluster_id),
-       a.state, a.native_id, a.native_state, a.slots, a.mgpu, a.guaranteed_mgpu, a.granted_at,
+       a.state, a.native_id, a.native_state, a.slots::text, a.mgpu, a.guaranteed_mgpu, a.granted_at,
        a.started_at, a.notice_at, a.grace_until, a.ended_at, a.released_at, a.outcome,
-       a.exit_codes, a.message,
+       a.exit_codes::text, a.message,
        r.job_id, b.user_id,
-       CASE WHEN b.id IS NOT NULL THEN (SELECT path FROM tenants_node WHERE id = b.team_id) END
-FROM unnest(%s::uuid[]) WITH ORDINALITY AS wanted (id, place)
+       CASE WHEN b.id IS NOT NULL THEN (SELECT path FROM tenants_node WHERE id = b.team_id) END,
+       {USAGE_OF_JOB.format(job="j.id")}
+FROM unnest(%(jobs)s::uuid[]) WITH ORDINALITY AS wanted (id, place)
 JOIN jobs_job j ON j.id = wanted.id
 JOIN tenants_node t ON t.id = j.team_id
 JOIN tenants_user u ON u.id = j.user_id
 LEFT JOIN jobs_attempt a
-    ON a.job_id = j.id AND a.number = j.attempt_number AND j.state <> ALL(%s::text[])
+    ON a.job_id = j.id AND a.number = j.attempt_number AND j.state <> ALL(%(waiting)s::text[])
 LEFT JOIN jobs_reclaim r ON r.id = a.reclaim_id
 LEFT JOIN jobs_job b ON b.id = r.job_id
 ORDER BY wanted.place
-"""
+"""  # noqa: S608 - the words are ours
 
 
 def _waits_for_jobs(row: JobRow) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models import Model, Q, QuerySet
 
 from primitives.errors import Forbidden, NotFound
-from tenants.models import AccessToken, Node, RoleGrant, User
+from tenants.models import AccessToken, Node, NodeKind, RoleGrant, User
 from tenants.roles import PERMISSIONS, SCOPE_PERMISSIONS, Permission, Role, Scope
 from webapi.statements import columns, prepared_cursor, taken
 
@@ -140,10 +140,34 @@ def under(prefixes: Iterable[str], path_field: str) -> Q:
     for prefix in prefixes:
         if prefix == PLATFORM:
             return EVERYTHING
-        condition |= Q(
-            **{f"{path_field}__gte": prefix, f"{path_field}__lt": prefix[:-1] + chr(ord("/") + 1)}
-        )
+        low, high = _bounds(prefix)
+        condition |= Q(**{f"{path_field}__gte": low, f"{path_field}__lt": high})
     return condition
+
+
+def _bounds(prefix: str) -> tuple[str, str]:
+    """The first path at or below `prefix`, and the first behind all of these."""
+    return prefix, prefix[:-1] + chr(ord("/") + 1)
+
+
+def ids_below(prefixes: Sequence[str], kind: NodeKind) -> list[UUID]:
+    """Ids of the nodes of `kind` at or below these prefixes, as `under` has it; one statement,
+    none for no prefix. No prefix is the platform's or lies below another (`Actor.prefixes`)."""
+    if not prefixes:
+        return []
+    bounds = [_bounds(prefix) for prefix in prefixes]
+    with prepared_cursor() as cursor:
+        cursor.execute(
+            _BELOW, [[low for low, _ in bounds], [high for _, high in bounds], kind.value]
+        )
+        return [pk for (pk,) in cursor.fetchall()]
+
+
+_BELOW = """
+SELECT n.id FROM unnest(%s::text[], %s::text[]) AS wanted (low, high)
+JOIN tenants_node n ON n.path >= wanted.low AND n.path < wanted.high
+WHERE n.kind = %s::text
+"""
 
 
 def visible(

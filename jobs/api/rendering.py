@@ -1,4 +1,7 @@
-"""The JSON of jobs and attempts: what the caller may see, as the contract names it."""
+"""The JSON of jobs and attempts: what the caller may see, as the contract names it.
+
+Bodies hold ids and times as they are; `written` makes them JSON. A page has hundreds of both.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from jobs.explaining import iso, waiting_explanation
+import orjson
+
+from jobs.explaining import ISO, iso, waiting_explanation
 from jobs.lifecycle import FINAL
 from jobs.models import JobOrigin, JobState
 from jobs.queries import (
@@ -44,11 +49,16 @@ class Rights:
         return rights
 
 
+def written(body: Mapping[str, Any]) -> orjson.Fragment:
+    """The JSON of a body: times, which are in UTC, with whole seconds and Z."""
+    return orjson.Fragment(orjson.dumps(body, option=ISO))
+
+
 def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
     """A job as lists show it."""
     job, actor = view.job, rights.actor
     return {
-        "id": str(job.id),
+        "id": job.id,
         "name": job.name,
         "type": job.type,
         "origin": job.origin,
@@ -68,9 +78,9 @@ def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
         "cluster": job.cluster__name,
         "features": job.features,
         "image": job.image,
-        "submitted_at": iso(job.submitted_at),
-        "started_at": _iso(job.started_at),
-        "ended_at": _iso(job.ended_at),
+        "submitted_at": job.submitted_at,
+        "started_at": job.started_at,
+        "ended_at": job.ended_at,
         "end_reason": job.end_reason,
         "exit_code": job.exit_code,
         "attempt": job.attempt_number,
@@ -130,23 +140,23 @@ def attempt_body(attempt: AttemptRow, *, actor: Actor) -> dict[str, Any]:
             team_path=attempt.reclaim__job__team__path,
         )
     ):
-        beneficiary = str(attempt.reclaim__job_id)
+        beneficiary = attempt.reclaim__job_id
     return {
-        "id": str(attempt.id),
+        "id": attempt.id,
         "number": attempt.number,
         "cluster": attempt.cluster__name,
         "state": attempt.state,
         "native_id": attempt.native_id,
         "native_state": attempt.native_state,
-        "slots": attempt.slots,
-        "granted_at": iso(attempt.granted_at),
-        "started_at": _iso(attempt.started_at),
-        "notice_at": _iso(attempt.notice_at),
-        "grace_until": _iso(attempt.grace_until),
-        "ended_at": _iso(attempt.ended_at),
-        "released_at": _iso(attempt.released_at),
+        "slots": _json(attempt.slots),
+        "granted_at": attempt.granted_at,
+        "started_at": attempt.started_at,
+        "notice_at": attempt.notice_at,
+        "grace_until": attempt.grace_until,
+        "ended_at": attempt.ended_at,
+        "released_at": attempt.released_at,
         "outcome": attempt.outcome,
-        "exit_codes": attempt.exit_codes,
+        "exit_codes": _json(attempt.exit_codes),
         "mgpu": attempt.mgpu,
         "guaranteed_mgpu": attempt.guaranteed_mgpu,
         "borrowed_mgpu": attempt.mgpu - attempt.guaranteed_mgpu,
@@ -180,5 +190,6 @@ def allowed_actions(job: JobRow, rights: Rights) -> list[str]:
     return actions
 
 
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else iso(moment)
+def _json(value: Any) -> Any:
+    """A value that the database has told as JSON already goes out as it is."""
+    return orjson.Fragment(value) if isinstance(value, str) else value

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
+import orjson
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -17,13 +18,13 @@ from rest_framework.views import APIView
 from billing.models import UsageClass
 from jobs import logs
 from jobs.api import serializers as shapes
-from jobs.api.rendering import Rights, attempt_body, detail_body, history_body, job_body
+from jobs.api.rendering import Rights, attempt_body, detail_body, history_body, job_body, written
 from jobs.cancellation import cancel_job, hold_job, release_job
 from jobs.explaining import explanation_of
+from jobs.listing import JobFilter
 from jobs.models import Job, JobOrigin, JobState
 from jobs.preview import Preview, preview_job
 from jobs.queries import (
-    JobFilter,
     JobView,
     get_attempts,
     get_content,
@@ -134,11 +135,9 @@ class JobList(APIView):
         shown = found[:limit]
         rights = Rights(actor)
         following = encode_cursor([str(shown[-1].job.id)]) if len(found) > limit else None
-        return Response(
-            page_body(
-                request, Page(shown, following), lambda view: job_body(view, rights=rights, now=now)
-            )
-        )
+        page = Page(shown, following)
+        body = page_body(request, page, lambda view: job_body(view, rights=rights, now=now))
+        return Response(written(body))
 
     @extend_schema(
         operation_id="submit_job",
@@ -165,7 +164,8 @@ class JobList(APIView):
         def act() -> tuple[int, dict[str, Any]]:
             job = submit_job_here(wanted, actor=actor, now=now)
             view = JobView(row_of(job), None, (), 0, 0)
-            return 201, {**job_body(view, rights=Rights(actor), now=now), "notes": job.notes}
+            body = {**job_body(view, rights=Rights(actor), now=now), "notes": job.notes}
+            return 201, orjson.loads(orjson.dumps(written(body)))
 
         return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
 
@@ -186,7 +186,9 @@ class JobDetail(APIView):
         view = get_job(job_id, actor=actor, now=now)
         content = get_content(view, actor=actor, now=now)
         return Response(
-            detail_body(view, content, get_dependencies(view), rights=Rights(actor), now=now)
+            written(
+                detail_body(view, content, get_dependencies(view), rights=Rights(actor), now=now)
+            )
         )
 
 
@@ -219,7 +221,7 @@ class JobAttempts(APIView):
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
         found = get_attempts(job_id, actor=actor)
-        return Response({"items": [attempt_body(item, actor=actor) for item in found]})
+        return Response(written({"items": [attempt_body(item, actor=actor) for item in found]}))
 
 
 class JobHistory(APIView):
@@ -351,7 +353,7 @@ def _changed(request: Request, job_id: UUID, change: Callable[..., Job]) -> Resp
     view = get_job(job_id, actor=actor, now=now)
     content = get_content(view, actor=actor, now=now)
     return Response(
-        detail_body(view, content, get_dependencies(view), rights=Rights(actor), now=now)
+        written(detail_body(view, content, get_dependencies(view), rights=Rights(actor), now=now))
     )
 
 

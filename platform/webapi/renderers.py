@@ -7,14 +7,27 @@ from typing import Any
 
 import orjson
 from rest_framework.renderers import JSONRenderer
+from rest_framework.utils.encoders import JSONEncoder
 
 #: What DRF writes in its own way (times, durations, decimals, lazy texts) is left to it.
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 
 
+class _Encoder(JSONEncoder):
+    """DRF's, for which JSON that is written already is read again."""
+
+    def default(self, obj: Any) -> Any:
+        """What stands for `obj`. Raises TypeError for what has no JSON."""
+        if isinstance(obj, orjson.Fragment):
+            return orjson.loads(orjson.dumps(obj))
+        return super().default(obj)
+
+
 class FastJsonRenderer(JSONRenderer):
     """`application/json`. What orjson cannot write (whole numbers beyond 64 bits, keys that are
     no texts), and what was asked for with an indent, the slower way writes."""
+
+    encoder_class = _Encoder
 
     def render(
         self,

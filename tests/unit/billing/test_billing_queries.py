@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from uuid_utils.compat import uuid7
 
-from billing.queries import cost_per_hour_nano, usage_of_jobs
+from billing.queries import USAGE_OF_JOB, cost_per_hour_nano
 from builders.billing_builders import a_metered_attempt, a_rate_card, at
 from builders.portal_builders import a_company
+from webapi.statements import prepared_cursor
 
 pytestmark = pytest.mark.django_db
 
@@ -22,12 +23,20 @@ def test_usage_of_jobs_over_all_their_attempts_until_now() -> None:
         company.nlp, 20, None, job_id=job_id, number=2, mgpu=1_000, classes=[(30, 400)]
     )
     a_metered_attempt(company.nlp, 0, 10)
-    with CaptureQueriesContext(connection) as statements:
-        usage = usage_of_jobs([job_id, waiting], now=at(40))
-    assert usage == {job_id: (10_000 + 10_000 + 4_000, 6_000), waiting: (0, 0)}
-    assert len(statements) == 1
-    assert usage_of_jobs([job_id], now=at(5)) == {job_id: (5_000, 0)}
-    assert usage_of_jobs([], now=at(5)) == {}
+
+    def usage(job: UUID, second: int) -> list[int] | None:
+        with prepared_cursor() as cursor:
+            cursor.execute(
+                f"SELECT {USAGE_OF_JOB.format(job='%(job)s::uuid')}",
+                {"job": job, "now": at(second)},
+            )
+            (found,) = cursor.fetchone()
+        return found
+
+    assert usage(job_id, 40) == [10_000 + 10_000 + 4_000, 6_000]
+    assert usage(job_id, 5) == [5_000, 0]
+    assert usage(job_id, 0) is None
+    assert usage(waiting, 40) is None
 
 
 def test_the_cost_of_an_hour_at_the_prices_of_now() -> None:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import orjson
 import pytest
 from rest_framework.renderers import JSONRenderer
 
@@ -42,3 +43,10 @@ def test_nothing_is_no_bytes() -> None:
 
 def test_an_indent_may_be_asked_for() -> None:
     assert FastJsonRenderer().render({"a": 1}, "application/json; indent=2") == b'{\n  "a": 1\n}'
+
+
+def test_what_is_written_already_goes_out_as_it_is() -> None:
+    body = {"job": orjson.Fragment(b'{"a":[1]}')}
+    assert FastJsonRenderer().render(body) == b'{"job":{"a":[1]}}'
+    indented = FastJsonRenderer().render(body, "application/json; indent=2")
+    assert json.loads(indented) == {"job": {"a": [1]}}

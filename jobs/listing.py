@@ -1,0 +1,191 @@
+"""Which jobs a page of the list has.
+
+One statement by hand, because building it costs more than running it. The filter's values stand
+in it, so that the planner can choose among the indexes. Where several conditions let an actor see
+a job (their own, and those of some teams) each is asked for a page by its own index, and the page
+is the first of what came: one condition with OR would read jobs of everybody until enough are
+theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from primitives.errors import FieldError, InvalidRequest, NotFound
+from tenants.access import PLATFORM, Actor, ids_below, visible_node
+from tenants.models import NodeKind
+from tenants.roles import Permission
+from webapi.statements import prepared_cursor
+
+#: With more conditions than these, those on teams and on organizations become one each.
+_BRANCHES_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs a list shows; None is no condition. `team` is a path and means its subtree,
+    `name` a part of the name in any case, times are half-open `[from, before)`."""
+
+    states: Collection[str] | None = None
+    team: str | None = None
+    username: str | None = None
+    pool: str | None = None
+    name: str | None = None
+    submitted_from: datetime | None = None
+    submitted_before: datetime | None = None
+    usage_class: str | None = None
+    origin: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """SQL over a job `j`, and its values."""
+
+    sql: str
+    values: Sequence[Any] = ()
+
+
+def ids_of_page(
+    actor: Actor, wanted: JobFilter, *, after: UUID | None, limit: int, newest_first: bool
+) -> str:
+    """Ids of at most `limit` visible jobs behind `after`, in the order of submission or its
+    reverse, as the text of an array.
+
+    Exactly the jobs of `jobs.queries.visible_jobs` that meet the filter. Raises InvalidRequest
+    for a team that the actor cannot see.
+    """
+    branches = _scope(actor, wanted.team)
+    conditions = list(_conditions(wanted))
+    if after is not None:
+        conditions.append(_Condition("j.id < %s" if newest_first else "j.id > %s", [after]))
+    order = "ORDER BY 1 DESC LIMIT %s" if newest_first else "ORDER BY 1 LIMIT %s"
+    parts, values = [], []
+    for branch in branches:
+        met = [branch, *conditions]
+        where = " AND ".join(part.sql for part in met)
+        parts.append(f"(SELECT j.id FROM jobs_job j WHERE {where} {order})")  # noqa: S608 - ours
+        values += [value for part in met for value in part.values] + [limit]
+    if not parts:
+        return "{}"
+    page = parts[0]
+    if len(parts) > 1:
+        page = f"({' UNION '.join(parts)} {order})"
+        values.append(limit)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT ARRAY{page}::text", values)
+        (ids,) = cursor.fetchone()
+    return str(ids)
+
+
+def _scope(actor: Actor, top_path: str | None) -> list[_Condition]:
+    """What the actor may see at or below `top_path`: a job of the page meets one of these.
+
+    Organizations and teams are told by their ids (a job's organization is that of its team), so
+    that the indexes of jobs serve instead of a join.
+    """
+    if top_path is None:
+        return _seen(actor)
+    try:
+        top = visible_node(actor, top_path)
+    except NotFound as problem:
+        raise InvalidRequest(problem.detail, errors=[FieldError("/team", problem.detail)]) from None
+    if top.kind == NodeKind.ORGANIZATION:
+        below = [_Condition("j.organization_id = %s", [top.pk])]
+    elif top.kind == NodeKind.TEAM:
+        below = [_Condition("j.team_id = %s", [top.pk])]
+    else:
+        below = _one_of("j.team_id", ids_below([top.path], NodeKind.TEAM), _BRANCHES_MAX)
+    if actor.holds(Permission.VIEW_JOBS, top.path):
+        return below
+    seen = _seen(actor)
+    if len(below) * len(seen) > _BRANCHES_MAX:
+        below = [_any(below)]
+    return [
+        _Condition(f"{one.sql} AND {other.sql}", [*one.values, *other.values])
+        for one in seen
+        for other in below
+    ]
+
+
+def _seen(actor: Actor) -> list[_Condition]:
+    """The conditions of `jobs.queries.visible_jobs`."""
+    prefixes = actor.prefixes(Permission.VIEW_JOBS)
+    if PLATFORM in prefixes:
+        return [_Condition("TRUE")]
+    # An organization's path is one slug, so no other prefix has one below it.
+    whole = [prefix for prefix in prefixes if prefix.count("/") == 1]
+    parts = [prefix for prefix in prefixes if prefix.count("/") > 1]
+    own_id = actor.user.organization_id
+    organizations = (
+        [own_id]
+        if own_id is not None and whole == [actor.organization_path]
+        else ids_below(whole, NodeKind.ORGANIZATION)
+    )
+    conditions = _one_of("j.organization_id", organizations, _BRANCHES_MAX)
+    conditions += _one_of(
+        "j.team_id", ids_below(parts, NodeKind.TEAM), max(1, _BRANCHES_MAX - len(conditions))
+    )
+    is_member = actor.user.is_active and actor.permits(Permission.VIEW_JOBS)
+    # Their own are in their organization, of which they may see all anyway.
+    if is_member and own_id not in organizations:
+        conditions.append(_Condition("j.user_id = %s", [actor.user.pk]))
+    return conditions
+
+
+def _one_of(column: str, ids: Sequence[UUID], branches_max: int) -> list[_Condition]:
+    """A condition for each id, or one for all of them where they are many; none for none."""
+    if len(ids) > branches_max:
+        return [_Condition(f"{column} = ANY(%s)", [list(ids)])]
+    return [_Condition(f"{column} = %s", [pk]) for pk in ids]
+
+
+def _any(conditions: Sequence[_Condition]) -> _Condition:
+    return _Condition(
+        f"({' OR '.join(part.sql for part in conditions)})" if conditions else "FALSE",
+        [value for part in conditions for value in part.values],
+    )
+
+
+def _conditions(wanted: JobFilter) -> Iterator[_Condition]:
+    """What a job must meet beside being visible."""
+    if wanted.states is not None:
+        names = sorted(wanted.states)
+        yield _Condition(f"j.state IN ({', '.join(['%s'] * len(names))})", names)
+    if wanted.username is not None:
+        yield _any(_one_of("j.user_id", _users(wanted.username), 1))
+    if wanted.pool is not None:
+        yield _Condition(
+            "j.pool_id IN (SELECT id FROM clusters_pool WHERE name = %s)", [wanted.pool]
+        )
+    if wanted.origin is not None:
+        yield _Condition("j.origin = %s", [wanted.origin])
+    if wanted.name is not None:
+        # In the words of the index `job_by_part_of_name`.
+        pattern = f"%{connection.ops.prep_for_like_query(wanted.name)}%"
+        yield _Condition("UPPER(j.name::text) LIKE UPPER(%s)", [pattern])
+    if wanted.submitted_from is not None:
+        yield _Condition("j.submitted_at >= %s", [wanted.submitted_from])
+    if wanted.submitted_before is not None:
+        yield _Condition("j.submitted_at < %s", [wanted.submitted_before])
+    if wanted.usage_class is not None:
+        yield _Condition(_HOLDS_BORROWED if wanted.usage_class == "borrowed" else _HOLDS_ITS_OWN)
+
+
+_HOLDS_BORROWED = """EXISTS (
+    SELECT 1 FROM jobs_attempt a
+    WHERE a.job_id = j.id AND a.released_at IS NULL AND a.guaranteed_mgpu < a.mgpu
+)"""
+_HOLDS_ITS_OWN = _HOLDS_BORROWED.replace("<", "=")
+
+
+def _users(username: str) -> list[UUID]:
+    """Ids of all who go by this name: one in each organization at most."""
+    with prepared_cursor() as cursor:
+        cursor.execute("SELECT id FROM tenants_user WHERE username = %s::text", [username])
+        return [pk for (pk,) in cursor.fetchall()]
