@@ -15,7 +15,7 @@ from django.db import InterfaceError, OperationalError
 
 from billing.metering import record_ended, record_lost, record_started
 from clusters.models import Cluster
-from connectors.errors import ConnectorError
+from connectors.errors import AccountUndecided, ConnectorError
 from connectors.protocol import (
     ClusterConnector,
     Listing,
@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 NEVER_STARTED = "never-started"
 #: Complete listings in a row without an acknowledged attempt before it is called lost.
 LISTINGS_BEFORE_LOST = 3
+#: Seconds for which a missing attempt waits for an accounting that has its start and no end.
+UNDECIDED_S = 60
 
 _STATE_OF = {
     WorkloadPhase.HELD: AttemptState.STARTING,
@@ -87,10 +89,10 @@ def apply_listing(
         elif is_frozen or attempt.native_id is None or listing.may_have(attempt.native_id):
             # Not acknowledged yet: dispatch, not observation, finds out what became of it.
             continue
-        is_unknown = False
+        doubt = None
         if observation is None and is_about_to_be_lost(attempt):
             try:
-                observation, is_unknown = _ask_accounting(connector, attempt, questions)
+                observation, doubt = _ask_accounting(connector, attempt, questions, now)
             except NotAsked:
                 continue
             except ConnectorError as error:
@@ -104,7 +106,7 @@ def apply_listing(
                     observation,
                     previous_at,
                     now,
-                    is_unknown=is_unknown,
+                    doubt=doubt,
                     release_sent_at=attempt.release_sent_at,
                 )
         except (NotLeading, OperationalError, InterfaceError):
@@ -126,18 +128,28 @@ def is_about_to_be_lost(attempt: Attempt) -> bool:
 
 
 def _ask_accounting(
-    connector: ClusterConnector, attempt: Attempt, questions: Questions
-) -> tuple[Observation | None, bool]:
-    """What accounting says of a missing attempt, and whether nobody knows if it ran.
+    connector: ClusterConnector, attempt: Attempt, questions: Questions, now: datetime
+) -> tuple[Observation | None, str | None]:
+    """What accounting says of a missing attempt, and, where nobody knows if it ran, why.
 
     What was held and never released has not run, whatever became of it. What was released and
-    is in no list and no account may have run: only a person can tell.
+    is in no list and no account may have run, and so may what is in no list while its account
+    stays open (a controller that was killed forgot it): only a person can tell.
     """
     native_id = recorded_id(attempt)
     if native_id is None or (connector.submits_held and attempt.release_sent_at is None):
-        return None, False
-    found = questions.ask("portal", attempt, lambda: connector.find_ended(attempt.key, native_id))
-    return found, found is None and connector.submits_held
+        return None, None
+    try:
+        found = questions.ask(
+            "portal", attempt, lambda: connector.find_ended(attempt.key, native_id)
+        )
+    except AccountUndecided as error:
+        since = attempt.missing_since
+        if since is None or (now - since).total_seconds() < UNDECIDED_S:
+            raise
+        return None, f"{str(error)[:1].upper()}{str(error)[1:]}."
+    is_doubtful = found is None and connector.submits_held
+    return found, "Its accounting does not know it either." if is_doubtful else None
 
 
 #: The fields of an attempt that a listing is compared with.
@@ -153,6 +165,7 @@ COMPARED = (
     "ended_at",
     "message",
     "missed_listings",
+    "missing_since",
     "release_sent_at",
 )
 
@@ -187,7 +200,7 @@ def apply_one(
     previous_at: datetime | None,
     now: datetime,
     *,
-    is_unknown: bool = False,
+    doubt: str | None = None,
     release_sent_at: datetime | None = None,
 ) -> int:
     """Bring one attempt and its job up to `observation`; None is a complete listing without it.
@@ -208,7 +221,7 @@ def apply_one(
         if attempt.release_sent_at is not None and release_sent_at is None:
             # Called held and forgotten, but somebody has released it since: it may have run.
             return 0
-        if not _miss(attempt, previous_at, now, happenings, is_unknown=is_unknown):
+        if not _miss(attempt, previous_at, now, happenings, doubt=doubt):
             attempt.save()
             return 0
         if job.origin == JobOrigin.PORTAL:
@@ -294,9 +307,10 @@ def _miss(
     now: datetime,
     happenings: list[Happening],
     *,
-    is_unknown: bool,
+    doubt: str | None,
 ) -> bool:
-    """Count a complete listing without the attempt; True when it is now lost, or unknown."""
+    """Count a complete listing without the attempt; True when it is now lost, or, where there is
+    a `doubt`, unknown."""
     if attempt.missed_listings == 0:
         attempt.missing_since = previous_at or attempt.started_at or attempt.granted_at
     attempt.missed_listings += 1
@@ -305,11 +319,12 @@ def _miss(
     assert attempt.missing_since is not None
     last_seen = max(attempt.missing_since, attempt.started_at or attempt.granted_at)
     attempt.state = AttemptState.ENDED
-    attempt.outcome = "unknown" if is_unknown else "lost"
+    attempt.outcome = "lost" if doubt is None else "unknown"
     attempt.ended_at = attempt.ended_at or last_seen
     attempt.released_at = max(last_seen, attempt.ended_at)
     attempt.message = (
         f"The cluster no longer knows this attempt; it was last listed at {last_seen.isoformat()}."
+        + (f" {doubt}" if doubt else "")
     )
     if attempt.started_at is not None:
         record_lost(attempt.id, at=last_seen, now=now)

@@ -12,7 +12,7 @@ from billing.models import UsageSegment
 from builders.held_cluster import AClusterThatHolds
 from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import NOW, Company, a_company, a_user
-from connectors.errors import ClusterUnavailable
+from connectors.errors import AccountUndecided, ClusterUnavailable
 from connectors.protocol import Listing, Observation, Outcome, RankSlot, Unread, WorkloadPhase
 from jobs.models import Attempt, Job, JobState
 from jobs.observation import apply_listing
@@ -243,6 +243,31 @@ def test_what_was_released_and_is_known_nowhere_is_held_for_a_person(company: Co
     attempt.refresh_from_db()
     assert (attempt.outcome, attempt.released_at) == ("unknown", NOW + timedelta(seconds=60))
     assert (Job.objects.get().state, Job.objects.get().ended_at) == ("held", None)
+
+
+def test_an_account_that_stays_open_is_believed_for_a_minute(company: Company) -> None:
+    """A controller that was killed forgets a job, and its accounting waits for the end for ever.
+    Planted: waiting as long as accounting does."""
+    attempt = a_running_attempt(company)
+    Attempt.objects.update(release_sent_at=NOW)
+    cluster = AClusterThatHolds()
+
+    def undecided(key: str, native_id: str) -> None:
+        raise AccountUndecided("job 1 still is RUNNING, and its controller does not know it")
+
+    cluster.find_ended = undecided  # type: ignore[method-assign,assignment]
+    for at_s in (61, 62, 63, 119):
+        listen(company, at_s=at_s, previous_s=60, connector=cluster)
+        attempt.refresh_from_db()
+        assert (attempt.state, attempt.outcome) == ("running", None)
+    listen(company, at_s=120, previous_s=119, connector=cluster)
+    attempt.refresh_from_db()
+    assert (attempt.outcome, attempt.released_at) == ("unknown", NOW + timedelta(seconds=60))
+    assert attempt.message == (
+        "The cluster no longer knows this attempt; it was last listed at "
+        "2026-11-21T12:01:00+00:00. Job 1 still is RUNNING, and its controller does not know it."
+    )
+    assert Job.objects.get().state == "held"
 
 
 def test_what_was_held_and_never_released_has_not_run(company: Company) -> None:
