@@ -147,9 +147,13 @@ def wait_for_a_save(bed: SlurmBed) -> None:
     """Until the controller has written down what it knows now; it does so when a job changes."""
     location = bed.run(["scontrol", "show", "config"]).partition("StateSaveLocation")[2]
     path = Path(location.partition("=")[2].split()[0]) / "job_state"
-    before = path.stat().st_mtime_ns
+
+    def written_at() -> int:
+        return path.stat().st_mtime_ns if path.exists() else 0
+
+    before = written_at()
     bed.run(["scancel", sbatch(bed, "-p", "h100", "--hold")])
-    eventually(lambda: path.stat().st_mtime_ns > before)
+    eventually(lambda: written_at() > before)
 
 
 def told(job: Job, loop: SlurmLoop) -> str:

@@ -94,10 +94,12 @@ class Drill:
         assert poll(lambda: not left.exists(), within_s=90), list(left.values("id", "state"))
 
     def until_forgotten(self) -> None:
-        """Until the controller lists no job any more; the accounting keeps them."""
+        """Until the controller lists none of our jobs any more; the accounting keeps them."""
         run = self.on_slurm.bed.run
+        ours = set(Attempt.objects.exclude(native_id=None).values_list("native_id", flat=True))
         assert poll(
-            lambda: not run(["squeue", "-h", "-t", "all", "-o", "%i"]).strip(), within_s=120
+            lambda: ours.isdisjoint(run(["squeue", "-h", "-t", "all", "-o", "%i"]).split()),
+            within_s=120,
         )
 
     def runs(self, jobs: list[Job]) -> list[int]:
