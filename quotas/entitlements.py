@@ -1,21 +1,23 @@
 """What each node of the tree is entitled to on one cluster.
 
-An entitlement is global and a cluster's limits are local, so guarantees are cut among the clusters
-of a pool, by their healthy capacity. Ceilings are not: what a team may use at most it may use in
-one place, and the arbiter, who sees all clusters, keeps the sum.
+An entitlement is global and a cluster's limits are local. Neither guarantees nor ceilings are cut
+among the clusters of a pool: what a team has, the arbiter may place in one of them, and it must
+start there. The arbiter, who sees all clusters and what people start beside the portal, keeps the
+sum; a cluster's limits only keep each team to its own there. Nor are they cut to what a cluster can
+hold, which changes with every node that is drained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from uuid import UUID
 
-from django.db.models import Max, Sum
+from django.db.models import Max
 
 from clusters.models import Cluster, ClusterNode
 from connectors.entitlements import Entitlement, Entitlements, Share
 from connectors.errors import ClusterUnavailable
-from primitives.units import MGPU_PER_GPU, largest_remainder
+from primitives.units import MGPU_PER_GPU
 from quotas.models import ClusterUser, OrganizationPolicy, Quota
 from tenants.models import Node, NodeKind, RoleGrant
 from tenants.roles import PERMISSIONS, Permission
@@ -25,43 +27,10 @@ _WEIGHT = 100
 _SUBMITTERS = [role.value for role, may in PERMISSIONS.items() if Permission.SUBMIT_JOBS in may]
 
 
-def split_guarantees(
-    guaranteed: Mapping[str, int], capacity: Mapping[str, int]
-) -> dict[str, dict[str, int]]:
-    """Whole GPUs of every team on every cluster of one pool: {team: {cluster: GPUs}}.
-
-    A team's GPUs are cut by the clusters' capacity; what rounding leaves over goes, one each, to
-    the largest remainders where there is room. Teams have their whole guarantee, and clusters
-    never more than they can hold, unless more is guaranteed than there is: then all have
-    less, in proportion. Ties go by name, so that the same input gives the same cut.
-    """
-    whole = sum(capacity.values())
-    if sum(guaranteed.values()) > whole:
-        guaranteed = largest_remainder(whole, guaranteed, out_of=sum(guaranteed.values()))
-    room = dict(capacity)
-    cut: dict[str, dict[str, int]] = {}
-    for team, gpus in guaranteed.items():
-        cut[team] = {cluster: gpus * size // whole for cluster, size in capacity.items() if whole}
-        for cluster, share in cut[team].items():
-            room[cluster] -= share
-    for team in sorted(cut):
-        left = guaranteed[team] - sum(cut[team].values())
-        while left:
-            # At most as many as there are clusters; floors leave room for all of them.
-            most = max(
-                (cluster for cluster in room if room[cluster] > 0),
-                key=lambda name: (guaranteed[team] * capacity[name] % whole, room[name], name),
-            )
-            cut[team][most] += 1
-            room[most] -= 1
-            left -= 1
-    return cut
-
-
 def entitlements_on(cluster: Cluster) -> Entitlements:
     """What the nodes of every organization with quota in a pool of `cluster` have there.
 
-    Seven queries, whatever the size; one instant only inside a transaction that reads one.
+    Six queries, whatever the size; one instant only inside a transaction that reads one.
 
     Raises ClusterUnavailable until the cluster has told its nodes: without them no pool is known
     to be on it, and everything that it has would look as if it had left.
@@ -71,8 +40,7 @@ def entitlements_on(cluster: Cluster) -> Entitlements:
             f"{cluster.name} has not told its nodes yet, so nobody's share of it is known"
         )
     quotas = _quotas(cluster)
-    shares = _local_guarantees(cluster, quotas)
-    pools = sorted(shares)
+    pools = sorted(quotas)
     nodes = list(Node.objects.order_by("path"))
     served = {path.partition("/")[0] for pool in pools for path in quotas[pool]}
     users = _Submitters(cluster)
@@ -83,7 +51,7 @@ def entitlements_on(cluster: Cluster) -> Entitlements:
                 is_team=node.kind == NodeKind.TEAM,
                 shares={
                     pool: Share(
-                        shares[pool].get(node.path, 0),
+                        _guaranteed_gpus(node, quotas[pool].get(node.path)),
                         _ceiling_gpus(node, quotas[pool].get(node.path)),
                     )
                     for pool in pools
@@ -112,29 +80,11 @@ def _quotas(cluster: Cluster) -> dict[str, dict[str, Quota]]:
     return found
 
 
-def _local_guarantees(
-    cluster: Cluster, quotas: Mapping[str, Mapping[str, Quota]]
-) -> dict[str, dict[str, int]]:
-    """GPUs that each team is guaranteed on `cluster`, by pool and path."""
-    capacity: dict[str, dict[str, int]] = {pool: {} for pool in quotas}
-    for pool, name, mgpu in (
-        ClusterNode.objects.filter(
-            pool__name__in=quotas, is_schedulable=True, cluster__is_enabled=True
-        )
-        .values_list("pool__name", "cluster__name")
-        .annotate(Sum("capacity_mgpu"))
-    ):
-        capacity[pool][name] = int(mgpu) // MGPU_PER_GPU
-    local: dict[str, dict[str, int]] = {}
-    for pool, of_pool in quotas.items():
-        teams = {
-            path: quota.guaranteed_mgpu // MGPU_PER_GPU
-            for path, quota in of_pool.items()
-            if quota.node.kind == NodeKind.TEAM
-        }
-        cut = split_guarantees(teams, capacity[pool])
-        local[pool] = {path: cut[path].get(cluster.name, 0) for path in teams}
-    return local
+def _guaranteed_gpus(node: Node, quota: Quota | None) -> int:
+    """What the team is guaranteed; others start nothing themselves, so they need nothing of it."""
+    if quota is None or node.kind != NodeKind.TEAM:
+        return 0
+    return quota.guaranteed_mgpu // MGPU_PER_GPU
 
 
 def _ceiling_gpus(node: Node, quota: Quota | None) -> int | None:

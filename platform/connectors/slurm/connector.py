@@ -24,8 +24,10 @@ from connectors.errors import (
     AccountUndecided,
     AnotherCluster,
     ClusterUnavailable,
+    ConnectorError,
     LogUnavailable,
     NotOffered,
+    OutcomeUnknown,
     UnknownNativeState,
     WorkloadRejected,
 )
@@ -59,6 +61,7 @@ from connectors.slurm.options import (
     is_name,
     parse_options,
 )
+from connectors.slurm.qos_room import QosRoom
 from connectors.slurm.rest import SlurmRest, TokenSource
 from connectors.slurm.states import phase_of
 from connectors.slurm.tokens import MinterTokens, TokenRefused
@@ -121,6 +124,7 @@ class SlurmConnector:
         weakref.finalize(self, self._rest.close)
         self._hardware = _Kept(self._read_hardware)
         self._in_accounting = _Kept(self._ask_accounting_who_it_is)
+        self._room = QosRoom(self._rest, otherwise=options.borrow_qos)
         self._exits: Mapping[tuple[int, int], RankExits] = {}
 
     @property
@@ -157,11 +161,23 @@ class SlurmConnector:
                 return str(min(copies, key=_age).job_id)
         try:
             self._tokens.token_for(user)
-            return str(self._rest.submit(user, submission))
+            return str(self._submit_where_it_starts(user, submission))
         except SlurmRefused as error:
             raise WorkloadRejected(_refusal(user, submission, str(error))) from error
         except (TokenRefused, NotOffered) as error:
             raise WorkloadRejected(str(error)) from error
+
+    def _submit_where_it_starts(self, user: str, submission: Submission) -> int:
+        if submission.qos == self._options.borrow_qos:
+            return self._rest.submit(user, submission)
+        fitting = self._room.take(submission)
+        try:
+            return self._rest.submit(user, fitting)
+        except OutcomeUnknown:
+            raise
+        except ConnectorError:
+            self._room.give_back(fitting)
+            raise
 
     def release(self, key: str, native_id: str) -> None:
         """See the protocol. A number that is not, or no longer, our job's is left alone."""

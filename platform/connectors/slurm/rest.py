@@ -127,6 +127,7 @@ class SlurmRest:
         self._monotonic_s = monotonic_s
         self._answer_timeout_s = read_timeout_s * _WHOLE_ANSWER_TIMEOUTS
         self._lock = threading.Lock()
+        self._qos_writes = 0
         self._http = httpx.Client(
             base_url=url,
             timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
@@ -240,6 +241,12 @@ class SlurmRest:
         with self._lock:
             self._kept = fresh
         return JobList(asked_at, fresh.jobs, fresh.unread)
+
+    @property
+    def last_jobs(self) -> tuple[SlurmJob, ...]:
+        """The jobs of the last list, the same object until there is another; asks nobody."""
+        with self._lock:
+            return () if self._kept is None else self._kept.jobs
 
     def _with_details(self, jobs: list[SlurmJob]) -> tuple[SlurmJob, ...]:
         """Who holds the GPUs of the running jobs of which the list does not tell it."""
@@ -478,6 +485,11 @@ class SlurmRest:
             "/slurmdb/{}/qos", "qos", lambda dialect: dialect.read_qos, keys=dialect.qos_keys
         )
 
+    @property
+    def qos_writes(self) -> int:
+        """How often a quality of service was written or removed here."""
+        return self._qos_writes
+
     def users(self) -> tuple[User, ...]:
         """All users of the accounting."""
         return self._list("/slurmdb/{}/users", "users", lambda dialect: dialect.read_user)
@@ -549,7 +561,10 @@ class SlurmRest:
         known = self._qos_named(qos.name)
         dialect = self._speak()
         body = {dialect.qos_keys[0]: [dialect.qos(qos, known=known)]}
-        self._put("/slurmdb/{}/qos", body, f"write QOS {qos.name}")
+        try:
+            self._put("/slurmdb/{}/qos", body, f"write QOS {qos.name}")
+        finally:
+            self._count_qos_write()
         kept = self._qos_named(qos.name)
         if kept is None or _rules(kept) != _rules(qos):
             raise NotOffered(f"API {self.version} did not take the whole of QOS {qos.name}: {kept}")
@@ -569,7 +584,14 @@ class SlurmRest:
 
     def delete_qos(self, name: str) -> None:
         """Remove a quality of service; one that is not there is no error."""
-        self._delete("qos", name)
+        try:
+            self._delete("qos", name)
+        finally:
+            self._count_qos_write()
+
+    def _count_qos_write(self) -> None:
+        with self._lock:
+            self._qos_writes += 1
 
     def delete_user(self, name: str) -> None:
         """Remove a user from the accounting; one that is not there is no error."""

@@ -89,6 +89,9 @@ _STUCK = (
     *("DependencyNeverSatisfied", "JobHoldMaxRequeue"),
 )
 _OF_ONE_JOB = re.compile(r"(Assoc|QOS)Max\w*PerJob\w*", re.ASCII)
+#: GPUs of an account or a QoS: these limits are the quotas', by which the arbiter saw room. So the
+#: quota was not pushed yet or somebody has what it does not know of, who may keep it for days.
+_OF_QUOTA = re.compile(r"(Assoc|QOS)GrpGRES\w*", re.ASCII)
 _REASON_LENGTH_MAX = 200
 
 
@@ -159,9 +162,14 @@ def remark(job: SlurmJob) -> str:
 
 
 def is_stuck(job: SlurmJob) -> bool:
-    """Whether `job` waits for what passes only when somebody changes something."""
+    """Whether `job` waits for what passes only when somebody changes something, or for a quota that
+    the arbiter saw free."""
     return (
         job.state == "PENDING"
         and not job.is_held
-        and (job.reason.startswith(_STUCK) or _OF_ONE_JOB.fullmatch(job.reason) is not None)
+        and (
+            job.reason.startswith(_STUCK)
+            or _OF_ONE_JOB.fullmatch(job.reason) is not None
+            or _OF_QUOTA.fullmatch(job.reason) is not None
+        )
     )

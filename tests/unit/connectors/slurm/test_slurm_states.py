@@ -154,7 +154,7 @@ def test_what_will_not_start_by_itself_says_why(reason: str, words: str) -> None
     [
         ("Priority", "jobs of a higher priority are before it (Priority)."),
         ("Resources", "the nodes or GPUs that it needs are in use (Resources)."),
-        ("QOSGrpGRES", "a limit of its QoS in Slurm keeps it from starting (QOSGrpGRES)."),
+        ("QOSGrpCpuLimit", "a limit of its QoS in Slurm keeps it from starting (QOSGrpCpuLimit)."),
     ],
 )
 def test_what_waits_for_others_says_for_what(reason: str, message: str) -> None:
@@ -180,11 +180,11 @@ def test_what_was_not_looked_at_yet_says_nothing(reason: str) -> None:
     "reason",
     [
         *("BadConstraints", "PartitionDown", "PartitionNodeLimit", "InvalidQOS", "InvalidAccount"),
-        *("QOSMaxGRESPerJob", "AssocMaxWallDurationPerJobLimit"),
+        *("QOSMaxGRESPerJob", "AssocMaxWallDurationPerJobLimit", "QOSGrpGRES", "AssocGrpGRES"),
     ],
 )
 def test_what_somebody_must_change_is_stuck(reason: str) -> None:
-    """Planted: a held job counted as stuck, and so did a limit of a group."""
+    """Planted: a held job counted as stuck, and so did any limit of a group."""
     seen = observation_of("key", replace(WAITING, reason=reason), NO_EXITS)
     assert (seen.phase, seen.is_stuck) == (WorkloadPhase.STARTING, True)
     assert seen.message.startswith("The cluster does not start it: ")

@@ -1,0 +1,119 @@
+"""Whether a team's QoS of guaranteed starts has room for one more job.
+
+The arbiter's classes change while jobs run; the QoS of a running job does not, as Slurm refuses to
+change it. So a job that is within its team's guarantee now may find its QoS filled by jobs that
+were when they started, by what people gave to Slurm themselves, or with the limit of a
+smaller guarantee whose change was not pushed yet. There it would wait although its GPUs are
+free. It goes with the borrowers' QoS instead, as one that became protected after its start does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from connectors.errors import ConnectorError
+from connectors.slurm.neutral import SlurmJob, Submission
+from connectors.slurm.rest import SlurmRest
+
+#: The limits are read from the accounting at most this often, and after every write of ours.
+LIMITS_KEPT_S = 60
+#: What was submitted counts for so long, until a list of jobs shows it.
+TAKEN_KEPT_S = 60
+_GPUS = "gres/gpu"
+_ALIVE = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
+_OURS = "tg-"
+
+
+class QosRoom:
+    """The room of every QoS of one cluster, for several threads at once. Asks for no list of jobs:
+    it goes by the last one."""
+
+    def __init__(
+        self,
+        rest: SlurmRest,
+        *,
+        otherwise: str,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rest = rest
+        self._otherwise = otherwise
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._limits: Mapping[str, Mapping[str, int]] = {}
+        self._limits_of: tuple[float, int] | None = None
+        self._listed: tuple[SlurmJob, ...] = ()
+        self._names: frozenset[str] = frozenset()
+        self._in_use: Mapping[str, Counter[str]] = {}
+        self._taken: dict[str, tuple[float, str, Counter[str]]] = {}
+
+    def take(self, submission: Submission) -> Submission:
+        """`submission` with a QoS in which it starts: its own, or the borrowers' when that is full.
+
+        What it takes is counted until a list shows it or `give_back` is called. A limit that
+        cannot be read is none: Slurm then says itself what keeps the job waiting.
+        """
+        asked = _counted({submission.gres_type: submission.gpus_per_node * submission.node_count})
+        with self._lock:
+            self._read_limits()
+            self._read_list()
+            limits = self._limits.get(submission.qos, {})
+            in_use = self._in_use_of(submission.qos)
+            if any(in_use[name] + asked[name] > limits[name] for name in asked if name in limits):
+                return replace(submission, qos=self._otherwise)
+            self._taken[submission.name] = (self._monotonic_s(), submission.qos, asked)
+            return submission
+
+    def give_back(self, submission: Submission) -> None:
+        """It certainly was not submitted."""
+        with self._lock:
+            self._taken.pop(submission.name, None)
+
+    def _in_use_of(self, qos: str) -> Counter[str]:
+        """By limits: what is listed or taken, waiting jobs included, who may start before it."""
+        found = Counter(self._in_use.get(qos))
+        for _, of_qos, gpus in self._taken.values():
+            if of_qos == qos:
+                found.update(gpus)
+        return found
+
+    def _read_limits(self) -> None:
+        now_s, writes = self._monotonic_s(), self._rest.qos_writes
+        known = self._limits_of
+        if known is not None and known[1] == writes and now_s - known[0] < LIMITS_KEPT_S:
+            return
+        # Also after a failure: an accounting that hangs must not hang every start.
+        with suppress(ConnectorError):
+            self._limits = {qos.name: qos.group_tres for qos in self._rest.qos()}
+        self._limits_of = (self._monotonic_s(), writes)
+
+    def _read_list(self) -> None:
+        listed = self._rest.last_jobs
+        if listed is not self._listed:
+            in_use: dict[str, Counter[str]] = {}
+            for job in listed:
+                if job.state in _ALIVE and (not job.is_held or job.name.startswith(_OURS)):
+                    of_qos = in_use.setdefault(job.qos, Counter())
+                    of_qos.update(_counted(job.gpus_allocated or job.gpus_requested))
+            self._listed, self._in_use = listed, in_use
+            self._names = frozenset(job.name for job in listed)
+        since_s = self._monotonic_s() - TAKEN_KEPT_S
+        self._taken = {
+            name: taken
+            for name, taken in self._taken.items()
+            if taken[0] > since_s and name not in self._names
+        }
+
+
+def _counted(gpus: Mapping[str, int]) -> Counter[str]:
+    """GPUs by type as Slurm's limits count them."""
+    found: Counter[str] = Counter()
+    for kind, count in gpus.items():
+        found[_GPUS] += count
+        if kind:
+            found[f"{_GPUS}:{kind}"] += count
+    return found

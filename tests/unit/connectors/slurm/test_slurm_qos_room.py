@@ -1,0 +1,135 @@
+"""In which QoS a guaranteed job of a Slurm cluster starts at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+from connectors.errors import ClusterUnavailable
+from connectors.slurm.neutral import Qos, SlurmJob, Submission
+from connectors.slurm.qos_room import LIMITS_KEPT_S, TAKEN_KEPT_S, QosRoom
+from connectors.slurm.rest import SlurmRest
+
+MINE, OTHERS, BORROW = "g-org_nlp", "g-org_vision", "tg-borrow"
+
+
+@dataclass
+class Cluster:
+    """What the client knows; `reads` counts how often limits were asked for."""
+
+    limits: dict[str, dict[str, int]] = field(
+        default_factory=lambda: {MINE: {"gres/gpu:h100": 8}, OTHERS: {"gres/gpu": 4}, BORROW: {}}
+    )
+    last_jobs: tuple[SlurmJob, ...] = ()
+    qos_writes: int = 0
+    reads: int = 0
+    is_down: bool = False
+    now_s: float = 0.0
+
+    def qos(self) -> tuple[Qos, ...]:
+        self.reads += 1
+        if self.is_down:
+            raise ClusterUnavailable("7000")
+        return tuple(Qos(name, group_tres=limits) for name, limits in self.limits.items())
+
+
+def a_room(cluster: Cluster) -> QosRoom:
+    return QosRoom(cast(SlurmRest, cluster), otherwise=BORROW, monotonic_s=lambda: cluster.now_s)
+
+
+def asks(name: str, gpus: int, nodes: int = 1, qos: str = MINE) -> Submission:
+    return Submission(
+        *(name, "", "org_nlp", "gpu", qos, "h100", gpus, "", "/", "", "", {}), node_count=nodes
+    )
+
+
+def a_job(
+    name: str, gpus: int, qos: str = MINE, state: str = "RUNNING", held: bool = False
+) -> SlurmJob:
+    has = {"h100": gpus}
+    return SlurmJob(
+        *(1, name, "ana", "org_nlp", "gpu", qos, "", state, frozenset(), "", held, 100),
+        *(None, None, None, None, None, 0, 1, (), has, has if state == "RUNNING" else {}),
+        *({}, "h100", None, False),
+    )
+
+
+def chosen(room: QosRoom, name: str, gpus: int, nodes: int = 1, qos: str = MINE) -> str:
+    return room.take(asks(name, gpus, nodes, qos)).qos
+
+
+def test_what_was_taken_counts_until_it_is_given_back() -> None:
+    """Mutants that died: nodes not counted; the limit itself refused; other QoS counted in."""
+    room = a_room(Cluster())
+    assert chosen(room, "tg-1", 2, nodes=2) == MINE
+    assert chosen(room, "tg-2", 5) == BORROW
+    assert chosen(room, "tg-3", 4) == MINE
+    assert chosen(room, "tg-4", 1) == BORROW
+    assert chosen(room, "tg-5", 4, qos=OTHERS) == OTHERS
+    room.give_back(asks("tg-3", 4))
+    assert chosen(room, "tg-6", 1) == MINE
+
+
+def test_what_is_listed_counts_once_and_who_waits_may_come_first() -> None:
+    """Mutants that died: what is listed counted beside what was taken; ended jobs counted; what
+    its user holds counted; our own held jobs or waiting ones of others not counted; an old list
+    kept."""
+    cluster = Cluster()
+    room = a_room(cluster)
+    assert chosen(room, "tg-1", 4) == MINE
+    cluster.last_jobs = (
+        a_job("tg-1", 4, state="PENDING", held=True),
+        a_job("mine", 6, state="PENDING", held=True),
+        a_job("ended", 8, state="COMPLETED"),
+        a_job("others", 8, OTHERS),
+    )
+    assert chosen(room, "tg-2", 4) == MINE
+    cluster.last_jobs = (a_job("tg-1", 4), a_job("native", 2, state="PENDING"))
+    room.give_back(asks("tg-2", 4))
+    assert chosen(room, "tg-3", 3) == BORROW
+    assert chosen(room, "tg-4", 2) == MINE
+
+
+def test_what_no_list_ever_shows_is_forgotten() -> None:
+    cluster = Cluster()
+    room = a_room(cluster)
+    assert chosen(room, "tg-1", 8) == MINE
+    cluster.now_s = TAKEN_KEPT_S - 1
+    assert chosen(room, "tg-2", 8) == BORROW
+    cluster.now_s = TAKEN_KEPT_S
+    assert chosen(room, "tg-3", 8) == MINE
+
+
+def test_limits_are_read_again_after_a_write_and_after_a_while() -> None:
+    """So that what a push raises holds for the very next job."""
+    cluster = Cluster()
+    room = a_room(cluster)
+    assert chosen(room, "tg-1", 16) == BORROW
+    cluster.limits[MINE] = {"gres/gpu:h100": 16, "gres/gpu": 16}
+    assert chosen(room, "tg-2", 16) == BORROW
+    cluster.qos_writes += 1
+    assert chosen(room, "tg-3", 16) == MINE
+    assert cluster.reads == 2
+    cluster.limits[MINE] = {}
+    cluster.now_s = LIMITS_KEPT_S
+    assert chosen(room, "tg-4", 16) == MINE
+    assert cluster.reads == 3
+
+
+def test_without_the_accounting_the_last_limits_count_and_nobody_waits_for_it() -> None:
+    cluster = Cluster(is_down=True)
+    room = a_room(cluster)
+    assert chosen(room, "tg-1", 16) == MINE
+    assert chosen(room, "tg-2", 16) == MINE
+    assert cluster.reads == 1
+    cluster.is_down = False
+    cluster.now_s += LIMITS_KEPT_S
+    assert chosen(room, "tg-3", 16) == BORROW
+    cluster.is_down = True
+    cluster.now_s += LIMITS_KEPT_S
+    assert chosen(room, "tg-4", 16) == BORROW
+    assert cluster.reads == 3
+
+
+def test_a_qos_that_is_not_there_is_left_for_slurm_to_refuse() -> None:
+    assert chosen(a_room(Cluster()), "tg-1", 8, qos="g-new") == "g-new"
