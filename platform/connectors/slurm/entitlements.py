@@ -118,10 +118,12 @@ class SlurmEntitlements:
             for item in self._rest.associations()
             if item.cluster == cluster and not item.partition
         ]
+        accounts = {item.account: item for item in associations if not item.user}
+        _check_tree(accounts)
         return _Known(
             cluster=cluster,
             is_shared=self._is_shared(),
-            accounts={item.account: item for item in associations if not item.user},
+            accounts=accounts,
             members={(item.account, item.user): item for item in associations if item.user},
             qos={item.name: item for item in self._rest.qos()},
             resources=frozenset(self._rest.tracked_resources()),
@@ -449,6 +451,22 @@ class SlurmEntitlements:
                 raise OutcomeUnknown(
                     f"{change.subject}: {name} was set to {value!r} and the cluster has {has}"
                 )
+
+
+def _check_tree(accounts: Mapping[str, Association]) -> None:
+    """Raises WorkloadRejected where an account stands below itself or below one that is not there:
+    two writers at once make slurmdbd 22.05 do that, and a write to such a tree may never end."""
+    for account in accounts:
+        above, seen = account, set()
+        while above not in ("", _ROOT):
+            if above in seen or above not in accounts:
+                raise WorkloadRejected(
+                    f"the accounting has account {account} below {above}, which "
+                    f"{'stands below itself' if above in seen else 'is not there'}, so nothing is "
+                    "written; it has to be repaired first, see 'Quotas on it' in docs/slurm.md"
+                )
+            seen.add(above)
+            above = accounts[above].parent_account
 
 
 def _without_account(node: Entitlement, reason: str) -> Change:

@@ -461,3 +461,22 @@ def test_a_write_that_the_cluster_forgets_is_noticed() -> None:
     )
     with pytest.raises(OutcomeUnknown, match="fairshare was set to 31 and the cluster has 30"):
         a_control(accounting).apply(change)
+
+
+def test_a_tree_of_accounts_that_slurm_has_lost_is_not_written_to() -> None:
+    """A write to it may never end. Planted: only an account below itself at once was seen."""
+    accounting = pushed(a_tree())
+    before = accounting.known_accounts["org"]
+    for above, words in (
+        ("org", "below org, which stands below itself"),
+        ("org_nlp", "below org, which stands below itself"),
+        ("gone", "account org below gone, which is not there"),
+    ):
+        accounting.known_accounts["org"] = replace(before, parent_account=above)
+        with pytest.raises(WorkloadRejected, match=words):
+            a_control(accounting).changes(a_tree())
+    assert accounting.calls == []
+    # Nobody's child, as older Slurm makes it, is somebody else's matter.
+    accounting.known_accounts["org"] = before
+    accounting.known_accounts["lost"] = Association("lost", "hpc1")
+    assert a_control(accounting).changes(a_tree()) == ()
