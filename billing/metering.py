@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 from uuid import UUID
 
 from django.db import transaction
@@ -108,6 +109,21 @@ def register_attempts(grants: Sequence[Grant], *, now: datetime) -> None:
         [_Told(grant.attempt_id, "classed", grant.at, grant.guaranteed_mgpu) for grant in grants],
         now=now,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a cluster says of an attempt: "started", "ended" or "lost" at `at`."""
+
+    attempt_id: UUID
+    kind: Literal["started", "ended", "lost"]
+    at: datetime
+
+
+def record_observed(observed: Sequence[Observed], now: datetime) -> None:
+    """What `record_started`, `record_ended` and `record_lost` do, for many attempts in a constant
+    number of statements; of one attempt in the given order."""
+    _record([_Told(item.attempt_id, item.kind, item.at) for item in observed], now=now)
 
 
 def record_started(attempt_id: UUID, at: datetime, now: datetime) -> None:

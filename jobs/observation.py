@@ -1,19 +1,22 @@
 """What clusters say becomes what we know: attempts, job states, meter events.
 
 Level-triggered: each complete listing is compared with what is stored, so a missed or repeated
-listing changes nothing. Absent is never finished.
+listing changes nothing. Absent is never finished. What changed is stored in batches, each in one
+transaction with a constant number of statements.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
 
-from billing.metering import record_ended, record_lost, record_started
+from billing.metering import Observed, record_observed
+from bulk.updating import update_rows
 from clusters.models import Cluster
 from connectors.errors import AccountUndecided, ConnectorError
 from connectors.protocol import (
@@ -32,7 +35,7 @@ from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
 from outbox.quarantine import is_quarantined
-from outbox.recording import intend
+from outbox.recording import Intention, intend
 from primitives.clock import from_epoch
 
 log = logging.getLogger(__name__)
@@ -43,6 +46,8 @@ NEVER_STARTED = "never-started"
 LISTINGS_BEFORE_LOST = 3
 #: Seconds for which a missing attempt waits for an accounting that has its start and no end.
 UNDECIDED_S = 60
+#: Attempts that are changed in one transaction; nobody else can change their jobs meanwhile.
+BATCH_MAX = 100
 
 _STATE_OF = {
     WorkloadPhase.HELD: AttemptState.STARTING,
@@ -72,7 +77,6 @@ def apply_listing(
     in quarantine and unless `counts_misses`, nor what the listing may have but could not be read.
     `questions` bound what accounting is asked. Raises NotLeading when the leadership is over.
     """
-    changed = 0
     questions = questions or Questions()
     questions.begin_round()
     is_frozen = not counts_misses or is_quarantined()
@@ -81,39 +85,76 @@ def apply_listing(
         .only(*COMPARED)
         .order_by("job_id")
     )
+    news: list[News] = []
+    missing: list[Attempt] = []
     for attempt in questions.in_turn("portal", holding):
         observation = listing.seen(attempt.key, recorded_id(attempt))
         if observation is not None:
-            if is_known(attempt, observation):
-                continue
+            if not is_known(attempt, observation):
+                news.append(_news(attempt, observation))
         elif is_frozen or attempt.native_id is None or listing.may_have(attempt.native_id):
             # Not acknowledged yet: dispatch, not observation, finds out what became of it.
             continue
-        doubt = None
-        if observation is None and is_about_to_be_lost(attempt):
-            try:
-                observation, doubt = _ask_accounting(connector, attempt, questions, now)
-            except NotAsked:
-                continue
-            except ConnectorError as error:
-                log.warning("attempt %s is missing and %s", attempt.id, error)
-                continue
+        elif is_about_to_be_lost(attempt):
+            missing.append(attempt)
+        else:
+            news.append(_news(attempt, None))
+    changed = _apply_in_batches(news, previous_at, leadership, now)
+    for attempt in missing:
+        try:
+            observation, doubt = _ask_accounting(connector, attempt, questions, now)
+        except NotAsked:
+            continue
+        except ConnectorError as error:
+            log.warning("attempt %s is missing and %s", attempt.id, error)
+            continue
+        found = _news(attempt, observation, doubt)
+        changed += _apply_in_batches([found], previous_at, leadership, now)
+    return changed
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a complete listing says of an attempt; no observation is a listing without it.
+
+    `doubt` is why nobody knows whether a missing one ran, `release_sent_at` when it had been let go
+    at the time when it was found missing.
+    """
+
+    attempt_id: UUID
+    job_id: UUID
+    observation: Observation | None
+    doubt: str | None = None
+    release_sent_at: datetime | None = None
+
+
+def _news(attempt: Attempt, observation: Observation | None, doubt: str | None = None) -> News:
+    return News(attempt.id, attempt.job_id, observation, doubt, attempt.release_sent_at)
+
+
+def _apply_in_batches(
+    news: Sequence[News], previous_at: datetime | None, leadership: Leadership, now: datetime
+) -> int:
+    """Apply `news`; returns how many attempts changed.
+
+    Where one of a batch cannot be applied, its batch is applied one by one, and that one is left
+    for the next listing.
+    """
+    changed = 0
+    for start in range(0, len(news), BATCH_MAX):
+        batch = news[start : start + BATCH_MAX]
         try:
             with leadership.fence():
-                changed += apply_one(
-                    attempt.id,
-                    attempt.job_id,
-                    observation,
-                    previous_at,
-                    now,
-                    doubt=doubt,
-                    release_sent_at=attempt.release_sent_at,
-                )
+                changed += apply_news(batch, previous_at, now)
         except (NotLeading, OperationalError, InterfaceError):
             raise
         except Exception:
-            # Whatever is wrong with one answer, the attempts behind it must not wait for it.
-            log.exception("attempt %s could not be brought up to date", attempt.id)
+            if len(batch) == 1:
+                # Whatever is wrong with one answer, the attempts behind it must not wait for it.
+                log.exception("attempt %s could not be brought up to date", batch[0].attempt_id)
+                continue
+            for one in batch:
+                changed += _apply_in_batches([one], previous_at, leadership, now)
     return changed
 
 
@@ -199,62 +240,117 @@ def apply_one(
     observation: Observation | None,
     previous_at: datetime | None,
     now: datetime,
-    *,
-    doubt: str | None = None,
-    release_sent_at: datetime | None = None,
 ) -> int:
-    """Bring one attempt and its job up to `observation`; None is a complete listing without it.
+    """Bring one attempt and its job up to `observation`; see `apply_news`."""
+    return apply_news([News(attempt_id, job_id, observation)], previous_at, now)
 
-    Returns 1 when anything but the count of such listings changed. Must run behind the fence.
+
+@dataclass(slots=True)
+class _Effects:
+    """What is to be stored beside the rows of attempts and jobs, for all of a batch at once."""
+
+    metered: list[Observed] = field(default_factory=list)
+    happenings: list[Happening] = field(default_factory=list)
+    intentions: list[Intention] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    ends: bool = False
+
+
+def apply_news(news: Sequence[News], previous_at: datetime | None, now: datetime) -> int:
+    """Bring these attempts, one for each job at most, and their jobs up to `news`.
+
+    Returns how many changed in anything but the count of listings without them. All or none, in
+    a constant number of statements as long as nothing ended by a fault. Must run behind the fence.
     """
-    # The job before its attempt, as everywhere.
-    job = (
-        Job.objects.select_for_update(of=("self",))
+    # The jobs before their attempts and both in the order of their ids, as everywhere.
+    jobs = {
+        job.id: job
+        for job in Job.objects.select_for_update(of=("self",))
         .defer("script", "environment", "notes")
-        .get(pk=job_id)
-    )
-    attempt = Attempt.objects.select_for_update().get(pk=attempt_id)
-    if attempt.released_at is not None:
-        return 0
-    happenings: list[Happening] = []
-    if observation is None:
-        if attempt.release_sent_at is not None and release_sent_at is None:
+        .filter(pk__in=[one.job_id for one in news])
+        .order_by("pk")
+    }
+    attempts = {
+        attempt.id: attempt
+        for attempt in Attempt.objects.select_for_update()
+        .filter(pk__in=[one.attempt_id for one in news])
+        .order_by("pk")
+    }
+    effects = _Effects()
+    for one in news:
+        attempt = attempts[one.attempt_id]
+        if attempt.released_at is None:
+            _apply(one, attempt, jobs[one.job_id], previous_at, now, effects)
+    _store(effects, now)
+    return len(effects.jobs)
+
+
+def _apply(
+    one: News,
+    attempt: Attempt,
+    job: Job,
+    previous_at: datetime | None,
+    now: datetime,
+    effects: _Effects,
+) -> None:
+    """What `one` makes of its locked attempt and job."""
+    if one.observation is None:
+        if attempt.release_sent_at is not None and one.release_sent_at is None:
             # Called held and forgotten, but somebody has released it since: it may have run.
-            return 0
-        if not _miss(attempt, previous_at, now, happenings, doubt=doubt):
-            attempt.save()
-            return 0
+            return
+        effects.attempts.append(attempt)
+        if not _miss(attempt, previous_at, now, effects, doubt=one.doubt):
+            return
         if job.origin == JobOrigin.PORTAL:
             # Should it turn up again, it must not run beside the next attempt.
-            intend([stop_intention("stop_attempt", attempt)], now=now)
+            effects.intentions.append(stop_intention("stop_attempt", attempt))
     else:
-        _take_over(attempt, observation, now, happenings)
+        effects.attempts.append(attempt)
+        _take_over(attempt, one.observation, now, effects)
+    effects.jobs.append(job)
     if attempt.state == AttemptState.RUNNING and job.state == JobState.STARTING:
         lifecycle.check_move(job.state, JobState.RUNNING)
         job.state = JobState.RUNNING
     if attempt.started_at is not None:
         job.started_at = attempt.started_at
-    attempt.save()
     if attempt.released_at is not None:
-        conclude(job, attempt, now=now, happenings=happenings)
-    job.save(
-        update_fields=[
-            "state",
-            "started_at",
-            "ended_at",
-            "end_reason",
-            "exit_code",
-            "explanation",
-            "explained_at",
-        ]
+        effects.ends = True
+        _conclude(job, attempt, now=now, happenings=effects.happenings)
+
+
+_WRITTEN_OF_ATTEMPT = (
+    *("id", "native_id", "native_state", "state", "slots", "exit_codes", "message", "outcome"),
+    *("started_at", "ended_at", "released_at", "missed_listings", "missing_since"),
+)
+_WRITTEN_OF_JOB = (
+    *("id", "state", "started_at", "ended_at", "end_reason", "exit_code"),
+    *("explanation", "explained_at"),
+)
+
+
+def _store(effects: _Effects, now: datetime) -> None:
+    update_rows(
+        Attempt,
+        [{name: getattr(row, name) for name in _WRITTEN_OF_ATTEMPT} for row in effects.attempts],
     )
-    record_events(happenings)
-    publish("jobs", ids=[job.id], organization_id=job.organization_id)
-    return 1
+    record_observed(effects.metered, now=now)
+    intend(effects.intentions, now=now)
+    update_rows(
+        Job, [{name: getattr(row, name) for name in _WRITTEN_OF_JOB} for row in effects.jobs]
+    )
+    record_events(effects.happenings)
+    told: dict[UUID, list[UUID]] = {}
+    for job in effects.jobs:
+        told.setdefault(job.organization_id, []).append(job.id)
+    for organization_id, ids in told.items():
+        publish("jobs", ids=ids, organization_id=organization_id)
+    if effects.ends:
+        wake("arbiter")
 
 
 def _take_over(
-    attempt: Attempt, observation: Observation, now: datetime, happenings: list[Happening]
+    attempt: Attempt, observation: Observation, now: datetime, effects: _Effects
 ) -> None:
     if attempt.native_id is None:
         attempt.native_id = observation.native_id
@@ -266,8 +362,8 @@ def _take_over(
     state = _STATE_OF[observation.phase]
     if observation.started_at is not None and attempt.started_at is None:
         attempt.started_at = from_epoch(observation.started_at)
-        record_started(attempt.id, at=attempt.started_at, now=now)
-        happenings.append(
+        effects.metered.append(Observed(attempt.id, "started", attempt.started_at))
+        effects.happenings.append(
             Happening(attempt.job_id, attempt.started_at, "started", {"attempt": attempt.number})
         )
     if observation.slots is not None and _total(observation.slots) == attempt.mgpu:
@@ -294,7 +390,7 @@ def _take_over(
         # GPUs are held until the last process is gone; a clock that ran backwards adds nothing.
         attempt.released_at = max(released, attempt.ended_at)
         if attempt.started_at is not None:
-            record_ended(attempt.id, at=attempt.released_at, now=now)
+            effects.metered.append(Observed(attempt.id, "ended", attempt.released_at))
 
 
 def _total(slots: Iterable[RankSlot]) -> int:
@@ -305,7 +401,7 @@ def _miss(
     attempt: Attempt,
     previous_at: datetime | None,
     now: datetime,
-    happenings: list[Happening],
+    effects: _Effects,
     *,
     doubt: str | None,
 ) -> bool:
@@ -327,13 +423,20 @@ def _miss(
         + (f" {doubt}" if doubt else "")
     )
     if attempt.started_at is not None:
-        record_lost(attempt.id, at=last_seen, now=now)
-    happenings.append(Happening(attempt.job_id, now, attempt.outcome, {"attempt": attempt.number}))
+        effects.metered.append(Observed(attempt.id, "lost", last_seen))
+    effects.happenings.append(
+        Happening(attempt.job_id, now, attempt.outcome, {"attempt": attempt.number})
+    )
     return True
 
 
 def conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happening]) -> None:
     """Move a locked job on after its locked attempt released its GPUs (saves neither)."""
+    _conclude(job, attempt, now=now, happenings=happenings)
+    wake("arbiter")
+
+
+def _conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happening]) -> None:
     assert attempt.outcome is not None
     assert attempt.ended_at is not None
     asked_at = attempt.notice_at or job.cancel_requested_at
@@ -364,7 +467,6 @@ def conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happ
         job.end_reason = end.reason
         job.exit_code = worst_exit_code(attempt.exit_codes)
         happenings.append(Happening(job.id, attempt.ended_at, end.state.value, detail))
-    wake("arbiter")
 
 
 def _earlier(attempt: Attempt) -> int:

@@ -26,6 +26,7 @@ from builders.slurm_loop import SlurmLoop
 from clusters.registration import Administrator
 from conformance.rigs import SlurmRig
 from connectors.slurm.connector import open_slurm
+from connectors.slurm.rest import NO_LIMIT
 from jobs.agents import run_observer
 from jobs.dispatch import handlers
 from outbox.delivery import deliver_due
@@ -109,6 +110,17 @@ class Pushing:
     def guaranteed(self, path: str) -> str:
         words = ["sacctmgr", "-nP", "show", "qos", self.qos(path), "format=grptres"]
         return self.bed.run(words).strip()
+
+    def limit_in_force(self, path: str) -> str:
+        """What the controller itself allows the account, "N" for no limit."""
+        told = self.bed.run(["scontrol", "show", "assoc_mgr", "flags=assoc"])
+        (mine,) = (
+            part
+            for part in told.split("ClusterName=")
+            if f" Account={self.account(path)} UserName= " in part
+        )
+        limits = mine.partition("GrpTRES=")[2].partition("\n")[0]
+        return limits.partition("gres/gpu:h100=")[2].partition("(")[0]
 
     def sbatch(self, path: str, command: str, *words: str) -> str:
         """The state-bearing number of a job that the UNIX user submits by hand."""
@@ -311,6 +323,9 @@ def test_what_is_taken_is_taken_before_anything_is_given(pushing: Pushing) -> No
         ("raise", f"account {pushing.account(nlp)}"),
     ]
     assert pushing.shows(nlp, "grptres") == [""]
+    # Planted: cleared at once, of which slurmdbd does not tell the controller: 13 were in force.
+    assert pushing.limit_in_force(nlp) == str(NO_LIMIT)
+    assert pushing.limit_in_force(vision) == "3"
     assert pushing.shows("ai-company", "grptres,fairshare,parentname") == [
         *("gres/gpu:h100=32", "7", "root"),
     ]

@@ -47,6 +47,8 @@ MAX_ANSWER_BYTES = 256 * 1024 * 1024
 FULL_LIST_EVERY_S = 60
 #: A stub of the accounting that is older than this is all that there will ever be.
 STUB_S = 600
+#: A limit that nobody reaches, where none at all would not be heard of.
+NO_LIMIT = 1_000_000_000
 #: How many jobs of one list are looked at one by one for who holds their GPUs.
 MAX_DETAILS = 100
 #: Of one list so many records may make no sense; with more of them the answer is none.
@@ -527,7 +529,11 @@ class SlurmRest:
         self, association: Association, known: Association, detour: str | None
     ) -> None:
         """slurmdbd skips the change of an account that "is moved" to the parent that it has,
-        and v0.0.38 always says the parent."""
+        and v0.0.38 always says the parent.
+
+        It does not tell the controller of a limit that is cleared, which would go by it until its
+        next start. So on the way the limit is first raised out of reach, of which it is told.
+        """
         parent = association.parent_account or known.parent_account
         if parent == known.parent_account and detour is None:
             raise NotOffered(
@@ -542,8 +548,16 @@ class SlurmRest:
             default_qos=association.default_qos or known.default_qos,
             shares=known.shares if association.shares is None else association.shares,
         )
-        if parent == known.parent_account:
-            self._write_association(replace(whole, parent_account=detour or ""))
+        raised = {
+            name: NO_LIMIT
+            for name, limit in association.group_tres.items()
+            if limit is None and name in known.group_tres
+        }
+        if parent == known.parent_account or (
+            raised and detour not in (None, known.parent_account)
+        ):
+            away = {**whole.group_tres, **raised}
+            self._write_association(replace(whole, parent_account=detour or "", group_tres=away))
         self._write_association(replace(whole, parent_account=parent))
 
     def _write_association(self, association: Association) -> None:

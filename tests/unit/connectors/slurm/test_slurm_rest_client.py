@@ -1008,6 +1008,35 @@ def test_v38_changes_an_accounts_association_on_a_detour() -> None:
     assert [item["parent_account"] for item in written()[2:]] == ["other"]
 
 
+@pytest.mark.parametrize("parent", ["", "other"])
+def test_v38_raises_a_limit_out_of_reach_before_it_clears_it(parent: str) -> None:
+    """The controller is told of the first and not of the second. Planted: cleared on both ways;
+    nothing raised where the account really moves."""
+    known = answer_of("22.05-v0.0.38-accounting", "GET", "/associations")
+    cluster = ScriptedCluster("v0.0.38").on("GET", "/associations", known)
+    cluster.on("POST", "/associations", FINE)
+    cleared = Association(
+        *("science", "tidegate"),
+        parent_account=parent,
+        group_tres={"gres/gpu": None, "gres/gpu:h100": None},
+    )
+    a_client(cluster).put_association(cleared, detour="aside")
+    written = [
+        json.loads(request.content)["associations"][0]
+        for request in cluster.seen("POST", "/associations")
+    ]
+    assert [
+        (
+            item["parent_account"],
+            {limit["name"]: limit["count"] for limit in item["max"]["tres"]["total"]},
+        )
+        for item in written
+    ] == [
+        ("aside", {"": -1, "gpu": rest.NO_LIMIT, "gpu:h100": -1}),
+        (parent or "root", {"": -1, "gpu": -1, "gpu:h100": -1}),
+    ]
+
+
 @pytest.mark.parametrize("version", ["v0.0.38", "v0.0.44"])
 def test_a_new_association_is_written(version: str) -> None:
     nothing = an_answer(an_error(9003, "Nothing found"), 500)
