@@ -7,8 +7,13 @@ and observer are processes, as `make up` starts them; they, the database, Slurm'
 jobs share the machine. A job writes the time at which its script runs. *Fast* releases what was
 submitted at once (settle_s 0), *strict* when the controller has saved it (settle_s 7).
 
-Targets: 20 starts/s sustained in fast mode; an observation of a cluster with 5,000 jobs in its
-queue that has nothing new within 500 ms, and with news within 3 s.
+Each start is a batch job with a step, so Slurm itself forks some ten processes for one; on two
+cores that is the bound. So the same jobs are first given to Slurm alone, and beside the rates
+stands what CPU time a start takes of us and of others. A whole run takes five to ten minutes there.
+
+Targets: 20 starts/s sustained in fast mode (of submissions, where Slurm alone runs fewer); at most
+40 ms of CPU time of ours for a start; an observation of a cluster with 5,000 jobs in its queue
+that has nothing new within 500 ms, and with news within 3 s.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,9 +39,11 @@ from web_bed import verdict
 if TYPE_CHECKING:
     from conformance.rigs import SlurmRig
     from jobs.models import Job
+    from slurm.portal_processes import PortalProcesses
     from slurm_bed import SlurmBed
 
 STARTS_PER_S_MIN = 20
+CPU_MS_MAX = 40
 QUIET_MS_MAX = 500
 NEWS_MS_MAX = 3_000
 STRICT_SETTLE_S = 7
@@ -57,7 +64,7 @@ class Sizes:
     settle_s: tuple[int, ...]
 
 
-FULL = Sizes(1_000, 40, 5_000, looks=5, watched_s=60, settle_s=(0, STRICT_SETTLE_S))
+FULL = Sizes(400, 20, 5_000, looks=5, watched_s=30, settle_s=(0, STRICT_SETTLE_S))
 SMOKE = Sizes(10, 2, 50, looks=2, watched_s=3, settle_s=(0,))
 
 
@@ -72,9 +79,11 @@ def main() -> None:
         print(f"No figures of Slurm: {bed}.")
         return
     with a_database():
+        with a_portal(bed, 0) as portal:
+            alone_per_s = portal.measure_slurm_alone(sizes)
         for settle_s in sizes.settle_s:
             with a_portal(bed, settle_s) as portal:
-                portal.measure(sizes)
+                portal.measure(sizes, alone_per_s)
         with a_portal(bed, STRICT_SETTLE_S) as portal:
             portal.measure_queue(sizes)
 
@@ -126,17 +135,55 @@ class Portal:
         ClusterUser.objects.create(cluster=self.cluster, user=self.user, name=name)
         let_in(rig.bed, self.team.path.rstrip("/"), name)
 
-    def measure(self, sizes: Sizes) -> None:
+    def measure_slurm_alone(self, sizes: Sizes) -> float:
+        """The rate at which Slurm runs the same jobs without us."""
+        from builders.connector_builders import a_workload
+
+        connector = self.rig.connector
+        before = cpu_s_by_part(self.bed, ())
+        began = time.perf_counter()
+        native_ids = []
+        for _ in range(sizes.burst):
+            workload = a_workload(
+                SCRIPT,
+                mgpu=1_000,
+                team=self.team.path.rstrip("/"),
+                cluster_user=self.bed.users[0],
+            )
+            native_ids.append(connector.submit(workload, is_first=True))
+            connector.release(workload.key, native_ids[-1])
+        sent_s = time.perf_counter() - began
+        wait_until(
+            lambda: not self.bed.run(["squeue", "-h", "-u", self.bed.users[0]]).strip(),
+            within_s=120 + sizes.burst,
+        )
+        rate = sizes.burst / (time.perf_counter() - began)
+        print(
+            f"{f'Slurm alone, {sizes.burst} at once':<26}submitted {sizes.burst / sent_s:.0f}/s, "
+            f"ended {rate:.1f}/s\n{'':<26}CPU for each: "
+            f"{told_cpu(before, cpu_s_by_part(self.bed, ()), sizes.burst)}"
+        )
+        return rate
+
+    def measure(self, sizes: Sizes, alone_per_s: float) -> None:
         """A burst of jobs, and jobs that come one by one."""
         from django.db import transaction
 
         from live.waking import wake
 
-        with self.processes():
+        with self.processes() as started:
+            pids = [pid for role in started.pids.values() for pid in role]
+            before = cpu_s_by_part(self.bed, pids)
             with transaction.atomic():
                 burst = [self.submit() for _ in range(sizes.burst)]
                 wake("arbiter")
-            self.tell_of_burst(burst)
+            self.tell_of_burst(burst, alone_per_s)
+            spent = told_cpu(before, after := cpu_s_by_part(self.bed, pids), len(burst))
+            ours_ms = (after["Tidegate"] - before["Tidegate"]) * 1_000 / len(burst)
+            print(
+                f"{'':<26}CPU for each: {spent}; at most {CPU_MS_MAX} ms of ours: "
+                f"{verdict(ours_ms <= CPU_MS_MAX)}"
+            )
             jobs = []
             for _ in range(sizes.arrivals):
                 jobs.append(self.submit())
@@ -150,24 +197,30 @@ class Portal:
                 f"p95 {waits[min(len(waits) - 1, int(0.95 * len(waits)))]:.1f} s"
             )
 
-    def tell_of_burst(self, jobs: Sequence[Job]) -> None:
-        """Rates from the first grant on, over all jobs."""
+    def tell_of_burst(self, jobs: Sequence[Job], alone_per_s: float) -> None:
+        """Rates from the first grant on, over all jobs. Where Slurm alone runs fewer than the
+        target, that many are to be submitted, and nine tenths of what it runs alone to run."""
         before = rpcs_of(self.bed)
         ends = self.until_ended(jobs)
         began_at = min(granted for granted, _, _ in ends)
         # Grants and results are stored in whole seconds: a small burst may take none.
         sent_s = max(1.0, max(sent for _, sent, _ in ends) - began_at)
         started_s = max(1.0, max(began for _, _, began in ends) - began_at)
-        rate = len(jobs) / started_s
+        rate, sent_rate = len(jobs) / started_s, len(jobs) / sent_s
         calls = rpcs_of(self.bed).count - before.count
-        target = (
-            f"; at least {STARTS_PER_S_MIN} starts/s: {verdict(rate >= STARTS_PER_S_MIN)}"
-            if self.mode == "fast"
-            else ""
-        )
+        target = ""
+        if self.mode == "fast" and alone_per_s >= STARTS_PER_S_MIN:
+            is_met = rate >= STARTS_PER_S_MIN
+            target = f"; at least {STARTS_PER_S_MIN} starts/s: {verdict(is_met)}"
+        elif self.mode == "fast":
+            is_met = sent_rate >= STARTS_PER_S_MIN and rate >= 0.9 * alone_per_s
+            target = (
+                f"; at least {STARTS_PER_S_MIN}/s submitted and {0.9 * alone_per_s:.1f}/s running: "
+                f"{verdict(is_met)}"
+            )
         print(
             f"{f'{self.mode}, {len(jobs)} at once':<26}"
-            f"submitted {len(jobs) / sent_s:.0f}/s, running {rate:.1f}/s"
+            f"submitted {sent_rate:.0f}/s, running {rate:.1f}/s"
             f" ({calls / len(jobs):.1f} calls to the controller for each){target}"
         )
 
@@ -294,7 +347,7 @@ class Portal:
         return self.cluster.seen_at is not None and self.cluster.failing_since is None
 
     @contextmanager
-    def processes(self) -> Iterator[None]:
+    def processes(self) -> Iterator[PortalProcesses]:
         """Arbiter and observer run inside the block."""
         from slurm.portal_processes import portal_processes
 
@@ -305,7 +358,7 @@ class Portal:
             started.start("arbiter")
             started.start("observer")
             wait_until(self.is_seen, within_s=60)
-            yield
+            yield started
 
 
 @contextmanager
@@ -406,6 +459,34 @@ def cpu_s(process: psutil.Process, watched_s: int) -> float:
     time.sleep(watched_s)
     after = process.cpu_times()
     return (after.user + after.system) - (before.user + before.system)
+
+
+def cpu_s_by_part(bed: SlurmBed, pids: Sequence[int]) -> dict[str, float]:
+    """CPU seconds so far of our processes `pids`, the database, Slurm's servers, and the rest of
+    the machine: nodes, jobs, this process and whatever else runs."""
+    found = dict.fromkeys(("Tidegate", "PostgreSQL", "Slurm's servers"), 0.0)
+    servers = {pid_of(bed, name) for name in ("ctld", "dbd", "restd")}
+    for process in psutil.process_iter(["name", "cpu_times", "pid"]):
+        times = process.info["cpu_times"]
+        if times is None:
+            continue
+        spent = times.user + times.system
+        if process.pid in pids:
+            found["Tidegate"] += spent
+        elif process.pid in servers or process.info["name"] == "mariadbd":
+            found["Slurm's servers"] += spent
+        elif process.info["name"] == "postgres":
+            found["PostgreSQL"] += spent
+    whole = psutil.cpu_times()
+    busy = whole.user + whole.nice + whole.system + whole.softirq
+    return found | {"all else": busy - sum(found.values())}
+
+
+def told_cpu(before: Mapping[str, float], after: Mapping[str, float], count: int) -> str:
+    """What was spent on each of `count` between the two."""
+    return ", ".join(
+        f"{part} {(after[part] - before[part]) * 1_000 / count:.0f} ms" for part in after
+    )
 
 
 def wait_until(condition: Callable[[], bool], *, within_s: float) -> None:

@@ -159,24 +159,19 @@ class SlurmConnector:
             copies = [job for job in self._tagged(workload.key) if job.user == user]
             if copies:
                 return str(min(copies, key=_age).job_id)
+        if submission.qos != self._options.borrow_qos:
+            submission = self._room.take(submission)
         try:
             self._tokens.token_for(user)
-            return str(self._submit_where_it_starts(user, submission))
-        except SlurmRefused as error:
-            raise WorkloadRejected(_refusal(user, submission, str(error))) from error
-        except (TokenRefused, NotOffered) as error:
-            raise WorkloadRejected(str(error)) from error
-
-    def _submit_where_it_starts(self, user: str, submission: Submission) -> int:
-        if submission.qos == self._options.borrow_qos:
-            return self._rest.submit(user, submission)
-        fitting = self._room.take(submission)
-        try:
-            return self._rest.submit(user, fitting)
+            return str(self._rest.submit(user, submission))
         except OutcomeUnknown:
             raise
-        except ConnectorError:
-            self._room.give_back(fitting)
+        except ConnectorError as error:
+            self._room.give_back(submission)
+            if isinstance(error, SlurmRefused):
+                raise WorkloadRejected(_refusal(user, submission, str(error))) from error
+            if isinstance(error, TokenRefused | NotOffered):
+                raise WorkloadRejected(str(error)) from error
             raise
 
     def release(self, key: str, native_id: str) -> None:
