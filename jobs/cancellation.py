@@ -37,8 +37,15 @@ def cancel_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
         return job
     if job.state in lifecycle.FINAL:
         raise Conflict(f"The job has already ended: {job.state}.", state=job.state)
-    job.cancel_requested_at = now
     attempt = Attempt.objects.select_for_update().filter(job=job, released_at=None).first()
+    cancel_locked(job, attempt, actor=actor, now=now)
+    _audit("job_cancelled", job, actor, now)
+    return job
+
+
+def cancel_locked(job: Job, attempt: Attempt | None, *, actor: Actor, now: datetime) -> None:
+    """Cancel a locked open job with its locked attempt, None if it has none that holds GPUs."""
+    job.cancel_requested_at = now
     if attempt is None:
         _end_cancelled(job, now)
     elif attempt.state == AttemptState.RESERVED and withdraw_unsent(
@@ -56,8 +63,6 @@ def cancel_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
             ask_to_stop(attempt, StopReason.CANCELLED, grace=CANCEL_GRACE, now=now)
         job.save(update_fields=["cancel_requested_at"])
         record_events([Happening(job.id, now, "cancel_requested", {"by": actor.user.username})])
-    _audit("job_cancelled", job, actor, now)
-    return job
 
 
 def ask_to_stop(attempt: Attempt, reason: StopReason, *, grace: timedelta, now: datetime) -> None:

@@ -7,9 +7,10 @@ dependency keeps its job from the arbiter (`jobs.withholding`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -40,11 +41,13 @@ def fate(condition: str, state: str) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """An open dependency whose predecessor has ended, or whose job waits no more."""
+    """An open dependency that is decided, or whose job waits no more. The `state` of an array is
+    succeeded or failed, or running as long as neither is sure."""
 
     id: int
     job_id: UUID
-    predecessor_id: UUID
+    predecessor_id: UUID | None
+    array_id: UUID | None
     condition: str
     state: str
 
@@ -53,10 +56,10 @@ def settle_dependencies(leadership: Leadership, now: datetime) -> int:
     """Close what is decided; jobs that can never start end as cancelled, and so do those that
     waited for their success. Returns how many dependencies were looked at.
 
-    Bounded; the rest follows in the next cycle, which is asked for. One query when there is
+    Bounded; the rest follows in the next cycle, which is asked for. Two queries when there is
     nothing to do. Raises NotLeading.
     """
-    due = _due()
+    due = [*_due(), *_due_on_arrays()]
     if not due:
         return 0
     looked_at = 0
@@ -66,39 +69,96 @@ def settle_dependencies(leadership: Leadership, now: datetime) -> int:
             ended = _settle(due, now)
             if looked_at >= SETTLED_MAX or not ended:
                 break
-            due = _due(ended)
-        if due and (ended or looked_at >= SETTLED_MAX):
-            wake("arbiter")
+            due = _due_of(ended)
+            if not due:
+                break
+        # What was left for lack of time, or waits for an array of which a task was just ended.
+        wake("arbiter")
     return looked_at
 
 
-def _due(predecessors: Collection[UUID] | None = None) -> list[_Due]:
-    """What can be decided, in the order of submission; only of these predecessors, if given."""
+def array_states(array_ids: Iterable[UUID]) -> dict[UUID, str]:
+    """What `fate` may be asked with, of each of these arrays: failed as soon as a task has ended
+    without success and none is open, succeeded when all have, else running."""
+    ids = list(array_ids)
+    if not ids:
+        return {}
+    rows = _rows(_ARRAY_STATES, [ids])
+    return {
+        array_id: _array_state(open_tasks, bad_tasks) for array_id, open_tasks, bad_tasks in rows
+    }
+
+
+def _array_state(open_tasks: int, bad_tasks: int) -> str:
+    if open_tasks:
+        return JobState.RUNNING.value
+    return (JobState.FAILED if bad_tasks else JobState.SUCCEEDED).value
+
+
+def _due() -> list[_Due]:
+    """What jobs have decided, in the order of submission."""
+    return [_Due(*row) for row in _rows(_DUE, [SETTLED_MAX])]
+
+
+def _due_of(predecessors: Collection[UUID]) -> list[_Due]:
+    """What the ends of these jobs have decided."""
+    return [_Due(*row) for row in _rows(_DUE_OF, [list(predecessors), SETTLED_MAX])]
+
+
+def _due_on_arrays() -> list[_Due]:
+    """What arrays have decided. That all succeed is out of reach with the first that does not."""
+    return [
+        _Due(pk, job_id, None, array_id, condition, JobState.FAILED if bad else JobState.SUCCEEDED)
+        for pk, job_id, array_id, condition, bad in _rows(_DUE_ON_ARRAYS, [SETTLED_MAX])
+    ]
+
+
+def _rows(sql: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(
-            _DUE if predecessors is None else _DUE_OF,
-            [SETTLED_MAX] if predecessors is None else [list(predecessors), SETTLED_MAX],
-        )
-        return [_Due(*row) for row in cursor.fetchall()]
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())
 
 
 # Jobs that are open, or wait, are looked up in the index of open jobs, which stays small.
 _DUE = """
-SELECT d.id, d.job_id, d.predecessor_id, d.condition,
-       (SELECT state FROM jobs_job WHERE id = d.predecessor_id)
+SELECT d.id, d.job_id, d.predecessor_id, d.array_id, d.condition,
+       coalesce((SELECT state FROM jobs_job WHERE id = d.predecessor_id), 'running')
 FROM jobs_dependency d
 LEFT JOIN jobs_job p ON p.id = d.predecessor_id
     AND p.state IN ('held', 'queued', 'starting', 'running', 'preempting')
 LEFT JOIN jobs_job j ON j.id = d.job_id AND j.state IN ('held', 'queued')
-WHERE d.closed_at IS NULL AND (p.id IS NULL OR j.id IS NULL)
+WHERE d.closed_at IS NULL
+    AND (p.id IS NULL AND d.predecessor_id IS NOT NULL OR j.id IS NULL)
 ORDER BY d.id LIMIT %s
 """
 _DUE_OF = """
-SELECT d.id, d.job_id, d.predecessor_id, d.condition, p.state
+SELECT d.id, d.job_id, d.predecessor_id, d.array_id, d.condition, p.state
 FROM jobs_dependency d JOIN jobs_job p ON p.id = d.predecessor_id
 WHERE d.closed_at IS NULL AND d.predecessor_id = ANY(%s)
 ORDER BY d.id LIMIT %s
 """
+_TASKS = """
+SELECT t.array_id,
+       count(*) FILTER (
+           WHERE t.state IN ('held', 'queued', 'starting', 'running', 'preempting')) AS open,
+       count(*) FILTER (WHERE t.state IN ('failed', 'cancelled', 'timed_out')) AS bad
+FROM jobs_job t
+"""
+_ARRAY_STATES = _TASKS + " WHERE t.array_id = ANY(%s) GROUP BY t.array_id"
+# Each array is counted once, however many wait for it.
+_DUE_ON_ARRAYS = f"""
+WITH counted AS (
+    {_TASKS}
+    WHERE t.array_id IN (
+        SELECT array_id FROM jobs_dependency WHERE closed_at IS NULL AND array_id IS NOT NULL
+    )
+    GROUP BY t.array_id
+)
+SELECT d.id, d.job_id, d.array_id, d.condition, c.bad > 0
+FROM jobs_dependency d JOIN counted c ON c.array_id = d.array_id
+WHERE d.closed_at IS NULL AND (c.open = 0 OR c.bad > 0 AND d.condition = 'succeeded')
+ORDER BY d.id LIMIT %s
+"""  # noqa: S608 - all of it is ours
 
 
 def _settle(due: Collection[_Due], now: datetime) -> list[UUID]:
@@ -157,8 +217,9 @@ def _end(jobs: Mapping[UUID, Job], broken: Collection[UUID], now: datetime) -> N
 
 def _detail(item: _Due) -> dict[str, str]:
     """What the timeline keeps; the predecessor is shown only to those who may see it."""
-    return {
-        "waited_for": str(item.predecessor_id),
-        "condition": item.condition,
-        "state": item.state,
-    }
+    waited_for = (
+        {"waited_for": str(item.predecessor_id)}
+        if item.array_id is None
+        else {"waited_for_array": str(item.array_id)}
+    )
+    return {**waited_for, "condition": item.condition, "state": str(item.state)}

@@ -89,6 +89,15 @@ def workload_of(attempt: Attempt) -> Workload:
         "TIDEGATE_TEAM": job.team.display_path,
         "TIDEGATE_POOL": job.pool.name,
     }
+    if job.array is not None:
+        environment |= {
+            "TIDEGATE_ARRAY_ID": str(job.array.id),
+            "TIDEGATE_ARRAY_INDEX": str(job.array_index),
+            "SLURM_ARRAY_TASK_ID": str(job.array_index),
+            "SLURM_ARRAY_TASK_COUNT": str(job.array.size),
+            "SLURM_ARRAY_TASK_MIN": str(job.array.first_index),
+            "SLURM_ARRAY_TASK_MAX": str(job.array.last_index),
+        }
     if job.checkpoint_path:
         environment["TIDEGATE_CHECKPOINT_PATH"] = job.checkpoint_path
     return Workload(
@@ -224,7 +233,7 @@ def forget_attempt(message: Message, connect: Connect) -> None:
 
 def _attempt(attempt_id: UUID) -> Attempt:
     return Attempt.objects.select_related(
-        "cluster", "job", "job__team", "job__pool", "job__user"
+        "cluster", "job", "job__team", "job__pool", "job__user", "job__array"
     ).get(pk=attempt_id)
 
 

@@ -41,6 +41,7 @@ class JobFilter:
     submitted_before: datetime | None = None
     usage_class: str | None = None
     origin: str | None = None
+    array: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,8 @@ def _conditions(wanted: JobFilter) -> Iterator[_Condition]:
         yield _Condition(
             "j.pool_id IN (SELECT id FROM clusters_pool WHERE name = %s)", [wanted.pool]
         )
+    if wanted.array is not None:
+        yield _Condition("j.array_id = %s", [wanted.array])
     if wanted.origin is not None:
         yield _Condition("j.origin = %s", [wanted.origin])
     if wanted.name is not None:

@@ -48,11 +48,54 @@ class JobOrigin(models.TextChoices):
     NATIVE = "native"
 
 
+class JobArray(models.Model):
+    """Jobs that were submitted together and differ in their index only.
+
+    `indices` is as it was written; at most `max_running` tasks are started at once (null: all).
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(Node, models.PROTECT, related_name="+", db_index=False)
+    team = models.ForeignKey(Node, models.PROTECT, related_name="+", db_index=False)
+    user = models.ForeignKey(User, models.PROTECT, related_name="+", db_index=False)
+    name = models.CharField(max_length=200)
+    indices = models.TextField()
+    size = models.IntegerField()
+    first_index = models.IntegerField()
+    last_index = models.IntegerField()
+    max_running = models.IntegerField(null=True)
+    submitted_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(size__gte=1, size__lte=1_000), name="array_has_tasks"
+            ),
+            models.CheckConstraint(
+                condition=Q(
+                    first_index__gte=0,
+                    first_index__lte=F("last_index"),
+                    last_index__lte=1_000_000,
+                ),
+                name="array_indices_are_in_range",
+            ),
+            models.CheckConstraint(
+                condition=Q(max_running=None) | Q(max_running__gte=1),
+                name="array_lets_a_task_run",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.indices}] ({self.id})"
+
+
 class Job(models.Model):
     """What a person submitted: one request, one id, for ever.
 
     A native job was found running on its cluster. It has one attempt and never waits here;
     script and environment are not known.
+
+    `array` and `array_index` are set for the task of an array.
 
     `submitted_at` keeps a requeued job's place. `attempt_number` is that of the latest
     attempt, 0 before the first. Each of its nodes must have all of `features`; `image` is the
@@ -72,6 +115,10 @@ class Job(models.Model):
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="jobs")
     priority_class = models.ForeignKey(PriorityClass, models.PROTECT, related_name="jobs")
     cluster = models.ForeignKey(Cluster, models.PROTECT, null=True, related_name="pinned_jobs")
+    array = models.ForeignKey(
+        JobArray, models.PROTECT, null=True, related_name="tasks", db_index=False
+    )
+    array_index = models.IntegerField(null=True)
     mgpu_per_node = models.BigIntegerField()
     node_count = models.IntegerField()
     script = models.TextField()
@@ -134,6 +181,21 @@ class Job(models.Model):
                 | Q(origin="native", script="") & ~Q(state__in=["held", "queued"]),
                 name="job_of_the_cluster_itself_never_waits",
             ),
+            models.UniqueConstraint(
+                fields=["array", "array_index"],
+                name="job_is_one_task_of_its_array",
+                condition=Q(array__isnull=False),
+            ),
+            models.CheckConstraint(
+                condition=Q(array=None, array_index=None)
+                | Q(
+                    array__isnull=False,
+                    array_index__isnull=False,
+                    array_index__gte=0,
+                    type="array",
+                ),
+                name="job_of_an_array_has_an_index",
+            ),
         ]
         indexes = [
             models.Index(fields=["team", "-id"], name="job_by_team"),
@@ -147,6 +209,14 @@ class Job(models.Model):
             models.Index(fields=["state", "-id"], name="job_by_state"),
             models.Index(
                 fields=["organization", "-id"], name="job_native", condition=Q(origin="native")
+            ),
+            models.Index(
+                fields=["array", "id"],
+                name="job_open_of_array",
+                condition=Q(
+                    array__isnull=False,
+                    state__in=["held", "queued", "starting", "running", "preempting"],
+                ),
             ),
             # For `name__icontains`, which compares in capitals.
             GinIndex(OpClass(Upper("name"), name="gin_trgm_ops"), name="job_by_part_of_name"),
@@ -319,7 +389,8 @@ class Condition(models.TextChoices):
 
 
 class Dependency(models.Model):
-    """`job` is not offered to the arbiter before `predecessor` meets `condition`.
+    """`job` is not offered to the arbiter before `predecessor`, or each task of `array`, meets
+    `condition` (`failed`: the array has ended, and not all of it with success).
 
     Made together with the job and never added to. `jobs.dependencies` closes it: met, or, when it
     is not, together with the job, which then can never start or is not waiting any more.
@@ -327,7 +398,10 @@ class Dependency(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     job = models.ForeignKey(Job, models.PROTECT, related_name="dependencies", db_index=False)
-    predecessor = models.ForeignKey(Job, models.PROTECT, related_name="+", db_index=False)
+    predecessor = models.ForeignKey(
+        Job, models.PROTECT, null=True, related_name="+", db_index=False
+    )
+    array = models.ForeignKey(JobArray, models.PROTECT, null=True, related_name="+", db_index=False)
     condition = models.CharField(max_length=9, choices=Condition.choices)
     closed_at = models.DateTimeField(null=True)
     is_met = models.BooleanField(default=False)
@@ -336,6 +410,16 @@ class Dependency(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["job", "predecessor"], name="dependency_named_once_per_job"
+            ),
+            models.UniqueConstraint(
+                fields=["job", "array"],
+                name="dependency_array_named_once_per_job",
+                condition=Q(array__isnull=False),
+            ),
+            models.CheckConstraint(
+                condition=Q(predecessor=None, array__isnull=False)
+                | Q(predecessor__isnull=False, array=None),
+                name="dependency_is_on_a_job_or_an_array",
             ),
             models.CheckConstraint(
                 condition=~Q(job=F("predecessor")), name="dependency_is_on_another_job"
@@ -356,10 +440,15 @@ class Dependency(models.Model):
                 name="dependency_open_on",
                 condition=Q(closed_at=None),
             ),
+            models.Index(
+                fields=["array"],
+                name="dependency_open_on_array",
+                condition=Q(closed_at=None, array__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.job_id} waits until {self.predecessor_id} {self.condition}"
+        return f"{self.job_id} waits until {self.predecessor_id or self.array_id} {self.condition}"
 
 
 class Leadership(models.Model):

@@ -24,7 +24,7 @@ from billing.queries import USAGE_OF_JOB
 from clusters.models import Cluster
 from jobs.lifecycle import NOT_STARTED, WAITING
 from jobs.listing import JobFilter, ids_of_page
-from jobs.models import Attempt, AttemptState, Dependency, Job, JobEvent
+from jobs.models import Attempt, AttemptState, Dependency, Job, JobArray, JobEvent
 from jobs.withholding import DEPENDENCY
 from outbox.models import Message
 from primitives.errors import NotFound
@@ -56,6 +56,17 @@ def visible_jobs(actor: Actor) -> QuerySet[Job]:
     return visible(
         actor,
         Job.objects.all(),
+        Permission.VIEW_JOBS,
+        path_field="team__path",
+        own=Q(user=actor.user),
+    )
+
+
+def visible_arrays(actor: Actor) -> QuerySet[JobArray]:
+    """Arrays that the actor may see: as `visible_jobs`."""
+    return visible(
+        actor,
+        JobArray.objects.all(),
         Permission.VIEW_JOBS,
         path_field="team__path",
         own=Q(user=actor.user),
@@ -111,6 +122,9 @@ class JobRow(NamedTuple):
     attempt_number: int
     explanation: Mapping[str, Any] | None
     explained_at: datetime | None
+    array_id: UUID | None
+    array_index: int | None
+    array__size: int | None
 
     @property
     def mgpu(self) -> int:
@@ -175,7 +189,7 @@ class Trouble(NamedTuple):
 
 
 class WaitedForRow(NamedTuple):
-    """An open dependency of `job_id`, and its predecessor."""
+    """An open dependency of `job_id`, and its predecessor: a job, or an array, which is running."""
 
     job_id: UUID
     id: UUID
@@ -284,11 +298,15 @@ def record_reading(job: JobRow, what: str, *, actor: Actor, now: datetime) -> No
 class DependencyRow(NamedTuple):
     """One dependency of a job, and its predecessor."""
 
-    predecessor_id: UUID
-    predecessor__name: str
-    predecessor__state: str
-    predecessor__user_id: UUID
-    predecessor__team__path: str
+    predecessor_id: UUID | None
+    predecessor__name: str | None
+    predecessor__state: str | None
+    predecessor__user_id: UUID | None
+    predecessor__team__path: str | None
+    array_id: UUID | None
+    array__name: str | None
+    array__user_id: UUID | None
+    array__team__path: str | None
     condition: str
     closed_at: datetime | None
     is_met: bool
@@ -318,10 +336,15 @@ def get_history(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, str, Mapp
     events = list(latest.values_list("at", "event", "detail")[:HISTORY_MAX])[::-1]
     clusters = _named(Cluster.objects.all(), "name", [e[2].get("cluster") for e in events])
     teams = _named(Node.objects.all(), "path", [e[2].get("for_team") for e in events])
-    predecessors = _seen_names([e[2].get("waited_for") for e in events], actor)
+    predecessors = _named(visible_jobs(actor), "name", [e[2].get("waited_for") for e in events])
+    arrays = _named(visible_arrays(actor), "name", [e[2].get("waited_for_array") for e in events])
     shown: list[tuple[datetime, str, Mapping[str, Any]]] = []
     for at, event, stored in events:
         detail = dict(stored)
+        if "waited_for_array" in detail and detail["waited_for_array"] not in arrays:
+            detail["waited_for_array"] = None
+        elif "waited_for_array" in detail:
+            detail["waited_for_name"] = arrays[detail["waited_for_array"]]
         if "waited_for" in detail and detail["waited_for"] not in predecessors:
             detail["waited_for"] = None
         elif "waited_for" in detail:
@@ -334,13 +357,6 @@ def get_history(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, str, Mapp
             detail["for_team"] = path.rstrip("/") if path is not None and is_seen else None
         shown.append((at, event, detail))
     return shown
-
-
-def _seen_names(ids: Collection[str | None], actor: Actor) -> Mapping[str, str]:
-    """Names of the jobs among these that the actor may see, by the id's text."""
-    if not any(ids):
-        return {}
-    return _named(visible_jobs(actor), "name", ids)
 
 
 def _named(rows: QuerySet[Any], field: str, ids: Collection[str | None]) -> Mapping[str, str]:
@@ -447,6 +463,7 @@ SELECT j.id, j.name, j.type, j.origin, j.state,
        j.checkpoint_path, j.features, j.image,
        j.submitted_at, j.started_at, j.ended_at, j.end_reason, j.exit_code,
        j.cancel_requested_at, j.attempt_number, j.explanation, j.explained_at,
+       j.array_id, j.array_index, (SELECT size FROM jobs_jobarray WHERE id = j.array_id),
        a.id, a.job_id, a.number, (SELECT name FROM clusters_cluster WHERE id = a.cluster_id),
        a.state, a.native_id, a.native_state, a.slots::text, a.mgpu, a.guaranteed_mgpu, a.granted_at,
        a.started_at, a.notice_at, a.grace_until, a.ended_at, a.released_at, a.outcome,
@@ -483,14 +500,16 @@ def _waited_for(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[WaitedForRow]
 
 
 _WAITED_FOR = """
-SELECT w.id, p.id, p.name, p.state, p.user_id, t.path, d.condition
+SELECT w.id, coalesce(p.id, a.id), coalesce(p.name, 'array ' || a.name),
+       coalesce(p.state, 'running'), coalesce(p.user_id, a.user_id), t.path, d.condition
 FROM unnest(%s::uuid[]) AS w (id)
 CROSS JOIN LATERAL (
-    SELECT id, predecessor_id, condition FROM jobs_dependency
+    SELECT id, predecessor_id, array_id, condition FROM jobs_dependency
     WHERE job_id = w.id AND closed_at IS NULL ORDER BY id LIMIT %s
 ) d
-JOIN jobs_job p ON p.id = d.predecessor_id
-JOIN tenants_node t ON t.id = p.team_id
+LEFT JOIN jobs_job p ON p.id = d.predecessor_id
+LEFT JOIN jobs_jobarray a ON a.id = d.array_id
+JOIN tenants_node t ON t.id = coalesce(p.team_id, a.team_id)
 ORDER BY d.id
 """
 

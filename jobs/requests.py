@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from connectors.workload_checks import RANKS_MAX, RESERVED_ENVIRONMENT, SCRIPT_BYTES_MAX
+from jobs.arrays import STORED_BYTES_MAX, ArrayShape, parse_array, task_name
 from jobs.dependencies import DEPENDENCIES_MAX
 from jobs.models import Condition, JobType
 from jobs.sbatch import (
@@ -68,6 +69,7 @@ FIELDS = frozenset(
         "notice_signal",
         "held",
         "depends_on",
+        "array",
     }
 )
 _SHAPE = ("gpus", "gpus_per_node", "nodes")
@@ -86,9 +88,11 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A job that the new one is to wait for; `pointer` is where errors about it belong."""
+    """A job or an array (`kind`: "job", "array", or "id" for whichever has it) that the new one
+    is to wait for; `pointer` is where errors about it belong."""
 
-    job: UUID
+    id: UUID
+    kind: str
     condition: Condition
     pointer: str
 
@@ -122,6 +126,7 @@ class JobRequest:
     notice_signal: str = "TERM"
     is_held: bool = False
     depends_on: tuple[Wish, ...] = ()
+    array: ArrayShape | None = None
     notes: tuple[Note, ...] = ()
     pool_hints: tuple[Hint, ...] = ()
     class_hint: Hint | None = None
@@ -145,9 +150,14 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         notes = reader.merge(reading, notes)
     shape = _shape(reader)
     request_type = reader.choice("type", [item.value for item in JobType])
+    name, array = _name(reader, script), _array(reader)
+    if array is not None:
+        _check_tasks(reader, array, name, script, request_type)
+    elif request_type == JobType.ARRAY:
+        reader.fail("type", "is array only together with array, which gives the indices")
     request = JobRequest(
         team=reader.name_of("team", required=True) or "",
-        name=_name(reader, script),
+        name=name,
         script=script,
         mgpu=shape[0],
         mgpu_per_node=shape[1],
@@ -166,6 +176,7 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         notice_signal=reader.choice("notice_signal", NOTICE_SIGNALS) or "TERM",
         is_held=reader.boolean("held", default=False),
         depends_on=_depends_on(reader),
+        array=array,
         notes=notes,
         pool_hints=()
         if reading is None or "pool" in reader.body
@@ -219,6 +230,10 @@ class _Reader:
             "/" + step[:80].replace("~", "~0").replace("/", "~1") for step in (name, *steps)
         )
         self.errors.append(FieldError(pointer, detail, code))
+
+    def is_from_sbatch(self, name: str) -> bool:
+        """Whether the member was read from the sbatch text."""
+        return name in self._lines
 
     def pointer(self, name: str, *steps: str) -> str:
         """Where an error about the member belongs that is found later."""
@@ -451,6 +466,37 @@ def _value_problem(text: Any) -> str | None:
     return None
 
 
+def _array(reader: _Reader) -> ArrayShape | None:
+    text = reader.text("array")
+    if text is None:
+        return None
+    try:
+        return parse_array(text)
+    except ValueError as problem:
+        reader.fail("array", str(problem))
+        return None
+
+
+def _check_tasks(
+    reader: _Reader, array: ArrayShape, name: str, script: str, request_type: str | None
+) -> None:
+    """What must hold of a job that is made many times."""
+    if request_type not in (None, JobType.ARRAY):
+        reader.fail("type", "is array for the tasks of an array; leave it out")
+    room = NAME_MAX - len(task_name("", array.indices[-1]))
+    if len(name) > room:
+        reader.fail("name", f"must have at most {room} characters, as each task adds its index")
+    stored = array.size * (len(script) + len(str(reader.body.get("environment", ""))))
+    if stored > STORED_BYTES_MAX:
+        reader.fail(
+            "array",
+            f"has {array.size:,} tasks, which with this script and environment is "
+            f"{stored >> 20:,} MiB; at most {STORED_BYTES_MAX >> 20} MiB. Put what is large into "
+            "files",
+            "too_large",
+        )
+
+
 def _depends_on(reader: _Reader) -> tuple[Wish, ...]:
     value = reader.body.get("depends_on", [])
     if not isinstance(value, list):
@@ -466,21 +512,27 @@ def _depends_on(reader: _Reader) -> tuple[Wish, ...]:
         wish = _wish(reader, index, item)
         if wish is None:
             continue
-        if wish.job in wishes:
+        if wish.id in wishes:
             reader.fail("depends_on", "names this job a second time", "invalid", str(index))
-        wishes[wish.job] = wish
+        wishes[wish.id] = wish
     return tuple(wishes.values())
 
 
 def _wish(reader: _Reader, index: int, item: Any) -> Wish | None:
     step = str(index)
     conditions = Condition.values
-    if not isinstance(item, dict) or item.keys() != {"job", "condition"}:
-        reader.fail("depends_on", "must have job and condition, and nothing else", "invalid", step)
+    # A line of sbatch does not say which of both its ids are.
+    kinds = ("id",) if reader.is_from_sbatch("depends_on") else ("job", "array")
+    kind = next((kind for kind in kinds if isinstance(item, dict) and kind in item), None)
+    if kind is None or item.keys() != {kind, "condition"}:
+        reader.fail(
+            "depends_on", "must have job or array, and condition, and nothing else", "invalid", step
+        )
         return None
-    job, condition = item["job"], item["condition"]
-    if not isinstance(job, str) or not _JOB_ID.fullmatch(job):
-        reader.fail("depends_on", "must be the id of a job", "invalid", step, "job")
+    given, condition = item[kind], item["condition"]
+    if not isinstance(given, str) or not _JOB_ID.fullmatch(given):
+        what = "an array" if kind == "array" else "a job"
+        reader.fail("depends_on", f"must be the id of {what}", "invalid", step, kind)
     elif condition not in conditions:
         reader.fail(
             "depends_on",
@@ -490,7 +542,8 @@ def _wish(reader: _Reader, index: int, item: Any) -> Wish | None:
             "condition",
         )
     else:
-        return Wish(UUID(job), Condition(condition), reader.pointer("depends_on", step, "job"))
+        pointer = reader.pointer("depends_on", step, kind)
+        return Wish(UUID(given), kind, Condition(condition), pointer)
     return None
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from jobs.arrays import parse_array
+
 #: Directive lines of one text at most.
 DIRECTIVES_MAX = 200
 NOTE_TEXT_MAX = 200
@@ -327,7 +329,6 @@ def _next_option(words: list[str]) -> tuple[str, str | None, list[str]]:
 
 
 _NOT_OFFERED = {
-    "array": "Job arrays are not yet offered; submit the jobs one by one.",
     "begin": "A later begin is not yet offered; submit with --hold and release it then.",
     "deadline": "Deadlines are not yet offered; remove the line.",
     "chdir": "The working directory cannot be chosen; use `cd` in the script.",
@@ -529,8 +530,9 @@ def _dependency(value: str) -> _Read:
                     f"{text[:60]!r} is no id of a Tidegate job; write the one that "
                     "`tidegate submit` printed."
                 )
-            wishes.append({"job": text, "condition": condition})
-    told = "one job" if len(wishes) == 1 else f"{len(wishes):,} jobs"
+            # Of a job or of an array: which, is looked up.
+            wishes.append({"id": text, "condition": condition})
+    told = "1 job" if len(wishes) == 1 else f"{len(wishes):,} jobs"
     return {"depends_on": wishes}, f"depends_on = {told}"
 
 
@@ -549,6 +551,18 @@ def _image(value: str) -> _Read:
     return {"image": value}, f"image = {value[:60]}"
 
 
+def _array(value: str) -> _Read:
+    try:
+        shape = parse_array(value)
+    except ValueError as problem:
+        raise NotUnderstood(f"The array {problem}.") from None
+    tasks = "1 task" if shape.size == 1 else f"{shape.size:,} tasks"
+    return {"array": value}, (
+        f"array = {value}: {tasks}. Each has SLURM_ARRAY_TASK_ID, _COUNT, _MIN and _MAX; in place "
+        "of SLURM_ARRAY_JOB_ID, which is a number of Slurm's own, use TIDEGATE_ARRAY_ID"
+    )
+
+
 _READERS: Mapping[str, Callable[[str], _Read]] = {
     "job-name": _name,
     "gpus": _gpus("gpus"),
@@ -565,6 +579,7 @@ _READERS: Mapping[str, Callable[[str], _Read]] = {
     "container-image": _image,
     "requeue": lambda _: ({"is_requeueable": True}, "is_requeueable = true"),
     "no-requeue": lambda _: ({"is_requeueable": False}, "is_requeueable = false"),
+    "array": _array,
     "dependency": _dependency,
     "hold": lambda _: ({"held": True}, "held = true"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from arbiter.snapshot import Claim, Phase, QueuedJob, RunningJob, Slot, Snapshot
 from clusters.queries import devices
 from jobs.usable_clusters import UsableClusters
 from jobs.withdrawing import avoided_clusters
-from jobs.withholding import Withheld, withheld_jobs
+from jobs.withholding import DEPENDENCY, Withheld, withheld_jobs
 from outbox.quarantine import is_quarantined
 from quotas.queries import quota_snapshot
 
@@ -41,6 +42,7 @@ def read_queue(now: datetime) -> Reading:
         fleet, answering = devices(now=now, stale_after=timedelta(seconds=settings.STALE_AFTER_S))
         if is_quarantined():
             answering = frozenset()
+        withheld = withheld_jobs()
         snapshot = Snapshot(
             taken_at=int(now.timestamp()),
             nodes=tree.nodes,
@@ -49,10 +51,10 @@ def read_queue(now: datetime) -> Reading:
             devices=fleet,
             clusters=answering,
             running=_running(),
-            queued=_queued(now),
+            queued=_queued(now, withheld),
             claims=_claims(),
         )
-        return Reading(snapshot, withheld_jobs())
+        return Reading(snapshot, withheld)
 
 
 def _rows(sql: str) -> list[tuple[Any, ...]]:
@@ -61,7 +63,9 @@ def _rows(sql: str) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
-def _queued(now: datetime) -> tuple[QueuedJob, ...]:
+def _queued(now: datetime, withheld: Iterable[Withheld]) -> tuple[QueuedJob, ...]:
+    # Dependent jobs are not even read, as there may be many.
+    left_out = {item.job for item in withheld if item.code != DEPENDENCY}
     usable = UsableClusters()
     avoided = avoided_clusters(now)
 
@@ -115,6 +119,7 @@ def _queued(now: datetime) -> tuple[QueuedJob, ...]:
             )
             """
         )
+        if job not in left_out
     )
 
 

@@ -17,11 +17,13 @@ from bulk.inserting import insert_row, insert_rows
 from clusters.models import Cluster, Pool
 from clusters.queries import nodes_having
 from connectors.registry import runs_images
+from jobs.dependencies import array_states
 from jobs.errors import NeverFits, TooManyOpenJobs
 from jobs.fitting import Fleet, lay_out, why_never
+from jobs.job_arrays import insert_array
 from jobs.models import Condition, Dependency, Job, JobState, JobType
 from jobs.offers import Offer, offer_to
-from jobs.queries import visible_jobs
+from jobs.queries import visible_arrays, visible_jobs
 from jobs.requests import JobRequest, hint_settled
 from jobs.sbatch import Note, Verdict
 from jobs.timeline import Happening, record_events
@@ -38,14 +40,18 @@ from webapi.middleware import current_request_id
 OPEN_JOBS_PER_USER_MAX = 10_000
 OPEN_JOBS_PER_ORGANIZATION_MAX = 100_000
 
+#: Dependencies times tasks of one array at most.
+TASK_DEPENDENCIES_MAX = 10_000
+
 DEFAULT_PRIORITY_CLASS = "normal"
 
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """A job to wait for, in the state of this moment."""
+    """A job or (`is_array`) an array to wait for, in the state of this moment."""
 
     id: UUID
+    is_array: bool
     name: str
     condition: Condition
     state: str
@@ -87,8 +93,8 @@ def submit_job(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
 
 
 def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
-    """Queue `request` (or hold it, if it says so) and return its job, in the caller's transaction,
-    which must not be committed after an error.
+    """Queue `request` (or hold it, if it says so) and return its job, of an array the first task,
+    in the caller's transaction, which must not be committed after an error.
 
     Queueing takes no quota; only the arbiter grants. Raises NotFound for a team that the actor
     cannot see, Forbidden without the right to submit there, InvalidRequest for names that mean
@@ -106,7 +112,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
     resolved = resolve(request, actor=actor)
     if resolved.never is not None:
         raise _never_fits(resolved, resolved.never)
-    _refuse_too_many(resolved.offer)
+    _refuse_too_many(resolved.offer, 1 if request.array is None else request.array.size)
     job = Job(
         id=uuid7(),
         organization=resolved.team.organization,
@@ -132,29 +138,44 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         state=JobState.HELD.value if request.is_held else JobState.QUEUED.value,
         submitted_at=now,
     )
-    insert_row(job)
+    if request.array is None:
+        insert_row(job)
+        ids = [job.id]
+    else:
+        ids = insert_array(job, request.array)
     # Those that have ended already too: what follows from that is settled in one place.
     insert_rows(
         Dependency,
         [
-            {"job_id": job.id, "predecessor_id": one.id, "condition": one.condition.value}
+            {
+                "job_id": job_id,
+                "predecessor_id": None if one.is_array else one.id,
+                "array_id": one.id if one.is_array else None,
+                "condition": one.condition.value,
+            }
+            for job_id in ids
             for one in resolved.predecessors
         ],
     )
-    record_events([Happening(job.id, now, "submitted", {"by": actor.user.username})])
+    record_events(Happening(pk, now, "submitted", {"by": actor.user.username}) for pk in ids)
     record(
-        action="job_submitted",
-        subject_kind="job",
-        subject_id=job.id,
+        action="job_submitted" if request.array is None else "job_array_submitted",
+        subject_kind="job" if request.array is None else "job_array",
+        subject_id=job.id if job.array_id is None else job.array_id,
         now=now,
         actor_id=actor.user.pk,
         actor=actor.user.login,
         organization_id=job.organization_id,
         node_path=job.team.path,
-        detail={"name": job.name, "pool": job.pool.name, "mgpu": job.mgpu},
+        detail={
+            "name": request.name,
+            "pool": job.pool.name,
+            "mgpu": job.mgpu,
+            **({} if request.array is None else {"tasks": len(ids)}),
+        },
         request_id=current_request_id(),
     )
-    publish("jobs", ids=[job.id], organization_id=job.organization_id, wake="arbiter")
+    publish("jobs", ids=ids, organization_id=job.organization_id, wake="arbiter")
     return job
 
 
@@ -191,7 +212,9 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
         priority_class=priority_class,
         cluster=cluster,
         clusters=clusters,
-        type=request.type or (JobType.DISTRIBUTED if node_count > 1 else JobType.TRAINING),
+        type=request.type
+        or (JobType.ARRAY if request.array is not None else None)
+        or (JobType.DISTRIBUTED if node_count > 1 else JobType.TRAINING),
         mgpu_per_node=mgpu_per_node,
         node_count=node_count,
         notes=notes,
@@ -308,25 +331,43 @@ def _predecessors(
     """The jobs to wait for; what the actor cannot see looks like what is not there."""
     if not request.depends_on:
         return ()
-    rows = visible_jobs(actor).filter(pk__in=[wish.job for wish in request.depends_on])
-    known = {job.pk: job for job in rows.only("organization_id", "name", "state")}
+    ids = [wish.id for wish in request.depends_on if wish.kind != "array"]
+    jobs = {
+        job.pk: job
+        for job in visible_jobs(actor).filter(pk__in=ids).only("organization_id", "name", "state")
+    }
+    ids = [wish.id for wish in request.depends_on if wish.kind != "job" and wish.id not in jobs]
+    arrays = {array.pk: array for array in visible_arrays(actor).filter(pk__in=ids)} if ids else {}
+    states = array_states(arrays)
     found = []
     for wish in request.depends_on:
-        job = known.get(wish.job)
-        if job is None:
+        job, array = jobs.get(wish.id), arrays.get(wish.id)
+        thing = job or array
+        if thing is None:
             errors.append(
                 FieldError(
-                    wish.pointer, f"there is no job {wish.job} that you can see", "not_found"
+                    wish.pointer,
+                    f"there is no {'array' if wish.kind == 'array' else 'job'} {wish.id} that you "
+                    "can see",
+                    "not_found",
                 )
             )
             continue
-        if job.organization_id != team.organization_id:
+        if thing.organization_id != team.organization_id:
             errors.append(
-                FieldError(
-                    wish.pointer, f"{wish.job} belongs to another organization than the team"
-                )
+                FieldError(wish.pointer, f"{wish.id} belongs to another organization than the team")
             )
-        found.append(Predecessor(wish.job, job.name, wish.condition, job.state))
+        state = states[wish.id] if job is None else job.state
+        found.append(Predecessor(wish.id, job is None, thing.name, wish.condition, state))
+    if request.array is not None and len(found) * request.array.size > TASK_DEPENDENCIES_MAX:
+        most = TASK_DEPENDENCIES_MAX // request.array.size
+        errors.append(
+            FieldError(
+                "/depends_on",
+                f"each of the {request.array.size:,} tasks of this array may wait for at most "
+                f"{most}; let one job wait for all, and the array for that one",
+            )
+        )
     return tuple(found)
 
 
@@ -443,12 +484,12 @@ def _nodes(count: int) -> str:
     return "1 node" if count == 1 else f"{count:,} nodes"
 
 
-def _refuse_too_many(offer: Offer) -> None:
+def _refuse_too_many(offer: Offer, more: int) -> None:
     for who, count, most in (
         ("You have", offer.open_jobs_of_user, OPEN_JOBS_PER_USER_MAX),
         ("Your organization has", offer.open_jobs, OPEN_JOBS_PER_ORGANIZATION_MAX),
     ):
-        if count >= most:
+        if count + more > most:
             raise TooManyOpenJobs(
                 f"{who} {count:,} jobs that have not ended; {most:,} are allowed. Wait for some "
                 "to end, or cancel some.",

@@ -3,12 +3,17 @@ in their team's queue and hold nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 from django.db import connection
 
+from jobs.lifecycle import ACTIVE
+
 DEPENDENCY = "dependency"
+ARRAY_LIMIT_REACHED = "array_limit_reached"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,10 @@ class Withheld:
 
 def withheld_jobs() -> tuple[Withheld, ...]:
     """All of them, as of the caller's transaction."""
+    return (*_dependent(), *_beyond_their_arrays_limit())
+
+
+def _dependent() -> Iterator[Withheld]:
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -30,13 +39,62 @@ def withheld_jobs() -> tuple[Withheld, ...]:
             WHERE d.closed_at IS NULL GROUP BY d.job_id
             """
         )
-        return tuple(
-            Withheld(job, DEPENDENCY, {"jobs_waited_for": count})
-            for job, count in cursor.fetchall()
+        for job, count in cursor.fetchall():
+            yield Withheld(job, DEPENDENCY, {"jobs_waited_for": count})
+
+
+def _beyond_their_arrays_limit() -> Iterator[Withheld]:
+    """Tasks that would be too many at once. Those for which GPUs are being freed come first, then
+    the lower indices; those that wait for jobs count only when they no longer do."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT t.array_id, a.max_running, t.id::text, t.state
+            FROM jobs_job t
+            JOIN jobs_jobarray a ON a.id = t.array_id AND a.max_running IS NOT NULL
+            LEFT JOIN jobs_reclaim r ON r.job_id = t.id AND r.closed_at IS NULL
+            WHERE t.array_id IS NOT NULL
+                AND t.state IN ('queued', 'starting', 'running', 'preempting')
+                AND NOT EXISTS (
+                    SELECT FROM jobs_dependency d WHERE d.job_id = t.id AND d.closed_at IS NULL)
+            ORDER BY t.array_id, r.id IS NULL, t.array_index
+            """
         )
+        rows = cursor.fetchall()
+    for _, tasks in groupby(rows, key=itemgetter(0)):
+        yield from _beyond([(most, job, state) for _, most, job, state in tasks])
+
+
+def _beyond(tasks: Sequence[tuple[int, str, str]]) -> Iterator[Withheld]:
+    """What of one array's (limit, id, state), in the order in which they are to start, is too
+    much."""
+    most = tasks[0][0]
+    active = sum(state in ACTIVE for _, _, state in tasks)
+    waiting = [job for _, job, state in tasks if state not in ACTIVE]
+    room = max(0, most - active)
+    numbers = {
+        "tasks_at_once_max": most,
+        "tasks_active": active,
+        "tasks_first": min(room, len(waiting)),
+    }
+    for job in waiting[room:]:
+        yield Withheld(job, ARRAY_LIMIT_REACHED, numbers)
 
 
 def withheld_sentence(withheld: Withheld) -> str:
     """Why it is not offered, without naming anybody."""
+    if withheld.code == ARRAY_LIMIT_REACHED:
+        return _limit_sentence(withheld.numbers)
     count = withheld.numbers["jobs_waited_for"]
     return f"It waits for {count:,} other jobs." if count > 1 else "It waits for another job."
+
+
+def _limit_sentence(numbers: Mapping[str, int]) -> str:
+    most, active, first = (
+        numbers[name] for name in ("tasks_at_once_max", "tasks_active", "tasks_first")
+    )
+    tasks = "1 task runs" if most == 1 else f"{most:,} tasks run"
+    told = f"At most {tasks} at once of its array; {active:,} {'is' if active == 1 else 'are'} now"
+    if first:
+        told += ", and 1 other comes first" if first == 1 else f", and {first:,} others come first"
+    return f"{told}."

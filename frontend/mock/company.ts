@@ -367,6 +367,7 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     environment: { NCCL_DEBUG: "WARN", RUN_NAME: "vision-07" },
     notes: [],
     depends_on: [],
+    array: null,
     ...change,
   };
 }

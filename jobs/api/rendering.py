@@ -12,7 +12,8 @@ from typing import Any
 import orjson
 
 from jobs.explaining import ISO, iso, waiting_explanation
-from jobs.lifecycle import FINAL
+from jobs.job_arrays import ArrayView
+from jobs.lifecycle import FINAL, OPEN
 from jobs.models import JobOrigin, JobState
 from jobs.queries import (
     AttemptRow,
@@ -78,6 +79,9 @@ def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
         "cluster": job.cluster__name,
         "features": job.features,
         "image": job.image,
+        "array": None
+        if job.array_id is None
+        else {"id": str(job.array_id), "index": job.array_index, "size": job.array__size},
         "submitted_at": job.submitted_at,
         "started_at": job.started_at,
         "ended_at": job.ended_at,
@@ -116,12 +120,15 @@ def detail_body(
 
 def _dependency_body(row: DependencyRow, *, actor: Actor) -> dict[str, Any]:
     """What a job waits or waited for; the other job only to those who may see that one."""
-    is_seen = may_see(
-        actor, user_id=row.predecessor__user_id, team_path=row.predecessor__team__path
-    )
+    user_id = row.predecessor__user_id or row.array__user_id
+    team_path = row.predecessor__team__path or row.array__team__path
+    assert user_id is not None
+    assert team_path is not None
+    is_seen = may_see(actor, user_id=user_id, team_path=team_path)
     return {
-        "job": str(row.predecessor_id) if is_seen else None,
-        "name": row.predecessor__name if is_seen else None,
+        "job": _text(row.predecessor_id) if is_seen else None,
+        "array": _text(row.array_id) if is_seen else None,
+        "name": (row.predecessor__name or row.array__name) if is_seen else None,
         "state": row.predecessor__state if is_seen else None,
         "condition": row.condition,
         "is_met": row.is_met if row.closed_at is not None else None,
@@ -193,3 +200,34 @@ def allowed_actions(job: JobRow, rights: Rights) -> list[str]:
 def _json(value: Any) -> Any:
     """A value that the database has told as JSON already goes out as it is."""
     return orjson.Fragment(value) if isinstance(value, str) else value
+
+
+def array_body(view: ArrayView) -> dict[str, Any]:
+    """An array with what has become of its tasks."""
+    array = view.array
+    is_open = any(view.counts[state.value] for state in OPEN)
+    return {
+        "id": str(array.id),
+        "name": array.name,
+        "team": array.team.path.rstrip("/"),
+        "user": array.user.username,
+        "organization": array.team.path.partition("/")[0],
+        "pool": view.pool,
+        "indices": array.indices,
+        "size": array.size,
+        "max_running": array.max_running,
+        "submitted_at": iso(array.submitted_at),
+        "counts": view.counts,
+        "first_started_at": _iso(view.first_started_at),
+        "first_ended_at": _iso(view.first_ended_at),
+        "last_ended_at": _iso(view.last_ended_at),
+        "can": ["cancel"] if is_open and view.may_manage else [],
+    }
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else iso(moment)

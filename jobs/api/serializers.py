@@ -9,15 +9,17 @@ from rest_framework import serializers
 
 from arbiter.decisions import Code
 from jobs import explaining
+from jobs.arrays import TASKS_MAX, TEXT_MAX
 from jobs.dependencies import DEPENDENCIES_MAX
 from jobs.models import AttemptState, Condition, JobOrigin, JobState, JobType
 from jobs.requests import FEATURES_MAX, IMAGE_MAX, TIME_LIMIT_S_MAX
 from jobs.sbatch import FEATURE, NOTICE_SIGNALS, Verdict
-from jobs.withholding import DEPENDENCY
+from jobs.withholding import ARRAY_LIMIT_REACHED, DEPENDENCY
 
 EXPLANATION_CODES = [
     *(code.value for code in Code),
     DEPENDENCY,
+    ARRAY_LIMIT_REACHED,
     explaining.HELD_BY_USER,
     explaining.DISPATCHING,
     explaining.NOT_YET_DECIDED,
@@ -102,6 +104,14 @@ class JobUsageSerializer(serializers.Serializer[Any]):
     borrowed_mgpu_s = serializers.IntegerField()
 
 
+class ArrayTaskSerializer(serializers.Serializer[Any]):
+    """Which task of which array a job is."""
+
+    id = serializers.UUIDField(help_text="Of the array")
+    index = serializers.IntegerField()
+    size = serializers.IntegerField(help_text="How many tasks the array has")
+
+
 class JobSerializer(serializers.Serializer[Any]):
     """A job."""
 
@@ -129,6 +139,7 @@ class JobSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(), help_text="What each of its nodes must have"
     )
     image = serializers.CharField(allow_null=True, help_text="The container image it runs in")
+    array = ArrayTaskSerializer(allow_null=True, help_text="null: it is no task of an array")
     submitted_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True, help_text="Of the current attempt")
     ended_at = serializers.DateTimeField(allow_null=True)
@@ -151,10 +162,11 @@ class NoteSerializer(serializers.Serializer[Any]):
 
 
 class DependencySerializer(serializers.Serializer[Any]):
-    """A job that another waits or waited for. Job, name and state are null where the caller may not
-    see it."""
+    """A job or an array that a job waits or waited for. Its id and name are null where the caller
+    may not see it, and so is its state, which arrays have not."""
 
     job = serializers.UUIDField(allow_null=True)
+    array = serializers.UUIDField(allow_null=True)
     name = serializers.CharField(allow_null=True)
     state = serializers.ChoiceField(choices=JobState.values, allow_null=True)
     condition = serializers.ChoiceField(choices=Condition.values)
@@ -181,9 +193,11 @@ class SubmittedJobSerializer(JobSerializer):
 
 
 class DependencyRequestSerializer(serializers.Serializer[Any]):
-    """A job of the same organization to wait for. `failed` is any end but success."""
+    """A job or an array of the same organization to wait for: one of both. `failed` is any end but
+    success; of an array, that it has ended and not every task with success."""
 
-    job = serializers.UUIDField()
+    job = serializers.UUIDField(required=False)
+    array = serializers.UUIDField(required=False, help_text="Every one of its tasks")
     condition = serializers.ChoiceField(choices=Condition.values)
 
 
@@ -231,6 +245,37 @@ class JobRequestSerializer(serializers.Serializer[Any]):
         help_text="It is not started before all are met; once one never can be, it is cancelled "
         "with the reason `dependency_never_met`",
     )
+    array = serializers.CharField(
+        required=False,
+        max_length=TEXT_MAX,
+        help_text=f"Makes a job array of at most {TASKS_MAX:,} tasks, as Slurm's `--array`: `0-9`, "
+        "`1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task, and "
+        "`Location` the array",
+    )
+
+
+class JobArraySerializer(serializers.Serializer[Any]):
+    """A job array and what has become of its tasks, which are jobs of their own."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField(help_text="Its tasks are called name[index]")
+    team = serializers.CharField(help_text="Path")
+    user = serializers.CharField(help_text="Username")
+    organization = serializers.CharField(help_text="Slug")
+    pool = serializers.CharField()
+    indices = serializers.CharField(help_text="As they were submitted: `0-9`, `1,3,5-7`, `0-31:4`")
+    size = serializers.IntegerField(help_text="How many tasks it has")
+    max_running = serializers.IntegerField(allow_null=True, help_text="At once; null: all")
+    submitted_at = serializers.DateTimeField()
+    counts = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Tasks by state, every state named"
+    )
+    first_started_at = serializers.DateTimeField(
+        allow_null=True, help_text="The earliest start of the present attempts"
+    )
+    first_ended_at = serializers.DateTimeField(allow_null=True)
+    last_ended_at = serializers.DateTimeField(allow_null=True, help_text="Of those that have ended")
+    can = serializers.ListField(child=serializers.ChoiceField(choices=["cancel"]))
 
 
 class ResolvedJobSerializer(serializers.Serializer[Any]):
@@ -253,6 +298,7 @@ class ResolvedJobSerializer(serializers.Serializer[Any]):
     image = serializers.CharField(allow_null=True)
     notice_signal = serializers.ChoiceField(choices=list(NOTICE_SIGNALS))
     held = serializers.BooleanField()
+    tasks = serializers.IntegerField(help_text="Of the array; 1 for a single job")
 
 
 class JobPlanSerializer(serializers.Serializer[Any]):

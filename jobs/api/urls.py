@@ -17,6 +17,8 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:job_id>/cancel", views.JobCancel.as_view()),
     path("jobs/<uuid:job_id>/hold", views.JobHold.as_view()),
     path("jobs/<uuid:job_id>/release", views.JobRelease.as_view()),
+    path("job-arrays/<uuid:array_id>", views.JobArrayDetail.as_view()),
+    path("job-arrays/<uuid:array_id>/cancel", views.JobArrayCancel.as_view()),
     path("clusters/<uuid:cluster_id>/placements", ClusterPlacementList.as_view()),
     path("quarantine", quarantine_views.Quarantine.as_view()),
 ]

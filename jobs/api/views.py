@@ -18,9 +18,18 @@ from rest_framework.views import APIView
 from billing.models import UsageClass
 from jobs import logs
 from jobs.api import serializers as shapes
-from jobs.api.rendering import Rights, attempt_body, detail_body, history_body, job_body, written
+from jobs.api.rendering import (
+    Rights,
+    array_body,
+    attempt_body,
+    detail_body,
+    history_body,
+    job_body,
+    written,
+)
 from jobs.cancellation import cancel_job, hold_job, release_job
 from jobs.explaining import explanation_of
+from jobs.job_arrays import cancel_array, get_array
 from jobs.listing import JobFilter
 from jobs.models import Job, JobOrigin, JobState
 from jobs.preview import Preview, preview_job
@@ -97,6 +106,7 @@ class JobList(APIView):
                 enum=_ORIGINS,
                 description="native: only those given to their clusters beside the portal",
             ),
+            OpenApiParameter("array", OpenApiTypes.UUID, description="The tasks of this array"),
             OpenApiParameter("sort", OpenApiTypes.STR, enum=_SORTS),
             *PAGE_PARAMETERS,
         ],
@@ -116,6 +126,7 @@ class JobList(APIView):
                 "submitted_at__lt",
                 "usage_class",
                 "origin",
+                "array",
                 "sort",
             },
         )
@@ -142,7 +153,9 @@ class JobList(APIView):
     @extend_schema(
         operation_id="submit_job",
         summary="Submit a job, or see what would become of it",
-        description="With `dry_run=true` nothing is changed and the answer is a plan (200).",
+        description="With `dry_run=true` nothing is changed and the answer is a plan (200). With "
+        "`array` one request makes all of its tasks or none: the answer is the first task, its "
+        "`array` has the id of the whole, and the header `Location` leads there.",
         request=shapes.JobRequestSerializer,
         parameters=[
             OpenApiParameter("dry_run", OpenApiTypes.BOOL, description="Only plan"),
@@ -167,7 +180,10 @@ class JobList(APIView):
             body = {**job_body(view, rights=Rights(actor), now=now), "notes": job.notes}
             return 201, orjson.loads(orjson.dumps(written(body)))
 
-        return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
+        answer = respond_once(request, principal_id=actor.user.pk, now=now, act=act)
+        if answer.data["array"] is not None:
+            answer["Location"] = f"/api/v1/job-arrays/{answer.data['array']['id']}"
+        return answer
 
 
 class JobDetail(APIView):
@@ -344,6 +360,41 @@ class JobRelease(APIView):
         return _changed(request, job_id, release_job)
 
 
+class JobArrayDetail(APIView):
+    """One job array."""
+
+    @extend_schema(
+        operation_id="get_job_array",
+        summary="One job array",
+        description="Its tasks are listed by `GET /jobs?array=ID`.",
+        responses=answers({200: shapes.JobArraySerializer}, 404),
+    )
+    def get(self, request: Request, array_id: UUID) -> Response:
+        """The array with its tasks counted."""
+        refuse_unknown_parameters(request, set())
+        return Response(array_body(get_array(array_id, actor=actor_from(request))))
+
+
+class JobArrayCancel(APIView):
+    """Ending all of an array."""
+
+    @extend_schema(
+        operation_id="cancel_job_array",
+        summary="Cancel all tasks of an array",
+        description="Each that has not ended, as by itself. Repeating changes nothing.",
+        request=None,
+        responses=answers({200: shapes.JobArraySerializer}, 403, 404),
+    )
+    def post(self, request: Request, array_id: UUID) -> Response:
+        """The array after it."""
+        refuse_unknown_parameters(request, set())
+        actor, now = actor_from(request), SystemClock().now()
+        if request.data:
+            raise InvalidRequest("This takes no body; send none, or an empty object.")
+        cancel_array(array_id, actor=actor, now=now)
+        return Response(array_body(get_array(array_id, actor=actor)))
+
+
 def _changed(request: Request, job_id: UUID, change: Callable[..., Job]) -> Response:
     refuse_unknown_parameters(request, set())
     actor, now = actor_from(request), SystemClock().now()
@@ -378,6 +429,7 @@ def _plan_body(preview: Preview) -> dict[str, Any]:
             "image": wanted.image,
             "notice_signal": wanted.notice_signal,
             "held": wanted.is_held,
+            "tasks": 1 if wanted.array is None else wanted.array.size,
         },
         "notes": [note.as_json() for note in resolved.notes],
         "fits": preview.fits,
@@ -392,6 +444,7 @@ def _plan_body(preview: Preview) -> dict[str, Any]:
 
 
 def _filter(request: Request) -> JobFilter:
+    array = request.query_params.get("array")
     states = request.query_params.get("state")
     if states is not None and not set(states.split(",")) <= set(_STATES):
         raise InvalidRequest(
@@ -408,6 +461,7 @@ def _filter(request: Request) -> JobFilter:
         submitted_before=_time(request, "submitted_at__lt"),
         usage_class=_choice(request, "usage_class", _USAGE_CLASSES),
         origin=_choice(request, "origin", _ORIGINS),
+        array=None if array is None else uuid_or_refuse(array, "array"),
     )
 
 

@@ -52,6 +52,17 @@ IMAGE_CHARACTERS_MAX = 512
 
 _FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _IMAGE = re.compile(rf"[!-~]{{1,{IMAGE_CHARACTERS_MAX}}}")
+#: What scripts for Slurm's arrays read, set by the portal for the tasks of its own. Not the array's
+#: id, which for Slurm is a number of its own: tools that find it give it to Slurm's commands.
+ARRAY_ENVIRONMENT = frozenset(
+    {
+        "SLURM_ARRAY_TASK_COUNT",
+        "SLURM_ARRAY_TASK_ID",
+        "SLURM_ARRAY_TASK_MAX",
+        "SLURM_ARRAY_TASK_MIN",
+    }
+)
+
 _KEY = re.compile(r"[a-z0-9-]{1,64}", re.ASCII)
 _ENVIRONMENT_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
 
@@ -132,7 +143,9 @@ def _check_environment(workload: Workload) -> None:
             )
         if key in RESERVED_ENVIRONMENT:
             raise WorkloadRejected(f"{key} is set by the cluster; remove it from the environment")
-        if key in _DENIED_ENVIRONMENT or key.startswith(_DENIED_ENVIRONMENT_PREFIXES):
+        if key in _DENIED_ENVIRONMENT or (
+            key.startswith(_DENIED_ENVIRONMENT_PREFIXES) and key not in ARRAY_ENVIRONMENT
+        ):
             raise WorkloadRejected(f"{key} may not be set for a job; set it inside the script")
         _check_text(f"environment variable {key}", value)
         entry_bytes = len(key) + len(value.encode()) + 2

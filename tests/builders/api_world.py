@@ -13,7 +13,7 @@ from billing.models import Reconciliation
 from builders.api_callers import Caller, a_token, as_nobody, with_secret
 from builders.billing_builders import a_rate_card
 from builders.cast import Cast, a_cast
-from builders.job_builders import a_job
+from builders.job_builders import a_job, an_array
 from builders.portal_builders import NOW, Company, a_company, a_pool
 from quotas.models import ClusterUser, Quota, QuotaPush
 
@@ -96,6 +96,7 @@ def a_world() -> World:
         ).pk,
         "quota_id": Quota.objects.get(node=cast.nlp, pool=company.pool).pk,
         "job_id": a_job(company, cast.bob).pk,
+        "array_id": an_array(company, cast.bob).pk,
         "card_id": card.pk,
         "line_id": card.lines.filter(end=None)[0].pk,
         "reconciliation_id": Reconciliation.objects.create(

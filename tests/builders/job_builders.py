@@ -9,7 +9,7 @@ from uuid_utils.compat import uuid7
 
 from builders.portal_builders import NOW, Company, a_priority_class
 from clusters.models import Cluster
-from jobs.models import Attempt, AttemptState, Job, JobState, Reclaim
+from jobs.models import Attempt, AttemptState, Job, JobArray, JobState, Reclaim
 from quotas.models import PriorityClass
 from tenants.models import Node, User
 
@@ -59,6 +59,45 @@ def a_job(
             **changes,
         }
     )
+
+
+def an_array(
+    company: Company,
+    user: User,
+    *states: str,
+    name: str = "sweep",
+    max_running: int | None = None,
+    team: Node | None = None,
+    **changes: Any,
+) -> JobArray:
+    """A stored array with a task in each of the states (two queued ones if none is given)."""
+    states = states or ("queued", "queued")
+    team = team or company.nlp
+    array = JobArray.objects.create(
+        organization_id=team.organization_id,
+        team=team,
+        user=user,
+        name=name,
+        indices=f"0-{len(states) - 1}",
+        size=len(states),
+        first_index=0,
+        last_index=len(states) - 1,
+        max_running=max_running,
+        submitted_at=NOW,
+    )
+    for index, state in enumerate(states):
+        a_job(
+            company,
+            user,
+            team=team,
+            name=f"{name}[{index}]",
+            state=state,
+            type="array",
+            array=array,
+            array_index=index,
+            **changes,
+        )
+    return array
 
 
 def an_attempt(

@@ -169,6 +169,11 @@ TABLE: dict[tuple[str, str], Case] = {
     ("POST", "jobs/<uuid:job_id>/hold"): a_case("401 200 200 200 404 200 200 403 403 404 404"),
     # It is queued already: releasing it changes nothing.
     ("POST", "jobs/<uuid:job_id>/release"): a_case("401 200 200 200 404 200 200 403 403 404 404"),
+    # Bob's array in nlp: as his job.
+    ("GET", "job-arrays/<uuid:array_id>"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
+    ("POST", "job-arrays/<uuid:array_id>/cancel"): a_case(
+        "401 200 200 200 404 200 200 403 403 404 404"
+    ),
     # Nothing is in quarantine here: who may end one is told of the conflict.
     ("GET", "quarantine"): a_case(CUT_TO_ALL),
     ("DELETE", "quarantine"): a_case("401 409 403 403 403 403 403 403 403 403 403"),

@@ -228,6 +228,46 @@ export interface paths {
         patch: operations["rename_department"];
         trace?: never;
     };
+    "/api/v1/job-arrays/{array_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One job array
+         * @description Its tasks are listed by `GET /jobs?array=ID`.
+         */
+        get: operations["get_job_array"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/job-arrays/{array_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel all tasks of an array
+         * @description Each that has not ended, as by itself. Repeating changes nothing.
+         */
+        post: operations["cancel_job_array"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs": {
         parameters: {
             query?: never;
@@ -243,7 +283,7 @@ export interface paths {
         put?: never;
         /**
          * Submit a job, or see what would become of it
-         * @description With `dry_run=true` nothing is changed and the answer is a plan (200).
+         * @description With `dry_run=true` nothing is changed and the answer is a plan (200). With `array` one request makes all of its tasks or none: the answer is the first task, its `array` has the id of the whole, and the header `Location` leads there.
          */
         post: operations["submit_job"];
         delete?: never;
@@ -1107,6 +1147,17 @@ export interface components {
             /** @description Part of the usage that had no price and is in the cost as 0 */
             unpriced_mgpu_s: number;
         };
+        /** @description Which task of which array a job is. */
+        ArrayTask: {
+            /**
+             * Format: uuid
+             * @description Of the array
+             */
+            id: string;
+            index: number;
+            /** @description How many tasks the array has */
+            size: number;
+        };
         /** @description One execution of a job on one cluster. */
         Attempt: {
             /**
@@ -1193,6 +1244,14 @@ export interface components {
             kind: string;
         };
         /**
+         * @description * `cancel` - cancel
+         *     * `hold` - hold
+         *     * `release` - release
+         *     * `logs` - logs
+         * @enum {string}
+         */
+        CanE74Enum: "cancel" | "hold" | "release" | "logs";
+        /**
          * @description * `guaranteed_mgpu` - guaranteed_mgpu
          *     * `guaranteed_percent` - guaranteed_percent
          *     * `borrow_limit_mgpu` - borrow_limit_mgpu
@@ -1201,14 +1260,6 @@ export interface components {
          * @enum {string}
          */
         CanEditEnum: "guaranteed_mgpu" | "guaranteed_percent" | "borrow_limit_mgpu" | "lend_limit_mgpu" | "weight";
-        /**
-         * @description * `cancel` - cancel
-         *     * `hold` - hold
-         *     * `release` - release
-         *     * `logs` - logs
-         * @enum {string}
-         */
-        CanEnum: "cancel" | "hold" | "release" | "logs";
         /**
          * @description * `only_in_meter` - only_in_meter
          *     * `only_in_account` - only_in_account
@@ -1437,6 +1488,7 @@ export interface components {
          *     * `class_cap_reached` - class_cap_reached
          *     * `cluster_unavailable` - cluster_unavailable
          *     * `dependency` - dependency
+         *     * `array_limit_reached` - array_limit_reached
          *     * `held_by_user` - held_by_user
          *     * `dispatching` - dispatching
          *     * `not_yet_decided` - not_yet_decided
@@ -1444,7 +1496,7 @@ export interface components {
          *     * `would_start` - would_start
          * @enum {string}
          */
-        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
+        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "array_limit_reached" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
         /**
          * @description * `succeeded` - succeeded
          *     * `ended` - ended
@@ -1453,10 +1505,12 @@ export interface components {
          */
         ConditionEnum: "succeeded" | "ended" | "failed";
         /**
-         * @description A job that another waits or waited for. Job, name and state are null where the caller may not
-         *     see it.
+         * @description A job or an array that a job waits or waited for. Its id and name are null where the caller
+         *     may not see it, and so is its state, which arrays have not.
          */
         Dependency: {
+            /** Format: uuid */
+            array: string | null;
             condition: components["schemas"]["ConditionEnum"];
             /** @description null: not decided yet; false: it never can be */
             is_met: boolean | null;
@@ -1465,11 +1519,19 @@ export interface components {
             name: string | null;
             state: components["schemas"]["JobState"] | components["schemas"]["NullEnum"];
         };
-        /** @description A job of the same organization to wait for. `failed` is any end but success. */
+        /**
+         * @description A job or an array of the same organization to wait for: one of both. `failed` is any end but
+         *     success; of an array, that it has ended and not every task with success.
+         */
         DependencyRequestRequest: {
+            /**
+             * Format: uuid
+             * @description Every one of its tasks
+             */
+            array?: string;
             condition: components["schemas"]["ConditionEnum"];
             /** Format: uuid */
-            job: string;
+            job?: string;
         };
         /** @description A range and how it came about, never a promise. */
         EstimatedStart: {
@@ -1502,9 +1564,11 @@ export interface components {
         };
         /** @description A job. */
         Job: {
+            /** @description null: it is no task of an array */
+            array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
-            can: components["schemas"]["CanEnum"][];
+            can: components["schemas"]["CanE74Enum"][];
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
@@ -1554,15 +1618,61 @@ export interface components {
             /** @description Username */
             user: string;
         };
+        /** @description A job array and what has become of its tasks, which are jobs of their own. */
+        JobArray: {
+            can: components["schemas"]["JobArrayCanEnum"][];
+            /** @description Tasks by state, every state named */
+            counts: {
+                [key: string]: number;
+            };
+            /** Format: date-time */
+            first_ended_at: string | null;
+            /**
+             * Format: date-time
+             * @description The earliest start of the present attempts
+             */
+            first_started_at: string | null;
+            /** Format: uuid */
+            id: string;
+            /** @description As they were submitted: `0-9`, `1,3,5-7`, `0-31:4` */
+            indices: string;
+            /**
+             * Format: date-time
+             * @description Of those that have ended
+             */
+            last_ended_at: string | null;
+            /** @description At once; null: all */
+            max_running: number | null;
+            /** @description Its tasks are called name[index] */
+            name: string;
+            /** @description Slug */
+            organization: string;
+            pool: string;
+            /** @description How many tasks it has */
+            size: number;
+            /** Format: date-time */
+            submitted_at: string;
+            /** @description Path */
+            team: string;
+            /** @description Username */
+            user: string;
+        };
+        /**
+         * @description * `cancel` - cancel
+         * @enum {string}
+         */
+        JobArrayCanEnum: "cancel";
         /** @description A job's attempts, first to last; the latest 500. */
         JobAttempts: {
             items: components["schemas"]["Attempt"][];
         };
         /** @description A job with what was submitted. */
         JobDetail: {
+            /** @description null: it is no task of an array */
+            array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
-            can: components["schemas"]["CanEnum"][];
+            can: components["schemas"]["CanE74Enum"][];
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
@@ -1673,6 +1783,8 @@ export interface components {
          *     which the other members win.
          */
         JobRequestRequest: {
+            /** @description Makes a job array of at most 1,000 tasks, as Slurm's `--array`: `0-9`, `1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task, and `Location` the array */
+            array?: string;
             /** @description Absolute */
             checkpoint_path?: string;
             /** @description Pin it to this cluster */
@@ -2419,6 +2531,8 @@ export interface components {
             notice_signal: components["schemas"]["NoticeSignalEnum"];
             pool: string;
             priority_class: string;
+            /** @description Of the array; 1 for a single job */
+            tasks: number;
             team: string;
             time_limit_s: number | null;
             type: components["schemas"]["TypeEnum"];
@@ -2521,9 +2635,11 @@ export interface components {
         };
         /** @description The new job and what became of the lines of its sbatch text. */
         SubmittedJob: {
+            /** @description null: it is no task of an array */
+            array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
-            can: components["schemas"]["CanEnum"][];
+            can: components["schemas"]["CanE74Enum"][];
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
@@ -3575,9 +3691,109 @@ export interface operations {
             };
         };
     };
+    get_job_array: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                array_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobArray"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_job_array: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                array_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobArray"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_jobs: {
         parameters: {
             query?: {
+                /** @description The tasks of this array */
+                array?: string;
                 /** @description Opaque, from `next` of a page */
                 cursor?: string;
                 /** @description Items a page, 1 to 500; 50 if absent */

@@ -82,6 +82,7 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
             "image": None,
             "notice_signal": "TERM",
             "held": False,
+            "tasks": 1,
         },
         "notes": [],
         "fits": True,
@@ -122,7 +123,7 @@ def test_a_job_that_never_fits_is_an_answer_here(company: Company, bob: User) ->
 
 
 def test_refused_lines_are_shown_and_fit_nothing(company: Company, bob: User) -> None:
-    text = "#SBATCH -N 2\n#SBATCH --array=1-9\n#SBATCH -o log\ntrue\n"
+    text = "#SBATCH -N 2\n#SBATCH --begin=1-9\n#SBATCH -o log\ntrue\n"
     body = plan(bob, gpus=..., gpus_per_node=8, script=..., sbatch=text)
     assert (body["fits"], body["would_start_now"]) == (False, False)
     assert [(note["line"], note["verdict"]) for note in body["notes"]] == [

@@ -239,7 +239,7 @@ def test_hints_are_kept_in_order() -> None:
 
 
 def test_refused_lines_are_kept_for_whoever_submits() -> None:
-    request = read_job_request(a_body(script=..., sbatch="#SBATCH --array=1-3\nx\n"))
+    request = read_job_request(a_body(script=..., sbatch="#SBATCH --begin=now\nx\n"))
     assert [note.line for note in request.refused] == [1]
 
 

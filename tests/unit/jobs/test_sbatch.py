@@ -15,7 +15,7 @@ ID = "0193508e-2f4c-7000-8000-000000000001"
 
 
 def depends(condition: str) -> dict[str, str]:
-    return {"job": ID, "condition": condition}
+    return {"id": ID, "condition": condition}
 
 
 def verdicts(*lines: str) -> list[tuple[int, str]]:
@@ -61,6 +61,8 @@ def verdicts(*lines: str) -> list[tuple[int, str]]:
         ("#SBATCH --container-image=nvcr.io#nvidia/x:1", {"image": "nvcr.io#nvidia/x:1"}),
         ("#SBATCH --container-image /images/x.sqsh", {"image": "/images/x.sqsh"}),
         ("#SBATCH -H", {"held": True}),
+        ("#SBATCH --array=0-9%3", {"array": "0-9%3"}),
+        ("#SBATCH -a1,3,5-7", {"array": "1,3,5-7"}),
         (f"#SBATCH --dependency=afterok:{ID}", {"depends_on": [depends("succeeded")]}),
         (f"#SBATCH -d afterany:{ID}", {"depends_on": [depends("ended")]}),
         (
@@ -102,8 +104,8 @@ def test_ignored_with_a_note(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "#SBATCH --array=1-10",
-        "#SBATCH -a 1-10",
+        "#SBATCH --array=10-1",
+        "#SBATCH -a 0-9%0",
         "#SBATCH --dependency=afterok:1",
         "#SBATCH --begin=now+1hour",
         "#SBATCH --export=PATH,LD_PRELOAD=/tmp/x.so",
@@ -201,10 +203,10 @@ def test_tasks_are_understood_when_there_is_one_a_node(
 
 
 def test_every_directive_has_a_note_with_its_line_and_text() -> None:
-    text = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --array=1\n#SBATCH -o x\nhostname\n"
+    text = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --begin=1\n#SBATCH -o x\nhostname\n"
     assert [(n.line, n.text, n.verdict.value) for n in parse_sbatch(text).notes] == [
         (2, "#SBATCH -N 2", "understood"),
-        (3, "#SBATCH --array=1", "refused"),
+        (3, "#SBATCH --begin=1", "refused"),
         (4, "#SBATCH -o x", "ignored"),
     ]
 

@@ -171,7 +171,7 @@ def test_hints_that_name_nothing_are_ignored_with_a_note(bob: Actor) -> None:
 
 def test_a_refused_line_refuses_the_job(bob: Actor) -> None:
     with pytest.raises(InvalidRequest) as refusal:
-        submit(bob, script=..., sbatch="#SBATCH -J x\n#SBATCH --array=1-3\ntrue\n")
+        submit(bob, script=..., sbatch="#SBATCH -J x\n#SBATCH --begin=now\ntrue\n")
     assert [error.pointer for error in refusal.value.errors] == ["/sbatch"]
     assert [note["verdict"] for note in refusal.value.data["notes"]] == ["understood", "refused"]
     assert not Job.objects.exists()
