@@ -284,7 +284,7 @@ function submit({ query, body }: MockRequest): MockAnswer {
   if (query.get("dry_run") !== "true") return { status: 201, body: job };
   const startsNow = gpus <= 20;
   const plan: JobPlan = {
-    job: { ...job, notice_signal: request.notice_signal ?? "TERM", held: request.held ?? false },
+    job: { ...job, notice_signal: request.notice_signal ?? "TERM", held: request.held ?? false, tasks: 1 },
     notes: readSbatch(request.sbatch ?? ""),
     fits: true,
     would_start_now: startsNow,

@@ -14,7 +14,14 @@ from cli import api as api_module
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import CANCELLED, REFUSED, STILL_OPEN, TIMED_OUT, CliError, Refused, Unreachable
-from cli.job_text import print_explanation, print_job, print_jobs, print_notes, print_plan
+from cli.job_text import (
+    counts_text,
+    print_explanation,
+    print_job,
+    print_jobs,
+    print_notes,
+    print_plan,
+)
 from cli.output import Format, now_utc, print_data, tell
 from cli.submitting import body_of, number, seconds, variables
 
@@ -107,12 +114,17 @@ def submit(
             metavar="JOB", help="Start when it has ended without success; may be repeated."
         ),
     ] = None,
+    array: Annotated[
+        str | None,
+        typer.Option(help="Make tasks of these indices: 0-9, 1,3,5-7, 0-31:4; %K: K at once."),
+    ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only say what would become of it; submit nothing.")
     ] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Submit a job; its id is printed. With --plan, see what would become of it.
+    """Submit a job; its id is printed, with --array that of the array. With --plan, see what would
+    become of it.
 
     Exit codes: 0 submitted (or the plan could run), 3 refused (or could never run).
     """
@@ -137,12 +149,13 @@ def submit(
             "is_preemptible": True if preemptible else None,
             "is_requeueable": False if no_requeue else None,
             "held": True if hold else None,
+            "array": array,
         },
     )
     api = open_api(ctx)
     if after_ok or after_any or after_not_ok:
         body["depends_on"] = [
-            {"job": api.job_id(job), "condition": condition}
+            {**_job_or_array(api, job), "condition": condition}
             for condition, jobs in (
                 ("succeeded", after_ok),
                 ("ended", after_any),
@@ -166,7 +179,25 @@ def submit(
         print_data(job, output)
         return
     print_notes(job["notes"])
-    typer.echo(job["id"])
+    typer.echo(job["array"]["id"] if job["array"] else job["id"])
+
+
+def _job_or_array(api: Api, given: str) -> dict[str, str]:
+    """`given` as what a job can wait for: a job by id or name, or an array by id."""
+    job_id = api.job_id(given)
+    if job_id == given.lower() and _array_of(api, job_id) is not None:
+        return {"array": job_id}
+    return {"job": job_id}
+
+
+def _array_of(api: Api, array_id: str) -> dict[str, Any] | None:
+    """The array with this id, None when there is none that the caller can see."""
+    try:
+        return api.get(f"job-arrays/{array_id}")
+    except Refused as refusal:
+        if refusal.status != 404:
+            raise
+        return None
 
 
 def _show_plan(found: dict[str, Any], output: Format) -> None:
@@ -194,6 +225,9 @@ def ls(
     origin: Annotated[
         str | None, typer.Option(help="Given to its cluster by the portal, or native: beside it.")
     ] = None,
+    array: Annotated[
+        str | None, typer.Option(metavar="ARRAY", help="The tasks of the array with this id.")
+    ] = None,
     since: Annotated[
         str | None, typer.Option(help="Submitted since, such as 2026-11-21T12:00:00Z.")
     ] = None,
@@ -215,6 +249,7 @@ def ls(
             q=name,
             usage_class=usage_class,
             origin=origin,
+            array=array,
             submitted_at__gte=since,
             sort="submitted_at" if oldest_first else None,
         )
@@ -393,9 +428,22 @@ def _follow_once(reader: LogReader, job: dict[str, Any], *, is_fixed: bool) -> b
 
 
 def cancel(
-    ctx: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]
+    ctx: typer.Context,
+    jobs: Annotated[list[str] | None, typer.Argument(metavar="JOB...")] = None,
+    array: Annotated[
+        str | None,
+        typer.Option(metavar="ARRAY", help="All tasks of the array with this id."),
+    ] = None,
 ) -> None:
     """Cancel jobs: at once while they wait, else by notice and, 30 s later, by force."""
+    if array is not None:
+        if jobs:
+            raise CliError("Give jobs, or --array, and not both.")
+        found = open_api(ctx).post(f"job-arrays/{array}/cancel")
+        typer.echo(f"{found['id']}  {counts_text(found['counts'])}")
+        return
+    if not jobs:
+        raise CliError("Which jobs? Give their ids, or --array.")
     _change(ctx, jobs, "cancel")
 
 
@@ -436,25 +484,31 @@ def wait(
         str | None, typer.Option(help="Give up after 90s, 30m, 2h... with exit code 75.")
     ] = None,
 ) -> None:
-    """Wait until a job has ended, and exit as it did.
+    """Wait until a job, or every task of an array, has ended, and exit as it did.
 
     Exit codes: the job's own; 0 succeeded; 1 failed without one; 128+N killed by signal N; 124
-    timed out; 130 cancelled; 75 still not ended after --timeout.
+    timed out; 130 cancelled; 75 still not ended after --timeout. Of an array: 0 when all its
+    tasks have succeeded, else 1.
     """
     patience_s = seconds(timeout)
     api = open_api(ctx)
     job_id = api.job_id(job)
+    is_array = job_id == job.lower() and _array_of(api, job_id) is not None
     waited_s, pause_s, failures = 0.0, POLL_S, 0
     while True:
         try:
-            found = api.get(f"jobs/{job_id}")
+            found = api.get(f"{'job-arrays' if is_array else 'jobs'}/{job_id}")
             failures = 0
         except Unreachable:
             failures += 1
             if failures == _FAILURES_MAX:
                 raise
         else:
-            if found["state"] in FINAL:
+            if is_array:
+                if not any(found["counts"][state] for state in found["counts"].keys() - FINAL):
+                    tell(f"{found['id']}  {counts_text(found['counts'])}")
+                    raise typer.Exit(0 if found["counts"]["succeeded"] == found["size"] else 1)
+            elif found["state"] in FINAL:
                 tell(f"{found['id']}  {found['state']}")
                 raise typer.Exit(exit_code_of(found))
         if patience_s is not None and waited_s >= patience_s:

@@ -55,6 +55,7 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("team", job["team"]),
             ("user", job["user"]),
             ("pool", job["pool"]),
+            ("array", job["array"] and f"{job['array']['id']}, {job['array']['size']} tasks"),
             ("GPUs", gpus(job["mgpu"]) + (nodes if job["node_count"] > 1 else "")),
             ("features", ", ".join(job["features"]) or None),
             ("image", job["image"]),
@@ -141,6 +142,7 @@ def print_plan(plan: Mapping[str, Any]) -> None:
             ("GPUs", gpus(job["mgpu"]) if job["node_count"] == 1 else nodes),
             ("features", ", ".join(job["features"]) or None),
             ("image", job["image"]),
+            ("tasks", job["tasks"] if job["tasks"] > 1 else None),
             ("time limit", _limit(job["time_limit_s"])),
             ("could run", "yes" if plan["fits"] else "no"),
             ("starts now", "yes" if plan["would_start_now"] else "no"),
@@ -157,10 +159,17 @@ def _state(job: Mapping[str, Any]) -> str:
     return f"{job['state']} ({reason})" if reason else str(job["state"])
 
 
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Tasks by state, those that there are: "3 running, 7 queued"."""
+    return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+
+
 def _waited_for(one: Mapping[str, Any]) -> str:
     """A job that this one waits or waited for."""
     condition = {"succeeded": "success", "ended": "the end", "failed": "the failure"}
-    named = f"{one['name']} ({one['job']})" if one["job"] else "a job that is not yours to see"
+    named = "a job that is not yours to see"
+    if one["job"] or one["array"]:
+        named = f"{'' if one['job'] else 'array '}{one['name']} ({one['job'] or one['array']})"
     state = f", which is {one['state']}" if one["state"] else ""
     return f"{condition[one['condition']]} of {named}{state}"
 

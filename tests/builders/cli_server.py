@@ -42,6 +42,8 @@ def a_shown_job(**changes: Any) -> dict[str, Any]:
         "cluster": None,
         "features": [],
         "image": None,
+        "array": None,
+        "depends_on": [],
         "submitted_at": "2026-11-21T12:00:00Z",
         "started_at": None,
         "ended_at": None,

@@ -254,6 +254,14 @@ export function jobQuery(id: string) {
   });
 }
 
+export function jobArrayQuery(id: string) {
+  return queryOptions({
+    queryKey: ["jobs", "array", id],
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/job-arrays/{array_id}", { params: { path: { array_id: id } }, signal })),
+  });
+}
+
 export function jobAttemptsQuery(id: string) {
   return queryOptions({
     queryKey: ["jobs", "attempts", id],

@@ -20,6 +20,7 @@ export type QuotaChange = Schemas["QuotaChange"];
 export type PriorityClass = Schemas["PriorityClass"];
 export type Job = Schemas["Job"];
 export type JobDetail = Schemas["JobDetail"];
+export type JobArray = Schemas["JobArray"];
 export type JobState = Job["state"];
 export type JobRequest = Schemas["JobRequestRequest"];
 export type JobPlan = Schemas["JobPlan"];

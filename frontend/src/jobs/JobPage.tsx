@@ -13,6 +13,7 @@ import { Countdown, Time } from "../ui/Time";
 import { formatDuration, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 import { describeDetail } from "./history";
+import { ArrayCard } from "./ArrayCard";
 import { AttemptTable, exitWord } from "./AttemptTable";
 import { JobActions } from "./JobActions";
 import { LogViewer } from "./LogViewer";
@@ -90,6 +91,7 @@ function JobView({ job }: { job: JobDetail }) {
           <Details job={job} />
         </div>
         <div className="rows">
+          {job.array !== null && <ArrayCard id={job.array.id} index={job.array.index} />}
           <PlanCard job={job} />
           <JobActions job={job} />
           <CliLine command={job.state === "queued" ? `tidegate why ${job.id}` : `tidegate get ${job.id}`} />
@@ -198,9 +200,13 @@ function WaitsFor({ job }: { job: JobDetail }) {
         </thead>
         <tbody>
           {job.depends_on.map((each, i) => (
-            <tr key={each.job ?? i}>
+            <tr key={each.job ?? each.array ?? i}>
               <th scope="row">
-                {each.job === null ? (
+                {each.array !== null ? (
+                  <Link to="/jobs" search={{ array: each.array }}>
+                    array {each.name}
+                  </Link>
+                ) : each.job === null ? (
                   <span className="dim">a job that you may not see</span>
                 ) : (
                   <Link to="/jobs/$jobId" params={{ jobId: each.job }}>

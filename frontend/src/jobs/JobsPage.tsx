@@ -11,6 +11,7 @@ import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { usePageTitle } from "../ui/usePageTitle";
+import { ArrayCard } from "./ArrayCard";
 import { JobTable } from "./JobTable";
 import { JOB_STATES, parseStates, stateWord } from "./words";
 
@@ -63,6 +64,9 @@ export function JobsPage() {
         )}
       </div>
       <FilterBar filters={filters} change={change} me={session.user.username} />
+      {filters.array !== undefined && (
+        <ArrayCard key={filters.array} id={filters.array} onClear={() => change({ array: undefined })} />
+      )}
       <QueryView
         query={jobs}
         loading={
@@ -88,6 +92,7 @@ export function JobsPage() {
                           user: undefined,
                           pool: undefined,
                           q: undefined,
+                          array: undefined,
                         })
                       }
                     >
@@ -245,8 +250,8 @@ function TypedFilter({
   );
 }
 
-function listCommand({ scope, state, user, pool, q }: Filters): string {
-  const options = { team: scope, state, user, pool, name: q };
+function listCommand({ scope, state, user, pool, q, array }: Filters): string {
+  const options = { team: scope, state, user, pool, name: q, array };
   return [
     "tidegate ls",
     ...Object.entries(options).flatMap(([name, value]) => (value === undefined ? [] : [`--${name} ${value}`])),

@@ -126,6 +126,8 @@ function EstimatedStart({ explanation }: { explanation: Explanation }) {
       <p>
         {explanation.code === "dependency"
           ? "Unknown: not before the others are done."
+          : explanation.code === "array_limit_reached"
+          ? "Unknown: not before another task of its array has ended."
           : explanation.code === "cluster_unavailable"
           ? "Unknown: nobody can say when such a cluster accepts jobs again."
           : "Unknown: nothing that runs now says when it ends."}
@@ -181,6 +183,9 @@ const NUMBER_LABELS: Record<string, string> = {
   class_in_use_mgpu: "Class in use",
   victims: "Jobs that give back",
   jobs_waited_for: "Jobs waited for",
+  tasks_at_once_max: "Tasks at once",
+  tasks_active: "Tasks active",
+  tasks_first: "Tasks before it",
 };
 
 function numberLabel(name: string): string {

@@ -1,9 +1,9 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
 import { aProblem } from "../../mock/answer.ts";
 import { aJob, anAttempt, anExplanation, theJobs } from "../../mock/company.ts";
-import type { Attempt, Job, LogChunk } from "../api/types";
+import type { Attempt, Job, JobArray, LogChunk } from "../api/types";
 import { accessibilityFaults, open, type Override } from "../test/render";
 import { describeDetail } from "./history";
 import { exitCodeWords } from "./AttemptTable";
@@ -115,8 +115,8 @@ describe("the job page of a job that waits for others", () => {
         estimated_start: null,
       }),
       depends_on: [
-        { job: RUNNING, name: "prepare", state: "running", condition: "succeeded", is_met: null },
-        { job: null, name: null, state: null, condition: "failed", is_met: null },
+        { job: RUNNING, array: null, name: "prepare", state: "running", condition: "succeeded", is_met: null },
+        { job: null, array: null, name: null, state: null, condition: "failed", is_met: null },
       ],
     });
     const { container } = open(`/jobs/${WAITING}`, {
@@ -131,6 +131,84 @@ describe("the job page of a job that waits for others", () => {
     expect(why).toHaveTextContent("waiting for another job");
     expect(why).toHaveTextContent("Unknown: not before the others are done.");
     expect(await accessibilityFaults(container)).toEqual([]);
+  });
+});
+
+const ARRAY = "0193508e-2f4c-7000-8000-00000000aaaa";
+
+function anArray(change: Partial<JobArray> = {}): JobArray {
+  return {
+    id: ARRAY,
+    name: "sweep",
+    team: "ai-company/research/vision",
+    user: "ana",
+    organization: "ai-company",
+    pool: "h100",
+    indices: "0-9",
+    size: 10,
+    max_running: 3,
+    submitted_at: "2026-11-21T12:00:00Z",
+    counts: { held: 0, queued: 5, starting: 0, running: 3, succeeded: 2, failed: 0 },
+    first_started_at: "2026-11-21T12:01:00Z",
+    first_ended_at: "2026-11-21T12:02:00Z",
+    last_ended_at: "2026-11-21T12:03:00Z",
+    can: ["cancel"],
+    ...change,
+  };
+}
+
+describe("an array", () => {
+  const task = aJob({ id: WAITING, name: "sweep[4]", array: { id: ARRAY, index: 4, size: 10 } });
+  let stored = anArray();
+  const override: Override = ({ method, path }) => {
+    if (path === `/api/v1/jobs/${WAITING}`) return { status: 200, body: task };
+    if (method === "POST" && path === `/api/v1/job-arrays/${ARRAY}/cancel`) {
+      stored = anArray({ counts: { cancelled: 8, succeeded: 2 }, can: [] });
+    }
+    if (path.startsWith(`/api/v1/job-arrays/${ARRAY}`)) return { status: 200, body: stored };
+    return undefined;
+  };
+
+  beforeEach(() => {
+    stored = anArray();
+  });
+
+  it("is counted on the page of its task, with the way to all of them", async () => {
+    const { container } = open(`/jobs/${WAITING}`, { override });
+    const card = await screen.findByRole("region", { name: "Array" });
+    expect(await within(card).findByText("Array sweep[0-9]")).toBeInTheDocument();
+    expect(card).toHaveTextContent("Task 4 of 10 tasks, at most 3 at once");
+    const counts = within(within(card).getByRole("list", { name: "Tasks by state" })).getAllByRole("link");
+    expect(counts.map((link) => link.textContent)).toEqual(["5 queued", "3 running", "2 succeeded"]);
+    expect(counts[1]).toHaveAttribute("href", `/jobs?array=${ARRAY}&state=running`);
+    expect(within(card).getByRole("link", { name: "All tasks" })).toHaveAttribute("href", `/jobs?array=${ARRAY}`);
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("is cancelled whole, after a question", async () => {
+    const { user, requests } = open(`/jobs?array=${ARRAY}`, { override });
+    const card = await screen.findByRole("region", { name: "Array" });
+    await user.click(await within(card).findByRole("button", { name: "Cancel all" }));
+    expect(requests.some(({ method }) => method === "POST")).toBe(false);
+    await user.click(await screen.findByRole("button", { name: "Cancel them" }));
+    await waitFor(() => expect(card).toHaveTextContent("8 cancelled"));
+    expect(requests.filter(({ method }) => method === "POST").map(({ path }) => path)).toEqual([
+      `/api/v1/job-arrays/${ARRAY}/cancel`,
+    ]);
+  });
+
+  it("narrows the list, and lets one out again", async () => {
+    const { user, requests, router } = open(`/jobs?array=${ARRAY}`, { override });
+    const asked = () => requests.filter(({ path }) => path === "/api/v1/jobs").at(-1)?.query.get("array");
+    await waitFor(() => expect(asked()).toBe(ARRAY));
+    await user.click(await screen.findByRole("button", { name: "Show other jobs too" }));
+    await waitFor(() => expect(asked()).toBeNull());
+    expect(router.state.location.search).not.toHaveProperty("array");
+  });
+
+  it("that one cannot see is said to be none", async () => {
+    open(`/jobs?array=${ARRAY}`, { override: ({ path }) => (path.includes("job-arrays") ? aProblem(404, "not_found", "No.") : undefined) });
+    expect(await screen.findByText("There is no such array that you can see.")).toBeInTheDocument();
   });
 });
 

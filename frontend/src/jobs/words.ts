@@ -78,6 +78,7 @@ const CODE_WORDS: Record<string, string> = {
   not_waiting: "not waiting",
   would_start: "would start now",
   dependency: "waiting for another job",
+  array_limit_reached: "waiting for tasks of its array",
   begin_time: "begin time not reached",
   cluster_unavailable: "cluster unavailable",
   dispatching: "being sent to the cluster",

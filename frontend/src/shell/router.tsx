@@ -65,11 +65,12 @@ const jobsRoute = createRoute({
   path: "/jobs",
   validateSearch: (
     search,
-  ): { state?: string; user?: string; pool?: string; q?: string; cursor?: string } => ({
+  ): { state?: string; user?: string; pool?: string; q?: string; array?: string; cursor?: string } => ({
     state: textParam(search, "state"),
     user: textParam(search, "user"),
     pool: textParam(search, "pool"),
     q: textParam(search, "q"),
+    array: textParam(search, "array"),
     cursor: textParam(search, "cursor"),
   }),
   component: lazyRouteComponent(() => import("../jobs/JobsPage"), "JobsPage"),

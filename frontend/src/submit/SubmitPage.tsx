@@ -21,6 +21,7 @@ import {
   JOB_TYPES,
   MAX_FEATURES,
   newIdempotencyKey,
+  parseArray,
   NOTICE_SIGNALS,
   placeRefusals,
   readDraft,
@@ -221,6 +222,14 @@ function SubmitForm({
   );
 }
 
+/** "100 tasks" beside what was typed, as soon as it is an array. */
+function ArraySize({ text }: { text: string }) {
+  if (text.trim() === "") return null;
+  const shape = parseArray(text);
+  if ("error" in shape) return null;
+  return <span className="faint small">{shape.size === 1 ? "1 task" : `${shape.size.toLocaleString("en")} tasks`}</span>;
+}
+
 /** Complaints about fields that hold something; empty ones wait until the person submits. */
 function onlyTyped(errors: DraftErrors, draft: Draft): DraftErrors {
   return Object.fromEntries(
@@ -257,7 +266,7 @@ function FormFields({
       draft.cluster !== null ||
       draft.features.length > 0 ||
       draft.image !== "" ||
-      draft.dependsOn !== "",
+      draft.dependsOn !== "" || draft.array !== "",
   );
   return (
     <>
@@ -455,9 +464,19 @@ function FormFields({
               }
             />
           </div>
+          <TextInput
+            label="Array"
+            placeholder="one job"
+            description="Indices such as 0-9, 1,3,5-7 or 0-31:4 make a task of each; 0-99%8 runs at most 8 at once."
+            value={draft.array}
+            error={errors.array}
+            rightSection={<ArraySize text={draft.array} />}
+            rightSectionWidth={90}
+            onChange={(event) => set({ array: event.currentTarget.value })}
+          />
           <Textarea
             label="Start after"
-            description="Jobs that must have succeeded, one id a line; write ended or failed before an id to wait for that instead."
+            description="Jobs that must have succeeded, one id a line; ended or failed before it asks for that instead, array for all tasks of one."
             autosize
             minRows={1}
             maxRows={8}

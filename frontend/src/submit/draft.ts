@@ -1,7 +1,7 @@
 import type { JobDetail, JobRequest } from "../api/types";
 import { gpusToDecimal, parseGpus, parseTimeLimit } from "../ui/units";
 
-export const JOB_TYPES = ["training", "distributed", "interactive", "inference", "array"] as const;
+export const JOB_TYPES = ["training", "distributed", "interactive", "inference"] as const;
 export const NOTICE_SIGNALS = ["TERM", "INT", "HUP", "USR1", "USR2"] as const;
 
 /** What is typed in the submit form, as text. */
@@ -29,6 +29,7 @@ export interface Draft {
   noticeSignal: (typeof NOTICE_SIGNALS)[number] | null;
   isHeld: boolean;
   dependsOn: string;
+  array: string;
 }
 
 export const MAX_FEATURES = 16;
@@ -59,6 +60,7 @@ export function emptyDraft(): Draft {
     noticeSignal: null,
     isHeld: false,
     dependsOn: "",
+    array: "",
   };
 }
 
@@ -67,7 +69,7 @@ export function draftOf(job: JobDetail): Draft {
   return {
     ...emptyDraft(),
     team: job.team,
-    name: job.name,
+    name: job.array === null ? job.name : job.name.replace(/\[\d+\]$/, ""),
     pool: job.pool,
     shape: job.node_count > 1 ? "per_node" : "total",
     gpus: gpusToDecimal(job.mgpu),
@@ -76,7 +78,8 @@ export function draftOf(job: JobDetail): Draft {
     script: job.script ?? "#!/bin/bash\n",
     timeLimit: job.time_limit_s === null ? "" : `${job.time_limit_s}s`,
     priorityClass: job.priority_class,
-    type: job.type,
+    type: JOB_TYPES.find((each) => each === job.type) ?? null,
+    array: job.array === null ? "" : String(job.array.index),
     environment: Object.entries(job.environment ?? {})
       .map(([name, value]) => `${name}=${value}`)
       .join("\n"),
@@ -85,7 +88,11 @@ export function draftOf(job: JobDetail): Draft {
     checkpointPath: job.checkpoint_path ?? "",
     cluster: job.cluster,
     dependsOn: job.depends_on
-      .flatMap(({ job: id, condition }) => (id === null ? [] : [condition === "succeeded" ? id : `${condition} ${id}`]))
+      .flatMap(({ job: id, array, condition }) => {
+        const named = id ?? (array === null ? null : `array ${array}`);
+        if (named === null) return [];
+        return [condition === "succeeded" ? named : `${condition} ${named}`];
+      })
       .join("\n"),
     features: job.features,
     image: job.image ?? "",
@@ -112,20 +119,43 @@ const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const CONDITIONS = ["succeeded", "ended", "failed"] as const;
 type Wish = NonNullable<JobRequest["depends_on"]>[number];
 
-/** Jobs to wait for, one a line: an id, or a condition and an id. */
+/** Jobs to wait for, one a line: an id, and before it a condition or "array" for the id of one. */
 export function parseDependencies(text: string): { dependencies: Wish[]; error?: string } {
   const dependencies: Wish[] = [];
   for (const [i, line] of text.split("\n").entries()) {
-    const words = line.trim().split(/\s+/);
-    if (words[0] === "") continue;
-    const job = words.at(-1) ?? "";
-    const condition = words.length === 1 ? "succeeded" : CONDITIONS.find((each) => each === words[0]);
-    if (words.length > 2 || condition === undefined || !UUID.test(job)) {
+    const match = /^(?:(succeeded|ended|failed)\s+)?(array\s+)?(\S+)$/.exec(line.trim());
+    if (line.trim() === "") continue;
+    const id = match?.[3] ?? "";
+    if (match === null || !UUID.test(id)) {
       return { dependencies, error: `Line ${i + 1} is neither a job's id nor succeeded, ended or failed and an id.` };
     }
-    dependencies.push({ job, condition });
+    const condition = CONDITIONS.find((each) => each === match[1]) ?? "succeeded";
+    dependencies.push(match[2] === undefined ? { job: id, condition } : { array: id, condition });
   }
   return { dependencies };
+}
+
+export const MAX_TASKS = 1000;
+const MAX_INDEX = 1_000_000;
+
+/** How many tasks an array has and how many of them run at once, or what is wrong with its text. */
+export function parseArray(text: string): { size: number; atOnce: number | null } | { error: string } {
+  const [listed = "", limit, ...rest] = text.trim().split("%");
+  const indices = new Set<number>();
+  for (const part of listed.split(",")) {
+    const match = /^(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?$/.exec(part);
+    const first = Number(match?.[1]);
+    const last = match?.[2] === undefined ? first : Number(match[2]);
+    const step = match?.[3] === undefined ? 1 : Number(match[3]);
+    if (match === null || last < first || step < 1) return { error: "Indices such as 0-9, 1,3,5-7 or 0-31:4." };
+    if (last > MAX_INDEX) return { error: "The largest index is 1,000,000." };
+    for (let index = first; index <= last && indices.size <= MAX_TASKS; index += step) indices.add(index);
+  }
+  if (indices.size > MAX_TASKS) return { error: "An array has at most 1,000 tasks." };
+  if (limit !== undefined && (rest.length > 0 || !/^[1-9]\d{0,8}$/.test(limit))) {
+    return { error: "After % comes how many may run at once, at least 1." };
+  }
+  return { size: indices.size, atOnce: limit === undefined ? null : Number(limit) };
 }
 
 /** The request to send, or what is wrong with which field. Only what was filled in is sent. */
@@ -174,6 +204,11 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     if (draft.image.trim() !== "") request.image = draft.image.trim();
     if (draft.noticeSignal !== null) request.notice_signal = draft.noticeSignal;
     if (draft.isHeld) request.held = true;
+    if (draft.array.trim() !== "") {
+      const shape = parseArray(draft.array);
+      if ("error" in shape) errors.array = shape.error;
+      else request.array = draft.array.trim();
+    }
     const waits = parseDependencies(draft.dependsOn);
     if (waits.error !== undefined) errors.dependsOn = waits.error;
     else if (waits.dependencies.length > 0) request.depends_on = waits.dependencies;
@@ -203,6 +238,7 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   notice_signal: "noticeSignal",
   held: "isHeld",
   depends_on: "dependsOn",
+  array: "array",
 };
 
 /** Puts the API's refusals at the fields they are about; what has no field is returned apart. */
@@ -262,9 +298,10 @@ export function submitCommand(draft: Draft): string {
     if (draft.isPreemptible) parts.push("--preemptible");
     if (!draft.isRequeueable) parts.push("--no-requeue");
     if (draft.isHeld) parts.push("--hold");
-    for (const { job, condition } of parseDependencies(draft.dependsOn).dependencies) {
-      option({ succeeded: "after-ok", ended: "after-any", failed: "after-not-ok" }[condition], job);
+    for (const { job, array, condition } of parseDependencies(draft.dependsOn).dependencies) {
+      option({ succeeded: "after-ok", ended: "after-any", failed: "after-not-ok" }[condition], job ?? array ?? null);
     }
+    option("array", draft.array);
   }
   parts.push(draft.door === "form" ? "job.sh" : "job.sbatch");
   return parts.join(" ");

@@ -2,9 +2,9 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aProblem } from "../../mock/answer.ts";
-import { theJobs } from "../../mock/company.ts";
+import { aJob, theJobs } from "../../mock/company.ts";
 import { accessibilityFaults, open } from "../test/render";
-import { draftOf, emptyDraft, parseEnvironment, placeRefusals, readDraft, submitCommand } from "./draft";
+import { draftOf, emptyDraft, parseArray, parseEnvironment, placeRefusals, readDraft, submitCommand } from "./draft";
 
 const VISION = "ai-company/research/vision";
 
@@ -100,6 +100,33 @@ describe("the draft", () => {
     expect(placeRefusals({ depends_on: "There is no such job." }, draft).errors).toEqual({
       dependsOn: "There is no such job.",
     });
+  });
+
+  it("counts the tasks of an array as the server does", () => {
+    expect(parseArray("0-9%3")).toEqual({ size: 10, atOnce: 3 });
+    expect(parseArray("1,3,5-7,3")).toEqual({ size: 5, atOnce: null });
+    expect(parseArray("0-31:4")).toEqual({ size: 8, atOnce: null });
+    expect(parseArray("0-999")).toEqual({ size: 1000, atOnce: null });
+    for (const text of ["x", "3-1", "0-1000", "1000001", "0-9%0", "0-9%", "0-9%1%2", "0-999999999", "0-3:0"]) {
+      expect(parseArray(text), text).toHaveProperty("error");
+    }
+    const draft = { ...emptyDraft(), team: VISION, script: "run", array: " 0-9%3 " };
+    expect(readDraft(draft).request?.array).toBe("0-9%3");
+    expect(submitCommand(draft)).toBe(`tidegate submit --team ${VISION} --gpus 1 --array 0-9%3 job.sh`);
+    expect(readDraft({ ...draft, array: "9-0" }).errors.array).toBe("Indices such as 0-9, 1,3,5-7 or 0-31:4.");
+  });
+
+  it("clones a task with its index, and waits for arrays too", () => {
+    const id = "0193508e-2f4c-7000-8000-000000000001";
+    const task = aJob({
+      name: "sweep[7]",
+      type: "array",
+      array: { id, index: 7, size: 10 },
+      depends_on: [{ job: null, array: id, name: "prepare", state: null, condition: "ended", is_met: true }],
+    });
+    const { request } = readDraft(draftOf(task));
+    expect(request).toMatchObject({ name: "sweep", array: "7", depends_on: [{ array: id, condition: "ended" }] });
+    expect(request).not.toHaveProperty("type");
   });
 
   it("puts refusals at their fields, and keeps what has none", () => {
