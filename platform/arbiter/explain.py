@@ -113,8 +113,8 @@ def _waiting_for_guarantee(waiting: Waiting, job: QueuedJob, names: Mapping[str,
         )
     free = numbers["largest_free_on_a_cluster_mgpu"]
     return (
-        f"{told}; {gpus_text(free)} {_are(free)} free on one cluster, and nothing that is lent out"
-        " can be taken back to make room for the rest."
+        f"{told}; {gpus_text(free)} {_are(free)} free on one cluster{_on_such_nodes(job)}, and"
+        " nothing that is lent out can be taken back to make room for the rest."
     )
 
 

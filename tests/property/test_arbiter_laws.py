@@ -26,6 +26,7 @@ from builders.arbiter_builders import GPU, NOW, World
 
 GRACE_S, CYCLE_S = 60, 10
 POLICY = Policy(grace_period_s_default=GRACE_S)
+FEATURES = [frozenset[str](), frozenset("a"), frozenset("b"), frozenset("ab")]
 CLASSES = (PriorityClass("hi", 9, preempts_within_team=True), PriorityClass("lo", 1))
 
 
@@ -108,7 +109,13 @@ def empty_worlds(
     is_open = draw(st.booleans())
     clusters = draw(st.integers(1, clusters_max))
     devices = tuple(
-        Device(f"c{i % clusters}", f"n{i}", "p", draw(st.integers(1, node_gpus_max)) * GPU)
+        Device(
+            f"c{i % clusters}",
+            f"n{i}",
+            "p",
+            draw(st.integers(1, node_gpus_max)) * GPU,
+            features=draw(st.sampled_from(FEATURES)),
+        )
         for i in range(draw(st.integers(1, nodes_max)))
     )
     capacity = sum(device.capacity_mgpu for device in devices) // GPU
@@ -167,6 +174,9 @@ def a_job(draw: st.DrawFn, number: int, world: World, *, gpus: int, count: int) 
         priority_class=draw(st.sampled_from(["lo", "lo", "hi"])) if gpus > 1 else "lo",
         submitted_at=world.now,
         clusters=draw(st.sampled_from([None, None, frozenset({"c0"})])) if count > 1 else None,
+        features=draw(st.sampled_from([None, None, *FEATURES, frozenset("c")]))
+        if count > 1
+        else None,
     )
 
 
@@ -211,9 +221,13 @@ def capacity_of(snapshot: Snapshot) -> int:
 def check_devices(snapshot: Snapshot, plan: Plan) -> None:
     jobs = {job.id: job for job in snapshot.queued}
     held: Counter[tuple[str, str]] = Counter()
+    features = {(device.cluster, device.node): device.features for device in snapshot.devices}
     for run in snapshot.running:
         for slot in run.slots:
             held[run.cluster, slot.node] += slot.mgpu
+    for one in (*plan.starts, *plan.reclaims):
+        wanted = jobs[one.job].features or frozenset()
+        assert all(wanted <= features[one.cluster, slot.node] for slot in one.slots)
     for start in plan.starts:
         job = jobs[start.job]
         assert [slot.mgpu for slot in start.slots] == [job.mgpu_per_node] * job.node_count
@@ -225,6 +239,17 @@ def check_devices(snapshot: Snapshot, plan: Plan) -> None:
     capacity = {(device.cluster, device.node): device.capacity_mgpu for device in snapshot.devices}
     started_on = {(start.cluster, slot.node) for start in plan.starts for slot in start.slots}
     assert all(held[key] <= capacity[key] for key in started_on)
+
+
+def nodes_having(snapshot: Snapshot, job: QueuedJob) -> int:
+    """Nodes with all features of `job`, on the cluster of its own that has most of them."""
+    found = Counter(
+        device.cluster
+        for device in snapshot.devices
+        if (job.features or frozenset()) <= device.features
+        and (job.clusters is None or device.cluster in job.clusters)
+    )
+    return max(found.values(), default=0)
 
 
 def check_quota(snapshot: Snapshot, plan: Plan) -> None:
@@ -317,7 +342,10 @@ def check_account(snapshot: Snapshot, plan: Plan) -> None:
     claimed = {claim.job for claim in snapshot.claims} - set(plan.dropped_claims) - started
     claimed |= {reclaim.job for reclaim in plan.reclaims}
     assert claimed == {one.job for one in plan.waiting if one.code is Code.WAITING_FOR_RECLAIM}
+    asked = {job.id: job for job in snapshot.queued}
     for one in plan.waiting:
+        if "nodes_with_features" in one.numbers:
+            assert one.numbers["nodes_with_features"] == nodes_having(snapshot, asked[one.job])
         assert one.numbers.keys() <= NUMBERS.keys()
         assert all(type(value) is int for value in one.numbers.values())
     parts = {run.attempt: run.guaranteed_mgpu for run in snapshot.running}
@@ -353,7 +381,8 @@ def test_no_cycle_breaks_a_limit_or_a_promise(data: st.DataObject) -> None:
     Mutants that die here: a limit looked at for the team only; what the organizations hold not
     compared with the capacity; the lend limit taken for what is kept; jobs protected in part;
     attempts reclaimed that are protected where the paths part; a reclaim that quota forbids;
-    preemption of equal classes in the team; a claim's free GPUs, stored or new, left to others;
+    preemption of equal classes in the team; a job started, or promised GPUs, on nodes without the
+    features that it asks for; a claim's free GPUs, stored or new, left to others;
     a new claim left out of what is promised.
     Mutants that live here and die in the unit tests: jobs not taken "protected one level lower
     first"; rights of ancestors weighed without, or only with, the victims below them; claims
@@ -449,11 +478,15 @@ def test_the_order_of_the_input_changes_nothing(data: st.DataObject, dice: rando
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_gpu_idles_that_a_permitted_one_gpu_job_could_use(data: st.DataObject) -> None:
     """Work conservation: with jobs of one GPU, whatever still waits is refused by quota or
-    every GPU that is neither used nor claimed is gone.
+    every GPU that is neither used nor claimed is gone; of a job that asks for features, every such
+    GPU on the nodes that have them.
     """
     world = World(data.draw(empty_worlds()), POLICY)
+    asked = {team: data.draw(st.sampled_from(FEATURES)) for team in teams(world.base)}
     for number in range(data.draw(st.integers(1, 8))):
         move(data.draw, world, number, gpus=1, count=1)
+        for job in world.queued.values():
+            world.queued[job.id] = dataclasses.replace(job, features=asked[job.team])
         snapshot = world.snapshot()
         world.step()
         check_work_conservation(snapshot, world.snapshot())
@@ -463,6 +496,12 @@ def check_work_conservation(before: Snapshot, after: Snapshot) -> None:
     """No unpinned job of one GPU waits that quota permits while a GPU is free and unclaimed."""
     if after.claims:
         return
+    for wanted in {job.features or frozenset() for job in after.queued}:
+        check_conserved(before, after, wanted)
+
+
+def check_conserved(before: Snapshot, after: Snapshot, wanted: frozenset[str]) -> None:
+    """The same of the jobs that ask for the features `wanted`, and of nodes that have them."""
     used: Counter[tuple[str, str]] = Counter()
     for run in after.running:
         for slot in run.slots:
@@ -470,7 +509,7 @@ def check_work_conservation(before: Snapshot, after: Snapshot) -> None:
     is_free = any(
         used[device.cluster, device.node] + GPU <= device.capacity_mgpu
         for device in after.devices
-        if device.cluster in after.clusters
+        if device.cluster in after.clusters and wanted <= device.features
     )
     if not is_free:
         return
@@ -481,6 +520,8 @@ def check_work_conservation(before: Snapshot, after: Snapshot) -> None:
     for jobs in waiting.values():
         if any(job.mgpu != GPU or job.clusters is not None for job in jobs):
             continue  # an earlier job of the team may keep its place in the guarantee
+        if any((job.features or frozenset()) != wanted for job in jobs):
+            continue
         job = jobs[0]
         then = {**use, job.team: use.get(job.team, 0) + GPU}
         root = tree.held(None, then)

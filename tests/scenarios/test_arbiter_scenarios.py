@@ -44,7 +44,13 @@ def limit(row: dict[str, Any], name: str) -> int | None:
 def snapshot_of(given: dict[str, Any]) -> Snapshot:
     tree = given["tree"]
     devices = [
-        Device(cluster, node, "h100", gpus * GPU)
+        Device(
+            cluster,
+            node,
+            "h100",
+            gpus * GPU,
+            features=frozenset(given.get("features", {}).get(node, ())),
+        )
         for cluster, nodes in given["fleet"].items()
         for node, gpus in nodes.items()
     ]
@@ -96,6 +102,7 @@ def snapshot_of(given: dict[str, Any]) -> Snapshot:
                 priority_class=row.get("class", "normal"),
                 submitted_at=NOW + row["since"],
                 clusters=frozenset({row["cluster"]}) if "cluster" in row else None,
+                features=frozenset(row["features"]) if "features" in row else None,
             )
             for job, row in given.get("queued", {}).items()
         ),

@@ -415,7 +415,7 @@ class SlurmConnector:
             cpus_per_task=options.cpus_per_gpu and options.cpus_per_gpu * gpus,
             memory_mb_per_node=options.memory_mb_per_gpu and options.memory_mb_per_gpu * gpus,
             time_limit_minutes=self._time_limit_minutes(workload, gpus, pool),
-            constraint=_constraint(pool, workload),
+            constraint=constraint_of(pool, workload),
             environment={"PATH": options.path},
             script=batch_script(
                 workload,
@@ -597,7 +597,7 @@ class _Kept(Generic[Value]):
             self._answer = None
 
 
-def _constraint(pool: SlurmPool, workload: Workload) -> str | None:
+def constraint_of(pool: SlurmPool, workload: Workload) -> str | None:
     """The pool's own constraint and the job's features, all of which must hold."""
     own = pool.constraint
     if own is None or not workload.features:

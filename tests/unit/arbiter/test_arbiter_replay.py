@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -24,12 +25,15 @@ from builders.arbiter_builders import (
 SNAPSHOT = a_snapshot(
     quotas=[a_quota("o", 16), a_quota("o/a", 8, lend=4, borrow=0), a_quota("o/b", 8)],
     ranks={"o/a": 2},
-    devices=devices(2),
+    devices=tuple(replace(device, features=frozenset("abc")) for device in devices(2)),
     running=[
         a_running("r", "o/b", slots(0, 1), time_limit_s=60, guaranteed_mgpu=0),
         a_victim("v", "o/b", slots(1, 1, gpus=4), of="j", checkpoint_at=NOW - 5),
     ],
-    queued=[a_queued("j", "o/a", gpus=8, cluster="alpha"), a_queued("k", "o/b", nodes=2)],
+    queued=[
+        replace(a_queued("j", "o/a", gpus=8, cluster="alpha"), features=frozenset("ab")),
+        a_queued("k", "o/b", nodes=2),
+    ],
     claims=[a_claim("j", slots(1, 1))],
 )
 

@@ -1,3 +1,6 @@
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from builders.connector_builders import a_workload
@@ -32,3 +35,26 @@ def test_a_refusal_says_what_to_do() -> None:
     assert str(refusal.value) == (
         "MASTER_PORT is set by the cluster; remove it from the environment"
     )
+
+
+def test_features_and_an_image_pass() -> None:
+    names = tuple(f"a.b_c-{number}" for number in range(16))
+    check_workload(replace(a_workload(), features=names, image="x" * 512))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"features": ("a",) * 17}, "more than 16 features"),
+        ({"features": ("a|b",)}, "'a|b' is no feature of a node"),
+        ({"features": ("a\n",)}, "is no feature of a node"),
+        ({"features": ("",)}, "is no feature of a node"),
+        ({"image": ""}, "an image is 1 to 512 printable ASCII characters without spaces"),
+        ({"image": "a\n"}, "an image is"),
+        ({"image": "a b"}, "an image is"),
+        ({"image": "x" * 513}, "an image is"),
+    ],
+)
+def test_features_and_images_that_are_refused(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(WorkloadRejected, match=told.replace("|", r"\|")):
+        check_workload(replace(a_workload(), **changes))

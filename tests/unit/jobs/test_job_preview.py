@@ -97,6 +97,27 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
     assert not AuditEvent.objects.exists()
 
 
+def test_features_that_no_node_has(company: Company, bob: User) -> None:
+    body = plan(bob, features=["gold", "ib"])
+    assert (body["fits"], body["would_start_now"]) == (False, False)
+    assert body["job"]["features"] == ["gold", "ib"]
+    assert (body["explanation"]["code"], body["explanation"]["sentence"]) == (
+        "never_fits",
+        "1 GPU of h100 can never run: no node of pool h100 has the features gold, ib together.",
+    )
+    assert body["explanation"]["numbers"]["nodes_with_features"] == 0
+
+
+def test_a_job_that_would_wait_for_nodes_that_have_it(company: Company, bob: User) -> None:
+    company.cluster.nodes.filter(name="ai-company-000").update(features=["ib"])
+    assert plan(bob, features=["ib"])["would_start_now"] is True
+    occupy(company, bob, "ai-company-000")
+    body = plan(bob, features=["ib"])
+    assert (body["fits"], body["would_start_now"]) == (True, False)
+    assert body["explanation"]["numbers"]["free_mgpu"] == 0
+    assert plan(bob)["would_start_now"] is True
+
+
 def test_a_job_that_would_wait_for_free_gpus(company: Company, bob: User) -> None:
     occupy(company, bob, *(f"ai-company-{index:03d}" for index in range(2)))
     body = plan(bob, gpus=24)

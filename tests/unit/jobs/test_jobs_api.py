@@ -110,6 +110,28 @@ def test_a_submitted_job_is_answered_whole(world: World) -> None:
     }
 
 
+def test_features_and_image_are_shown_and_listed(world: World) -> None:
+    company = world.company
+    for node in company.cluster.nodes.all()[:2]:
+        node.features = ["nvlink", "ib"]
+        node.save()
+    caller = by_token(world.bob)
+    asked = a_body(features=["nvlink", "ib"], nodes=2, gpus=2)
+    job = caller.post("jobs", asked).json()
+    Job.objects.filter(pk=job["id"]).update(image="nvcr.io#nvidia/x:1")
+    shown = {"features": ["ib", "nvlink"], "image": "nvcr.io#nvidia/x:1"}
+    for found in (caller.get(f"jobs/{job['id']}").json(), caller.get("jobs").json()["items"][0]):
+        assert {name: found[name] for name in shown} == shown
+    refused = caller.post("jobs", a_body(features=["gold"]))
+    assert (refused.status_code, refused.json()["code"]) == (400, "never_fits")
+    assert refused.json()["detail"] == (
+        "1 GPU of h100 can never run: no node of pool h100 has the feature gold."
+    )
+    no_image = caller.post("jobs", a_body(image="x:1"))
+    assert no_image.status_code == 400
+    assert [error["pointer"] for error in no_image.json()["errors"]] == ["/image"]
+
+
 def test_from_a_browser_too(world: World) -> None:
     assert by_session(world.bob).post("jobs", a_body()).status_code == 201
 

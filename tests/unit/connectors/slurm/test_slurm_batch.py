@@ -3,12 +3,13 @@
 import base64
 import re
 import subprocess
+from dataclasses import replace
 
 import pytest
 
 from builders.connector_builders import a_workload
 from connectors.protocol import Workload
-from connectors.slurm.batch import batch_script, command_of
+from connectors.slurm.batch import batch_script, command_of, pyxis_image
 
 NASTY = (
     "'; touch /tmp/x; $(id) `id` @KEY@ @PAYLOAD@ TIDEGATE_PAYLOAD\nTIDEGATE_RANK\n#SBATCH -A root\n"
@@ -87,3 +88,59 @@ def test_the_shell_is_bash_and_its_syntax_is_right(ranks: int) -> None:
 )
 def test_the_interpreter(script: str, command: list[str]) -> None:
     assert command_of(script) == command
+
+
+@pytest.mark.parametrize(
+    ("image", "given"),
+    [
+        ("ubuntu", "ubuntu"),
+        ("nvidia/cuda:12", "nvidia/cuda:12"),
+        ("nvcr.io#nvidia/pytorch:24.05-py3", "nvcr.io#nvidia/pytorch:24.05-py3"),
+        ("nvcr.io/nvidia/pytorch:24.05-py3", "nvcr.io#nvidia/pytorch:24.05-py3"),
+        ("docker://nvcr.io/nvidia/pytorch", "nvcr.io#nvidia/pytorch"),
+        ("docker://ubuntu:24.04", "ubuntu:24.04"),
+        ("localhost/x", "localhost#x"),
+        ("registry:5000/a/b", "registry:5000#a/b"),
+        ("ana@nvcr.io#nvidia/x", "ana@nvcr.io#nvidia/x"),
+        ("dockerd://x.y/z", "dockerd://x.y/z"),
+        ("/images/a.b/x.sqsh", "/images/a.b/x.sqsh"),
+        ("./x.y/z.sqsh", "./x.y/z.sqsh"),
+        ("a.b:1", "a.b:1"),
+    ],
+)
+def test_an_image_as_pyxis_wants_it(image: str, given: str) -> None:
+    assert pyxis_image(image) == given
+
+
+def with_image(image: str | None, ranks: int = 2) -> str:
+    return batch_script(
+        replace(a_workload(ranks=ranks, key="k"), image=image),
+        tag="a-tag",
+        directory="/out",
+        gpus_per_node=2,
+        path="/bin",
+        mounts=("/home/ana", "/out"),
+    )
+
+
+def test_bash_reads_the_image_as_it_was_meant() -> None:
+    """Mutant: the image stood in the shell's text in quotes."""
+    image = NASTY.replace("\n", "").replace(" ", "")
+    text = with_image(image)
+    assert not re.search(r"@[A-Z_]+@", text)
+    subprocess.run(["/bin/bash", "-n"], input=text.encode(), check=True)
+    (start,) = re.findall(r"^image=.*?\ncontainer=.*?$", text, re.MULTILINE | re.DOTALL)
+    printed = subprocess.run(
+        ["/bin/bash", "-c", start + '\nprintf "%s\\0" "${container[@]}"'],
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    assert printed.split("\0")[:-1] == [
+        f"--container-image={image}",
+        "--container-mounts=/home/ana:/home/ana,/out:/out",
+        "--container-workdir=/home/ana",
+    ]
+
+
+def test_a_workload_without_an_image_knows_nothing_of_containers() -> None:
+    assert "container" not in with_image(None).replace("need not be there in a container", "")

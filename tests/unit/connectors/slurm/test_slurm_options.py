@@ -25,6 +25,7 @@ def test_defaults() -> None:
     assert (options.account_prefix, options.qos_prefix) == ("", "g-")
     assert options.borrow_qos == "tg-borrow"
     assert (options.cpus_per_gpu, options.memory_mb_per_gpu) == (None, None)
+    assert (options.runs_images, options.container_mounts) == (False, ())
     assert options.output_directory("ana") == "/home/ana"
 
 
@@ -37,6 +38,8 @@ def test_everything_can_be_chosen() -> None:
             "settle_s": 0,
             "cpus_per_gpu": 16,
             "memory_mb_per_gpu": 120_000,
+            "containers": "pyxis",
+            "container_mounts": ["/data", "/scratch/{user}"],
             "pools": {
                 "h100": {"partition": "gpu", "gres_type": "h100", "constraint": "ib&h100"},
                 "a100": {"partition": "gpu", "gres_type": "a100"},
@@ -47,6 +50,7 @@ def test_everything_can_be_chosen() -> None:
     assert options.pools["h100"].constraint == "ib&h100"
     assert options.output_directory("ana") == "/shared/ana/tidegate"
     assert (options.cpus_per_gpu, options.memory_mb_per_gpu) == (16, 120_000)
+    assert (options.runs_images, options.container_mounts) == (True, ("/data", "/scratch/{user}"))
 
 
 def test_the_secret_may_be_in_a_file(tmp_path: Path) -> None:
@@ -93,6 +97,13 @@ def test_the_secret_may_be_in_a_file(tmp_path: Path) -> None:
         ("memory_mb_per_gpu", 1.5, "memory_mb_per_gpu"),
         ("log_cap_bytes", -1, "log_cap_bytes"),
         ("path", "/bin;rm", "path"),
+        ("containers", "enroot", "containers"),
+        ("containers", True, "containers"),
+        ("container_mounts", "/data", "container_mounts"),
+        ("container_mounts", ["data"], "container_mounts"),
+        ("container_mounts", ["/a:/b"], "container_mounts"),
+        ("container_mounts", ["/a,/b"], "container_mounts"),
+        ("container_mounts", ["/data"] * 21, "at most 20"),
         ("tag_secret", "short", "16"),
         ("tag_secret", 7, "tag_secret"),
         ("pools", {}, "pools"),
