@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-EventKind = Literal["started", "ended", "lost", "classed"]
+EventKind = Literal["started", "ended", "lost", "classed", "sized"]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One fact. `sequence` is the order of recording; `guaranteed_mgpu` belongs to `classed`."""
+    """One fact. `sequence` is the order of recording; `guaranteed_mgpu` belongs to `classed`, and
+    `mgpu` to `sized`."""
 
     kind: EventKind
     at: datetime
     sequence: int
     guaranteed_mgpu: int | None = None
+    mgpu: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Segment:
 
 
 def fold(events: Iterable[Event], *, mgpu: int) -> tuple[Segment, ...]:
-    """The usage segments of one attempt that holds `mgpu`, in order of time, without gaps.
+    """The usage segments of one attempt that was granted `mgpu`, in order of time, without gaps.
 
     Depends on the set of `events` only. From `started` the attempt holds its GPUs until
     `ended`, the moment at which they were released. Without an end it is held until it was
@@ -42,40 +44,46 @@ def fold(events: Iterable[Event], *, mgpu: int) -> tuple[Segment, ...]:
     one at or after the end says nothing. Before the first class that was told, that one holds; with
     none at all, everything counts as borrowed. Of two classes for the same second the one
     recorded later counts. An amount outside 0 to `mgpu` is cut to it, so that the parts always
-    sum to `mgpu`. No start, or an end at or before it, gives no segment.
+    sum to `mgpu`. From a `sized` on the attempt holds what that says instead of `mgpu`; one at
+    the start or before it says what it held from its start. No start, or an end at or before it,
+    gives no segment.
     """
     facts = set(events)
     start = _first(facts, "started")
     end = _first(facts, "ended") or _first(facts, "lost")
     if start is None or (end is not None and end <= start):
         return ()
-    classes = sorted(
-        (c for c in facts if c.kind == "classed" and (end is None or c.at < end)),
-        key=lambda c: (c.at, c.sequence),
+    classes = _of_kind(facts, "classed", end)
+    sizes = _of_kind(facts, "sized", end)
+    moments = sorted({start, *(fact.at for fact in (*classes, *sizes) if fact.at > start)})
+    told = [fact for fact in classes if fact.at <= start] or classes[:1]
+    changes: list[tuple[datetime, int, int]] = []
+    for moment in moments:
+        held_mgpu = _latest([fact.mgpu for fact in sizes if fact.at <= moment], mgpu)
+        told = [fact for fact in classes if fact.at <= moment] or told
+        guaranteed = _latest([fact.guaranteed_mgpu for fact in told], 0)
+        guaranteed = max(0, min(guaranteed, held_mgpu))
+        if not changes or changes[-1][1:] != (guaranteed, held_mgpu):
+            changes.append((moment, guaranteed, held_mgpu))
+    ends = [at for at, _, _ in changes[1:]]
+    return tuple(
+        Segment(at, until, guaranteed, held_mgpu - guaranteed)
+        for (at, guaranteed, held_mgpu), until in zip(changes, [*ends, end], strict=True)
     )
-    inside = [c for c in classes if c.at > start]
-    opening = [c for c in classes if c.at <= start][-1:] or classes[:1]
-    amounts = {start: _cut(opening[0].guaranteed_mgpu, mgpu) if opening else 0}
-    for change in inside:
-        amounts[change.at] = _cut(change.guaranteed_mgpu, mgpu)
-    return tuple(_segments(amounts, end, mgpu))
+
+
+def _of_kind(facts: Iterable[Event], kind: EventKind, end: datetime | None) -> list[Event]:
+    """Those before `end`, in the order in which they count."""
+    return sorted(
+        (fact for fact in facts if fact.kind == kind and (end is None or fact.at < end)),
+        key=lambda fact: (fact.at, fact.sequence),
+    )
+
+
+def _latest(amounts: Sequence[int | None], otherwise: int) -> int:
+    return (amounts[-1] or 0) if amounts else otherwise
 
 
 def _first(facts: Iterable[Event], kind: EventKind) -> datetime | None:
     told = [(fact.sequence, fact.at) for fact in facts if fact.kind == kind]
     return min(told)[1] if told else None
-
-
-def _cut(guaranteed_mgpu: int | None, mgpu: int) -> int:
-    return max(0, min(guaranteed_mgpu or 0, mgpu))
-
-
-def _segments(amounts: dict[datetime, int], end: datetime | None, mgpu: int) -> Iterable[Segment]:
-    """`amounts` are guaranteed milli-GPU from each time on, in order of time."""
-    changes: list[tuple[datetime, int]] = []
-    for at, guaranteed in amounts.items():
-        if not changes or changes[-1][1] != guaranteed:
-            changes.append((at, guaranteed))
-    ends = [at for at, _ in changes[1:]]
-    for (at, guaranteed), until in zip(changes, [*ends, end], strict=True):
-        yield Segment(at, until, guaranteed, mgpu - guaranteed)

@@ -27,6 +27,8 @@ from bulk.inserting import columns_of, insert_rows
 
 log = logging.getLogger(__name__)
 
+#: Facts of which there may be many, each from its own time on.
+_CHANGES = frozenset({"classed", "sized"})
 #: How far a cluster's clock may be ahead of ours before its times are not believed.
 CLOCK_AHEAD_MAX = timedelta(minutes=5)
 
@@ -64,6 +66,7 @@ class _Told:
     kind: EventKind
     at: datetime
     guaranteed_mgpu: int | None = None
+    mgpu: int | None = None
 
 
 def register_attempt(grant: Grant, *, now: datetime) -> MeteredAttempt:
@@ -113,17 +116,24 @@ def register_attempts(grants: Sequence[Grant], *, now: datetime) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a cluster says of an attempt: "started", "ended" or "lost" at `at`."""
+    """What a cluster says of an attempt: "started", "ended" or "lost" at `at`, or "sized": that it
+    holds `mgpu` from then on, whatever it was granted."""
 
     attempt_id: UUID
-    kind: Literal["started", "ended", "lost"]
+    kind: Literal["started", "ended", "lost", "sized"]
     at: datetime
+    mgpu: int | None = None
 
 
 def record_observed(observed: Sequence[Observed], now: datetime) -> None:
     """What `record_started`, `record_ended` and `record_lost` do, for many attempts in a constant
-    number of statements; of one attempt in the given order."""
-    _record([_Told(item.attempt_id, item.kind, item.at) for item in observed], now=now)
+    number of statements; of one attempt in the given order.
+
+    Of two sizes within one second the later one counts.
+    """
+    _record(
+        [_Told(item.attempt_id, item.kind, item.at, mgpu=item.mgpu) for item in observed], now=now
+    )
 
 
 def record_started(attempt_id: UUID, at: datetime, now: datetime) -> None:
@@ -183,14 +193,16 @@ def _record(told: Sequence[_Told], *, now: datetime) -> None:
             at = now
         events = known[item.attempt_id]
         earlier = _same_fact(events, item.kind, at)
-        if earlier is None or (
-            item.kind == "classed" and earlier.guaranteed_mgpu != item.guaranteed_mgpu
+        if earlier is None or (earlier.guaranteed_mgpu, earlier.mgpu) != (
+            item.guaranteed_mgpu,
+            item.mgpu,
         ):
             event = MeterEvent(
                 attempt_id=item.attempt_id,
                 kind=item.kind,
                 at=at,
                 guaranteed_mgpu=item.guaranteed_mgpu,
+                mgpu=item.mgpu,
                 recorded_at=now,
             )
             new.append(event)
@@ -265,8 +277,9 @@ def _events_of(ids: Iterable[UUID]) -> dict[UUID, list[MeterEvent]]:
 
 
 def _same_fact(events: Sequence[MeterEvent], kind: EventKind, at: datetime) -> MeterEvent | None:
-    """What was told before of the same fact: a start, an end, or the latest class at `at`."""
-    same = [e for e in events if e.kind == kind and (kind != "classed" or e.at == at)]
+    """What was told before of the same fact: a start, an end, or the latest class or size at
+    `at`."""
+    same = [e for e in events if e.kind == kind and (kind not in _CHANGES or e.at == at)]
     return same[-1] if same else None
 
 
@@ -281,7 +294,7 @@ def _ends_before_start(
 ) -> list[MeterAnomaly]:
     """Anomalies of the attempts of `new` whose first told end lies before their start."""
     found = []
-    for attempt_id in sorted({event.attempt_id for event in new if event.kind != "classed"}):
+    for attempt_id in sorted({e.attempt_id for e in new if e.kind not in _CHANGES}):
         times = {event.kind: event.at for event in known[attempt_id]}
         kind: EventKind = "ended" if "ended" in times else "lost"
         if "started" in times and kind in times and times[kind] < times["started"]:
@@ -325,8 +338,9 @@ _KINDS: Mapping[str, EventKind] = {
     "ended": "ended",
     "lost": "lost",
     "classed": "classed",
+    "sized": "sized",
 }
 
 
 def _fact(event: MeterEvent) -> Event:
-    return Event(_KINDS[event.kind], event.at, event.pk, event.guaranteed_mgpu)
+    return Event(_KINDS[event.kind], event.at, event.pk, event.guaranteed_mgpu, event.mgpu)

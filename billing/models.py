@@ -54,6 +54,7 @@ class MeterEventKind(models.TextChoices):
     ENDED = "ended"
     LOST = "lost"
     CLASSED = "classed"
+    SIZED = "sized"
 
 
 class MeterEvent(models.Model):
@@ -61,7 +62,8 @@ class MeterEvent(models.Model):
 
     `classed` says that from `at` on `guaranteed_mgpu` of the attempt is inside its team's
     guarantee and the rest borrowed. Of two for the same second the one with the higher id
-    counts: a class may change more than once within a second.
+    counts: a class may change more than once within a second. `sized` says so of `mgpu`, what it
+    holds on its cluster, where that is not what it was granted.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -69,23 +71,29 @@ class MeterEvent(models.Model):
     kind = models.CharField(max_length=8, choices=MeterEventKind.choices)
     at = models.DateTimeField()
     guaranteed_mgpu = models.BigIntegerField(null=True)
+    mgpu = models.BigIntegerField(null=True)
     recorded_at = models.DateTimeField()
 
     class Meta:
         constraints = [
             models.UniqueConstraint(
                 fields=["attempt", "kind"],
-                condition=~Q(kind="classed"),
+                condition=~Q(kind__in=["classed", "sized"]),
                 name="meter_event_once_per_attempt",
             ),
             models.CheckConstraint(
-                condition=Q(kind__in=["started", "ended", "lost", "classed"]),
+                condition=Q(kind__in=["started", "ended", "lost", "classed", "sized"]),
                 name="meter_event_kind_is_known",
             ),
             models.CheckConstraint(
                 condition=Q(kind="classed", guaranteed_mgpu__isnull=False)
                 | (~Q(kind="classed") & Q(guaranteed_mgpu=None)),
                 name="meter_class_has_an_amount",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind="sized", mgpu__isnull=False, mgpu__gte=1, mgpu__lte=MGPU_MAX)
+                | (~Q(kind="sized") & Q(mgpu=None)),
+                name="meter_size_has_an_amount",
             ),
         ]
 

@@ -252,13 +252,15 @@ def _stretches(use: MeteredRun, run: AccountedRun, day: Span) -> Iterable[tuple[
     if (use.end is None) != (run.ended_at is None):
         at_the_end = Cause.STILL_RUNNING
     moments = {day.start, day.end, begun, over, run.started_at, _or_ever(run.ended_at)}
+    moments |= {until for until, _ in run.before}
     for piece in use.pieces:
         moments |= {piece.start, _or_ever(piece.end)}
     inside = sorted(moment for moment in moments if day.start <= moment <= day.end)
     sums: dict[tuple[Cause, bool], int] = defaultdict(int)
     for since, until in pairwise(inside):
         held = sum(piece.mgpu for piece in use.pieces if piece.start <= since < _or_ever(piece.end))
-        on_account = run.mgpu if run.started_at <= since < _or_ever(run.ended_at) else 0
+        is_on = run.started_at <= since < _or_ever(run.ended_at)
+        on_account = run.held_mgpu(since) if is_on else 0
         if since < begun:
             cause = Cause.START_DIFFERS
         elif since >= over:
@@ -275,7 +277,11 @@ def _metered_mgpu_s(use: MeteredRun, day: Span) -> int:
 
 
 def _accounted_mgpu_s(run: AccountedRun, day: Span) -> int:
-    return run.mgpu * _inside_s(run.started_at, run.ended_at, day)
+    since, total = run.started_at, 0
+    for until, mgpu in run.before:
+        total += mgpu * _inside_s(since, until, day)
+        since = until
+    return total + run.mgpu * _inside_s(since, run.ended_at, day)
 
 
 def _inside_s(start: int, end: int | None, day: Span) -> int:
@@ -314,7 +320,9 @@ def _difference(
         metered_mgpu=max((piece.mgpu for piece in pieces), default=None),
         accounted_start=run.started_at if run is not None else None,
         accounted_end=run.ended_at if run is not None else None,
-        accounted_mgpu=run.mgpu if run is not None else None,
+        accounted_mgpu=max((run.mgpu, *(had for _, had in run.before)), default=0)
+        if run is not None
+        else None,
     )
 
 

@@ -252,6 +252,7 @@ def _observation(key: str, native: NativeWorkload) -> Observation:
         outcome=native.outcome,
         submitted_at=native.submitted_at,
         slots=native.slots or None,
+        resized_at=native.resized_at,
     )
 
 

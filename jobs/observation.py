@@ -37,6 +37,7 @@ from live.waking import wake
 from outbox.quarantine import is_quarantined
 from outbox.recording import Intention, intend
 from primitives.clock import from_epoch
+from primitives.units import MGPU_MAX
 
 log = logging.getLogger(__name__)
 
@@ -208,6 +209,7 @@ COMPARED = (
     "missed_listings",
     "missing_since",
     "release_sent_at",
+    "mgpu",
 )
 
 
@@ -224,6 +226,24 @@ def is_known(attempt: Attempt, observation: Observation) -> bool:
         and attempt.native_state == observation.native_state
         and attempt.message == _message(attempt, observation)
         and (attempt.started_at is None) == (observation.started_at is None)
+        and not _is_resized(attempt, observation)
+    )
+
+
+def _is_resized(attempt: Attempt, observation: Observation) -> bool:
+    """Whether what it holds, as the cluster says, is not what is counted.
+
+    Only what runs is believed, and what has ended of which the cluster says when it was changed: of
+    what is ending, nodes are let go one by one.
+    """
+    is_told = observation.phase is WorkloadPhase.RUNNING or (
+        observation.is_released and observation.resized_at is not None
+    )
+    return (
+        is_told
+        and attempt.started_at is not None
+        and observation.slots is not None
+        and 0 < _total(observation.slots) != attempt.mgpu
     )
 
 
@@ -254,7 +274,7 @@ class _Effects:
     intentions: list[Intention] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
-    ends: bool = False
+    changes_use: bool = False
 
 
 def apply_news(news: Sequence[News], previous_at: datetime | None, now: datetime) -> int:
@@ -315,13 +335,14 @@ def _apply(
     if attempt.started_at is not None:
         job.started_at = attempt.started_at
     if attempt.released_at is not None:
-        effects.ends = True
+        effects.changes_use = True
         _conclude(job, attempt, now=now, happenings=effects.happenings)
 
 
 _WRITTEN_OF_ATTEMPT = (
     *("id", "native_id", "native_state", "state", "slots", "exit_codes", "message", "outcome"),
     *("started_at", "ended_at", "released_at", "missed_listings", "missing_since"),
+    *("mgpu", "guaranteed_mgpu"),
 )
 _WRITTEN_OF_JOB = (
     *("id", "state", "started_at", "ended_at", "end_reason", "exit_code"),
@@ -345,7 +366,7 @@ def _store(effects: _Effects, now: datetime) -> None:
         told.setdefault(job.organization_id, []).append(job.id)
     for organization_id, ids in told.items():
         publish("jobs", ids=ids, organization_id=organization_id)
-    if effects.ends:
+    if effects.changes_use:
         wake("arbiter")
 
 
@@ -360,12 +381,16 @@ def _take_over(
     attempt.exit_codes = {str(rank): code for rank, code in observation.exit_codes.items()}
     attempt.message = _message(attempt, observation)
     state = _STATE_OF[observation.phase]
+    was_started = attempt.started_at is not None
     if observation.started_at is not None and attempt.started_at is None:
         attempt.started_at = from_epoch(observation.started_at)
         effects.metered.append(Observed(attempt.id, "started", attempt.started_at))
         effects.happenings.append(
             Happening(attempt.job_id, attempt.started_at, "started", {"attempt": attempt.number})
         )
+    is_first = attempt.started_at is not None and not was_started
+    if observation.slots and (is_first or _is_resized(attempt, observation)):
+        _resize(attempt, observation, now, effects, is_first=is_first)
     if observation.slots is not None and _total(observation.slots) == attempt.mgpu:
         # The cluster's own scheduler chose the nodes; the arbiter goes by where it really is.
         attempt.slots = [{"node": slot.node, "mgpu": slot.mgpu} for slot in observation.slots]
@@ -391,6 +416,36 @@ def _take_over(
         attempt.released_at = max(released, attempt.ended_at)
         if attempt.started_at is not None:
             effects.metered.append(Observed(attempt.id, "ended", attempt.released_at))
+
+
+def _resize(
+    attempt: Attempt,
+    observation: Observation,
+    now: datetime,
+    effects: _Effects,
+    *,
+    is_first: bool,
+) -> None:
+    """Somebody changed on the cluster what it asks for or has: it counts as what it holds.
+
+    Since its start if it began so, else since the cluster's time of the change, or since now.
+    """
+    assert observation.slots is not None
+    assert attempt.started_at is not None
+    held_mgpu = _total(observation.slots)
+    if held_mgpu in (0, attempt.mgpu) or held_mgpu > MGPU_MAX:
+        return
+    since = now if observation.resized_at is None else from_epoch(observation.resized_at)
+    if is_first and observation.resized_at is None:
+        since = attempt.started_at
+    since = max(since, attempt.started_at)
+    effects.metered.append(Observed(attempt.id, "sized", since, held_mgpu))
+    detail = {"attempt": attempt.number, "before_mgpu": attempt.mgpu, "mgpu": held_mgpu}
+    effects.happenings.append(Happening(attempt.job_id, since, "resized_on_cluster", detail))
+    attempt.mgpu = held_mgpu
+    # What of it is borrowed the next cycle says.
+    attempt.guaranteed_mgpu = min(attempt.guaranteed_mgpu, held_mgpu)
+    effects.changes_use = True
 
 
 def _total(slots: Iterable[RankSlot]) -> int:

@@ -23,6 +23,8 @@ class AccountedRun:
     `native_id` and `submitted_at` tell workloads apart; one that its cluster began anew has a
     record for each run. `key` is ours where it is one of our workloads. `account` and `user` are
     the cluster's names, `state` its own word. `mgpu` 0 is a cluster that keeps no account of GPUs.
+    Where what it held was changed while it ran, `mgpu` is what it held last, and `before` what it
+    held until when (epoch seconds, milli-GPU), oldest first.
     """
 
     native_id: str
@@ -36,6 +38,11 @@ class AccountedRun:
     started_at: int
     ended_at: int | None
     state: str
+    before: tuple[tuple[int, int], ...] = ()
+
+    def held_mgpu(self, at: int) -> int:
+        """What it held at a moment at which it ran."""
+        return next((mgpu for until, mgpu in self.before if at < until), self.mgpu)
 
 
 @dataclass(frozen=True, slots=True)

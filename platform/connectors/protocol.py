@@ -78,7 +78,8 @@ class Observation:
     `is_released` is True only when none of its processes or Pods is left, so that its GPUs are
     free; `released_at` says since when. `exit_codes` are by rank (negative: killed by
     that signal); a missing rank is unknown. `submitted_at` tells two holders of one id apart.
-    `slots` are where the ranks really are, or None where the cluster keeps to what was asked.
+    `slots` are where the ranks really are, or None where the cluster keeps to what was asked; they
+    may hold more or less than that, since `resized_at` or, without it, since the start.
     `is_stuck` says that it will not start before somebody changes something on the cluster.
     `user`, `account` and `pool` are told where the cluster has users.
     """
@@ -96,6 +97,7 @@ class Observation:
     message: str = ""
     submitted_at: int | None = None
     slots: tuple[RankSlot, ...] | None = None
+    resized_at: int | None = None
     is_stuck: bool = False
     user: str = ""
     account: str = ""
@@ -108,6 +110,7 @@ class NativeWorkload:
 
     `native_id` with `submitted_at` is unique on its cluster. `account` and `user` are the
     cluster's names; `slots` are empty until it runs, `mgpu` is what it asks for in all.
+    `resized_at` is when what it holds was last changed.
     """
 
     native_id: str
@@ -126,6 +129,7 @@ class NativeWorkload:
     outcome: Outcome | None = None
     time_limit_s: int | None = None
     slots: tuple[RankSlot, ...] = ()
+    resized_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

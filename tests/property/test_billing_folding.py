@@ -3,7 +3,8 @@
 Mutants tried, each of which died here: the latest start instead of the first recorded, changes
 of class after the end counted, a class told at the very start not counted for it, no cut of an
 amount above the holding, `lost` before `ended`, classes of one second in no order, an end at
-the start taken for usage.
+the start taken for usage; a size before the start forgotten, the granted size kept, sizes of one
+second in no order, the guaranteed part not cut to the size.
 """
 
 from __future__ import annotations
@@ -35,9 +36,15 @@ def histories(draw: st.DrawFn) -> list[Event]:
         ("classed", at, amount)
         for at, amount in draw(st.lists(st.tuples(seconds, st.integers(-1, MGPU + 2)), max_size=6))
     ]
+    told += [
+        ("sized", at, size)
+        for at, size in draw(st.lists(st.tuples(seconds, st.integers(1, MGPU + 3)), max_size=3))
+    ]
     told = draw(st.permutations(told))
     return [
-        Event(kind, DAY + timedelta(seconds=at), sequence, amount)
+        Event(kind, DAY + timedelta(seconds=at), sequence, mgpu=amount)
+        if kind == "sized"
+        else Event(kind, DAY + timedelta(seconds=at), sequence, amount)
         for sequence, (kind, at, amount) in enumerate(told)
     ]
 
@@ -59,8 +66,12 @@ def held_at(events: list[Event], second: int) -> tuple[int, int] | None:
     )
     told = [e for e in classes if e.at <= now]
     amount = told[-1].guaranteed_mgpu if told else classes[0].guaranteed_mgpu if classes else 0
-    guaranteed = max(0, min(amount or 0, MGPU))
-    return guaranteed, MGPU - guaranteed
+    sizes = sorted(
+        (e for e in events if e.kind == "sized" and e.at <= now), key=lambda e: (e.at, e.sequence)
+    )
+    size = (sizes[-1].mgpu or 0) if sizes else MGPU
+    guaranteed = max(0, min(amount or 0, size))
+    return guaranteed, size - guaranteed
 
 
 def covering(segments: tuple[Segment, ...], second: int) -> list[Segment]:
@@ -93,12 +104,16 @@ def test_segments_follow_each_other_without_gap_and_each_has_a_length(
     segments = fold(events, mgpu=MGPU)
     for segment in segments:
         assert segment.end is None or segment.start < segment.end
-        assert segment.guaranteed_mgpu + segment.borrowed_mgpu == MGPU
+        if not any(event.kind == "sized" for event in events):
+            assert segment.guaranteed_mgpu + segment.borrowed_mgpu == MGPU
         assert segment.guaranteed_mgpu >= 0
         assert segment.borrowed_mgpu >= 0
     for one, following in itertools.pairwise(segments):
         assert one.end == following.start
-        assert one.guaranteed_mgpu != following.guaranteed_mgpu
+        assert (one.guaranteed_mgpu, one.borrowed_mgpu) != (
+            following.guaranteed_mgpu,
+            following.borrowed_mgpu,
+        )
 
 
 @given(histories(), st.integers(0, 5))
@@ -106,4 +121,6 @@ def test_what_comes_after_the_end_changes_nothing(events: list[Event], amount: i
     segments = fold(events, mgpu=MGPU)
     if segments and (end := segments[-1].end) is not None:
         late = Event("classed", end, len(events), amount)
+        assert fold([*events, late], mgpu=MGPU) == segments
+        late = Event("sized", end, len(events), mgpu=amount + 1)
         assert fold([*events, late], mgpu=MGPU) == segments

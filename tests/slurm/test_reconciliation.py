@@ -285,3 +285,34 @@ def eventually_up(loop: SlurmLoop) -> Callable[[], None]:
         eventually(answers)
 
     return wait
+
+
+def test_what_was_changed_in_slurm_is_metered_as_slurm_has_it(
+    loop: SlurmLoop, company: Company, bob: User, slurm_rig: SlurmRig
+) -> None:
+    """One is made larger by its user before it starts, one loses a node while it runs."""
+    bed = slurm_rig.bed
+    larger = a_job(company.nlp, bob, company.pool, gpus=2, script="sleep 6")
+    loop.cycle()
+    loop.deliver()
+    number = larger.attempts.get().native_id
+    bed.run(["scontrol", "update", f"jobid={number}", "gres=gpu:h100:3"])
+    smaller = a_job(company.nlp, bob, company.pool, gpus=4, nodes=2, script="sleep 8")
+    loop.until(larger, "running")
+    loop.until(smaller, "running")
+    began = loop.clock.now()
+    eventually(lambda: loop.turn() or loop.clock.now() - began > timedelta(seconds=2))
+    bed.run(["scontrol", "update", f"jobid={smaller.attempts.get().native_id}", "numnodes=1"])
+    # Its step does not outlive the node, so that it ends in the same second.
+    for job in (larger, smaller):
+        loop.until(job, "succeeded", "failed")
+    held = [
+        [segment.guaranteed_mgpu + segment.borrowed_mgpu for segment in segments]
+        for attempt in (larger.attempts.get(), smaller.attempts.get())
+        if (segments := UsageSegment.objects.filter(attempt=attempt.pk).order_by("start"))
+    ]
+    assert [sorted(set(sizes), reverse=True) for sizes in held] == [[3000], [8000]]
+    row = until_on_account(loop, company, 2)
+    metered, accounted = sums(row, company)
+    assert metered == accounted > 0
+    assert ours(row, company) == []

@@ -18,10 +18,11 @@ from builders.slurm_loop import SlurmLoop, let_in
 from clusters.models import ClusterNode
 from clusters.outside import OutsideUse, record_outside_use
 from conformance.rigs import SlurmRig
+from connectors.accounts import AccountedRun
 from connectors.errors import ClusterUnavailable
 from connectors.natives import NativeRef
 from connectors.protocol import NativeWorkload
-from connectors.registry import native_control
+from connectors.registry import ACCOUNTS, native_control
 from connectors.slurm.naming import guaranteed_qos
 from jobs.cancellation import cancel_job
 from jobs.models import Attempt, Job, JobOrigin
@@ -159,6 +160,12 @@ def found(loop: NativeLoop, number: str) -> Job:
         return Job.objects.filter(attempts__native_id=number).first()
 
     return eventually(look)
+
+
+def let_seconds_pass(loop: NativeLoop) -> None:
+    """So that what begins and ends has a length in whole seconds."""
+    began = loop.clock.now()
+    until(loop, lambda: loop.clock.now() - began > timedelta(seconds=2))
 
 
 def until(loop: NativeLoop, condition: Callable[[], bool]) -> None:
@@ -372,3 +379,35 @@ def test_an_ended_attempt_that_slurm_begins_anew_is_stopped(
     until(loop, lambda: bed.run(state).strip() == "CANCELLED")
     job.refresh_from_db()
     assert (job.state, job.attempt_number) == ("succeeded", 1)
+
+
+def test_a_native_that_gives_a_node_back_is_charged_for_what_it_has(
+    loop: NativeLoop, unix: str, sbatch: Sbatch, slurm_bed: SlurmBed
+) -> None:
+    number = sbatch(unix, NLP, "--nodes=2", "--gres=gpu:h100:2")
+    found(loop, number)
+    began = int(loop.clock.now().timestamp()) - 120
+    let_seconds_pass(loop)
+    slurm_bed.run(["scontrol", "update", f"jobid={number}", "numnodes=1"])
+    until(loop, lambda: Attempt.objects.get().mgpu == 2000)
+    let_seconds_pass(loop)
+    assert [slot["mgpu"] for slot in Attempt.objects.get().slots] == [2000]
+    sbatch.end(number)
+    until(loop, lambda: Attempt.objects.get().released_at is not None)
+    first, second = UsageSegment.objects.order_by("start")
+    assert first.guaranteed_mgpu + first.borrowed_mgpu == 4000
+    assert second.guaranteed_mgpu + second.borrowed_mgpu == 2000
+
+    def on_account() -> AccountedRun | None:
+        try:
+            account = ACCOUNTS["slurm"](loop.connector)
+            runs = account.runs(start=began, end=int(loop.clock.now().timestamp()) + 5).runs
+        except ClusterUnavailable:
+            return None
+        return next((r for r in runs if r.native_id == number and r.ended_at is not None), None)
+
+    run = eventually(on_account)
+    assert second.end is not None
+    times = [int(moment.timestamp()) for moment in (first.start, second.start, second.end)]
+    assert (run.started_at, run.before, run.ended_at) == (times[0], ((times[1], 4000),), times[2])
+    assert (run.mgpu, run.submitted_at) == (2000, int(Job.objects.get().submitted_at.timestamp()))

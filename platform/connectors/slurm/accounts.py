@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from connectors.accounts import AccountedRun, AccountedRuns, AccountLate
 from connectors.protocol import ClusterConnector
@@ -11,6 +11,7 @@ from connectors.slurm.naming import account_name, key_of, own_cluster
 from connectors.slurm.neutral import HistoryJob
 from connectors.slurm.observing import MGPU_PER_GPU
 from connectors.slurm.options import SlurmOptions
+from connectors.slurm.resizing import held_since, joined
 from connectors.slurm.rest import SlurmRest
 from connectors.slurm.states import native_state
 
@@ -52,7 +53,7 @@ class SlurmAccount:
                 if run.cluster in ("", cluster) and run.start_time is not None:
                     # Read later, known better: it may have ended in between.
                     found[run.job_id, run.submit_time, run.start_time] = run
-        translated = (self._translated(run) for run in found.values())
+        translated = (self._translated(run) for run in joined(found.values()))
         return AccountedRuns(
             diag.observed_at,
             tuple(
@@ -64,9 +65,10 @@ class SlurmAccount:
 
     def _translated(self, run: HistoryJob) -> AccountedRun | None:
         """The run in the protocol's words; None for one that held nothing of ours."""
-        if run.start_time is None or not run.nodes:
+        began = held_since(run)
+        if began is None or not run.nodes:
             return None
-        if run.end_time is not None and run.end_time <= run.start_time:
+        if run.end_time is not None and run.end_time <= began:
             return None
         key = key_of(self._options.tag_secret, run.name, run.user)
         pool, gpus = self._pool_and_gpus(run)
@@ -82,10 +84,16 @@ class SlurmAccount:
             account=run.account,
             pool=pool,
             mgpu=gpus * MGPU_PER_GPU,
-            started_at=run.start_time,
+            started_at=began,
             ended_at=run.end_time,
             state=native_state(run.state, run.state_flags),
+            before=tuple(
+                (until, self._gpus_of(pool, had) * MGPU_PER_GPU) for until, had in run.before
+            ),
         )
+
+    def _gpus_of(self, pool: str, gpus: Mapping[str, int]) -> int:
+        return gpus.get(self._options.pools[pool].gres_type, gpus.get("", 0))
 
     def _pool_and_gpus(self, run: HistoryJob) -> tuple[str | None, int]:
         """By the type of the GPUs; where the cluster does not record it, by the partition."""

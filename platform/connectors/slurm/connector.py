@@ -62,6 +62,7 @@ from connectors.slurm.options import (
     parse_options,
 )
 from connectors.slurm.qos_room import QosRoom
+from connectors.slurm.resizing import joined
 from connectors.slurm.rest import SlurmRest, TokenSource
 from connectors.slurm.states import phase_of
 from connectors.slurm.tokens import MinterTokens, TokenRefused
@@ -235,7 +236,7 @@ class SlurmConnector:
             return None
         runs = [
             run
-            for run in self._rest.job_history(int(native_id))
+            for run in joined(self._rest.job_history(int(native_id)))
             if key_of(self._options.tag_secret, run.name, run.user) == key
         ]
         if not runs:

@@ -215,6 +215,7 @@ class Dialect(ABC):
             gpu_type=types.pop() if len(types) == 1 else None,
             time_limit_s=None if time_limit is None else time_limit * 60,
             requeue=bool(record.get("requeue")),
+            resize_time=self._time(record.get("resize_time")),
         )
 
     def node(self, record: Record) -> SlurmNode:

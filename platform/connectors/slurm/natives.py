@@ -16,6 +16,7 @@ from connectors.slurm.naming import team_path
 from connectors.slurm.neutral import HistoryJob, SlurmJob
 from connectors.slurm.observing import MGPU_PER_GPU, spread
 from connectors.slurm.options import SlurmOptions
+from connectors.slurm.resizing import joined
 from connectors.slurm.rest import SlurmRest
 from connectors.slurm.states import native_state, outcome_of, phase_of
 
@@ -60,7 +61,7 @@ class SlurmNatives:
             return None
         runs = [
             run
-            for run in self._rest.job_history(int(ref.native_id))
+            for run in joined(self._rest.job_history(int(ref.native_id)))
             if (run.submit_time, run.user) == (ref.submitted_at, ref.user)
         ]
         if not runs:

@@ -49,6 +49,7 @@ class SlurmJob:
     of them: there a job that is COMPLETING is RUNNING. `end_time` of a job that runs is the end
     that is expected. `exit_code` and `exit_signal` are None until it ended. `gpus_by_node` is
     empty while the job does not run, and where the cluster does not say who has how many.
+    `resize_time` is when what it has was last changed while it ran.
     """
 
     job_id: int
@@ -77,6 +78,7 @@ class SlurmJob:
     gpu_type: str | None
     time_limit_s: int | None
     requeue: bool
+    resize_time: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,8 @@ class HistoryJob:
     """One run of a job by the accounting: a requeued job has one record for each of its runs.
 
     (cluster, job_id, submit_time) tells runs apart. `end_time` None is a run that goes on.
-    `exit_code` is None where it is not known; v0.0.38 knows none but 0.
+    `exit_code` is None where it is not known; v0.0.38 knows none but 0. `before` is what it held
+    until it was changed (until when, GPUs by type), oldest first (see `resizing`).
     """
 
     job_id: int
@@ -168,6 +171,7 @@ class HistoryJob:
     exit_code: int | None
     exit_signal: int | None
     time_limit_s: int | None
+    before: tuple[tuple[int, Mapping[str, int]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ def observation_of(
         message=message,
         submitted_at=job.submit_time,
         slots=slots_of(job) or None,
+        resized_at=job.resize_time,
         is_stuck=is_stuck(job),
         user=job.user,
         account=job.account,
@@ -78,6 +79,7 @@ def ended_observation(key: str, run: HistoryJob, exits: RankExits) -> Observatio
         message=exits.refusal or "From the cluster's accounting: its queue forgot the job.",
         submitted_at=run.submit_time,
         slots=_even_slots(run.nodes, sum(run.gpus.values())) or None,
+        resized_at=run.before[-1][0] if run.before else None,
     )
 
 
@@ -129,6 +131,7 @@ def native_of(job: SlurmJob, *, pool: str, gpus: int, borrow_qos: str) -> Native
         is_released=is_released,
         outcome=outcome,
         time_limit_s=job.time_limit_s,
+        resized_at=job.resize_time,
         slots=slots_of(job) or (() if job.state == "PENDING" else spread(job.nodes, gpus)),
     )
 

@@ -11,6 +11,7 @@ from connectors.slurm.logs import RankExits
 from connectors.slurm.naming import key_of
 from connectors.slurm.observing import ended_observation
 from connectors.slurm.options import SlurmOptions, parse_options
+from connectors.slurm.resizing import joined
 from connectors.slurm.rest import SlurmRest, TokenSource
 from connectors.slurm.tokens import MinterTokens
 
@@ -53,7 +54,7 @@ class SlurmRecaller:
         finally:
             rest.close()
         found: dict[str, list[Observation]] = {}
-        for run in sorted(runs, key=lambda run: run.end_time or 0):
+        for run in sorted(joined(runs), key=lambda run: run.end_time or 0):
             key = key_of(self._options.tag_secret, run.name, run.user)
             if key is None or run.end_time is None or not run.nodes:
                 continue

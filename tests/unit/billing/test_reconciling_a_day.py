@@ -35,6 +35,19 @@ def test_what_agrees_is_green() -> None:
     assert report.is_green
 
 
+def test_a_run_that_was_changed_is_compared_piece_by_piece() -> None:
+    """Planted: only what it held last counted; the moment of the change left out."""
+    run = replace(a_run(mgpu=2_000), before=((120, 8_000), (130, 4_000)))
+    used = a_metered_run(1, (110, 120, 8_000), (120, 130, 4_000), (130, 150, 2_000))
+    (report,) = reconcile([used], [run], DAY)
+    assert (report.metered_mgpu_s, report.accounted_mgpu_s) == (160_000, 160_000)
+    assert report.differences == ()
+    late = a_metered_run(1, (110, 121, 8_000), (121, 130, 4_000), (130, 150, 2_000))
+    (report,) = reconcile([late], [run], DAY)
+    assert causes((report,)) == [(ACCOUNT, "gpus_differ", -4_000)]
+    assert report.differences[0].accounted_mgpu == 8_000
+
+
 def test_nothing_is_nothing() -> None:
     assert reconcile([], [], DAY) == ()
 

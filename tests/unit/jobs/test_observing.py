@@ -14,7 +14,7 @@ from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import NOW, Company, a_company, a_user
 from connectors.errors import AccountUndecided, ClusterUnavailable
 from connectors.protocol import Listing, Observation, Outcome, RankSlot, Unread, WorkloadPhase
-from jobs.models import Attempt, Job, JobState
+from jobs.models import Attempt, Job, JobEvent, JobState
 from jobs.observation import apply_listing
 from jobs.questions import Questions
 from outbox.models import Message
@@ -295,6 +295,78 @@ def test_the_arbiter_goes_by_where_the_cluster_put_it(company: Company) -> None:
     listen(company, replace(said(attempt), slots=(RankSlot("h007", 8000),)), at_s=1)
     attempt.refresh_from_db()
     assert attempt.slots == [{"node": "h007", "mgpu": 8000}]
+
+
+def held(attempt: Attempt, mgpu: int, **changes: object) -> Observation:
+    return replace(said(attempt), slots=(RankSlot("h007", mgpu),), **changes)  # type: ignore[arg-type]
+
+
+def metered() -> list[tuple[int, int | None, int, int]]:
+    return [
+        (
+            int(one.start.timestamp()) - STARTED,
+            None if one.end is None else int(one.end.timestamp()) - STARTED,
+            one.guaranteed_mgpu,
+            one.borrowed_mgpu,
+        )
+        for one in UsageSegment.objects.order_by("start")
+    ]
+
+
+def test_what_its_user_made_larger_counts_from_its_start(company: Company) -> None:
+    """Planted: the size of the grant kept; the size counted from when it was seen only."""
+    attempt = a_running_attempt(company)
+    Attempt.objects.update(started_at=None, state="starting")
+    listen(company, held(attempt, 12_000), at_s=4)
+    attempt.refresh_from_db()
+    assert (attempt.mgpu, attempt.guaranteed_mgpu) == (12_000, 8000)
+    assert attempt.slots == [{"node": "h007", "mgpu": 12_000}]
+    assert metered() == [(0, None, 8000, 4000)]
+    event = JobEvent.objects.get(event="resized_on_cluster")
+    assert event.detail == {"attempt": 1, "before_mgpu": 8000, "mgpu": 12_000}
+
+
+@pytest.mark.parametrize(("resized_s", "since_s"), [(7, 7), (None, 9)])
+def test_what_was_taken_from_it_counts_no_longer(
+    company: Company, resized_s: int | None, since_s: int
+) -> None:
+    """Planted: a size that changes beside an unchanged state is not seen; the cluster's own time
+    is not believed; the guaranteed part stays larger than the whole."""
+    attempt = a_running_attempt(company)
+    listen(company, held(attempt, 8000), at_s=1)
+    resized_at = None if resized_s is None else STARTED + resized_s
+    assert listen(company, held(attempt, 2000, resized_at=resized_at), at_s=9) == 1
+    attempt.refresh_from_db()
+    assert (attempt.mgpu, attempt.guaranteed_mgpu) == (2000, 2000)
+    assert attempt.slots == [{"node": "h007", "mgpu": 2000}]
+    assert metered() == [(0, since_s, 8000, 0), (since_s, None, 2000, 0)]
+    assert listen(company, held(attempt, 2000, resized_at=resized_at), at_s=10) == 0
+
+
+@pytest.mark.parametrize("resized_s", [None, 3])
+def test_what_was_changed_right_before_its_end_is_told_by_its_end(
+    company: Company, resized_s: int | None
+) -> None:
+    attempt = a_running_attempt(company)
+    listen(company, held(attempt, 8000), at_s=1)
+    end = said(attempt, WorkloadPhase.ENDED, ended_s=5, released_s=5, outcome=Outcome.SUCCEEDED)
+    resized_at = None if resized_s is None else STARTED + resized_s
+    end = replace(end, slots=(RankSlot("h007", 4000),), resized_at=resized_at)
+    listen(company, end, at_s=6)
+    expected = [(0, 5, 8000, 0)] if resized_s is None else [(0, 3, 8000, 0), (3, 5, 4000, 0)]
+    assert metered() == expected
+
+
+@pytest.mark.parametrize("mgpu", [0, 2000])
+def test_of_what_is_ending_or_holds_nothing_no_size_is_believed(
+    company: Company, mgpu: int
+) -> None:
+    attempt = a_running_attempt(company)
+    listen(company, held(attempt, 8000), at_s=1)
+    phase = WorkloadPhase.STOPPING if mgpu else WorkloadPhase.RUNNING
+    listen(company, held(attempt, mgpu, phase=phase, native_state="ends"), at_s=2)
+    attempt.refresh_from_db()
+    assert (attempt.mgpu, metered()) == (8000, [(0, None, 8000, 0)])
 
 
 def test_an_attempt_that_was_only_missed_is_not_lost(company: Company) -> None:
