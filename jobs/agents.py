@@ -48,7 +48,7 @@ from jobs.questions import Questions
 from jobs.restoring import ClusterMemory
 from jobs.settling import settle
 from jobs.strays import add_strays
-from jobs.withdrawing import withdraw_stuck, withdraw_unacknowledged
+from jobs.withdrawing import StillHeld, withdraw_stuck, withdraw_unacknowledged
 from live.waking import Listener, dedicated_connection
 from outbox.delivery import deliver_due
 from primitives.clock import Clock, from_epoch
@@ -177,6 +177,7 @@ class _ClusterAgent:
         self._planned_at: datetime | None = None
         self._memory = ClusterMemory()
         self._questions = Questions()
+        self._still_held = StillHeld()
         self._opening = Lock()
         self._opened: tuple[tuple[Any, ...], ClusterConnector] | None = None
         self._threads = [
@@ -282,7 +283,9 @@ class _ClusterAgent:
 
         def settle_held() -> None:
             settle(cluster, connector, listing, leadership=leadership, complain=complaints.append)
-            withdraw_stuck(cluster, listing, leadership=leadership, now=now)
+            withdraw_stuck(
+                cluster, listing, leadership=leadership, now=now, still_held=self._still_held
+            )
 
         def count_outside() -> OutsideUse | None:
             control = native_control(cluster.kind, connector)

@@ -74,7 +74,9 @@ def settle(
         if attempt is None:
             strangers += 1
         elif _is_wanted(attempt, observation):
-            release.append(observation)
+            # What somebody else holds is theirs to release, and the job says so.
+            if not observation.is_held_by_others:
+                release.append(observation)
         elif not _may_become_wanted(attempt):
             remove.append(observation)
     if strangers:

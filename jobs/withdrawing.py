@@ -8,14 +8,14 @@ acknowledged: where submissions are held, nothing runs that was not recorded and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db.models import Q
 
 from clusters.models import Cluster
-from connectors.protocol import Listing, Observation
+from connectors.protocol import Listing, Observation, WorkloadPhase
 from jobs.intentions import stop_intention
 from jobs.leadership import Leadership
 from jobs.lifecycle import NOT_STARTED
@@ -28,6 +28,8 @@ from outbox.recording import intend
 
 #: How long a cluster may call an attempt stuck after its release.
 START_WITHIN = timedelta(minutes=5)
+#: Listings that are further apart say nothing of the time between them.
+LISTED_WITHIN = timedelta(seconds=60)
 #: How long a cluster that did not start a job is not asked to start it again.
 AVOIDED_FOR = timedelta(minutes=15)
 #: Attempts taken back after one listing at most; the next listing goes on.
@@ -40,32 +42,81 @@ _UNACKNOWLEDGED = Q(
 )
 
 
+class StillHeld:
+    """What one cluster goes on holding though it was told to release it, and since when: it may
+    refuse, for one while it waits for its own database. Of a time in which it did not answer
+    nothing counts."""
+
+    def __init__(self) -> None:
+        self._since: dict[UUID, datetime] = {}
+        self._looked_at: datetime | None = None
+
+    def overdue(self, attempts: Iterable[UUID], now: datetime) -> frozenset[UUID]:
+        """Of the released `attempts` that this listing has held, those held for too long."""
+        if self._looked_at is not None and now - self._looked_at > LISTED_WITHIN:
+            self._since = {}
+        self._looked_at = now
+        self._since = {attempt: self._since.get(attempt, now) for attempt in attempts}
+        return frozenset(
+            attempt for attempt, since in self._since.items() if now - since >= START_WITHIN
+        )
+
+
 def withdraw_stuck(
-    cluster: Cluster, listing: Listing, *, leadership: Leadership, now: datetime
+    cluster: Cluster,
+    listing: Listing,
+    *,
+    leadership: Leadership,
+    now: datetime,
+    still_held: StillHeld | None = None,
 ) -> int:
-    """Ask `cluster` to drop what it has called stuck for too long; returns how many.
+    """Ask `cluster` to drop what it has called stuck for too long, and what it is `still_held`;
+    returns how many.
 
     Its GPUs stay reserved until a listing says that it is gone: should it start at this moment
     after all, it is stopped and metered as any other. Raises NotLeading when the leadership is
     over.
     """
-    if not any(one.is_stuck for key in listing.observations for one in listing.all_of(key)):
+    still_held = still_held or StillHeld()
+    if not any(_is_kept(one) for key in listing.observations for one in listing.all_of(key)):
+        still_held.overdue((), now)
         return 0
-    overdue = Attempt.objects.filter(
-        cluster=cluster,
-        released_at=None,
-        started_at=None,
-        state=AttemptState.STARTING,
-        release_sent_at__lte=now - START_WITHIN,
-    ).only("id", "job_id", "native_id")
+    limit = now - START_WITHIN
+    found = [
+        (attempt, observation)
+        for attempt in Attempt.objects.filter(
+            # What somebody holds there may have been held before it could be released.
+            Q(release_sent_at__lte=limit) | Q(release_sent_at=None, granted_at__lte=limit),
+            cluster=cluster,
+            released_at=None,
+            started_at=None,
+            state=AttemptState.STARTING,
+        ).only("id", "job_id", "native_id", "release_sent_at")
+        if (observation := listing.seen(attempt.key, attempt.native_id)) is not None
+    ]
+    held_for_long = still_held.overdue(
+        [
+            attempt.id
+            for attempt, observation in found
+            if observation.phase is WorkloadPhase.HELD and attempt.release_sent_at is not None
+        ],
+        now,
+    )
     withdrawn = 0
-    for attempt in overdue:
-        observation = listing.seen(attempt.key, attempt.native_id)
-        if observation is None or not observation.is_stuck or withdrawn == WITHDRAWN_MAX:
+    for attempt, observation in found:
+        is_stuck = observation.is_stuck and (
+            attempt.release_sent_at is not None or observation.is_held_by_others
+        )
+        if not (is_stuck or attempt.id in held_for_long) or withdrawn == WITHDRAWN_MAX:
             continue
         with leadership.fence():
             withdrawn += _withdraw(attempt.id, attempt.job_id, observation, now)
     return withdrawn
+
+
+def _is_kept(observation: Observation) -> bool:
+    """Whether the cluster keeps it from starting, by its own word or by not letting go of it."""
+    return observation.is_stuck or observation.phase is WorkloadPhase.HELD
 
 
 def withdraw_unacknowledged(cluster: Cluster, *, leadership: Leadership, now: datetime) -> int:
@@ -122,7 +173,10 @@ def _withdraw(attempt_id: UUID, job_id: UUID, observation: Observation, now: dat
     # Nothing runs that could save anything.
     attempt.notice_at = attempt.grace_until = attempt.forced_at = now
     minutes = START_WITHIN // timedelta(minutes=1)
-    attempt.message = f"Taken back after {minutes} minutes. {observation.message}"[:2000]
+    said = observation.message
+    if observation.phase is WorkloadPhase.HELD and not observation.is_held_by_others:
+        said = "The cluster went on holding it, though it had been told to release it."
+    attempt.message = f"Taken back after {minutes} minutes. {said}"[:2000]
     attempt.save()
     intend([stop_intention("stop_attempt", attempt)], now=now)
     record_events([Happening(job.id, now, "withdrawn", {"attempt": attempt.number})])

@@ -80,7 +80,8 @@ class Observation:
     that signal); a missing rank is unknown. `submitted_at` tells two holders of one id apart.
     `slots` are where the ranks really are, or None where the cluster keeps to what was asked; they
     may hold more or less than that, since `resized_at` or, without it, since the start.
-    `is_stuck` says that it will not start before somebody changes something on the cluster.
+    `is_stuck` says that it will not start before somebody changes something on the cluster, and
+    `is_held_by_others` that it is because somebody there holds it: it is not ours to release.
     `user`, `account` and `pool` are told where the cluster has users.
     """
 
@@ -99,6 +100,7 @@ class Observation:
     slots: tuple[RankSlot, ...] | None = None
     resized_at: int | None = None
     is_stuck: bool = False
+    is_held_by_others: bool = False
     user: str = ""
     account: str = ""
     pool: str = ""

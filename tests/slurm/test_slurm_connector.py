@@ -472,3 +472,18 @@ def test_a_cluster_tells_its_name_and_one_of_another_name_is_not_believed(rig: S
     for act in (other.observe, lambda: other.stop(workload.key, native_id=held)):
         with pytest.raises(AnotherCluster, match=f"answers as {bed.cluster}, and elsewhere"):
             act()
+
+
+def test_what_an_administrator_holds_is_not_released(rig: SlurmRig) -> None:
+    workload = a_workload()
+    held = rig.submit(workload)
+    ours = observed(rig.connector, workload.key)
+    assert (ours.phase, ours.is_held_by_others) == (WorkloadPhase.HELD, False)
+    rig.bed.run(["scontrol", "hold", held])
+    eventually(lambda: observed(rig.connector, workload.key).is_held_by_others)
+    rig.connector.release(workload.key, held)
+    seen = observed(rig.connector, workload.key)
+    assert (seen.phase, seen.is_stuck) == (WorkloadPhase.HELD, True)
+    assert "JobHeldAdmin" in seen.message
+    rig.bed.run(["scontrol", "release", held])
+    until_released(rig.connector, workload.key)

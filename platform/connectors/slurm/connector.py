@@ -55,6 +55,7 @@ from connectors.slurm.observing import (
     observation_of,
 )
 from connectors.slurm.options import (
+    SETTLE_S_STRICT,
     USER_FIELD,
     SlurmOptions,
     SlurmPool,
@@ -64,7 +65,7 @@ from connectors.slurm.options import (
 from connectors.slurm.qos_room import QosRoom
 from connectors.slurm.resizing import joined
 from connectors.slurm.rest import SlurmRest, TokenSource
-from connectors.slurm.states import phase_of
+from connectors.slurm.states import is_held_by_others, phase_of
 from connectors.slurm.tokens import MinterTokens, TokenRefused
 from connectors.workload_checks import TIME_LIMIT_S_MAX, check_key, check_workload
 
@@ -127,6 +128,8 @@ class SlurmConnector:
         self._in_accounting = _Kept(self._ask_accounting_who_it_is)
         self._room = QosRoom(self._rest, otherwise=options.borrow_qos)
         self._exits: Mapping[tuple[int, int], RankExits] = {}
+        self._waiting_since: Mapping[tuple[int, int], int] = {}
+        self._let_go: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def options(self) -> SlurmOptions:
@@ -180,6 +183,8 @@ class SlurmConnector:
         job = self._job(check_key(key), native_id)
         if job is None or not _is_held(job):
             return
+        if is_held_by_others(job) or _number(job) in self._let_go:
+            return
         self._check_settled(job)
         insist(lambda: self._rest.set_hold(job.job_id, held=False))
 
@@ -209,6 +214,7 @@ class SlurmConnector:
             else:
                 ours.setdefault(key, []).append(job)
         exits = self._exits_of(ours)
+        let_go = self._seen_let_go(ours, listed.observed_at)
         copies = {
             key: tuple(
                 observation_of(
@@ -216,6 +222,7 @@ class SlurmConnector:
                     job,
                     exits.get(_number(job), _NO_EXITS),
                     pool=self._pool_of(job.gpus_allocated or job.gpus_requested),
+                    was_let_go=_number(job) in let_go,
                 )
                 for job in sorted(jobs, key=_age)
             )
@@ -228,6 +235,25 @@ class SlurmConnector:
             natives=tuple(self._natives(others, unread)),
             unread=tuple(unread),
         )
+
+    def _seen_let_go(
+        self, ours: Mapping[str, Sequence[SlurmJob]], observed_at: int
+    ) -> frozenset[tuple[int, int]]:
+        """The jobs that were seen to wait unheld for so long that a controller which crashes cannot
+        have forgotten their release: when one of them is held, somebody else holds it."""
+        listed = {_number(job): job for jobs in ours.values() for job in jobs}
+        self._waiting_since = {
+            number: self._waiting_since.get(number, observed_at)
+            for number, job in listed.items()
+            if job.state == "PENDING" and not job.is_held
+        }
+        self._let_go = frozenset(
+            number
+            for number in listed
+            if number in self._let_go
+            or observed_at - self._waiting_since.get(number, observed_at) >= SETTLE_S_STRICT
+        )
+        return self._let_go
 
     def find_ended(self, key: str, native_id: str) -> Observation | None:
         """See the protocol. Of several runs of the job under our name it is the last."""

@@ -17,16 +17,29 @@ from connectors.protocol import (
 from connectors.slurm.logs import RankExits
 from connectors.slurm.neutral import HistoryJob, SlurmJob, SlurmNode, SlurmPartition
 from connectors.slurm.options import SlurmPool
-from connectors.slurm.states import is_stuck, native_state, outcome_of, phase_of, remark
+from connectors.slurm.states import (
+    is_held_by_others,
+    is_stuck,
+    native_state,
+    outcome_of,
+    phase_of,
+    remark,
+)
 
 MGPU_PER_GPU = 1_000
 _SIGNAL_CODES = range(129, 129 + signal.NSIG)
 
 
 def observation_of(
-    key: str, job: SlurmJob, exits: RankExits, *, pool: str | None = None
+    key: str,
+    job: SlurmJob,
+    exits: RankExits,
+    *,
+    pool: str | None = None,
+    was_let_go: bool = False,
 ) -> Observation:
-    """What is to be said of `job`, the workload `key`; `exits` is what its ranks left.
+    """What is to be said of `job`, the workload `key`; `exits` is what its ranks left. One that
+    `was_let_go` and is held again is held by somebody else.
 
     A job in a state that nobody knows is never said to have ended.
     """
@@ -34,6 +47,12 @@ def observation_of(
     is_released = phase is WorkloadPhase.ENDED
     ended_at = job.end_time if is_released else None
     started_at = _started_at(job)
+    is_again = was_let_go and phase is WorkloadPhase.HELD
+    if is_again and not is_held_by_others(job):
+        message = (
+            "It had been released, and somebody holds it on the cluster again "
+            f"({_printable(job.reason)[:60]}); it starts when they release it."
+        )
     if exits.refusal:
         message = exits.refusal
     return Observation(
@@ -52,7 +71,8 @@ def observation_of(
         submitted_at=job.submit_time,
         slots=slots_of(job) or None,
         resized_at=job.resize_time,
-        is_stuck=is_stuck(job),
+        is_stuck=is_stuck(job) or is_again,
+        is_held_by_others=is_held_by_others(job) or is_again,
         user=job.user,
         account=job.account,
         pool=pool or "",

@@ -147,6 +147,11 @@ def remark(job: SlurmJob) -> str:
         return _SAID_OF_ENDS[job.state]
     if job.state != "PENDING":
         return ""
+    if is_held_by_others(job):
+        return (
+            "Somebody who administers the cluster holds it there (JobHeldAdmin); it starts when "
+            "they release it."
+        )
     if job.is_held:
         return "The cluster holds it until it is sure not to forget it; then it is released."
     if job.reason in ("", "None"):
@@ -161,10 +166,15 @@ def remark(job: SlurmJob) -> str:
     return f"It waits in the cluster's own queue: {why}."
 
 
+def is_held_by_others(job: SlurmJob) -> bool:
+    """Whether an administrator of Slurm holds `job`: what we submit is held as by its user."""
+    return job.state == "PENDING" and job.is_held and job.reason.startswith("JobHeldAdmin")
+
+
 def is_stuck(job: SlurmJob) -> bool:
     """Whether `job` waits for what passes only when somebody changes something, or for a quota that
     the arbiter saw free."""
-    return (
+    return is_held_by_others(job) or (
         job.state == "PENDING"
         and not job.is_held
         and (

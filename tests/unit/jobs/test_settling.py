@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -86,6 +87,16 @@ def test_the_recorded_submission_is_released_once_it_has_settled(company: Compan
     attempt.refresh_from_db()
     assert old.released == [(attempt.key, "7")]
     assert attempt.release_sent_at is not None
+
+
+def test_what_somebody_else_holds_is_not_released(company: Company) -> None:
+    attempt = an_attempt(company)
+    by_others = replace(held(attempt), is_held_by_others=True)
+    cluster = settled(company, AClusterThatHolds(), by_others)
+    attempt.refresh_from_db()
+    assert (cluster.released, cluster.removed, attempt.release_sent_at) == ([], [], None)
+    Attempt.objects.update(state="ended", ended_at=NOW, released_at=NOW)
+    assert settled(company, cluster, by_others).removed == [(attempt.key, "7")]
 
 
 def test_that_it_is_released_is_stored_before_the_cluster_is_told(company: Company) -> None:

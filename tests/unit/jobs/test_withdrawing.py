@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -34,7 +35,7 @@ from jobs.observation import apply_listing
 from jobs.queries import get_job
 from jobs.settling import settle
 from jobs.snapshots import load_snapshot
-from jobs.withdrawing import avoided_clusters, withdraw_stuck, withdraw_unacknowledged
+from jobs.withdrawing import StillHeld, avoided_clusters, withdraw_stuck, withdraw_unacknowledged
 from outbox.models import Message
 from tenants.access import Actor, actor_of
 from tenants.models import User
@@ -379,3 +380,63 @@ def test_what_a_silent_cluster_had_not_taken_queues_again(
         leadership=observer,
     )
     assert (connector.released, connector.removed) == ([], [(attempt.key, "7")])
+
+
+def held(attempt: Attempt, **values: Any) -> Observation:
+    return seen(attempt, phase=WorkloadPhase.HELD, is_stuck=False, message="held", **values)
+
+
+def watch(cluster: Cluster, still: StillHeld, one: Observation, after_s: int) -> int:
+    return withdraw_stuck(
+        cluster,
+        Listing(AT, {one.key: one}),
+        leadership=Fenced("observer"),  # type: ignore[arg-type]
+        now=NOW + timedelta(seconds=after_s),
+        still_held=still,
+    )
+
+
+def test_what_is_held_in_spite_of_its_release_is_taken_back(company: Company, bob: User) -> None:
+    """Planted: no such rule; the time in which nobody was heard counted."""
+    attempt = an_attempt(company, bob)
+    still = StillHeld()
+    took = [watch(company.cluster, still, held(attempt), at_s) for at_s in range(0, 301, 30)]
+    assert took == [0] * 10 + [1]
+    attempt.refresh_from_db()
+    assert attempt.message == (
+        "Taken back after 5 minutes. The cluster went on holding it, though it had been told to "
+        "release it."
+    )
+
+
+def test_of_a_time_without_listings_nothing_counts(company: Company, bob: User) -> None:
+    attempt = an_attempt(company, bob)
+    still = StillHeld()
+    assert [watch(company.cluster, still, held(attempt), at_s) for at_s in (0, 30, 600)] == [0] * 3
+
+
+def test_what_was_let_go_in_between_is_held_anew(company: Company, bob: User) -> None:
+    attempt = an_attempt(company, bob)
+    still = StillHeld()
+    for at_s in range(0, 300, 30):
+        watch(company.cluster, still, held(attempt), at_s)
+    assert watch(company.cluster, still, seen(attempt, is_stuck=False), 300) == 0
+    assert watch(company.cluster, still, held(attempt), 330) == 0
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_what_somebody_holds_there_is_taken_back(
+    company: Company, bob: User, released: bool
+) -> None:
+    values: dict[str, Any] = {} if released else {"release_sent_at": None}
+    attempt = an_attempt(company, bob, **values)
+    by_others = held(attempt, is_held_by_others=True)
+    by_others = replace(by_others, is_stuck=True, message="Somebody holds it.")
+    assert look(company.cluster, by_others) == 1
+    attempt.refresh_from_db()
+    assert attempt.message == "Taken back after 5 minutes. Somebody holds it."
+
+
+def test_what_waits_to_be_released_is_not_taken_back(company: Company, bob: User) -> None:
+    attempt = an_attempt(company, bob, release_sent_at=None)
+    assert look(company.cluster, held(attempt)) == 0

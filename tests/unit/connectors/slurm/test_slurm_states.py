@@ -170,6 +170,33 @@ def test_a_reason_that_nobody_knows_is_told_as_it_is() -> None:
     assert seen.message == "It waits in the cluster's own queue (Full?Moon)."
 
 
+@pytest.mark.parametrize(
+    ("reason", "was_let_go", "by_others"),
+    [
+        ("JobHeldUser", False, False),
+        ("JobHeldAdmin", False, True),
+        ("JobHeldUser", True, True),
+        ("JobHeldAdmin", True, True),
+    ],
+)
+def test_who_holds_it(reason: str, was_let_go: bool, by_others: bool) -> None:
+    held = replace(WAITING, reason=reason, is_held=True)
+    seen = observation_of("key", held, NO_EXITS, was_let_go=was_let_go)
+    assert (seen.phase, seen.is_stuck, seen.is_held_by_others) == (
+        WorkloadPhase.HELD,
+        by_others,
+        by_others,
+    )
+    assert seen.message.startswith(
+        {
+            (False, "JobHeldUser"): "The cluster holds it until it is sure",
+            (True, "JobHeldUser"): "It had been released, and somebody holds it on the cluster",
+        }.get((by_others, reason), "Somebody who administers the cluster holds it there")
+    )
+    waits = observation_of("key", WAITING, NO_EXITS, was_let_go=True)
+    assert (waits.is_stuck, waits.is_held_by_others) == (False, False)
+
+
 @pytest.mark.parametrize("reason", ["None", ""])
 def test_what_was_not_looked_at_yet_says_nothing(reason: str) -> None:
     seen = observation_of("key", replace(WAITING, reason=reason), NO_EXITS)
