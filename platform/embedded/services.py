@@ -53,6 +53,7 @@ def web_command(port: int) -> tuple[str, ...]:
     return (
         *(sys.executable, "-m", "uvicorn", "portal.asgi:application"),
         *("--host", HOST, "--port", str(port), "--workers", str(WEB_WORKERS)),
+        *("--loop", "portal.accepting:SharingLoop"),
         *("--timeout-graceful-shutdown", "5", "--no-server-header", "--no-access-log"),
     )
 
