@@ -7,8 +7,10 @@ import re
 from dataclasses import dataclass
 from uuid import UUID
 
+from clusters.models import Cluster
 from connectors.errors import ClusterUnavailable, LogUnavailable
-from connectors.protocol import LogChunk
+from connectors.protocol import LogChunk, LogReader
+from connectors.registry import LOG_READERS
 from jobs.dispatch import connector_of
 from jobs.errors import ClusterAway
 from jobs.models import Attempt, JobOrigin
@@ -73,7 +75,7 @@ def read_log(
     if rank >= ranks:
         raise NotFound(f"The attempt has {ranks} ranks, the last of them is rank {ranks - 1}.")
     try:
-        chunk = connector_of(found.cluster).read_log(
+        chunk = _reader_of(found.cluster).read_log(
             found.key,
             rank=rank,
             stream=stream,
@@ -102,6 +104,17 @@ def read_log(
         is_truncated=chunk.is_truncated,
         ranks=ranks,
     )
+
+
+def _reader_of(cluster: Cluster) -> LogReader:
+    """Raises ClusterUnavailable for options that cannot be used."""
+    opener = LOG_READERS.get(cluster.kind)
+    if opener is None:
+        return connector_of(cluster)
+    try:
+        return opener(cluster.options)
+    except ValueError as error:
+        raise ClusterUnavailable(f"The options of {cluster.name} are wrong: {error}.") from error
 
 
 def decoded(chunk: LogChunk, *, from_end: bool) -> tuple[int, int, str]:

@@ -14,7 +14,7 @@ from audit.recording import record
 from clusters.models import Cluster, Pool
 from clusters.trusted import check_trusted
 from connectors.errors import ClusterUnavailable
-from connectors.registry import LASTING_OPTIONS, OPENERS, open_connector
+from connectors.registry import LASTING_OPTIONS, OPENERS, check_options
 from live.publishing import publish
 from live.waking import wake
 from primitives.errors import Conflict, FieldError, InvalidRequest
@@ -152,7 +152,7 @@ def _refuse_bad_options(kind: str, options: Mapping[str, Any]) -> None:
         )
     try:
         check_trusted(kind, options)
-        open_connector(kind, options, "new")
+        check_options(kind, options)
     except ValueError as error:
         raise InvalidRequest(
             f"A {kind} cluster cannot have these options: {error}.",

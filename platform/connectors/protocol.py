@@ -231,6 +231,23 @@ class LogChunk:
     is_truncated: bool
 
 
+class LogReader(Protocol):
+    """Who can read the outputs of a cluster's workloads."""
+
+    def read_log(
+        self,
+        key: str,
+        *,
+        rank: int,
+        stream: str,
+        offset: int,
+        limit: int,
+        cluster_user: str | None = None,
+    ) -> LogChunk:
+        """See `ClusterConnector.read_log`."""
+        ...
+
+
 class ClusterConnector(Protocol):
     """Every method may raise ClusterUnavailable; then nothing is known to have happened.
 

@@ -11,9 +11,9 @@ from connectors.local.connector import open_local
 from connectors.local.node_control import control_nodes as control_local_nodes
 from connectors.natives import NativeControl
 from connectors.node_control import NodeControl
-from connectors.protocol import ClusterConnector
+from connectors.protocol import ClusterConnector, LogReader
 from connectors.slurm.accounts import open_account
-from connectors.slurm.connector import open_slurm
+from connectors.slurm.connector import check_slurm_options, open_slurm, open_slurm_logs
 from connectors.slurm.entitlements import control_entitlements
 from connectors.slurm.natives import control_natives
 from connectors.slurm.node_control import cannot_change_nodes
@@ -55,6 +55,21 @@ ENTITLEMENT_CONTROLS: Mapping[str, Callable[[ClusterConnector], EntitlementContr
 ACCOUNTS: Mapping[str, Callable[[ClusterConnector], ClusterAccount]] = {
     "slurm": open_account,
 }
+
+
+#: How options are checked where the connector would need what the asking process must not have.
+OPTION_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {"slurm": check_slurm_options}
+#: How outputs are read, on the kinds of cluster where that needs less than the connector.
+LOG_READERS: Mapping[str, Callable[[Mapping[str, Any]], LogReader]] = {"slurm": open_slurm_logs}
+
+
+def check_options(kind: str, options: Mapping[str, Any]) -> None:
+    """Raises KeyError for a kind that is not registered, ValueError for options that such a cluster
+    cannot have, and what else its opener raises."""
+    if kind in OPTION_CHECKS:
+        OPTION_CHECKS[kind](options)
+    else:
+        open_connector(kind, options, "new")
 
 
 def open_connector(

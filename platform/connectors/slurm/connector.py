@@ -36,6 +36,7 @@ from connectors.protocol import (
     Inventory,
     Listing,
     LogChunk,
+    LogReader,
     NativeWorkload,
     Observation,
     Unread,
@@ -103,6 +104,16 @@ def open_slurm(
             "back, or, when nothing of ours is on it any more, name another file"
         )
     return SlurmConnector(checked, MinterTokens(checked.token_socket), cluster=before.get(CLUSTER))
+
+
+def check_slurm_options(options: Mapping[str, Any]) -> None:
+    """Raises ValueError for options that no Slurm cluster can have; opens no file of a secret."""
+    parse_options(options, reads_secret=False)
+
+
+def open_slurm_logs(options: Mapping[str, Any]) -> LogReader:
+    """The outputs of jobs of such a cluster. Raises ValueError for bad options."""
+    return SlurmLogs(parse_options(options, reads_secret=False))
 
 
 class SlurmConnector:
@@ -378,29 +389,9 @@ class SlurmConnector:
         cluster_user: str | None = None,
     ) -> LogChunk:
         """See the protocol. At most 1 MiB at once; from an offset past the end, no bytes."""
-        check_key(key)
-        root = self._options.output_root
-        if root is None:
-            raise LogUnavailable(
-                "the outputs of this cluster are not available here; the job's user finds them in "
-                f"{self._options.working_directory}"
-            )
-        if cluster_user is None:
-            raise LogUnavailable(f"{key} has no UNIX user, so it has no output")
-
-        def read() -> LogChunk:
-            return read_log(
-                root,
-                key=key,
-                user=cluster_user,
-                rank=rank,
-                stream=stream,
-                offset=offset,
-                limit=limit,
-                cap_bytes=self._options.log_cap_bytes,
-            )
-
-        return within(_FILES_S, read)
+        return SlurmLogs(self._options).read_log(
+            key, rank=rank, stream=stream, offset=offset, limit=limit, cluster_user=cluster_user
+        )
 
     def forget(self, key: str, *, native_id: str | None = None) -> None:
         """Nothing: Slurm drops ended jobs by itself, and the outputs are their user's."""
@@ -593,6 +584,48 @@ class SlurmConnector:
             name for name, pool in self._options.pools.items() if pool.partition == job.partition
         ]
         return of_partition[0] if len(of_partition) == 1 else None
+
+
+class SlurmLogs:
+    """Reads outputs of jobs from the shared file system; knows no secret and speaks to nobody."""
+
+    def __init__(self, options: SlurmOptions) -> None:
+        self._options = options
+
+    def read_log(
+        self,
+        key: str,
+        *,
+        rank: int,
+        stream: str,
+        offset: int,
+        limit: int,
+        cluster_user: str | None = None,
+    ) -> LogChunk:
+        """See the protocol. At most 1 MiB at once; from an offset past the end, no bytes."""
+        check_key(key)
+        root = self._options.output_root
+        if root is None:
+            raise LogUnavailable(
+                "the outputs of this cluster are not available here; the job's user finds them in "
+                f"{self._options.working_directory}"
+            )
+        if cluster_user is None:
+            raise LogUnavailable(f"{key} has no UNIX user, so it has no output")
+
+        def read() -> LogChunk:
+            return read_log(
+                root,
+                key=key,
+                user=cluster_user,
+                rank=rank,
+                stream=stream,
+                offset=offset,
+                limit=limit,
+                cap_bytes=self._options.log_cap_bytes,
+            )
+
+        return within(_FILES_S, read)
 
 
 @dataclass(frozen=True, slots=True)

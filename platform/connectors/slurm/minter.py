@@ -1,7 +1,7 @@
 """The one process that holds the key of a Slurm cluster's tokens, and makes short ones with it.
 
     python -m connectors.slurm.minter --key FILE --socket FILE --allow-uid UID \
-        --service-user NAME [--group NAME] [--users-file FILE]
+        [--allow-gid GID] --service-user NAME [--group NAME] [--users-file FILE]
 
 Whoever holds the key is root on the cluster, so it never enters the portal's processes. They ask
 here over a Unix socket, one JSON object in one line per connection:
@@ -10,7 +10,8 @@ here over a Unix socket, one JSON object in one line per connection:
                      or  {"refused": "why this user never gets one"}
                      or  {"error": "what was wrong with the request"}
 
-The kernel says who asks; only the uids given with --allow-uid get an answer. Tokens are made for
+The kernel says who asks; only the uids given with --allow-uid get an answer, and where there is
+--allow-gid only if their group is one of those, too. Tokens are made for
 the service user and for UNIX users from uid 1000 on, except root, slurm and nobody, and only
 members of --group and users named in --users-file (one a line) where these are given.
 """
@@ -131,11 +132,19 @@ def mint(key: bytes, user: str, now: int, lifetime_s: int = LIFETIME_S) -> tuple
 class Minter:
     """Answers on a Unix socket until `stop`; every peer has a thread and a few seconds."""
 
-    def __init__(self, key: bytes, path: str, policy: Policy, allowed_uids: Sequence[int]) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        path: str,
+        policy: Policy,
+        allowed_uids: Sequence[int],
+        allowed_gids: Sequence[int] = (),
+    ) -> None:
         self._key = key
         self._path = path
         self._policy = policy
         self._allowed_uids = frozenset(allowed_uids)
+        self._allowed_gids = frozenset(allowed_gids)
         self._peers = threading.BoundedSemaphore(PEERS_MAX)
         self._is_stopping = False
         self._socket = _listen(path)
@@ -174,13 +183,16 @@ class Minter:
             self._peers.release()
 
     def _answer(self, peer: socket.socket) -> dict[str, object]:
-        uid = _peer_uid(peer)
+        uid, gid = _peer_ids(peer)
         try:
             # Read in any case: a socket closed on unread bytes takes the answer with it.
             line = _read_line(peer)
             if uid not in self._allowed_uids:
                 log.warning("refused uid %d: it may not ask", uid)
                 return {"error": f"uid {uid} may not ask for tokens"}
+            if self._allowed_gids and gid not in self._allowed_gids:
+                log.warning("refused uid %d with gid %d: it may not ask", uid, gid)
+                return {"error": f"gid {gid} may not ask for tokens"}
             user = _requested_user(line)
         except BadRequest as error:
             return {"error": str(error)}
@@ -219,10 +231,11 @@ def _listen(path: str) -> socket.socket:
     return listening
 
 
-def _peer_uid(peer: socket.socket) -> int:
+def _peer_ids(peer: socket.socket) -> tuple[int, int]:
+    """Effective uid and gid of the process that connected."""
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    uid: int = struct.unpack("3i", credentials)[1]
-    return uid
+    _, uid, gid = struct.unpack("3i", credentials)
+    return uid, gid
 
 
 def _read_line(peer: socket.socket) -> bytes:
@@ -276,6 +289,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--key", required=True, help="file with the cluster's JWT key, mode 600")
     parser.add_argument("--socket", required=True, help="Unix socket to listen on")
     parser.add_argument("--allow-uid", required=True, type=int, action="append")
+    parser.add_argument(
+        "--allow-gid", type=int, action="append", help="their group must be one of these, too"
+    )
     parser.add_argument("--service-user", required=True)
     parser.add_argument("--group", help="only members of this group get tokens")
     parser.add_argument("--users-file", help="only users in this file get tokens, one a line")
@@ -291,6 +307,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             str(Path(chosen.socket).absolute()),
             Policy(chosen.service_user, chosen.group, chosen.users_file),
             chosen.allow_uid,
+            chosen.allow_gid or (),
         )
     except (OSError, ValueError) as error:
         print(f"the minter cannot start: {error}", file=sys.stderr)

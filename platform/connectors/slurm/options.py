@@ -105,8 +105,12 @@ class SlurmOptions:
         return (self.output_root or self.working_directory).replace(USER_FIELD, user)
 
 
-def parse_options(options: Mapping[str, Any]) -> SlurmOptions:
-    """Raises ValueError, saying what is wrong, for options that no Slurm cluster can have."""
+def parse_options(options: Mapping[str, Any], *, reads_secret: bool = True) -> SlurmOptions:
+    """Raises ValueError, saying what is wrong, for options that no Slurm cluster can have.
+
+    Unless `reads_secret`, the file with the tag secret is not opened and `tag_secret` is b"":
+    processes that sign nothing need not be able to read it.
+    """
     if unknown := sorted(map(str, set(options) - _KNOWN)):
         raise ValueError(f"unknown options of a Slurm cluster: {', '.join(unknown)}")
     version: str | None = options.get("api_version")
@@ -117,7 +121,7 @@ def parse_options(options: Mapping[str, Any]) -> SlurmOptions:
         url=_url(options.get("url")),
         service_user=_name("service_user", options.get("service_user")),
         token_socket=_path("token_socket", options.get("token_socket"), may_hold_user=False),
-        tag_secret=_secret(options),
+        tag_secret=_secret(options, reads_file=reads_secret),
         pools=_pools(options.get("pools")),
         output_root=None if output_root is None else _path("output_root", output_root),
         working_directory=_path(
@@ -217,12 +221,14 @@ def _mounts(value: object) -> tuple[str, ...]:
     return tuple(_path("container_mounts", one) for one in value)
 
 
-def _secret(options: Mapping[str, Any]) -> bytes:
+def _secret(options: Mapping[str, Any], *, reads_file: bool) -> bytes:
     text, path = options.get("tag_secret"), options.get("tag_secret_file")
     if (text is None) == (path is None):
         raise ValueError("a Slurm cluster has either option tag_secret or option tag_secret_file")
     if path is not None:
         name = _path("tag_secret_file", path, may_hold_user=False)
+        if not reads_file:
+            return b""
         try:
             with open(name, "rb") as file:
                 secret = file.read(_SECRET_BYTES_MAX + 1).strip()

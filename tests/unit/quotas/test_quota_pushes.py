@@ -346,6 +346,18 @@ def test_a_check_is_due_when_a_user_was_mapped(cluster: Cluster) -> None:
     assert is_check_due(cluster, now=now)
 
 
+def test_a_check_is_due_when_somebody_got_a_role(cluster: Cluster) -> None:
+    now = SystemClock().now()
+    company = a_company()
+    bob = a_user(company.organization, "bob")
+    push = request_check(cluster, now=now + timedelta(seconds=1))
+    save_outcome(push, QuotaPushStatus.DONE, [], now=now)
+    assert not is_check_due(cluster, now=now)
+    QuotaPush.objects.update(requested_at=now)
+    a_grant(bob, Role.RESEARCHER, company.nlp)
+    assert is_check_due(cluster, now=now)
+
+
 def test_checks_by_themselves_are_not_kept_for_ever(cluster: Cluster) -> None:
     asked = QuotaPush.objects.create(
         cluster=cluster,

@@ -46,8 +46,14 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "minter")
 
 
-def serving(path: str, *, uids: tuple[int, ...] = (os.geteuid(),), **policy: Any) -> Minter:
-    minter = Minter(KEY, path, Policy(SERVICE, **policy), uids)
+def serving(
+    path: str,
+    *,
+    uids: tuple[int, ...] = (os.geteuid(),),
+    gids: tuple[int, ...] = (),
+    **policy: Any,
+) -> Minter:
+    minter = Minter(KEY, path, Policy(SERVICE, **policy), uids, gids)
     threading.Thread(target=minter.serve, daemon=True).start()
     return minter
 
@@ -136,6 +142,18 @@ def test_only_the_allowed_may_ask(path: str) -> None:
     with pytest.raises(ClusterUnavailable, match="may not ask"):
         MinterTokens(path).token_for("ana")
     minter.stop()
+
+
+def test_the_group_must_be_allowed_too_where_one_is_named(path: str) -> None:
+    """Planted: the group not compared; the group enough without the uid."""
+    other, own = os.getegid() + 1, os.getegid()
+    minter = serving(path, gids=(other,))
+    assert ask(path, b'{"user": "ana"}\n') == {"error": f"gid {own} may not ask for tokens"}
+    minter.stop()
+    serving(f"{path}-2", gids=(other, own))
+    assert sorted(ask(f"{path}-2", b'{"user": "ana"}\n')) == ["expires_at", "token"]
+    serving(f"{path}-3", uids=(os.geteuid() + 1,), gids=(own,))
+    assert list(ask(f"{path}-3", b'{"user": "ana"}\n')) == ["error"]
 
 
 def test_a_list_of_users_is_read_each_time(tmp_path: Path) -> None:

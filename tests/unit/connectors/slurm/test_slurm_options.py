@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from connectors.registry import open_connector
+from connectors.errors import LogUnavailable
+from connectors.registry import LOG_READERS, check_options, open_connector
 from connectors.slurm.options import SlurmPool, parse_options
 
+KEY = "tg-0190a000-0000-7000-8000-000000000001"
 GOOD: dict[str, Any] = {
     "url": "http://slurm.example:6820/",
     "service_user": "tidegate",
@@ -126,3 +128,17 @@ def test_bad_options_are_named(name: str, value: object, match: str) -> None:
 def test_opening_speaks_to_nobody() -> None:
     connector = open_connector("slurm", GOOD, "one")
     assert (connector.submits_held, connector.settle_s) == (True, 7)
+
+
+def test_who_signs_nothing_needs_no_secret(tmp_path: Path) -> None:
+    """Planted: the file read in any case."""
+    options = {**GOOD, "tag_secret_file": str(tmp_path / "not-there")}
+    options.pop("tag_secret", None)
+    check_options("slurm", options)
+    with pytest.raises(ValueError, match="tag_secret_file cannot be read"):
+        open_connector("slurm", options, "one")
+    reader = LOG_READERS["slurm"]({**options, "output_root": None})
+    with pytest.raises(LogUnavailable, match="are not available here"):
+        reader.read_log(KEY, rank=0, stream="stdout", offset=0, limit=16)
+    with pytest.raises(ValueError, match="either option tag_secret or"):
+        check_options("slurm", {**options, "tag_secret": "x" * 32})
