@@ -6,12 +6,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from billing.metering import Grant, record_started, register_attempt
 from billing.models import UsageSegment
 from builders.held_cluster import AClusterThatHolds
 from builders.loop_builders import Fenced, a_job
-from builders.portal_builders import NOW, Company, a_company, a_user
+from builders.portal_builders import NOW, Company, a_cluster, a_company, a_user
 from connectors.errors import AccountUndecided, ClusterUnavailable
 from connectors.protocol import Listing, Observation, Outcome, RankSlot, Unread, WorkloadPhase
 from jobs.models import Attempt, Job, JobEvent, JobState
@@ -115,6 +117,57 @@ def listen(
 def test_a_listing_that_says_nothing_new_writes_nothing(company: Company) -> None:
     attempt = a_running_attempt(company)
     assert listen(company, said(attempt), at_s=5) == 0
+
+
+def over(attempt: Attempt) -> Observation:
+    return said(
+        attempt,
+        WorkloadPhase.ENDED,
+        native_state="ended",
+        ended_s=10,
+        released_s=10,
+        outcome=Outcome.SUCCEEDED,
+    )
+
+
+def test_many_changes_take_as_many_statements_as_one(company: Company) -> None:
+    """Also when they are of every kind. Planted: the meter told of each by itself."""
+    counts = []
+    for number in (1, 7):
+        attempts = [a_running_attempt(company) for _ in range(2 * number)]
+        ended, missing = attempts[:number], attempts[number:]
+        with CaptureQueriesContext(connection) as seen:
+            assert listen(company, *map(over, ended), at_s=11) == number
+        counts.append(len(seen))
+        listed = Attempt.objects.filter(pk__in=[one.pk for one in ended])
+        assert set(listed.values_list("state", "released_at", "job__state", "job__exit_code")) == {
+            ("ended", NOW + timedelta(seconds=10), "succeeded", 0)
+        }
+        assert UsageSegment.objects.filter(attempt__in=[one.pk for one in ended]).count() == number
+        assert set(
+            Attempt.objects.filter(pk__in=[one.pk for one in missing]).values_list(
+                "state", "missed_listings"
+            )
+        ) == {("running", 1)}
+        Attempt.objects.filter(pk__in=[one.pk for one in missing]).update(cluster=a_cluster("off"))
+    assert counts[1] <= counts[0]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 100])
+def test_one_that_cannot_be_applied_holds_up_no_other(
+    company: Company, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: its batch given up whole; its batch stored without its job."""
+    monkeypatch.setattr("jobs.observation.BATCH_MAX", batch)
+    attempts = [a_running_attempt(company) for _ in range(5)]
+    bad = attempts[2]
+    Job.objects.filter(pk=bad.job_id).update(state="cancelled", ended_at=NOW, end_reason="x")
+    assert listen(company, *map(over, attempts), at_s=11) == 4
+    assert set(
+        Attempt.objects.filter(state="ended", job__state="succeeded").values_list("pk", flat=True)
+    ) == {one.pk for one in attempts if one is not bad}
+    bad.refresh_from_db()
+    assert (bad.state, bad.released_at) == ("running", None)
 
 
 def test_gpus_are_held_until_the_last_process_is_gone(company: Company) -> None:
