@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from uuid import UUID
 
+from django.db.models import Case, Q, Value, When
+from django.db.models.functions import Coalesce
+
 from billing.reconciliations import RECONCILE_DAY
 from clusters.models import Cluster
 from clusters.node_requests import CHANGE_NODE
@@ -28,7 +31,7 @@ from jobs.quota_pushes import push_quota
 from jobs.reconciling import reconcile_day
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
-from outbox.delivery import Handler, NotYet
+from outbox.delivery import Finish, Handler, NotYet
 from outbox.models import Message
 from outbox.quarantine import is_quarantined
 from quotas.cluster_users import name_on
@@ -120,8 +123,9 @@ def workload_of(attempt: Attempt) -> Workload:
 
 def start_attempt(
     message: Message, leadership: Leadership, clock: Callable[[], datetime], connect: Connect
-) -> None:
-    """Submit the attempt and record the cluster's id for it, unless somebody already has.
+) -> Finish | None:
+    """Submit the attempt and return what records the cluster's id for it, unless somebody already
+    has.
 
     Raises NotYet in quarantine, and when the cluster did not answer: the same submission is sent
     again later and changes nothing if it had arrived. Where submissions are held, a second copy
@@ -135,13 +139,13 @@ def start_attempt(
             # Asked to stop before anybody sent it: nothing of it is on the cluster.
             with leadership.fence():
                 _close_unstarted(attempt.id, "stopped", "stopped before it was sent", clock())
-        return
+        return None
     if attempt.cluster.kind in KINDS_WITH_USERS and attempt.cluster_user is None:
         attempt.cluster_user = name_on(attempt.cluster, attempt.job.user_id)
         with leadership.fence():
             if attempt.cluster_user is None:
                 _close_unstarted(attempt.id, "start_failed", _nobody(attempt), clock())
-                return
+                return None
             Attempt.objects.filter(pk=attempt.pk).update(cluster_user=attempt.cluster_user)
     try:
         native_id = connect(attempt.cluster).submit(
@@ -152,12 +156,21 @@ def start_attempt(
     except WorkloadRejected as error:
         with leadership.fence():
             _close_unstarted(attempt.id, "start_failed", str(error), clock())
-        return
-    with leadership.fence():
-        Attempt.objects.filter(pk=attempt.pk, native_id=None).update(native_id=native_id)
-        Attempt.objects.filter(pk=attempt.pk, state=AttemptState.RESERVED).update(
-            state=AttemptState.STARTING
-        )
+        return None
+    return lambda: _record_id(attempt.id, native_id)
+
+
+def _record_id(attempt_id: UUID, native_id: str) -> None:
+    """The first recorded id wins; somebody may have asked to stop the attempt since."""
+    Attempt.objects.filter(
+        Q(native_id=None) | Q(state=AttemptState.RESERVED), pk=attempt_id
+    ).update(
+        native_id=Coalesce("native_id", Value(native_id)),
+        state=Case(
+            When(state=AttemptState.RESERVED, then=Value(AttemptState.STARTING.value)),
+            default="state",
+        ),
+    )
 
 
 def _nobody(attempt: Attempt) -> str:

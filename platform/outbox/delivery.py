@@ -1,7 +1,8 @@
 """Deliver stored intentions: commit that it is sent, then send, then record the result.
 
 At least once: a deliverer that dies in between leaves the message claimed until its lease
-ends, and the next one sends it again. Handlers are idempotent.
+ends, and the next one sends it again. Handlers are idempotent. What one returns is called in the
+transaction that ends its message, so that a result costs no commit of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 
 from outbox.models import Message
 
@@ -21,7 +22,9 @@ log = logging.getLogger(__name__)
 LEASE = timedelta(seconds=30)
 RETRY_AFTER_MAX = timedelta(seconds=30)
 
-Handler = Callable[[Message], None]
+#: What a handler leaves to be stored together with its message's end.
+Finish = Callable[[], None]
+Handler = Callable[[Message], Finish | None]
 Fence = Callable[[], AbstractContextManager[None]]
 
 
@@ -51,14 +54,26 @@ def deliver_due(
     """
     delivered = 0
     done: Message | None = None
+    finish: Finish | None = None
     while True:
-        message = _claim_next(shard, done, clock=clock, fence=fence, is_last=delivered >= limit)
+        is_last = delivered >= limit
+        try:
+            message = _claim_next(shard, done, finish, clock=clock, fence=fence, is_last=is_last)
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception as error:
+            if done is None or finish is None:
+                raise
+            log.exception("the result of message %s %s was not stored", done.kind, done.subject)
+            _postpone(done, clock() + RETRY_AFTER_MAX, repr(error), fence)
+            done = finish = None
+            continue
         if message is None:
             return delivered
-        done = None
+        done = finish = None
         delivered += 1
         try:
-            handlers[message.kind](message)
+            finish = handlers[message.kind](message)
         except NotYet as later:
             if message.error != str(later)[:2000]:
                 log.warning("%s %s is sent again: %s", message.kind, message.subject, later)
@@ -71,32 +86,45 @@ def deliver_due(
 
 
 def _claim_next(
-    shard: str, done: Message | None, *, clock: Callable[[], datetime], fence: Fence, is_last: bool
+    shard: str,
+    done: Message | None,
+    finish: Finish | None,
+    *,
+    clock: Callable[[], datetime],
+    fence: Fence,
+    is_last: bool,
 ) -> Message | None:
-    """Record that `done` is delivered and, unless it was the last, claim the next: one commit for
-    both, as thousands may be due."""
+    """Record that `done` is delivered with what `finish` stores and, unless it was the last, claim
+    the next: one commit for all, as thousands may be due."""
     if done is None and is_last:
         return None
     now = clock()
     with fence():
+        if finish is not None:
+            finish()
         if done is not None:
             Message.objects.filter(pk=done.pk, done_at=None).update(done_at=now, error="")
         return None if is_last else _claim(shard, now=now)
 
 
 def _claim(shard: str, *, now: datetime) -> Message | None:
-    message = (
-        Message.objects.select_for_update(skip_locked=True)
-        .filter(shard=shard, done_at=None, due_at__lte=now)
-        .order_by("due_at", "id")
-        .first()
+    table = connection.ops.quote_name(Message._meta.db_table)
+    return next(
+        iter(
+            Message.objects.raw(
+                f"""
+                UPDATE {table} SET sends = sends + 1, sent_at = %s, due_at = %s
+                WHERE id = (
+                    SELECT id FROM {table}
+                    WHERE shard = %s AND done_at IS NULL AND due_at <= %s
+                    ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
+                RETURNING *
+                """,  # noqa: S608 - the name comes from the model
+                [now, now + LEASE, shard, now],
+            )
+        ),
+        None,
     )
-    if message is not None:
-        message.sends += 1
-        message.sent_at = now
-        message.due_at = now + LEASE
-        message.save(update_fields=["sends", "sent_at", "due_at"])
-    return message
 
 
 def _postpone(message: Message, due_at: datetime, error: str, fence: Fence) -> None:

@@ -7,10 +7,18 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from builders.portal_builders import NOW
-from outbox.delivery import LEASE, NotYet, deliver_due, drop_delivered, retry_after
+from outbox.delivery import (
+    LEASE,
+    RETRY_AFTER_MAX,
+    Finish,
+    NotYet,
+    deliver_due,
+    drop_delivered,
+    retry_after,
+)
 from outbox.models import Message
 from outbox.recording import Intention, intend, withdraw_unsent
 
@@ -147,3 +155,47 @@ def test_only_what_is_done_is_dropped() -> None:
     deliver(handler)
     assert drop_delivered(before=NOW + timedelta(days=1)) == 1
     assert Message.objects.get().done_at is None
+
+
+def test_what_a_handler_leaves_is_stored_with_the_end_of_its_message() -> None:
+    """Planted: called before the transaction; called after the message's end."""
+    subjects = intend_some(2)
+    seen: list[tuple[UUID, int, bool]] = []
+
+    def handler(message: Message) -> Finish:
+        def finish() -> None:
+            done = Message.objects.exclude(done_at=None).count()
+            seen.append((message.subject, done, connection.in_atomic_block))
+
+        return finish
+
+    delivered = deliver_due(
+        {"start": handler}, shard="a", clock=lambda: NOW, fence=transaction.atomic
+    )
+    assert delivered == 2
+    assert seen == [(subjects[0], 0, True), (subjects[1], 1, True)]
+    assert Message.objects.filter(done_at=None).count() == 0
+
+
+def test_a_result_that_cannot_be_stored_blocks_no_other() -> None:
+    """Planted: given up as done; the other never sent."""
+    bad, good = intend_some(2)
+    sent: list[UUID] = []
+
+    def handler(message: Message) -> Finish:
+        sent.append(message.subject)
+
+        def finish() -> None:
+            if message.subject == bad:
+                Message.objects.filter(pk=message.pk).update(error="half")
+                raise ValueError("too long")
+
+        return finish
+
+    delivered = deliver_due(
+        {"start": handler}, shard="a", clock=lambda: NOW, fence=transaction.atomic
+    )
+    assert (delivered, sent) == (2, [bad, good])
+    left = Message.objects.get(done_at=None)
+    assert (left.subject, left.error, left.sends) == (bad, "ValueError('too long')", 1)
+    assert left.due_at == NOW + RETRY_AFTER_MAX
