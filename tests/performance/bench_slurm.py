@@ -455,31 +455,43 @@ def pid_of(bed: SlurmBed, daemon: str) -> int:
 
 def cpu_s(process: psutil.Process, watched_s: int) -> float:
     """CPU seconds of `process` in the next `watched_s` seconds."""
-    before = process.cpu_times()
+    before_s = cpu_s_of(process)
     time.sleep(watched_s)
-    after = process.cpu_times()
-    return (after.user + after.system) - (before.user + before.system)
+    return cpu_s_of(process) - before_s
 
 
 def cpu_s_by_part(bed: SlurmBed, pids: Sequence[int]) -> dict[str, float]:
-    """CPU seconds so far of our processes `pids`, the database, Slurm's servers, and the rest of
-    the machine: nodes, jobs, this process and whatever else runs."""
-    found = dict.fromkeys(("Tidegate", "PostgreSQL", "Slurm's servers"), 0.0)
-    servers = {pid_of(bed, name) for name in ("ctld", "dbd", "restd")}
-    for process in psutil.process_iter(["name", "cpu_times", "pid"]):
-        times = process.info["cpu_times"]
-        if times is None:
-            continue
-        spent = times.user + times.system
-        if process.pid in pids:
-            found["Tidegate"] += spent
-        elif process.pid in servers or process.info["name"] == "mariadbd":
-            found["Slurm's servers"] += spent
-        elif process.info["name"] == "postgres":
-            found["PostgreSQL"] += spent
+    """CPU seconds so far of our processes `pids`, the database, Slurm's servers (without its own
+    database), and the rest of the machine: nodes, jobs, this process and whatever else runs."""
+    servers = [pid_of(bed, name) for name in ("ctld", "dbd", "restd")]
+    found = {
+        "Tidegate": sum(cpu_s_of(psutil.Process(pid)) for pid in pids),
+        "PostgreSQL": cpu_s_of_database(),
+        "Slurm's servers": sum(cpu_s_of(psutil.Process(pid)) for pid in servers),
+    }
     whole = psutil.cpu_times()
     busy = whole.user + whole.nice + whole.system + whole.softirq
     return found | {"all else": busy - sum(found.values())}
+
+
+def cpu_s_of(process: psutil.Process) -> float:
+    """CPU seconds so far of one process."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def cpu_s_of_database() -> float:
+    """CPU seconds so far of the server of our database, ended sessions included."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (pid,) = cursor.fetchone()
+    server = psutil.Process(pid).parent()
+    assert server is not None
+    ended = server.cpu_times()
+    sessions = sum(cpu_s_of(session) for session in server.children())
+    return cpu_s_of(server) + float(ended.children_user + ended.children_system) + sessions
 
 
 def told_cpu(before: Mapping[str, float], after: Mapping[str, float], count: int) -> str:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import orjson
+
 from connectors.errors import ClusterUnavailable, NotOffered, OutcomeUnknown, WorkloadRejected
 
 NO_CHANGE = 1900
@@ -103,12 +105,21 @@ class Answer:
         return None
 
 
+def _parsed(content: bytes) -> Any:
+    """The JSON in `content`, None for none. Lists of jobs have megabytes and come each second."""
+    try:
+        return orjson.loads(content)
+    except ValueError:
+        # Slurm passes on what users wrote, in whatever encoding, and numbers that are none.
+        try:
+            return json.loads(content.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return None
+
+
 def read_answer(status: int, content: bytes) -> Answer:
     """Parse an answer; one that is not a JSON object has `body` None."""
-    try:
-        body = json.loads(content.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        body = None
+    body = _parsed(content)
     if not isinstance(body, dict):
         return Answer(status, None)
     return Answer(

@@ -26,7 +26,7 @@ from connectors.errors import (
     WorkloadRejected,
 )
 from connectors.slurm import rest
-from connectors.slurm.answers import AuthenticationFailed, SlurmRefused
+from connectors.slurm.answers import AuthenticationFailed, SlurmRefused, read_answer
 from connectors.slurm.dialects import DIALECTS
 from connectors.slurm.neutral import Account, Association, Qos, User
 
@@ -1084,3 +1084,12 @@ def test_an_account_with_running_jobs_is_not_removed() -> None:
     ):
         cluster = ScriptedCluster(version).on("DELETE", "/account/a", reply)
         raises_exactly(SlurmRefused, lambda c=cluster: a_client(c).delete_account("a"))
+
+
+def test_what_users_wrote_in_no_encoding_does_not_hide_the_list() -> None:
+    """Planted: only what the fast parser takes."""
+    answer = read_answer(200, b'{"jobs": [{"name": "caf\xe9", "load": NaN, "tail": "\\ud800"}]}')
+    assert answer.body is not None
+    (job,) = answer.body["jobs"]
+    assert job["name"] == "caf\ufffd"
+    assert read_answer(200, b"{" * 2_000).body is None
