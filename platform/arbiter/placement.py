@@ -12,7 +12,7 @@ from arbiter.quota_tree import UNLIMITED
 
 class Shape(NamedTuple):
     """What a job asks of the devices: `node_count` different nodes with `mgpu` each, on one of
-    `clusters` (None: on any), all of the given `kinds` (see `NodeKinds`; None: of any)."""
+    `clusters` (None: on any), all out of the set of `kinds` (see `NodeKinds`; None: of any)."""
 
     mgpu: int
     node_count: int
@@ -39,7 +39,7 @@ class FreeDevices:
     more than any other, and nothing where nobody asks.
     """
 
-    __slots__ = ("_all", "_failed", "_kinds", "_of_kinds", "_totals", "free")
+    __slots__ = ("_all", "_besides", "_failed", "_kinds", "_of_kinds", "_totals", "free")
 
     def __init__(
         self, free: Mapping[str, Mapping[str, int]], kinds: NodeKinds | None = None
@@ -50,7 +50,9 @@ class FreeDevices:
             cluster: sorted((mgpu, node) for node, mgpu in nodes.items())
             for cluster, nodes in self.free.items()
         }
-        self._of_kinds: dict[str, dict[int, list[tuple[int, str]]]] = {}
+        self._of_kinds: dict[tuple[str, int], list[tuple[int, str]]] = {}
+        #: The lists of kinds in which a node stands.
+        self._besides: dict[tuple[str, str], list[list[tuple[int, str]]]] = {}
         self._totals = {
             cluster: sum(mgpu for mgpu in nodes.values() if mgpu > 0)
             for cluster, nodes in self.free.items()
@@ -93,7 +95,7 @@ class FreeDevices:
 
     def is_of(self, kinds: int | None, cluster: str, node: str) -> bool:
         """Whether a node is of one of the `kinds`."""
-        return kinds is None or bool(kinds & self._kinds.bit(cluster, node))
+        return kinds is None or node in self._kinds.nodes(kinds, cluster)
 
     def fits(self, shape: Shape) -> bool:
         """Whether some cluster has room for the whole gang now."""
@@ -134,9 +136,8 @@ class FreeDevices:
         before = free[node]
         after = before - mgpu
         _move(self._all[cluster], before, after, node)
-        for kinds, nodes in self._of_kinds.get(cluster, {}).items():
-            if self.is_of(kinds, cluster, node):
-                _move(nodes, before, after, node)
+        for nodes in self._besides.get((cluster, node), ()):
+            _move(nodes, before, after, node)
         free[node] = after
         self._totals[cluster] += max(0, after) - max(0, before)
         if mgpu < 0:
@@ -146,10 +147,15 @@ class FreeDevices:
         """(free milli-GPU, node) of a cluster's nodes of these kinds, sorted."""
         if kinds is None:
             return self._all[cluster]
-        known = self._of_kinds.setdefault(cluster, {})
-        if kinds not in known:
-            known[kinds] = [one for one in self._all[cluster] if self.is_of(kinds, cluster, one[1])]
-        return known[kinds]
+        found = self._of_kinds.get((cluster, kinds))
+        if found is None:
+            free = self.free[cluster]
+            found = self._of_kinds[cluster, kinds] = sorted(
+                (free[node], node) for node in self._kinds.nodes(kinds, cluster) if node in free
+            )
+            for _, node in found:
+                self._besides.setdefault((cluster, node), []).append(found)
+        return found
 
     def _total(self, cluster: str, kinds: int | None) -> int:
         if kinds is None:
@@ -171,20 +177,20 @@ class Layout:
     operator can undo.
     """
 
-    __slots__ = ("_kinds", "_of_kinds", "_sizes", "capacity_mgpu")
+    __slots__ = ("_capacities", "_kinds", "_largest", "_of_kinds", "_sizes", "capacity_mgpu")
 
     def __init__(
         self, capacities: Mapping[str, Mapping[str, int]], kinds: NodeKinds | None = None
     ) -> None:
         largest = max((max(nodes.values(), default=0) for nodes in capacities.values()), default=0)
-        largest = largest or UNLIMITED
+        self._largest = largest or UNLIMITED
+        self._capacities = capacities
         self._kinds = NodeKinds(()) if kinds is None else kinds
         self._sizes = {
-            cluster: sorted((mgpu if mgpu > 0 else largest, node) for node, mgpu in nodes.items())
-            for cluster, nodes in capacities.items()
+            cluster: self._sorted(nodes.values()) for cluster, nodes in capacities.items()
         }
-        self._of_kinds: dict[tuple[str, int], list[tuple[int, str]]] = {}
-        self.capacity_mgpu = sum(size for sizes in self._sizes.values() for size, _ in sizes)
+        self._of_kinds: dict[tuple[str, int], list[int]] = {}
+        self.capacity_mgpu = sum(sum(sizes) for sizes in self._sizes.values())
 
     def holds(self, shape: Shape) -> bool:
         """Whether one cluster, empty, has enough nodes that are large enough."""
@@ -205,16 +211,21 @@ class Layout:
             for cluster in self._sizes
             if allowed is None or cluster in allowed
         )
-        return max((len(size) - bisect_left(size, (mgpu, "")) for size in sizes), default=0)
+        return max((len(size) - bisect_left(size, mgpu) for size in sizes), default=0)
 
-    def _by_size(self, cluster: str, kinds: int | None) -> list[tuple[int, str]]:
+    def _by_size(self, cluster: str, kinds: int | None) -> list[int]:
         if kinds is None:
             return self._sizes[cluster]
-        if (cluster, kinds) not in self._of_kinds:
-            self._of_kinds[cluster, kinds] = [
-                one for one in self._sizes[cluster] if kinds & self._kinds.bit(cluster, one[1])
-            ]
-        return self._of_kinds[cluster, kinds]
+        found = self._of_kinds.get((cluster, kinds))
+        if found is None:
+            nodes = self._capacities[cluster]
+            found = self._of_kinds[cluster, kinds] = self._sorted(
+                nodes[node] for node in self._kinds.nodes(kinds, cluster)
+            )
+        return found
+
+    def _sorted(self, sizes: Iterable[int]) -> list[int]:
+        return sorted(mgpu if mgpu > 0 else self._largest for mgpu in sizes)
 
     @property
     def is_empty(self) -> bool:

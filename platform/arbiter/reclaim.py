@@ -96,11 +96,9 @@ class Reclaimer:
             self._most = self._most_free()
         found = self._most_of_kinds.get((cluster, kinds))
         if found is None:
-            found = self._most_of_kinds[cluster, kinds] = sorted(
-                mgpu
-                for node, mgpu in self._most[cluster].items()
-                if self._pool.free.is_of(kinds, cluster, node)
-            )
+            most = self._most[cluster]
+            nodes = most if kinds is None else most.keys() & self._pool.kinds.nodes(kinds, cluster)
+            found = self._most_of_kinds[cluster, kinds] = sorted(most[node] for node in nodes)
         return found
 
     def _most_free(self) -> dict[str, dict[str, int]]:

@@ -52,19 +52,29 @@ def decided(snapshot: Snapshot) -> Plan:
 # -- kinds of nodes -----------------------------------------------------------------------------
 
 
-def test_nodes_with_the_same_features_are_of_one_kind() -> None:
-    kinds = NodeKinds(fleet("a b", "b", "", "b a"))
-    assert kinds.bit("alpha", "alpha-000") == kinds.bit("alpha", "alpha-003") == 1
-    assert [kinds.bit("alpha", f"alpha-00{i}") for i in (1, 2)] == [2, 4]
-    assert kinds.bit("alpha", "unknown") == kinds.bit("beta", "alpha-000") == 0
+def members(kinds: NodeKinds, features: str, cluster: str = "alpha") -> set[str]:
+    """The numbers of the nodes that have each letter of `features`."""
+    found = kinds.having(frozenset(features))
+    assert found is not None
+    return {node.removeprefix(f"{cluster}-00") for node in kinds.nodes(found, cluster)}
 
 
-def test_a_set_of_features_is_the_set_of_kinds_that_have_them_all() -> None:
+def test_a_set_of_features_is_the_set_of_the_nodes_that_have_them_all() -> None:
+    kinds = NodeKinds((*fleet("a b", "b", "", "b a c"), *fleet("a", cluster="beta")))
+    assert members(kinds, "b") == {"0", "1", "3"}
+    assert members(kinds, "ab") == {"0", "3"}
+    assert members(kinds, "a") == {"0", "3"}
+    assert members(kinds, "c") == {"3"}
+    assert members(kinds, "bd") == members(kinds, "b", "gamma") == set()
+    assert members(kinds, "a", "beta") == {"0"}
+
+
+def test_features_that_the_same_nodes_have_are_the_same_set() -> None:
     kinds = NodeKinds(fleet("a b", "b", "", "a b c"))
-    assert kinds.having(frozenset("b")) == 0b1011
-    assert kinds.having(frozenset("ab")) == kinds.having(frozenset("a")) == 0b1001
-    assert kinds.having(frozenset("c")) == 0b1000
-    assert kinds.having(frozenset({"b", "d"})) == 0
+    assert kinds.having(frozenset("ab")) == kinds.having(frozenset("a"))
+    assert kinds.having(frozenset("x")) == kinds.having(frozenset({"y", "b"}))
+    numbers = {kinds.having(frozenset(features)) for features in ("a", "ab", "b", "c", "x")}
+    assert len(numbers) == 4
 
 
 def test_what_excludes_no_node_is_no_wish() -> None:
@@ -76,7 +86,7 @@ def test_what_excludes_no_node_is_no_wish() -> None:
 def test_two_devices_of_one_node_share_their_features() -> None:
     (device,) = fleet("a")
     kinds = NodeKinds((device, replace(device, features=frozenset("b")), *fleet("", cluster="b")))
-    assert kinds.having(frozenset("ab")) == kinds.bit("alpha", "alpha-000") == 1
+    assert members(kinds, "ab") == {"0"}
 
 
 # -- placement ----------------------------------------------------------------------------------
@@ -119,7 +129,8 @@ def test_a_layout_counts_the_nodes_of_the_kinds() -> None:
     assert [layout.holds(Shape(8, count, None, 8, a)) for count in (1, 2, 3)] == [True, True, False]
     assert layout.nodes_of_kinds(Shape(99, 1, None, 99, a)) == 2
     assert layout.nodes_of_kinds(Shape(99, 1, frozenset({"beta"}), 99, a)) == 1
-    assert layout.nodes_of_kinds(Shape(8, 1, None, 8, 0)) == 0
+    nobody = kinds.having(frozenset("x"))
+    assert layout.nodes_of_kinds(Shape(8, 1, None, 8, nobody)) == 0
 
 
 # -- starts -------------------------------------------------------------------------------------
