@@ -297,6 +297,8 @@ def _owners(
             if _holds(native):
                 # Its attempt was called lost, and here it is after all.
                 strangers[key] = Stranger.GIVEN_UP
+        elif native.is_mixed:
+            strangers[key] = Stranger.MIXED
         elif team is None or pool is None or not 0 < mgpu <= MGPU_MAX:
             strangers[key] = Stranger.ACCOUNT
         elif user_id is None:

@@ -36,6 +36,7 @@ class Stranger(StrEnum):
     COPY = "copy_of_ours"
     BACK = "ended_and_back"
     ODD = "makes_no_sense"
+    MIXED = "several_pools"
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,8 @@ class NativeWorkload:
 
     `native_id` with `submitted_at` is unique on its cluster. `account` and `user` are the
     cluster's names; `slots` are empty until it runs, `mgpu` is what it asks for in all.
-    `resized_at` is when what it holds was last changed.
+    `resized_at` is when what it holds was last changed. One that `is_mixed` holds GPUs of several
+    pools, and each of its parts is told alone.
     """
 
     native_id: str
@@ -132,6 +133,7 @@ class NativeWorkload:
     time_limit_s: int | None = None
     slots: tuple[RankSlot, ...] = ()
     resized_at: int | None = None
+    is_mixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2353,9 +2353,10 @@ export interface components {
          *     * `copy_of_ours` - COPY
          *     * `ended_and_back` - BACK
          *     * `makes_no_sense` - ODD
+         *     * `several_pools` - MIXED
          * @enum {string}
          */
-        ReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted" | "copy_of_ours" | "ended_and_back" | "makes_no_sense";
+        ReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted" | "copy_of_ours" | "ended_and_back" | "makes_no_sense" | "several_pools";
         /** @description One account and pool of a day; the differences, with what was cut, sum to the difference. */
         ReconciledAccount: {
             /** @description The cluster's name */

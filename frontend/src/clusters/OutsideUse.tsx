@@ -8,6 +8,7 @@ const WHY = {
   no_priority_class: "the organization has no priority class",
   given_up: "it had been given up as lost",
   copy_of_ours: "it bears the name of a job of the portal and is not that job",
+  several_pools: "it holds GPUs of several pools at once",
   makes_no_sense: "what the cluster says of it makes no sense",
   ended_and_back: "it had ended here and is back on the cluster",
   not_yet_counted: "counted from the next look on",

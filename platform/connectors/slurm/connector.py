@@ -17,7 +17,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from connectors.errors import (
@@ -39,6 +39,7 @@ from connectors.protocol import (
     LogReader,
     NativeWorkload,
     Observation,
+    RankSlot,
     Unread,
     Workload,
     WorkloadPhase,
@@ -54,6 +55,8 @@ from connectors.slurm.observing import (
     native_of,
     node_capacity,
     observation_of,
+    slots_of,
+    spread,
 )
 from connectors.slurm.options import (
     SETTLE_S_STRICT,
@@ -328,10 +331,14 @@ class SlurmConnector:
         partitions = {
             partition.name: partition for partition in self._rest.partitions(odd=odd.append)
         }
-        found = (
-            node_capacity(node, self._options.pools, partitions)
-            for node in self._rest.nodes(odd=odd.append)
-        )
+        seen = self._rest.nodes(odd=odd.append)
+        if shared := [n.name for n in seen if n.has_shards and self._pool_of(n.gpus)]:
+            odd.append(
+                f"{len(shared)} nodes offer shards of their GPUs (gres/shard), {shared[0]} for "
+                "one; what holds shards is not seen here, so GPUs may be promised that are not "
+                "free."
+            )
+        found = (node_capacity(node, self._options.pools, partitions) for node in seen)
         return Inventory(
             observed_at,
             tuple(node for node in found if node is not None),
@@ -566,11 +573,32 @@ class SlurmConnector:
         gpus = job.gpus_allocated or job.gpus_requested
         if not sum(gpus.values()):
             return
+        if len(parts := self._parts(job, gpus)) > 1:
+            for pool, slots in parts.items():
+                total = sum(slot.mgpu for slot in slots)
+                whole = native_of(
+                    job, pool=pool, gpus=total // MGPU_PER_GPU, borrow_qos=self._options.borrow_qos
+                )
+                yield replace(whole, native_id=f"{job.job_id} ({pool})", slots=slots, is_mixed=True)
+            return
         pool = self._pool_of(gpus) or self._pool_of_untyped(job, gpus)
         if pool is None:
             return
         count = gpus.get(self._options.pools[pool].gres_type) or gpus[""]
         yield native_of(job, pool=pool, gpus=count, borrow_qos=self._options.borrow_qos)
+
+    def _parts(self, job: SlurmJob, gpus: Mapping[str, int]) -> dict[str, tuple[RankSlot, ...]]:
+        """What `job` holds of each pool, by what its nodes are counted as; {} where its GPUs are
+        certainly of one type, or it does not run."""
+        if not job.nodes or (len(gpus) == 1 and "" not in gpus):
+            return {}
+        nodes = self._hardware.get().nodes
+        parts: dict[str, tuple[RankSlot, ...]] = {}
+        for slot in slots_of(job) or spread(job.nodes, sum(gpus.values())):
+            pool = self._pool_of(nodes[slot.node].gpus) if slot.node in nodes else None
+            if pool is not None:
+                parts[pool] = (*parts.get(pool, ()), slot)
+        return parts
 
     def _pool_of_untyped(self, job: SlurmJob, gpus: Mapping[str, int]) -> str | None:
         """The pool of a job that asked for any GPUs: its nodes', or else its partition's."""

@@ -233,6 +233,8 @@ class Dialect(ABC):
             gpus_used=_gpus(_text(record, "tres_used")),
             cpus=self._required(record, "cpus"),
             memory_mb=self._required(record, "real_memory"),
+            has_shards="gres/shard=" in _text(record, "tres")
+            or any(one.startswith("shard:") for one in _texts(record.get("gres"))),
         )
 
     def history(self, record: Record) -> HistoryJob:

@@ -101,7 +101,8 @@ class JobList:
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
     """One node. `state` is its base state ("IDLE", "MIXED", "ALLOCATED", "DOWN", "UNKNOWN", ...)
-    and `state_flags` what else is true of it ("DRAIN", "NOT_RESPONDING", ...)."""
+    and `state_flags` what else is true of it ("DRAIN", "NOT_RESPONDING", ...). `has_shards` says
+    that parts of its GPUs are given out."""
 
     name: str
     state: str
@@ -113,6 +114,7 @@ class SlurmNode:
     gpus_used: Mapping[str, int]
     cpus: int
     memory_mb: int
+    has_shards: bool = False
 
     @property
     def takes_work(self) -> bool:

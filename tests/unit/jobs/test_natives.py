@@ -223,6 +223,19 @@ def test_what_is_nobodys_is_held_outside(
 
 
 @pytest.mark.usefixtures("bob")
+def test_one_that_holds_gpus_of_several_pools_counts_for_nobody(
+    company: Company, control: AControl
+) -> None:
+    parts = [
+        replace(a_native(f"7 ({n})", nodes=(f"ai-company-00{n}",)), is_mixed=True) for n in (0, 1)
+    ]
+    use = look(company, control, *parts)
+    assert reasons(use) == [("several_pools", 16_000)]
+    assert use.by_node == {("ai-company-000", "h100"): 8000, ("ai-company-001", "h100"): 8000}
+    assert Attempt.objects.count() == 0
+
+
+@pytest.mark.usefixtures("bob")
 def test_without_a_priority_class_nothing_is_counted(company: Company, control: AControl) -> None:
     PriorityClass.objects.all().delete()
     assert reasons(look(company, control, a_native())) == [("no_priority_class", 8000)]
