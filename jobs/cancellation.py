@@ -9,6 +9,7 @@ from django.db import transaction
 
 from audit.recording import record
 from jobs import lifecycle
+from jobs.dependencies import close_dependencies
 from jobs.intentions import stop_intention
 from jobs.models import Attempt, AttemptState, Job, JobState, StopReason
 from jobs.queries import visible_jobs
@@ -144,6 +145,7 @@ def _end_cancelled(job: Job, now: datetime) -> None:
     job.save(
         update_fields=["state", "end_reason", "ended_at", "explanation", "cancel_requested_at"]
     )
+    close_dependencies([job.id], now)
     record_events([Happening(job.id, now, "cancelled", {})])
 
 

@@ -41,8 +41,7 @@ def fate(condition: str, state: str) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """An open dependency that is decided, or whose job waits no more. The `state` of an array is
-    succeeded or failed, or running as long as neither is sure."""
+    """An open dependency that is decided. The `state` of an array is succeeded or failed."""
 
     id: int
     job_id: UUID
@@ -75,6 +74,11 @@ def settle_dependencies(leadership: Leadership, now: datetime) -> int:
         # What was left for lack of time, or waits for an array of which a task was just ended.
         wake("arbiter")
     return looked_at
+
+
+def close_dependencies(job_ids: Collection[UUID], now: datetime) -> None:
+    """These locked jobs have ended before what they waited for was decided."""
+    Dependency.objects.filter(job__in=job_ids, closed_at=None).update(closed_at=now)
 
 
 def array_states(array_ids: Iterable[UUID]) -> dict[UUID, str]:
@@ -119,16 +123,14 @@ def _rows(sql: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
-# Jobs that are open, or wait, are looked up in the index of open jobs, which stays small.
+# Jobs that are open are looked up in their index, which stays small.
 _DUE = """
 SELECT d.id, d.job_id, d.predecessor_id, d.array_id, d.condition,
-       coalesce((SELECT state FROM jobs_job WHERE id = d.predecessor_id), 'running')
+       (SELECT state FROM jobs_job WHERE id = d.predecessor_id)
 FROM jobs_dependency d
 LEFT JOIN jobs_job p ON p.id = d.predecessor_id
     AND p.state IN ('held', 'queued', 'starting', 'running', 'preempting')
-LEFT JOIN jobs_job j ON j.id = d.job_id AND j.state IN ('held', 'queued')
-WHERE d.closed_at IS NULL
-    AND (p.id IS NULL AND d.predecessor_id IS NOT NULL OR j.id IS NULL)
+WHERE d.closed_at IS NULL AND d.predecessor_id IS NOT NULL AND p.id IS NULL
 ORDER BY d.id LIMIT %s
 """
 _DUE_OF = """
@@ -183,7 +185,7 @@ def _settle(due: Collection[_Due], now: datetime) -> list[UUID]:
             broken.setdefault(item.job_id, item)
     Dependency.objects.filter(pk__in=[item.id for item in met]).update(closed_at=now, is_met=True)
     gone = [pk for pk in jobs if pk not in waiting or pk in broken]
-    Dependency.objects.filter(job__in=gone, closed_at=None).update(closed_at=now)
+    close_dependencies(gone, now)
     _end(jobs, broken, now)
     record_events(
         [

@@ -16,6 +16,7 @@ from bulk.inserting import insert_row
 from jobs import lifecycle
 from jobs.arrays import ArrayShape, task_name
 from jobs.cancellation import cancel_locked
+from jobs.dependencies import close_dependencies
 from jobs.models import Attempt, Job, JobArray, JobState
 from jobs.queries import visible_arrays
 from jobs.timeline import Happening, record_events
@@ -150,6 +151,7 @@ def cancel_array(array_id: UUID, *, actor: Actor, now: datetime) -> JobArray:
         ended_at=now,
         explanation=None,
     )
+    close_dependencies(waiting, now)
     record_events(Happening(pk, now, "cancelled", {}) for pk in waiting)
     record(
         action="job_array_cancelled",

@@ -66,6 +66,7 @@ def _rows(sql: str) -> list[tuple[Any, ...]]:
 def _queued(now: datetime, withheld: Iterable[Withheld]) -> tuple[QueuedJob, ...]:
     # Dependent jobs are not even read, as there may be many.
     left_out = {item.job for item in withheld if item.code != DEPENDENCY}
+    has_dependent = any(item.code == DEPENDENCY for item in withheld)
     usable = UsableClusters()
     avoided = avoided_clusters(now)
 
@@ -108,19 +109,23 @@ def _queued(now: datetime, withheld: Iterable[Withheld]) -> tuple[QueuedJob, ...
             pinned,
             features,
             has_image,
-        ) in _rows(
-            """
-            SELECT id::text, team_id::text, user_id::text, pool_id::text, mgpu_per_node,
-                   node_count, priority_class_id::text,
-                   extract(epoch FROM submitted_at)::bigint, time_limit_s, cluster_id::text,
-                   nullif(array_to_string(features, ' '), ''), image IS NOT NULL
-            FROM jobs_job WHERE state = 'queued' AND NOT EXISTS (
-                SELECT FROM jobs_dependency d WHERE d.job_id = jobs_job.id AND d.closed_at IS NULL
-            )
-            """
-        )
+        ) in _rows(_QUEUED + _NOT_DEPENDENT if has_dependent else _QUEUED)
         if job not in left_out
     )
+
+
+_QUEUED = """
+SELECT id::text, team_id::text, user_id::text, pool_id::text, mgpu_per_node,
+       node_count, priority_class_id::text,
+       extract(epoch FROM submitted_at)::bigint, time_limit_s, cluster_id::text,
+       nullif(array_to_string(features, ' '), ''), image IS NOT NULL
+FROM jobs_job WHERE state = 'queued'
+"""
+_NOT_DEPENDENT = """
+AND NOT EXISTS (
+    SELECT FROM jobs_dependency d WHERE d.job_id = jobs_job.id AND d.closed_at IS NULL
+)
+"""
 
 
 def _running() -> tuple[RunningJob, ...]:

@@ -275,7 +275,9 @@ class JobArraySerializer(serializers.Serializer[Any]):
     )
     first_ended_at = serializers.DateTimeField(allow_null=True)
     last_ended_at = serializers.DateTimeField(allow_null=True, help_text="Of those that have ended")
-    can = serializers.ListField(child=serializers.ChoiceField(choices=["cancel"]))
+    can = serializers.ListField(
+        child=serializers.ChoiceField(choices=ACTIONS), help_text="cancel, or nothing"
+    )
 
 
 class ResolvedJobSerializer(serializers.Serializer[Any]):

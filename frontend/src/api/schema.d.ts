@@ -1244,14 +1244,6 @@ export interface components {
             kind: string;
         };
         /**
-         * @description * `cancel` - cancel
-         *     * `hold` - hold
-         *     * `release` - release
-         *     * `logs` - logs
-         * @enum {string}
-         */
-        CanE74Enum: "cancel" | "hold" | "release" | "logs";
-        /**
          * @description * `guaranteed_mgpu` - guaranteed_mgpu
          *     * `guaranteed_percent` - guaranteed_percent
          *     * `borrow_limit_mgpu` - borrow_limit_mgpu
@@ -1260,6 +1252,14 @@ export interface components {
          * @enum {string}
          */
         CanEditEnum: "guaranteed_mgpu" | "guaranteed_percent" | "borrow_limit_mgpu" | "lend_limit_mgpu" | "weight";
+        /**
+         * @description * `cancel` - cancel
+         *     * `hold` - hold
+         *     * `release` - release
+         *     * `logs` - logs
+         * @enum {string}
+         */
+        CanEnum: "cancel" | "hold" | "release" | "logs";
         /**
          * @description * `only_in_meter` - only_in_meter
          *     * `only_in_account` - only_in_account
@@ -1568,7 +1568,7 @@ export interface components {
             array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
-            can: components["schemas"]["CanE74Enum"][];
+            can: components["schemas"]["CanEnum"][];
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
@@ -1620,7 +1620,8 @@ export interface components {
         };
         /** @description A job array and what has become of its tasks, which are jobs of their own. */
         JobArray: {
-            can: components["schemas"]["JobArrayCanEnum"][];
+            /** @description cancel, or nothing */
+            can: components["schemas"]["CanEnum"][];
             /** @description Tasks by state, every state named */
             counts: {
                 [key: string]: number;
@@ -1657,11 +1658,6 @@ export interface components {
             /** @description Username */
             user: string;
         };
-        /**
-         * @description * `cancel` - cancel
-         * @enum {string}
-         */
-        JobArrayCanEnum: "cancel";
         /** @description A job's attempts, first to last; the latest 500. */
         JobAttempts: {
             items: components["schemas"]["Attempt"][];
@@ -1672,7 +1668,7 @@ export interface components {
             array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
-            can: components["schemas"]["CanE74Enum"][];
+            can: components["schemas"]["CanEnum"][];
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
@@ -2640,7 +2636,7 @@ export interface components {
             array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
-            can: components["schemas"]["CanE74Enum"][];
+            can: components["schemas"]["CanEnum"][];
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
