@@ -175,6 +175,7 @@ def _settle(due: Collection[_Due], now: datetime) -> list[UUID]:
     waiting = {pk for pk, job in jobs.items() if job.state in lifecycle.WAITING}
     broken: dict[UUID, _Due] = {}
     met: list[_Due] = []
+    never: list[int] = []
     for item in due:
         if item.job_id not in waiting:
             continue
@@ -182,8 +183,10 @@ def _settle(due: Collection[_Due], now: datetime) -> list[UUID]:
         if decided is True:
             met.append(item)
         elif decided is False:
+            never.append(item.id)
             broken.setdefault(item.job_id, item)
     Dependency.objects.filter(pk__in=[item.id for item in met]).update(closed_at=now, is_met=True)
+    Dependency.objects.filter(pk__in=never).update(closed_at=now, is_met=False)
     gone = [pk for pk in jobs if pk not in waiting or pk in broken]
     close_dependencies(gone, now)
     _end(jobs, broken, now)

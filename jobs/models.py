@@ -392,8 +392,9 @@ class Dependency(models.Model):
     """`job` is not offered to the arbiter before `predecessor`, or each task of `array`, meets
     `condition` (`failed`: the array has ended, and not all of it with success).
 
-    Made together with the job and never added to. `jobs.dependencies` closes it: met, or, when it
-    is not, together with the job, which then can never start or is not waiting any more.
+    Made together with the job and never added to. `jobs.dependencies` closes it: met, or never to
+    be met, with which the job ends. `is_met` of null is not decided, also of one that is closed
+    because its job has ended for another reason.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -404,7 +405,7 @@ class Dependency(models.Model):
     array = models.ForeignKey(JobArray, models.PROTECT, null=True, related_name="+", db_index=False)
     condition = models.CharField(max_length=9, choices=Condition.choices)
     closed_at = models.DateTimeField(null=True)
-    is_met = models.BooleanField(default=False)
+    is_met = models.BooleanField(null=True)
 
     class Meta:
         constraints = [
@@ -429,7 +430,7 @@ class Dependency(models.Model):
                 name="dependency_condition_is_known",
             ),
             models.CheckConstraint(
-                condition=Q(is_met=False) | Q(closed_at__isnull=False),
+                condition=Q(is_met=None) | Q(closed_at__isnull=False),
                 name="dependency_is_met_when_closed",
             ),
         ]

@@ -308,8 +308,7 @@ class DependencyRow(NamedTuple):
     array__user_id: UUID | None
     array__team__path: str | None
     condition: str
-    closed_at: datetime | None
-    is_met: bool
+    is_met: bool | None
 
 
 def get_dependencies(view: JobView) -> list[DependencyRow]:

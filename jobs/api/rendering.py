@@ -131,7 +131,7 @@ def _dependency_body(row: DependencyRow, *, actor: Actor) -> dict[str, Any]:
         "name": (row.predecessor__name or row.array__name) if is_seen else None,
         "state": row.predecessor__state if is_seen else None,
         "condition": row.condition,
-        "is_met": row.is_met if row.closed_at is not None else None,
+        "is_met": row.is_met,
     }
 
 

@@ -171,7 +171,7 @@ class DependencySerializer(serializers.Serializer[Any]):
     state = serializers.ChoiceField(choices=JobState.values, allow_null=True)
     condition = serializers.ChoiceField(choices=Condition.values)
     is_met = serializers.BooleanField(
-        allow_null=True, help_text="null: not decided yet; false: it never can be"
+        allow_null=True, help_text="null: not decided; false: it never can be"
     )
 
 

@@ -175,3 +175,49 @@ def test_finance_sees_what_each_team_used_and_the_jobs_behind_it(
     assert "ai-company/research/vision" in text or ",vision," in text
     row.get_by_role("link").first.click()
     expect(page.get_by_text("billed")).to_be_visible()
+
+
+def test_an_array_is_submitted_counted_and_cancelled_whole(tidegate: Tidegate, page: Page) -> None:
+    sign_in(page, tidegate, "ana@ai-company")
+    page.goto(f"{tidegate.address}/submit")
+    expect(page.get_by_role("combobox", name="Team")).to_have_value("ai-company/research/nlp")
+    page.get_by_label("Name", exact=True).fill("sweep")
+    page.get_by_role("textbox", name="Script", exact=True).fill(
+        "echo task $SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT; sleep 600"
+    )
+    page.get_by_role("button", name="More options").click()
+    page.get_by_label("Array", exact=True).fill("0-9%3")
+    expect(page.get_by_text("10 tasks", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.get_by_role("heading", name="sweep[0]")).to_be_visible()
+    expect(page.get_by_role("log")).to_contain_text("task 0 of 10")
+    card = page.get_by_role("region", name="Array")
+    expect(card).to_contain_text("Index 0 · 10 tasks, at most 3 at once")
+    expect(card.get_by_role("link", name="3 running")).to_be_visible()
+    tasks = tidegate.caller("ana@ai-company").get("/jobs", q="sweep", sort="submitted_at")["items"]
+    after = tidegate.caller("ana@ai-company").submit(
+        "ai-company/research/nlp",
+        nodes=1,
+        gpus=1,
+        script="true",
+        name="collect",
+        depends_on=[
+            {"array": tasks[0]["array"]["id"], "condition": "succeeded"},
+            {"job": tasks[1]["id"], "condition": "ended"},
+        ],
+    )
+    page.goto(f"{tidegate.address}/jobs/{tasks[9]['id']}")
+    expect(page.get_by_text("At most 3 tasks run at once of its array; 3 are now.")).to_be_visible()
+    page.goto(f"{tidegate.address}/jobs/{after['id']}")
+    waits = page.get_by_role("region", name="Starts after")
+    expect(waits.get_by_role("link", name="array sweep")).to_be_visible()
+    expect(page.get_by_text("waiting for another job").first).to_be_visible()
+    waits.get_by_role("link", name="array sweep").click()
+    rows = page.get_by_role("table", name="Jobs, newest first").get_by_role("row")
+    expect(rows).to_have_count(11)
+    page.get_by_role("region", name="Array").get_by_role("button", name="Cancel all").click()
+    page.get_by_role("button", name="Cancel them").click()
+    expect(page.get_by_role("region", name="Array").get_by_text("10 cancelled")).to_be_visible()
+    page.goto(f"{tidegate.address}/jobs/{after['id']}")
+    expect(page.get_by_text("Cancelled", exact=False).first).to_be_visible()
+    expect(page.get_by_text("dependency never met").first).to_be_visible()

@@ -1512,7 +1512,7 @@ export interface components {
             /** Format: uuid */
             array: string | null;
             condition: components["schemas"]["ConditionEnum"];
-            /** @description null: not decided yet; false: it never can be */
+            /** @description null: not decided; false: it never can be */
             is_met: boolean | null;
             /** Format: uuid */
             job: string | null;

@@ -18,24 +18,36 @@ export function ArrayCard({ id, index, onClear }: { id: string; index?: number; 
   const array = useQuery(jobArrayQuery(id));
   const isGone = array.error instanceof ApiError && array.error.status < 500;
   return (
-    <section className="card" aria-label="Array">
+    <section className="card array-card" aria-label="Array">
       {isGone ? (
         <p className="dim">There is no such array that you can see.</p>
       ) : (
         <QueryView query={array} loading={<Lines count={2} label="Loading the array" />}>
-          {(data) => <Counted array={data} index={index} />}
+          {(data) => <Counted array={data} index={index} onClear={onClear} />}
         </QueryView>
       )}
-      {onClear && (
-        <Button variant="default" size="xs" mt={8} onClick={onClear}>
-          Show other jobs too
-        </Button>
-      )}
+      {isGone && onClear && <ClearButton onClear={onClear} />}
     </section>
   );
 }
 
-function Counted({ array, index }: { array: JobArray; index: number | undefined }) {
+function ClearButton({ onClear }: { onClear: () => void }) {
+  return (
+    <Button variant="default" size="xs" onClick={onClear}>
+      Show other jobs too
+    </Button>
+  );
+}
+
+function Counted({
+  array,
+  index,
+  onClear,
+}: {
+  array: JobArray;
+  index: number | undefined;
+  onClear: (() => void) | undefined;
+}) {
   const [isAsked, setAsked] = useState(false);
   const queryClient = useQueryClient();
   const cancel = useMutation({
@@ -57,7 +69,7 @@ function Counted({ array, index }: { array: JobArray; index: number | undefined 
         Array {array.name}[{array.indices}]
       </h2>
       <p>
-        {index === undefined ? tasks : `Task ${index} of ${tasks}`}
+        {index === undefined ? tasks : `Index ${index} · ${tasks}`}
         {array.max_running !== null && `, at most ${array.max_running.toLocaleString("en")} at once`}
         {array.last_ended_at !== null && (
           <>
@@ -86,6 +98,7 @@ function Counted({ array, index }: { array: JobArray; index: number | undefined 
             Cancel all
           </Button>
         )}
+        {onClear && <ClearButton onClear={onClear} />}
       </div>
       <Confirm
         isOpen={isAsked}

@@ -19,7 +19,7 @@ import { JobActions } from "./JobActions";
 import { LogViewer } from "./LogViewer";
 import { SbatchNotes } from "./SbatchNotes";
 import { BorrowedPill, NativePill, StatePill } from "./StatePill";
-import { isEnded, methodWords, shortId, stateWord, usageClass } from "./words";
+import { CONDITION_WORDS, isEnded, methodWords, shortId, stateWord, usageClass } from "./words";
 import { WhyCard } from "./WhyCard";
 
 export function JobPage() {
@@ -179,8 +179,6 @@ function Outcome({ job }: { job: JobDetail }) {
   );
 }
 
-const CONDITION_WORDS = { succeeded: "has succeeded", ended: "has ended", failed: "has ended without success" };
-
 /** The jobs that this one waits or waited for. */
 function WaitsFor({ job }: { job: JobDetail }) {
   if (job.depends_on.length === 0) return null;
@@ -216,7 +214,7 @@ function WaitsFor({ job }: { job: JobDetail }) {
               </th>
               <td>{CONDITION_WORDS[each.condition]}</td>
               <td className="hide">{each.state === null ? <span className="faint">–</span> : stateWord(each.state)}</td>
-              <td>{each.is_met === null ? "not yet" : each.is_met ? "yes" : "never"}</td>
+              <td>{each.is_met === null ? (isEnded(job.state) ? "not decided" : "not yet") : each.is_met ? "yes" : "never"}</td>
             </tr>
           ))}
         </tbody>

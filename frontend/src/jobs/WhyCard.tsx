@@ -44,10 +44,12 @@ export function WhyCard({ explanation, title = "Why is it waiting?" }: { explana
             <dd title={explanation.node}>{lastPart(explanation.node)}</dd>
           </div>
         )}
-        <div>
-          <dt>Jobs ahead</dt>
-          <dd>{explanation.jobs_ahead === 0 ? "none" : explanation.jobs_ahead}</dd>
-        </div>
+        {!NOT_IN_LINE.has(explanation.code) && (
+          <div>
+            <dt>Jobs ahead</dt>
+            <dd>{explanation.jobs_ahead === 0 ? "none" : explanation.jobs_ahead}</dd>
+          </div>
+        )}
       </dl>
       {explanation.victims.length > 0 && <GivingBack explanation={explanation} />}
       <h2 className="gap">When will it start?</h2>
@@ -164,6 +166,9 @@ function EstimatedStart({ explanation }: { explanation: Explanation }) {
     </p>
   );
 }
+
+/** They wait for jobs, not for GPUs: nobody is ahead of them. */
+const NOT_IN_LINE: ReadonlySet<string> = new Set(["dependency", "array_limit_reached"]);
 
 const NUMBER_LABELS: Record<string, string> = {
   need_mgpu: "Needs",

@@ -1,4 +1,5 @@
 import { formatClock, formatDuration, formatGpuCount, formatGpus } from "../ui/units";
+import { CONDITION_WORDS } from "./words";
 
 const ISO_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:Z|[+-]\d{2}:\d{2})$/;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -12,8 +13,17 @@ function describeValue(key: string, value: unknown): string | null {
   return ISO_TIME.test(value) ? formatClock(new Date(value)) : value.replaceAll("_", " ");
 }
 
+/** That a job was waited for, and what became of it. */
+function describeWait({ condition, reason, state, waited_for_name: name }: Readonly<Record<string, unknown>>): string {
+  const who = typeof name === "string" ? name : "a job that you may not see";
+  const asked = condition === "succeeded" || condition === "failed" ? CONDITION_WORDS[condition] : CONDITION_WORDS.ended;
+  if (typeof reason !== "string") return `${who} ${asked}`;
+  return `${reason.replaceAll("_", " ")}: it waited until ${who} ${asked}, which is ${String(state).replaceAll("_", " ")}`;
+}
+
 /** The data of an event in a few words: "attempt 1 · grace 5 min". Bare ids tell nobody anything. */
 export function describeDetail(detail: Readonly<Record<string, unknown>>): string {
+  if ("waited_for" in detail || "waited_for_array" in detail) return describeWait(detail);
   return Object.entries(detail)
     .flatMap(([key, value]) => {
       if (key === "mgpu" && typeof value === "number") return [formatGpuCount(value)];

@@ -63,6 +63,14 @@ describe("words", () => {
   it("tells an event's data in a few words, and leaves out bare ids", () => {
     const detail = { attempt: 1, cluster: "01935000-0000-7000-8000-000000008f2c", grace_s: 300, mgpu: 8000, held_mgpu: 500 };
     expect(describeDetail(detail)).toBe("attempt 1 · grace 5 min · 8 GPUs · held 0.5");
+    const waited = { waited_for: null, waited_for_name: "prepare", condition: "succeeded", state: "timed_out" };
+    expect(describeDetail(waited)).toBe("prepare has succeeded");
+    expect(describeDetail({ ...waited, reason: "dependency_never_met" })).toBe(
+      "dependency never met: it waited until prepare has succeeded, which is timed out",
+    );
+    expect(describeDetail({ waited_for: null, condition: "failed", state: "failed" })).toBe(
+      "a job that you may not see has ended without success",
+    );
     expect(describeDetail({ what: "time_limit", is_final: true, gone: null })).toBe("what time limit · is final yes");
   });
 
@@ -177,7 +185,7 @@ describe("an array", () => {
     const { container } = open(`/jobs/${WAITING}`, { override });
     const card = await screen.findByRole("region", { name: "Array" });
     expect(await within(card).findByText("Array sweep[0-9]")).toBeInTheDocument();
-    expect(card).toHaveTextContent("Task 4 of 10 tasks, at most 3 at once");
+    expect(card).toHaveTextContent("Index 4 · 10 tasks, at most 3 at once");
     const counts = within(within(card).getByRole("list", { name: "Tasks by state" })).getAllByRole("link");
     expect(counts.map((link) => link.textContent)).toEqual(["5 queued", "3 running", "2 succeeded"]);
     expect(counts[1]).toHaveAttribute("href", `/jobs?array=${ARRAY}&state=running`);

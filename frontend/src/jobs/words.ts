@@ -60,6 +60,9 @@ export function stateTone(state: JobState): PillTone {
   }
 }
 
+/** What a job that waits for another asks of it. */
+export const CONDITION_WORDS = { succeeded: "has succeeded", ended: "has ended", failed: "has ended without success" };
+
 const CODE_WORDS: Record<string, string> = {
   never_fits: "can never fit",
   waiting_for_guarantee: "waiting for the team's guarantee",

@@ -55,6 +55,7 @@ function Plan({ plan }: { plan: JobPlan }) {
             {formatGpuCount(job.mgpu)} of {job.pool}
             {job.node_count > 1 && ` on ${job.node_count} nodes`}
           </Fact>
+          {job.tasks > 1 && <Fact name="Tasks">{job.tasks.toLocaleString("en")}, each for itself</Fact>}
           <Fact name="Would run as">{plan.fits ? runsAs : "–"}</Fact>
           <Fact name="Can be preempted">
             {job.is_preemptible ? "yes" : plan.borrowed_mgpu > 0 ? "while borrowed" : "no"}
@@ -66,7 +67,7 @@ function Plan({ plan }: { plan: JobPlan }) {
             <Fact name="At most">{formatGpuHours(job.mgpu * job.time_limit_s)} GPU-h</Fact>
           )}
           {plan.cost_per_hour_nano !== null && plan.currency !== null && (
-            <Fact name="Cost per hour">{formatMoney(plan.cost_per_hour_nano, plan.currency)}</Fact>
+            <Fact name={job.tasks > 1 ? "Cost per hour and task" : "Cost per hour"}>{formatMoney(plan.cost_per_hour_nano, plan.currency)}</Fact>
           )}
         </tbody>
       </table>

@@ -6,7 +6,7 @@ import { useMemo, useRef, useState } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
 import { clustersQuery, jobQuery, poolsQuery, priorityClassesQuery, treeQuery } from "../api/queries";
-import type { JobPlan, JobRequest, Session, TreeNode } from "../api/types";
+import type { Job, JobPlan, JobRequest, Session, TreeNode } from "../api/types";
 import { SbatchNotes } from "../jobs/SbatchNotes";
 import { teamsWhereIMay } from "../session/access";
 import { useSession } from "../session/useSession";
@@ -125,10 +125,11 @@ function SubmitForm({
           body,
         }),
       );
-      return answer as { id: string; name: string };
+      return answer as Job;
     },
     onSuccess: (job) => {
-      toastDone(`${job.name} is queued`);
+      const more = (job.array?.size ?? 1) - 1;
+      toastDone(more > 0 ? `${job.name} and ${more.toLocaleString("en")} more tasks are queued` : `${job.name} is queued`);
       void queryClient.invalidateQueries({ queryKey: ["jobs"] });
       void navigate({ to: "/jobs/$jobId", params: { jobId: job.id } });
     },

@@ -162,6 +162,17 @@ def test_waiting_for_the_failure_of_what_succeeds_is_in_vain(company: Company, b
     assert state_of(second) == ("cancelled", "dependency_never_met")
 
 
+def test_what_was_not_decided_is_not_called_never(company: Company, bob: User) -> None:
+    """Of a job that ends because of another condition."""
+    failed, running = a_job(company, bob, state="failed"), a_job(company, bob, state="running")
+    job = a_job(company, bob)
+    waits(job, failed)
+    waits(job, running, "ended")
+    settle()
+    assert state_of(job)[0] == "cancelled"
+    assert [each["is_met"] for each in told(bob, job)["depends_on"]] == [False, None]
+
+
 def test_a_predecessor_that_queues_again_has_not_ended(company: Company, bob: User) -> None:
     first, second = a_job(company, bob, attempt_number=1), a_job(company, bob)
     waits(second, first)
@@ -194,7 +205,7 @@ def test_what_was_cancelled_by_hand_waits_for_nothing_any_more(company: Company,
     waits(second, first)
     cancel_job(second.id, actor=actor_of(bob), now=NOW)
     closed = Dependency.objects.get()
-    assert (closed.closed_at, closed.is_met) == (NOW, False)
+    assert (closed.closed_at, closed.is_met) == (NOW, None)
     assert state_of(second) == ("cancelled", "cancelled_by_user")
     end(first, "succeeded")
     assert settle() == 0

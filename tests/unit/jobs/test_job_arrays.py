@@ -550,7 +550,7 @@ def test_who_may_see_but_not_change_is_told_so(company: Company, bob: User) -> N
 # Waiting for an array
 
 
-def settled(job: Job) -> tuple[str, str | None, list[tuple[bool, bool]]]:
+def settled(job: Job) -> tuple[str, str | None, list[tuple[bool, bool | None]]]:
     for _ in range(3):
         settle_dependencies(Fenced("arbiter"), NOW)  # type: ignore[arg-type]
     job.refresh_from_db()
@@ -558,7 +558,7 @@ def settled(job: Job) -> tuple[str, str | None, list[tuple[bool, bool]]]:
     return job.state, job.end_reason, [(at is not None, is_met) for at, is_met in known]
 
 
-OPEN = ("queued", None, [(False, False)])
+OPEN = ("queued", None, [(False, None)])
 MET = ("queued", None, [(True, True)])
 NEVER = ("cancelled", "dependency_never_met", [(True, False)])
 
@@ -582,7 +582,7 @@ def test_waiting_for_an_array(
     bob: User,
     condition: str,
     task_states: list[str],
-    expected: tuple[str, str | None, list[tuple[bool, bool]]],
+    expected: tuple[str, str | None, list[tuple[bool, bool | None]]],
 ) -> None:
     array = an_array(company, bob, *task_states)
     job = a_job(company, bob)
