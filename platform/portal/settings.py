@@ -220,6 +220,7 @@ SPECTACULAR_SETTINGS = {
         "QuotaPushKind": "quotas.models.QuotaPushKind.values",
         "QuotaPushStatus": "quotas.models.QuotaPushStatus.values",
         "JobState": "jobs.models.JobState.values",
+        "JobAction": "jobs.api.serializers.ACTIONS",
         "AttemptState": "jobs.models.AttemptState.values",
         "ReconciliationStatus": "billing.models.ReconciliationStatus.values",
     },

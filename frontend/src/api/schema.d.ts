@@ -1253,14 +1253,6 @@ export interface components {
          */
         CanEditEnum: "guaranteed_mgpu" | "guaranteed_percent" | "borrow_limit_mgpu" | "lend_limit_mgpu" | "weight";
         /**
-         * @description * `cancel` - cancel
-         *     * `hold` - hold
-         *     * `release` - release
-         *     * `logs` - logs
-         * @enum {string}
-         */
-        CanEnum: "cancel" | "hold" | "release" | "logs";
-        /**
          * @description * `only_in_meter` - only_in_meter
          *     * `only_in_account` - only_in_account
          *     * `start_differs` - start_differs
@@ -1568,7 +1560,7 @@ export interface components {
             array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
-            can: components["schemas"]["CanEnum"][];
+            can: components["schemas"]["JobAction"][];
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
@@ -1618,10 +1610,18 @@ export interface components {
             /** @description Username */
             user: string;
         };
+        /**
+         * @description * `cancel` - cancel
+         *     * `hold` - hold
+         *     * `release` - release
+         *     * `logs` - logs
+         * @enum {string}
+         */
+        JobAction: "cancel" | "hold" | "release" | "logs";
         /** @description A job array and what has become of its tasks, which are jobs of their own. */
         JobArray: {
             /** @description cancel, or nothing */
-            can: components["schemas"]["CanEnum"][];
+            can: components["schemas"]["JobAction"][];
             /** @description Tasks by state, every state named */
             counts: {
                 [key: string]: number;
@@ -1668,7 +1668,7 @@ export interface components {
             array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
-            can: components["schemas"]["CanEnum"][];
+            can: components["schemas"]["JobAction"][];
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
@@ -2636,7 +2636,7 @@ export interface components {
             array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
-            can: components["schemas"]["CanEnum"][];
+            can: components["schemas"]["JobAction"][];
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
