@@ -574,12 +574,12 @@ class SlurmConnector:
         if not sum(gpus.values()):
             return
         if len(parts := self._parts(job, gpus)) > 1:
-            for pool, slots in parts.items():
+            for part, slots in parts.items():
                 total = sum(slot.mgpu for slot in slots)
                 whole = native_of(
-                    job, pool=pool, gpus=total // MGPU_PER_GPU, borrow_qos=self._options.borrow_qos
+                    job, pool=part, gpus=total // MGPU_PER_GPU, borrow_qos=self._options.borrow_qos
                 )
-                yield replace(whole, native_id=f"{job.job_id} ({pool})", slots=slots, is_mixed=True)
+                yield replace(whole, native_id=f"{job.job_id} ({part})", slots=slots, is_mixed=True)
             return
         pool = self._pool_of(gpus) or self._pool_of_untyped(job, gpus)
         if pool is None:
