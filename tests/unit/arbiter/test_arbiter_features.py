@@ -93,6 +93,7 @@ def test_two_devices_of_one_node_share_their_features() -> None:
 
 
 def test_only_nodes_of_the_kinds_are_counted_and_taken() -> None:
+    """Mutant: what had no room on nodes of some kinds was taken to have none anywhere."""
     kinds = NodeKinds(fleet("a", "", "a", "a"))
     free = FreeDevices(
         {"alpha": {"alpha-000": 8, "alpha-001": 2, "alpha-002": 4, "alpha-003": 3}}, kinds
@@ -101,6 +102,7 @@ def test_only_nodes_of_the_kinds_are_counted_and_taken() -> None:
     assert free.find(Shape(2, 1, None, 2)) == Place("alpha", ("alpha-001",))
     assert free.find(Shape(2, 1, None, 2, a)) == Place("alpha", ("alpha-003",))
     assert free.find(Shape(2, 4, None, 8, a)) is None
+    assert free.fits(Shape(2, 4, None, 8))
     assert (free.total_free(None, a), free.largest_free(None, a), free.total_free()) == (15, 15, 17)
     assert (free.count("alpha", 4, a), free.fitting_nodes(Shape(3, 1, None, 3, a))) == (2, 3)
 
