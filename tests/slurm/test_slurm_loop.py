@@ -5,20 +5,23 @@ from __future__ import annotations
 import pytest
 
 from billing.models import UsageSegment
+from builders.api_callers import by_token
 from builders.connector_builders import eventually
+from builders.job_builders import a_body
 from builders.loop_builders import a_job
-from builders.portal_builders import Company, a_company, a_user
+from builders.portal_builders import Company, a_company, a_grant, a_user
 from builders.slurm_loop import SlurmLoop
 from clusters.models import ClusterNode
 from conformance.rigs import SlurmRig
 from connectors.errors import LogUnavailable
 from jobs.cancellation import cancel_job
 from jobs.dispatch import workload_of
-from jobs.models import Attempt, Job, JobEvent
+from jobs.models import Attempt, Job, JobArray, JobEvent
 from outbox.models import Message
 from quotas.models import Quota
 from tenants.access import actor_of
 from tenants.models import User
+from tenants.roles import Role
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slurm]
 
@@ -69,6 +72,43 @@ def test_a_job_runs_on_slurm_and_its_usage_is_metered(
     assert loop.rig.log(attempt.key, rank=1) == "rank 1\n"
     events = list(JobEvent.objects.filter(job=job).order_by("id").values_list("event", flat=True))
     assert events == ["granted", "started", "succeeded"]
+
+
+def test_an_array_runs_on_slurm_as_under_slurm_and_a_job_waits_for_it(
+    loop: SlurmLoop, company: Company, bob: User
+) -> None:
+    """Each task is one Slurm job; the cluster sees neither the array nor the dependency."""
+    a_grant(bob, Role.RESEARCHER, company.nlp)
+    script = (
+        "#!/bin/bash\n#SBATCH --array=1-5:2%2\n#SBATCH --gpus=1\n"
+        'echo "$SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT '
+        '$SLURM_ARRAY_TASK_MIN-$SLURM_ARRAY_TASK_MAX ${SLURM_ARRAY_JOB_ID:-unset}"\n'
+    )
+    caller = by_token(bob)
+    answer = caller.post("jobs", a_body(script=..., gpus=..., sbatch=script))
+    assert answer.status_code == 201, answer.content
+    array = JobArray.objects.get()
+    wish = {"array": str(array.id), "condition": "succeeded"}
+    last = Job.objects.get(pk=caller.post("jobs", a_body(depends_on=[wish])).json()["id"])
+    holding: set[int] = set()
+
+    def look() -> bool | None:
+        loop.cycle()
+        holding.add(Attempt.objects.filter(job__array=array, released_at=None).count())
+        loop.deliver()
+        loop.observe()
+        last.refresh_from_db()
+        return last.state != "queued" or None
+
+    eventually(look, deadline_s=120)
+    assert max(holding) == 2
+    tasks = list(Job.objects.filter(array=array).order_by("array_index"))
+    assert [task.state for task in tasks] == ["succeeded"] * 3
+    assert [loop.rig.log(task.attempts.get().key, rank=0) for task in tasks] == [
+        f"{index} of 3 1-5 unset\n" for index in (1, 3, 5)
+    ]
+    assert len({task.attempts.get().native_id for task in tasks}) == 3
+    loop.until(last, "running", "succeeded", "failed")
 
 
 def test_the_inventory_of_slurm_is_the_fleet(loop: SlurmLoop) -> None:

@@ -171,6 +171,30 @@ def test_what_was_not_decided_is_not_called_never(company: Company, bob: User) -
     settle()
     assert state_of(job)[0] == "cancelled"
     assert [each["is_met"] for each in told(bob, job)["depends_on"]] == [False, None]
+    assert not Dependency.objects.filter(closed_at=None).exists()
+
+
+def test_what_dies_half_way_is_done_by_the_next(
+    company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing tells of the end a second time: it is seen in what is stored."""
+    failed, done = a_job(company, bob, state="failed"), a_job(company, bob, state="succeeded")
+    lost, met = a_job(company, bob), a_job(company, bob)
+    waits(lost, failed)
+    waits(met, done)
+
+    def die(_: Any) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dependencies, "record_events", die)
+        with pytest.raises(RuntimeError, match="killed"):
+            settle()
+    assert (state_of(lost)[0], state_of(met)[0]) == ("queued", "queued")
+    assert Dependency.objects.filter(closed_at=None).count() == 2
+    assert settle(at_s=2) == 2
+    assert state_of(lost) == ("cancelled", "dependency_never_met")
+    assert Dependency.objects.get(job=met).is_met is True
 
 
 def test_a_predecessor_that_queues_again_has_not_ended(company: Company, bob: User) -> None:
