@@ -267,8 +267,10 @@ def differences_from(runs: list[Run], confused: set[str]) -> list[str]:
             and (ours[0], ours[2]) == (theirs[0], theirs[2])
             and ours[1] in [run.started_at for run in of_it]
         )
-        # A killed controller forgot the end that it had told us, and took it for a lost node.
-        is_right |= (ours[:2], theirs[0]) == (("succeeded", theirs[1]), "node_failed")
+        # A killed controller forgot the end that it had told us: it took it for a lost node, or
+        # for running again until we stopped what is back after its end.
+        has_forgotten = theirs[0] == "node_failed" or of_it[-1].state.startswith("CANCELLED by ")
+        is_right |= has_forgotten and ours[:2] == ("succeeded", theirs[1])
         is_right |= attempt.native_id in confused
         metered_s = sum(int((one.end - one.start).total_seconds()) for one in segments)
         held_s = (ours[2] or 0) - (ours[1] or 0)
