@@ -319,7 +319,8 @@ class SlurmEntitlements:
             self._rest.delete_qos(change.name)
             self._check_gone(change, change.name in {qos.name for qos in self._rest.qos()})
             return
-        now = next((qos for qos in self._rest.qos() if qos.name == change.name), None)
+        known = self._rest.qos()
+        now = next((qos for qos in known if qos.name == change.name), None)
         is_borrow = change.name == self._options.borrow_qos
         qos = now or Qos(change.name, "Tidegate: borrowed" if is_borrow else "Tidegate: guaranteed")
         limits: dict[str, int] = dict(qos.group_tres)
@@ -340,7 +341,7 @@ class SlurmEntitlements:
                 case resource, _:
                     limits.pop(resource, None)
         # It reads what was kept.
-        self._rest.put_qos(replace(qos, group_tres=limits))
+        self._rest.put_qos(replace(qos, group_tres=limits), known=known)
 
     def _apply_to_account(self, change: Change) -> None:
         name, cluster = change.name, self._cluster()
@@ -364,7 +365,7 @@ class SlurmEntitlements:
         if is_own_detour and self._rest.changes_accounts_by_detour:
             self._rest.put_account(Account(detour, "Tidegate: passed through", "tidegate"))
             self._rest.put_association(Association(detour, cluster, parent_account=_ROOT))
-        self._rest.put_association(wanted, detour=detour)
+        self._rest.put_association(wanted, detour=detour, known=() if now is None else (now,))
         kept = self._accounts().get(name)
         self._check_kept(change, None if kept is None else _settings_of_account(kept))
         if is_own_detour and self._rest.changes_accounts_by_detour:

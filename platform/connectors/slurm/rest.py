@@ -509,8 +509,15 @@ class SlurmRest:
         """Whether an account's own association changes only when it gets another parent."""
         return not self._speak().changes_account_associations
 
-    def put_association(self, association: Association, *, detour: str | None = None) -> None:
-        """Make an association or change it. Limits that it does not name stay as they are.
+    def put_association(
+        self,
+        association: Association,
+        *,
+        detour: str | None = None,
+        known: Collection[Association] | None = None,
+    ) -> None:
+        """Make an association or change it. Limits that it does not name stay as they are. `known`
+        are all of the account, where they were just read.
 
         v0.0.38 changes an account's own association only together with its parent. So the
         account is moved below `detour`, an account that must exist, and back at once; its
@@ -518,10 +525,11 @@ class SlurmRest:
         """
         outgoing.check_association(association)
         if not association.user and self.changes_accounts_by_detour:
-            for known in self.associations(account=association.account):
-                if (known.cluster, known.user) == (association.cluster, ""):
-                    if _differs(association, known):
-                        self._move_and_change(association, known, detour)
+            present = self.associations(account=association.account) if known is None else known
+            for item in present:
+                if (item.cluster, item.user) == (association.cluster, ""):
+                    if _differs(association, item):
+                        self._move_and_change(association, item, detour)
                     return
         self._write_association(association)
 
@@ -568,23 +576,22 @@ class SlurmRest:
             f"write association {association.account}/{association.user}",
         )
 
-    def put_qos(self, qos: Qos) -> None:
+    def put_qos(self, qos: Qos, *, known: Collection[Qos] | None = None) -> None:
         """Make a quality of service or change it to exactly `qos`, and read it again: raises
-        NotOffered when the cluster kept something else."""
+        NotOffered when the cluster kept something else. `known` are all that there are, where
+        they were just read."""
         outgoing.check_qos(qos)
-        known = self._qos_named(qos.name)
+        before = self.qos() if known is None else known
+        present = next((item for item in before if item.name == qos.name), None)
         dialect = self._speak()
-        body = {dialect.qos_keys[0]: [dialect.qos(qos, known=known)]}
+        body = {dialect.qos_keys[0]: [dialect.qos(qos, known=present)]}
         try:
             self._put("/slurmdb/{}/qos", body, f"write QOS {qos.name}")
         finally:
             self._count_qos_write()
-        kept = self._qos_named(qos.name)
+        kept = next((item for item in self.qos() if item.name == qos.name), None)
         if kept is None or _rules(kept) != _rules(qos):
             raise NotOffered(f"API {self.version} did not take the whole of QOS {qos.name}: {kept}")
-
-    def _qos_named(self, name: str) -> Qos | None:
-        return next((item for item in self.qos() if item.name == name), None)
 
     def put_user(self, user: User) -> None:
         """Make a user of the accounting or change it."""

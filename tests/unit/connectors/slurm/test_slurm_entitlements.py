@@ -68,7 +68,14 @@ class Accounting:
     def put_account(self, account: Account) -> None:
         self.calls.append(("account", account.name))
 
-    def put_association(self, item: Association, *, detour: str | None = None) -> None:
+    def put_association(
+        self,
+        item: Association,
+        *,
+        detour: str | None = None,
+        known: tuple[Association, ...] | None = None,
+    ) -> None:
+        assert known in (None, tuple(filter(None, [self.known_accounts.get(item.account)])))
         self.calls.append(("association", f"{item.account}/{item.user}/{detour or ''}"))
         if self.forgets:
             return
@@ -80,7 +87,8 @@ class Accounting:
         else:
             self.known_accounts[item.account] = stored
 
-    def put_qos(self, qos: Qos) -> None:
+    def put_qos(self, qos: Qos, *, known: tuple[Qos, ...]) -> None:
+        assert known == self.qos()
         self.calls.append(("qos", qos.name))
         self.known_qos[qos.name] = qos
 
