@@ -83,6 +83,7 @@ def test_what_is_listed_counts_once_and_who_waits_may_come_first() -> None:
         a_job("ended", 8, state="COMPLETED"),
         a_job("others", 8, OTHERS),
     )
+    assert chosen(room, "tg-0", 5) == BORROW
     assert chosen(room, "tg-2", 4) == MINE
     cluster.last_jobs = (a_job("tg-1", 4), a_job("native", 2, state="PENDING"))
     room.give_back(asks("tg-2", 4))
