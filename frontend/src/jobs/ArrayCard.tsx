@@ -18,7 +18,7 @@ export function ArrayCard({ id, index, onClear }: { id: string; index?: number; 
   const array = useQuery(jobArrayQuery(id));
   const isGone = array.error instanceof ApiError && array.error.status < 500;
   return (
-    <section className="card array-card" aria-label="Array">
+    <section className={onClear ? "card above-list" : "card"} aria-label="Array">
       {isGone ? (
         <p className="dim">There is no such array that you can see.</p>
       ) : (

@@ -190,7 +190,7 @@ const NUMBER_LABELS: Record<string, string> = {
   jobs_waited_for: "Jobs waited for",
   tasks_at_once_max: "Tasks at once",
   tasks_active: "Tasks active",
-  tasks_first: "Tasks before it",
+  tasks_first: "Tasks to start next",
 };
 
 function numberLabel(name: string): string {
