@@ -293,7 +293,9 @@ def test_what_a_limit_of_slurm_keeps_waiting_says_why(rig: SlurmRig) -> None:
     )
     if qos not in known:
         rig.bed.run(["sacctmgr", "-i", "modify", "user", *user, "set", f"qos+={qos}"])
-    rig.connector = open_connector("slurm", {**rig.options, "qos_prefix": "q0-"}, "limited")
+    # The borrowers' QoS is full as well, else the job would go with that.
+    limited = {**rig.options, "qos_prefix": "q0-", "borrow_qos": qos}
+    rig.connector = open_connector("slurm", limited, "limited")
     workload = a_workload(mgpu=2_000)
     rig.start(workload)
     seen = eventually(
