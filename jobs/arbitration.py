@@ -374,20 +374,32 @@ def _close_claims(jobs: Sequence[UUID], now: datetime) -> None:
 
 
 def _apply_classes(plan: Plan, now: datetime) -> None:
-    """Record what of each running attempt is guaranteed from now on, where it changed."""
+    """Record what of each running attempt is guaranteed from now on, where it changed.
+
+    An attempt that was made smaller since the snapshot is guaranteed what it still has; what is
+    right for its new size the next cycle says.
+    """
     if not plan.classed:
         return
-    ids = [UUID(item.attempt) for item in plan.classed]
-    amounts = [item.guaranteed_mgpu for item in plan.classed]
+    planned = {UUID(item.attempt): item.guaranteed_mgpu for item in plan.classed}
     with connection.cursor() as cursor:
+        # Locked in the order of their ids, as everywhere: an update goes by none.
+        cursor.execute(
+            """
+            SELECT id, mgpu FROM jobs_attempt WHERE id = ANY(%s)
+            ORDER BY id FOR NO KEY UPDATE
+            """,
+            [list(planned)],
+        )
+        classes = [(pk, min(planned[pk], mgpu)) for pk, mgpu in cursor.fetchall()]
         cursor.execute(
             """
             UPDATE jobs_attempt a SET guaranteed_mgpu = v.amount
             FROM unnest(%s::uuid[], %s::bigint[]) AS v(id, amount) WHERE a.id = v.id
             """,
-            [ids, amounts],
+            [[pk for pk, _ in classes], [amount for _, amount in classes]],
         )
-    record_classed(list(zip(ids, amounts, strict=True)), at=now, now=now)
+    record_classed(classes, at=now, now=now)
 
 
 def _enforce_deadlines(now: datetime) -> None:

@@ -6,11 +6,14 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from arbiter.decisions import Plan, Start, Victim
+from arbiter.decisions import Classed, Plan, Start, Victim
 from arbiter.decisions import Reclaim as PlannedReclaim
 from arbiter.snapshot import Slot
 from billing.metering import Grant, register_attempt
+from billing.models import MeterEvent
 from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import NOW, Company, a_company, a_user, an_actor
 from jobs import arbitration
@@ -224,6 +227,38 @@ def test_a_reclaim_whose_victim_has_ended_meanwhile_is_left_for_the_next_cycle(
     use_plan(monkeypatch, Plan(0, reclaims=(planned,)))
     assert cycles.run(NOW).reclaims == 0
     assert not Reclaim.objects.exists()
+
+
+def test_one_that_was_made_smaller_since_the_snapshot_is_guaranteed_what_it_has(
+    cycles: Cycles, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: the amount of the plan as it is, which takes the whole cycle back; dies here."""
+    job = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+    attempt = a_running_attempt(job, company)
+    other = a_running_attempt(a_job(company.nlp, bob, company.pool, gpus=8, now=NOW), company)
+    Attempt.objects.filter(pk=attempt.pk).update(mgpu=4000)
+    classed = tuple(Classed(str(one.id), 8000) for one in (other, attempt))
+    use_plan(monkeypatch, Plan(0, classed=classed))
+    with CaptureQueriesContext(connection) as queries:
+        cycles.run(NOW)
+    assert dict(Attempt.objects.values_list("id", "guaranteed_mgpu")) == {
+        attempt.id: 4000,
+        other.id: 8000,
+    }
+    assert list(
+        MeterEvent.objects.filter(attempt=attempt.id, kind="classed")
+        .order_by("pk")
+        .values_list("guaranteed_mgpu", flat=True)
+    ) == [0, 4000]
+    (locked,) = (
+        position
+        for position, query in enumerate(queries)
+        if "FROM jobs_attempt WHERE" in query["sql"] and "ORDER BY id FOR NO KEY" in query["sql"]
+    )
+    (written,) = (
+        position for position, query in enumerate(queries) if "SET guaranteed_mgpu" in query["sql"]
+    )
+    assert locked < written
 
 
 def test_the_forced_stop_comes_at_the_deadline_and_once(
