@@ -181,7 +181,8 @@ class JobList(APIView):
             return 201, orjson.loads(orjson.dumps(written(body)))
 
         answer = respond_once(request, principal_id=actor.user.pk, now=now, act=act)
-        if answer.data["array"] is not None:
+        # An answer that was stored before there were arrays has no such member.
+        if answer.data.get("array") is not None:
             answer["Location"] = f"/api/v1/job-arrays/{answer.data['array']['id']}"
         return answer
 

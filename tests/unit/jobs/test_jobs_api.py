@@ -24,6 +24,7 @@ from jobs.models import Job, Reclaim
 from jobs.timeline import Happening, record_events
 from tenants.models import User
 from tenants.roles import Role
+from webapi.models import IdempotentAnswer
 
 pytestmark = pytest.mark.django_db
 
@@ -134,6 +135,19 @@ def test_features_and_image_are_shown_and_listed(world: World) -> None:
 
 def test_from_a_browser_too(world: World) -> None:
     assert by_session(world.bob).post("jobs", a_body()).status_code == 201
+
+
+def test_an_answer_stored_before_there_were_arrays_is_replayed(world: World) -> None:
+    """Planted: `array` taken for granted, which is an error 500 for the repeat; dies here."""
+    caller = by_token(world.bob)
+    caller.post("jobs", a_body(), Idempotency_Key="old")
+    stored = IdempotentAnswer.objects.get()
+    del stored.body["array"]
+    stored.save()
+    again = caller.post("jobs", a_body(), Idempotency_Key="old")
+    assert (again.status_code, again.json()) == (201, stored.body)
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert "Location" not in again.headers
 
 
 def test_an_idempotency_key_makes_one_job(world: World) -> None:
