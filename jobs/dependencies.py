@@ -62,17 +62,18 @@ def settle_dependencies(leadership: Leadership, now: datetime) -> int:
     if not due:
         return 0
     looked_at = 0
-    with leadership.fence():
-        for _ in range(ROUNDS_MAX):
-            looked_at += len(due)
+    for _ in range(ROUNDS_MAX):
+        looked_at += len(due)
+        # A transaction for each round: within one, jobs are locked in the order of their ids.
+        with leadership.fence():
             ended = _settle(due, now)
-            if looked_at >= SETTLED_MAX or not ended:
-                break
-            due = _due_of(ended)
-            if not due:
-                break
-        # What was left for lack of time, or waits for an array of which a task was just ended.
-        wake("arbiter")
+            # What is left for lack of time, or waits for an array of which a task was just ended.
+            wake("arbiter")
+        if looked_at >= SETTLED_MAX or not ended:
+            break
+        due = _due_of(ended)
+        if not due:
+            break
     return looked_at
 
 

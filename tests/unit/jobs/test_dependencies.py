@@ -8,6 +8,7 @@ predecessor of another organization is taken from an administrator of the platfo
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -23,6 +24,7 @@ from jobs import dependencies
 from jobs.arbitration import Cycles
 from jobs.cancellation import cancel_job, hold_job, release_job
 from jobs.dependencies import fate, settle_dependencies
+from jobs.leadership import NotLeading
 from jobs.models import Dependency, Job, JobEvent
 from jobs.snapshots import load_snapshot
 from tenants.access import actor_of
@@ -123,6 +125,30 @@ def test_one_that_waits_for_jobs_blocks_nobody_and_is_no_demand(
     cycles.run(NOW)
     assert state_of(small)[0] == "starting"
     assert state_of(big)[0] == "queued"
+
+
+def test_each_round_is_a_transaction_of_its_own(company: Company, bob: User) -> None:
+    """Planted: one fence around all rounds, in which jobs are locked in any order; dies here."""
+
+    class LosesAfterOne(Fenced):
+        fences = 0
+
+        def fence(self) -> AbstractContextManager[None]:
+            self.fences += 1
+            if self.fences > 1:
+                raise NotLeading("arbiter epoch 1 is over")
+            return super().fence()
+
+    first, second, third = (a_job(company, bob, name=name) for name in "abc")
+    waits(second, first)
+    waits(third, second)
+    end(first, "failed")
+    with pytest.raises(NotLeading):
+        settle_dependencies(LosesAfterOne("arbiter"), NOW)  # type: ignore[arg-type]
+    assert state_of(second) == ("cancelled", "dependency_never_met")
+    assert state_of(third) == ("queued", None)
+    assert settle() == 1
+    assert state_of(third) == ("cancelled", "dependency_never_met")
 
 
 @pytest.mark.parametrize("state", ["failed", "cancelled", "timed_out"])
