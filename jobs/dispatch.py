@@ -111,6 +111,7 @@ def workload_of(attempt: Attempt) -> Workload:
         script=job.script,
         team=job.team.path.rstrip("/"),
         is_borrowed=attempt.guaranteed_mgpu < attempt.mgpu,
+        is_requeueable=job.is_requeueable,
         cluster_user=attempt.cluster_user,
         slots=tuple(RankSlot(slot["node"], slot["mgpu"]) for slot in attempt.slots),
         environment=environment,

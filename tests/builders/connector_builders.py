@@ -37,6 +37,7 @@ def a_workload(
     grace_s: int = 30,
     team: str = "",
     is_borrowed: bool = False,
+    is_requeueable: bool = True,
     cluster_user: str | None = None,
 ) -> Workload:
     """A workload of `ranks` whole nodes that succeeds at once unless `script` says otherwise."""
@@ -55,6 +56,7 @@ def a_workload(
         grace_s=grace_s,
         team=team,
         is_borrowed=is_borrowed,
+        is_requeueable=is_requeueable,
         cluster_user=cluster_user,
     )
 

@@ -178,7 +178,7 @@ class SlurmConnector:
             if copies:
                 return str(min(copies, key=_age).job_id)
         if submission.qos != self._options.borrow_qos:
-            submission = self._room.take(submission)
+            submission = self._room.take(submission, may_borrow=workload.is_requeueable)
         try:
             self._tokens.token_for(user)
             return str(self._rest.submit(user, submission))

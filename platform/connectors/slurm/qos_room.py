@@ -4,7 +4,8 @@ The arbiter's classes change while jobs run; the QoS of a running job does not, 
 change it. So a job that is within its team's guarantee now may find its QoS filled by jobs that
 were when they started, by what people gave to Slurm themselves, or with the limit of a
 smaller guarantee whose change was not pushed yet. There it would wait although its GPUs are
-free. It goes with the borrowers' QoS instead, as one that became protected after its start does.
+free. It goes with the borrowers' QoS instead, as one that became protected after its start does,
+unless it may not be queued again: Slurm pushes aside whom that QoS has for whom a team's has.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ class QosRoom:
         self._in_use: Mapping[str, Counter[str]] = {}
         self._taken: dict[str, tuple[float, str, Counter[str]]] = {}
 
-    def take(self, submission: Submission) -> Submission:
-        """`submission` with a QoS in which it starts: its own, or the borrowers' when that is full.
+    def take(self, submission: Submission, *, may_borrow: bool = True) -> Submission:
+        """`submission` with a QoS in which it starts: its own, or the borrowers' when that is full
+        and it `may_borrow`.
 
         What it takes is counted until a list shows it or `give_back` is called. A limit that
         cannot be read is none: Slurm then says itself what keeps the job waiting.
@@ -63,7 +65,10 @@ class QosRoom:
             self._read_list()
             limits = self._limits.get(submission.qos, {})
             in_use = self._in_use_of(submission.qos)
-            if any(in_use[name] + asked[name] > limits[name] for name in asked if name in limits):
+            is_full = any(
+                in_use[name] + asked[name] > limits[name] for name in asked if name in limits
+            )
+            if is_full and may_borrow:
                 return replace(submission, qos=self._otherwise)
             self._taken[submission.name] = (self._monotonic_s(), submission.qos, asked)
             return submission

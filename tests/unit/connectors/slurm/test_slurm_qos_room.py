@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
+import pytest
+
+from builders.connector_builders import a_workload
+from builders.slurm_rest_builders import PlainTokens, ScriptedCluster, a_client, an_answer
 from connectors.errors import ClusterUnavailable
+from connectors.slurm.connector import SlurmConnector
 from connectors.slurm.neutral import Qos, SlurmJob, Submission
+from connectors.slurm.options import parse_options
 from connectors.slurm.qos_room import LIMITS_KEPT_S, TAKEN_KEPT_S, QosRoom
 from connectors.slurm.rest import SlurmRest
 
 MINE, OTHERS, BORROW = "g-org_nlp", "g-org_vision", "tg-borrow"
+OPTIONS: dict[str, Any] = {
+    "url": "http://slurm.test",
+    "service_user": "tidegate",
+    "token_socket": "/run/tidegate/minter",
+    "tag_secret": "0123456789abcdef0123456789abcdef",
+    "pools": {"h100": {"partition": "h100", "gres_type": "h100"}},
+}
 
 
 @dataclass
@@ -68,6 +82,39 @@ def test_what_was_taken_counts_until_it_is_given_back() -> None:
     assert chosen(room, "tg-5", 4, qos=OTHERS) == OTHERS
     room.give_back(asks("tg-3", 4))
     assert chosen(room, "tg-6", 1) == MINE
+
+
+def test_what_may_not_be_queued_again_waits_in_its_own_and_counts_there() -> None:
+    room = a_room(Cluster())
+    assert chosen(room, "tg-1", 8) == MINE
+    assert room.take(asks("tg-2", 4), may_borrow=False).qos == MINE
+    room.give_back(asks("tg-1", 8))
+    assert chosen(room, "tg-3", 8) == BORROW
+    assert chosen(room, "tg-4", 4) == MINE
+
+
+@pytest.mark.parametrize(("is_requeueable", "qos"), [(True, BORROW), (False, "g-ai_nlp")])
+def test_slurm_gets_no_chance_to_end_what_may_not_be_queued_again(
+    is_requeueable: bool, qos: str
+) -> None:
+    node = {
+        **{"name": "h001", "state": "idle", "partitions": ["h100"], "tres": "gres/gpu:h100=8"},
+        **{"cpus": 8, "real_memory": 1000},
+    }
+    partition = {"name": "h100", "nodes": "h001", "state": "UP"}
+    slurm = (
+        ScriptedCluster("v0.0.38")
+        .on("GET", "/nodes", an_answer({"nodes": [node], "errors": []}))
+        .on("GET", "/partitions", an_answer({"partitions": [partition], "errors": []}))
+        .on("POST", "/job/submit", an_answer({"job_id": 7, "errors": []}))
+    )
+    connector = SlurmConnector(parse_options(OPTIONS), PlainTokens())
+    connector._rest = a_client(slurm)
+    connector._room = a_room(Cluster({"g-ai_nlp": {"gres/gpu:h100": 4}}))
+    workload = a_workload(team="ai/nlp", cluster_user="ana", is_requeueable=is_requeueable)
+    assert connector.submit(workload, is_first=True) == "7"
+    (sent,) = slurm.seen("POST", "/job/submit")
+    assert json.loads(sent.content)["job"]["qos"] == qos
 
 
 def test_what_is_listed_counts_once_and_who_waits_may_come_first() -> None:
