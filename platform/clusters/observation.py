@@ -47,9 +47,12 @@ def record_inventory(
     changed, its open CapacitySegment ends at `inventory.observed_at` and the next begins there.
 
     Repeating an answer changes nothing. An answer older than the last one is late and is
-    dropped, unless it is so much older that the cluster's clock must have been set back.
+    dropped, unless it is so much older that the cluster's clock must have been set back. So is
+    one that was asked for with options which `cluster` has no more: another may have given it.
     """
     known = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    if known.options != cluster.options:
+        return False
     observed_at = from_epoch(inventory.observed_at)
     if known.observed_at is not None:
         behind = known.observed_at - observed_at

@@ -98,9 +98,12 @@ def record_outside_use(cluster: Cluster, use: OutsideUse) -> bool:
     """Store what is held outside on each node; says whether anything changed.
 
     What a node holds is known as soon as the node is. Capacity segments are cut where the sum
-    changes, so that idle time is told from theirs.
+    changes, so that idle time is told from theirs. What was asked for with options that `cluster`
+    has no more is dropped: another may have said it.
     """
     known = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    if known.options != cluster.options:
+        return False
     changed: list[ClusterNode] = []
     suspects = Q(outside_mgpu__gt=0) | Q(name__in={name for name, _ in use.by_node})
     for node in known.nodes.filter(suspects).select_related("pool"):

@@ -1,11 +1,13 @@
 """What makes another cluster of a cluster is not changed while something of ours is on it.
 
 Planted and seen to die: no refusal; a refusal after all has ended; the identity kept; any option
-refused; a later inventory that changes the identity.
+refused; a later inventory that changes the identity; an answer to earlier options taken, of the
+nodes and of what runs beside the portal.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,9 +18,10 @@ from builders.loop_builders import a_job
 from builders.portal_builders import NOW, Company, a_company, a_user
 from clusters.models import Cluster
 from clusters.observation import record_inventory
+from clusters.outside import OutsideUse, record_outside_use
 from clusters.registration import Administrator, change_cluster
 from connectors.errors import ClusterUnavailable
-from connectors.protocol import Inventory
+from connectors.protocol import Inventory, NodeCapacity
 from jobs.dispatch import connector_of
 from jobs.models import Attempt
 from primitives.errors import Conflict
@@ -103,6 +106,34 @@ def test_what_it_told_first_stays(company: Company) -> None:
         )
     company.cluster.refresh_from_db()
     assert company.cluster.identity == {"cluster": "hpc"}
+
+
+def test_an_answer_to_earlier_options_is_dropped(company: Company) -> None:
+    """It was asked for before the change, and comes after it."""
+    asked_with = Cluster.objects.get(pk=company.cluster.pk)
+    change(company, url="http://127.0.0.1:6821", tag_secret="f" * 32)
+    answer = Inventory(
+        T0, (NodeCapacity("old-1", "h100", 8_000, True, "idle"),), identity={"cluster": "hpc"}
+    )
+    use = OutsideUse(T0, pending=3)
+
+    assert not record_inventory(asked_with, answer, now=NOW)
+    assert not record_outside_use(asked_with, use)
+
+    kept = Cluster.objects.get(pk=company.cluster.pk)
+    assert (kept.identity, kept.observed_at, kept.outside) == (
+        {},
+        asked_with.observed_at,
+        asked_with.outside,
+    )
+    assert not kept.nodes.filter(name="old-1").exists()
+
+    assert record_inventory(kept, replace(answer, identity={"cluster": "new"}), now=NOW)
+    assert record_outside_use(kept, use)
+
+    kept.refresh_from_db()
+    assert (kept.identity, kept.outside["pending"]) == ({"cluster": "new"}, 3)
+    assert kept.nodes.filter(name="old-1").exists()
 
 
 def test_a_cluster_is_opened_as_what_it_told(company: Company) -> None:
