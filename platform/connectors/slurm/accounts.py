@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from connectors.accounts import AccountedRun, AccountedRuns, AccountLate
 from connectors.protocol import ClusterConnector
@@ -17,6 +17,9 @@ from connectors.slurm.states import native_state
 
 #: A day with many jobs is asked for in parts, so that no answer is too large.
 PART_S = 6 * 3600
+
+#: Job id, submit time, start time.
+_RecordKey = tuple[int, int, int | None]
 
 
 def open_account(connector: ClusterConnector) -> SlurmAccount:
@@ -47,13 +50,13 @@ class SlurmAccount:
                 f"{diag.accounting_backlog} messages of the cluster have not reached its "
                 "accounting yet"
             )
-        found: dict[tuple[int, int, int], HistoryJob] = {}
+        found: dict[_RecordKey, HistoryJob] = {}
         for since, until in _parts(start, min(end, diag.observed_at)):
             for run in self._rest.history(start=since, end=until):
                 if run.cluster in ("", cluster) and run.start_time is not None:
                     # Read later, known better: it may have ended in between.
                     found[run.job_id, run.submit_time, run.start_time] = run
-        translated = (self._translated(run) for run in joined(found.values()))
+        translated = (self._translated(run) for run in self._whole(found))
         return AccountedRuns(
             diag.observed_at,
             tuple(
@@ -62,6 +65,19 @@ class SlurmAccount:
                 if run is not None and run.started_at < end and (run.ended_at or end) > start
             ),
         )
+
+    def _whole(self, found: dict[_RecordKey, HistoryJob]) -> Iterable[HistoryJob]:
+        """One run of the records of each. What a job had before a change of its resources may have
+        ended before the window; without it the run had another submit time in each."""
+        runs = joined(found.values())
+        parts = [
+            run for run in runs if run.start_time is not None and held_since(run) != run.start_time
+        ]
+        for part in parts:
+            for run in self._rest.job_history(part.job_id):
+                if (run.cluster, run.start_time) == (part.cluster, part.start_time):
+                    found[run.job_id, run.submit_time, run.start_time] = run
+        return joined(found.values()) if parts else runs
 
     def _translated(self, run: HistoryJob) -> AccountedRun | None:
         """The run in the protocol's words; None for one that held nothing of ours."""

@@ -65,6 +65,8 @@ class Records:
         self.runs, self.names = runs, clusters
         self.told = Diag(now, 0, 0, 0, backlog)
         self.asked: list[tuple[int, int]] = []
+        self.looked_up: list[int] = []
+        self.before: tuple[HistoryJob, ...] = ()
 
     def clusters(self) -> tuple[str, ...]:
         return self.names
@@ -75,6 +77,10 @@ class Records:
     def history(self, *, start: int, end: int) -> tuple[HistoryJob, ...]:
         self.asked.append((start, end))
         return self.runs
+
+    def job_history(self, job_id: int) -> tuple[HistoryJob, ...]:
+        self.looked_up.append(job_id)
+        return tuple(run for run in (*self.before, *self.runs) if run.job_id == job_id)
 
 
 def account(records: Records, **options: Any) -> SlurmAccount:
@@ -123,6 +129,45 @@ def test_a_requeued_job_has_a_record_for_each_run() -> None:
     again = replace(RUN, submit_time=150, start_time=160, end_time=None)
     found = account(Records(RUN, again)).runs(start=100, end=200)
     assert [(run.submitted_at, run.ended_at) for run in found.runs] == [(90, 150), (150, None)]
+
+
+def resized(*changes: int, began: int = 20) -> tuple[HistoryJob, ...]:
+    """The records of RUN if it had begun with 8 GPUs then, and one less from each of `changes`."""
+    moments = (10, *changes)
+    return tuple(
+        replace(
+            RUN,
+            submit_time=moment,
+            start_time=began,
+            gpus={"h100": 8 - index},
+            end_time=changes[index] if index < len(changes) else RUN.end_time,
+            state="RESIZING" if index < len(changes) else RUN.state,
+        )
+        for index, moment in enumerate(moments)
+    )
+
+
+@pytest.mark.parametrize("listed", [1, 2])
+def test_what_a_run_had_before_the_window_belongs_to_it(listed: int) -> None:
+    """Planted and seen to die: only what the window has; other runs of the job, which may have
+    begun after the account's time; one look for each record."""
+    earlier, *later = resized(30, 120)
+    records = Records(*later[-listed:], replace(RUN, job_id=8), now=155)
+    again = replace(RUN, submit_time=151, start_time=160, end_time=None)
+    records.before = (earlier, *later, again)
+    found = account(records).runs(start=100, end=200).runs
+    assert [(run.native_id, run.submitted_at, run.mgpu, run.before) for run in found] == [
+        ("7", 10, 6_000, ((30, 8_000), (120, 7_000))),
+        ("8", 90, 8_000, ()),
+    ]
+    assert records.looked_up == [7]
+
+
+def test_what_the_window_has_is_not_looked_up_again() -> None:
+    records = Records(*resized(120))
+    (run,) = account(records).runs(start=100, end=200).runs
+    assert (run.submitted_at, run.before) == (10, ((120, 8_000),))
+    assert records.looked_up == []
 
 
 def test_a_day_is_asked_for_in_parts_and_each_run_is_told_once() -> None:
