@@ -44,7 +44,7 @@ class Workload:
 
     `key` is ours and unique for ever; it is how the workload is found again. `team` is the path
     of the team that it counts for, and `is_borrowed` says that it uses more than the team's
-    guarantee. One that is not `is_requeueable` ends for good when the cluster itself pushes it aside.
+    guarantee. One that is not `is_requeueable` ends for good when its cluster pushes it aside.
     `user` is the portal's name of its owner and `cluster_user` the cluster's, where
     the cluster has users. `slots` has one entry per rank, in rank order; a cluster with a
     scheduler of its own takes their number and size and chooses the nodes itself. `environment`

@@ -23,6 +23,8 @@ from connectors.slurm.rest import SlurmRest
 
 #: The limits are read from the accounting at most this often, and after every write of ours.
 LIMITS_KEPT_S = 60
+#: How long one start waits for them; the others go by the last ones meanwhile.
+LIMITS_TIMEOUT_S = 5.0
 #: What was submitted counts for so long, until a list of jobs shows it.
 TAKEN_KEPT_S = 60
 _GPUS = "gres/gpu"
@@ -45,6 +47,7 @@ class QosRoom:
         self._otherwise = otherwise
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
+        self._asking = threading.Lock()
         self._limits: Mapping[str, Mapping[str, int]] = {}
         self._limits_of: tuple[float, int] | None = None
         self._listed: tuple[SlurmJob, ...] = ()
@@ -60,8 +63,8 @@ class QosRoom:
         cannot be read is none: Slurm then says itself what keeps the job waiting.
         """
         asked = _counted({submission.gres_type: submission.gpus_per_node * submission.node_count})
+        self._read_limits()
         with self._lock:
-            self._read_limits()
             self._read_list()
             limits = self._limits.get(submission.qos, {})
             in_use = self._in_use_of(submission.qos)
@@ -87,14 +90,31 @@ class QosRoom:
         return found
 
     def _read_limits(self) -> None:
-        now_s, writes = self._monotonic_s(), self._rest.qos_writes
-        known = self._limits_of
-        if known is not None and known[1] == writes and now_s - known[0] < LIMITS_KEPT_S:
+        if self._are_limits_known():
             return
-        # Also after a failure: an accounting that hangs must not hang every start.
-        with suppress(ConnectorError):
-            self._limits = {qos.name: qos.group_tres for qos in self._rest.qos()}
-        self._limits_of = (self._monotonic_s(), writes)
+        # Without any to go by, the others wait for the first answer, or for what comes of it.
+        if not self._asking.acquire(timeout=0 if self._limits_of else LIMITS_TIMEOUT_S):
+            return
+        try:
+            if self._are_limits_known():
+                return
+            writes, limits = self._rest.qos_writes, self._limits
+            with suppress(ConnectorError):
+                found = self._rest.qos(timeout_s=LIMITS_TIMEOUT_S)
+                limits = {qos.name: qos.group_tres for qos in found}
+            with self._lock:
+                # Also after a failure: an accounting that hangs must not hang every start.
+                self._limits, self._limits_of = limits, (self._monotonic_s(), writes)
+        finally:
+            self._asking.release()
+
+    def _are_limits_known(self) -> bool:
+        known = self._limits_of
+        return (
+            known is not None
+            and known[1] == self._rest.qos_writes
+            and self._monotonic_s() - known[0] < LIMITS_KEPT_S
+        )
 
     def _read_list(self) -> None:
         listed = self._rest.last_jobs

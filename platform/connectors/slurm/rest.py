@@ -480,11 +480,15 @@ class SlurmRest:
             item for item in found if account in (None, item.account) and user in (None, item.user)
         )
 
-    def qos(self) -> tuple[Qos, ...]:
-        """All qualities of service."""
+    def qos(self, *, timeout_s: float | None = None) -> tuple[Qos, ...]:
+        """All qualities of service; asked for `timeout_s` where that is shorter than usual."""
         dialect = self._speak()
         return self._list(
-            "/slurmdb/{}/qos", "qos", lambda dialect: dialect.read_qos, keys=dialect.qos_keys
+            "/slurmdb/{}/qos",
+            "qos",
+            lambda dialect: dialect.read_qos,
+            keys=dialect.qos_keys,
+            timeout_s=timeout_s,
         )
 
     @property
@@ -654,8 +658,9 @@ class SlurmRest:
         *,
         keys: tuple[str, ...] = (),
         odd: Callable[[str], None] | None = None,
+        timeout_s: float | None = None,
     ) -> tuple[Item, ...]:
-        answer = self._read(path, parameters)
+        answer = self._read(path, parameters, timeout_s)
         if answer.error and answer.error.number == answers.NOTHING_FOUND:
             return ()
         body = self._checked(answer, key)
@@ -786,7 +791,8 @@ class SlurmRest:
             if again is not dialect:
                 if body is not None:
                     raise ClusterUnavailable("the cluster's API version changed; send again")
-                answer = self._send(method, path.format(again.version), parameters, body, who)
+                path_again = path.format(again.version)
+                answer = self._send(method, path_again, parameters, body, who, timeout_s)
         if answer.is_absent:
             raise NotOffered(f"the cluster has no {method} {path.format(dialect.version)}")
         return answer
@@ -845,10 +851,12 @@ class SlurmRest:
         request = self._http.build_request(
             method, path, params=parameters or None, json=body, headers=headers
         )
+        whole_s = self._answer_timeout_s
         if timeout_s is not None:
+            whole_s = timeout_s * _WHOLE_ANSWER_TIMEOUTS
             limits_s = {"read": timeout_s, "write": timeout_s}
             request.extensions["timeout"] = {**request.extensions["timeout"], **limits_s}
-        until_s = self._monotonic_s() + self._answer_timeout_s
+        until_s = self._monotonic_s() + whole_s
         content = bytearray()
         try:
             response = self._http.send(request, stream=True)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from threading import Event, Thread
 from typing import Any, cast
 
 import pytest
 
-from builders.connector_builders import a_workload
+from builders.connector_builders import DEADLINE_S, a_workload
 from builders.slurm_rest_builders import PlainTokens, ScriptedCluster, a_client, an_answer
 from connectors.errors import ClusterUnavailable
 from connectors.slurm.connector import SlurmConnector
 from connectors.slurm.neutral import Qos, SlurmJob, Submission
 from connectors.slurm.options import parse_options
-from connectors.slurm.qos_room import LIMITS_KEPT_S, TAKEN_KEPT_S, QosRoom
+from connectors.slurm.qos_room import LIMITS_KEPT_S, LIMITS_TIMEOUT_S, TAKEN_KEPT_S, QosRoom
 from connectors.slurm.rest import SlurmRest
 
 MINE, OTHERS, BORROW = "g-org_nlp", "g-org_vision", "tg-borrow"
@@ -39,9 +40,15 @@ class Cluster:
     reads: int = 0
     is_down: bool = False
     now_s: float = 0.0
+    hangs: Event | None = None
+    reached: Event = field(default_factory=Event)
 
-    def qos(self) -> tuple[Qos, ...]:
+    def qos(self, *, timeout_s: float) -> tuple[Qos, ...]:
+        assert timeout_s == LIMITS_TIMEOUT_S
         self.reads += 1
+        if self.hangs is not None:
+            self.reached.set()
+            assert self.hangs.wait(DEADLINE_S)
         if self.is_down:
             raise ClusterUnavailable("7000")
         return tuple(Qos(name, group_tres=limits) for name, limits in self.limits.items())
@@ -177,6 +184,48 @@ def test_without_the_accounting_the_last_limits_count_and_nobody_waits_for_it() 
     cluster.now_s += LIMITS_KEPT_S
     assert chosen(room, "tg-4", 16) == BORROW
     assert cluster.reads == 3
+
+
+def test_while_one_waits_for_the_accounting_the_others_go_by_the_last_limits() -> None:
+    """Mutants that died: the question under the lock; everybody asks."""
+    cluster = Cluster()
+    room = a_room(cluster)
+    assert chosen(room, "tg-1", 4) == MINE
+    cluster.now_s, cluster.hangs = LIMITS_KEPT_S, Event()
+    cluster.limits[MINE] = {}
+    found: list[str] = []
+    asker = Thread(target=lambda: found.append(chosen(room, "tg-2", 16)), daemon=True)
+    asker.start()
+    assert cluster.reached.wait(DEADLINE_S)
+    other = Thread(
+        target=lambda: found.extend([chosen(room, "tg-3", 8), chosen(room, "tg-4", 4)]), daemon=True
+    )
+    room.give_back(asks("tg-1", 4))
+    other.start()
+    other.join(DEADLINE_S)
+    assert found == [MINE, BORROW]
+    cluster.hangs.set()
+    asker.join(DEADLINE_S)
+    assert found == [MINE, BORROW, MINE]
+    assert cluster.reads == 2
+
+
+def test_before_the_first_answer_the_others_wait_for_it() -> None:
+    cluster = Cluster(hangs=Event())
+    room = a_room(cluster)
+    found: list[str] = []
+    threads = [
+        Thread(target=lambda: found.append(chosen(room, "tg-1", 16)), daemon=True),
+        Thread(target=lambda: found.append(chosen(room, "tg-2", 16)), daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+        assert cluster.reached.wait(DEADLINE_S)
+    assert cluster.hangs is not None
+    cluster.hangs.set()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    assert (found, cluster.reads) == ([BORROW, BORROW], 1)
 
 
 def test_a_qos_that_is_not_there_is_left_for_slurm_to_refuse() -> None:

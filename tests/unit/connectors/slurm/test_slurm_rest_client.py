@@ -629,6 +629,21 @@ def test_a_question_about_one_job_waits_a_short_time_only() -> None:
     assert waited == [10.0]
 
 
+def test_the_limits_are_asked_for_as_long_as_the_caller_waits() -> None:
+    waited: list[Any] = []
+
+    def late(request: httpx.Request) -> httpx.Response:
+        waited.append(request.extensions["timeout"]["read"])
+        raise httpx.ReadTimeout("late")
+
+    client = a_client(ScriptedCluster("v0.0.38").on("GET", "/qos", late))
+    with pytest.raises(ClusterUnavailable, match="did not answer within 5 s"):
+        client.qos(timeout_s=5.0)
+    with pytest.raises(ClusterUnavailable, match="did not answer within 30 s"):
+        client.qos()
+    assert waited == [5.0, 30.0]
+
+
 def test_the_gpus_of_a_job_that_the_list_does_not_place_are_looked_up() -> None:
     record = {
         **a_job_record("v0.0.44"),
