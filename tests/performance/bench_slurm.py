@@ -7,9 +7,9 @@ and observer are processes, as `make up` starts them; they, the database, Slurm'
 jobs share the machine. A job writes the time at which its script runs. *Fast* releases what was
 submitted at once (settle_s 0), *strict* when the controller has saved it (settle_s 7).
 
-Each start is a batch job with a step, so Slurm itself forks some ten processes for one; on two
-cores that is the bound. So the same jobs are first given to Slurm alone, and beside the rates
-stands what CPU time a start takes of us and of others. A whole run takes five to ten minutes there.
+For each start Slurm itself forks several processes, which on two cores is the bound. So the same
+jobs are first given to Slurm alone, and beside the rates stands what CPU time a start takes of us
+and of others. A whole run takes five to ten minutes there.
 
 Targets: 20 starts/s sustained in fast mode (of submissions, where Slurm alone runs fewer); at most
 40 ms of CPU time of ours for a start; an observation of a cluster with 5,000 jobs in its queue

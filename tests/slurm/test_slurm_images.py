@@ -116,7 +116,7 @@ def test_an_image_is_one_word_of_the_command_line_whatever_it_holds(
 def test_without_an_image_srun_is_given_no_option_of_pyxis(
     slurm_rig: SlurmRig, images: Callable[..., Workload]
 ) -> None:
-    workload = replace(images("x"), image=None)
+    workload = replace(images("x", ranks=2), image=None)
     native_id = slurm_rig.start(workload)
     assert until_released(slurm_rig.connector, workload.key).outcome is Outcome.SUCCEEDED
     assert options_of(slurm_rig, native_id) == {}

@@ -1,9 +1,10 @@
 """The batch script that runs a workload's script once on every node of its Slurm job.
 
-The script on the first node (the shell) starts one rank per node by srun and stays in touch with
-them: ranks report on their standard output, and the shell tells them to pass the notice on or to
-give up on their standard input. That needs no controller, and works where a signal sent through
-the REST API reaches the shell only (v0.0.38) as well as where it reaches the ranks.
+The script on the first node (the shell) starts one rank per node by srun, or by itself the only
+rank of a job, which spares the cluster a step. It stays in touch with them: ranks report on their
+standard output, and the shell tells them to pass the notice on or to give up on their standard
+input. That needs no controller, and works where a signal sent through the REST API reaches the
+shell only (v0.0.38) as well as where it reaches the ranks.
 
 NOTICE_SIGNAL asks for the notice; unlike those that scripts know it ends nobody who does not
 expect it. STOP_SIGNAL has the ranks killed at once; a cancel must follow, which alone would wait
@@ -180,27 +181,19 @@ abort() {
 trap : HUP INT QUIT USR1 USR2
 trap 'cancelled=1' TERM
 
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-address=$(scontrol show node "$first" | sed -n 's/.*NodeAddr=\([^ ]*\).*/\1/p')
-port=$((@PORT_FIRST@ + SLURM_JOB_ID % @PORTS@))
+@ADDRESS@port=$((@PORT_FIRST@ + SLURM_JOB_ID % @PORTS@))
 rank_program=$(cat << 'TIDEGATE_RANK'
 @RANK@
 TIDEGATE_RANK
 )
-@CONTAINER@# Until the ranks can be told. What srun is to ignore must be ignored before it starts.
-trap '' ABRT
-# A rank that dies without a word is an error of the node; what scripts do is never one.
-coproc srun --ntasks=@RANKS@ --ntasks-per-node=1 --distribution=block --input=all --wait=0 \
-  --kill-on-bad-exit=1 --mpi=none --export=ALL@CONTAINER_OPTIONS@ \
-  /bin/bash -c "$rank_program" tidegate-rank "$key" "$directory" \
-  @SETTINGS_BYTES@ @SCRIPT_BYTES@ "$tag" @GPUS@ @RANKS@ "${address:-$first}" "$port"
-srun=$COPROC_PID
+@CONTAINER@@START@ranks=$COPROC_PID
 exec 5<&"${COPROC[0]}" 6>&"${COPROC[1]}"
 base64 -d >&6 << 'TIDEGATE_PAYLOAD'
 @PAYLOAD@
 TIDEGATE_PAYLOAD
 trap notice URG
 trap stop ABRT
+[ -z "$stopped" ] || order stop
 
 limited= refused= failed=
 while read -r word rank value <&5; do
@@ -216,9 +209,9 @@ while read -r word rank value <&5; do
   esac
 done
 while :; do
-  wait "$srun"
+  wait "$ranks"
   status=$?
-  kill -0 "$srun" 2> /dev/null || break
+  kill -0 "$ranks" 2> /dev/null || break
 done
 if [ -n "$stopped" ]; then
   # The cancel that follows comes as TERM, and says how the job ended.
@@ -233,6 +226,29 @@ fi
 [ -z "$refused" ] || kill -s SYS "$$"
 [ "${failed:-0}" -ge 0 ] || failed=$((128 - failed))
 exit "${failed:-$status}"
+"""
+
+
+_ADDRESS = r"""
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+address=$(scontrol show node "$first" | sed -n 's/.*NodeAddr=\([^ ]*\).*/\1/p')
+"""
+
+_SRUN = r"""
+# Until the ranks can be told. What srun is to ignore must be ignored before it starts.
+trap '' ABRT
+# A rank that dies without a word is an error of the node; what scripts do is never one.
+coproc srun --ntasks=@RANKS@ --ntasks-per-node=1 --distribution=block --input=all --wait=0 \
+  --kill-on-bad-exit=1 --mpi=none --export=ALL@CONTAINER_OPTIONS@ \
+  /bin/bash -c "$rank_program" tidegate-rank "$key" "$directory" \
+  @SETTINGS_BYTES@ @SCRIPT_BYTES@ "$tag" @GPUS@ @RANKS@ "${address:-$first}" "$port"
+"""
+
+# Nobody but this node has to find a rank that is alone. What is ignored here it could not trap.
+_ALONE = r"""
+trap 'stopped=1' ABRT
+coproc /bin/bash -c "$rank_program" tidegate-rank "$key" "$directory" \
+  @SETTINGS_BYTES@ @SCRIPT_BYTES@ "$tag" @GPUS@ 1 127.0.0.1 "$port"
 """
 
 
@@ -287,7 +303,7 @@ def batch_script(
         **_container(workload, mounts),
         "PAYLOAD": base64.encodebytes(settings + script).decode().strip(),
     }
-    return _filled(_SHELL, values)
+    return _filled(_template(workload), values)
 
 
 def pyxis_image(image: str) -> str:
@@ -308,20 +324,34 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
     return re.sub(r"@([A-Z0-9_]+)@", lambda found: values[found[1]], template)
 
 
+def _template(workload: Workload) -> str:
+    """The shell's text for this kind of workload, its values not filled in.
+
+    A rank that is alone needs srun for a container only: a step of its own would double what a
+    start costs the cluster.
+    """
+    is_contained = workload.image is not None
+    is_alone = len(workload.slots) == 1 and not is_contained
+    parts = {
+        "ADDRESS": "" if is_alone else _ADDRESS,
+        "START": _ALONE if is_alone else _SRUN,
+        "CONTAINER": _CONTAINER if is_contained else "",
+        "CONTAINER_OPTIONS": ' "${container[@]}"' if is_contained else "",
+        "CONTAINER_CHECK": _CONTAINER_CHECK if is_contained else "",
+    }
+    text = _SHELL
+    for name, part in parts.items():
+        text = text.replace(f"@{name}@", part.lstrip("\n"))
+    return text
+
+
 def _container(workload: Workload, mounts: Sequence[str]) -> Mapping[str, str]:
-    """The parts of the shell that a workload without an image does without."""
     if workload.image is None:
-        return {"CONTAINER": "", "CONTAINER_OPTIONS": "", "CONTAINER_CHECK": ""}
-    values = {
+        return {}
+    return {
         "IMAGE": base64.b64encode(pyxis_image(workload.image).encode()).decode(),
         "MOUNTS": shlex.quote(",".join(f"{path}:{path}" for path in mounts)),
         "WORKDIR": shlex.quote(mounts[0]),
-        "RANKS": str(len(workload.slots)),
-    }
-    return {
-        "CONTAINER": _filled(_CONTAINER.lstrip(), values),
-        "CONTAINER_OPTIONS": ' "${container[@]}"',
-        "CONTAINER_CHECK": _filled(_CONTAINER_CHECK.lstrip(), values),
     }
 
 
