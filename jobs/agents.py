@@ -174,6 +174,7 @@ class _ClusterAgent:
         self._leadership = leadership
         self._clock = clock
         self._listed_at: datetime | None = None
+        self._counted_at: datetime | None = None
         self._planned_at: datetime | None = None
         self._memory = ClusterMemory()
         self._questions = Questions()
@@ -261,6 +262,8 @@ class _ClusterAgent:
             return pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
         now = self._clock.now()
         previous_at = self._listed_at or cluster.observed_at
+        if self._counted_at is None:
+            self._counted_at = previous_at
         problem = self._compare(cluster, listing, now)
         apply_listing(
             cluster,
@@ -295,12 +298,14 @@ class _ClusterAgent:
                 cluster,
                 listing,
                 control=control,
-                previous_at=previous_at,
+                # What ended since the last listing in which they were counted is still charged.
+                previous_at=self._counted_at,
                 leadership=leadership,
                 now=now,
                 questions=self._questions,
                 complain=odd.append,
             )
+            self._counted_at = from_epoch(listing.observed_at)
             return add_strays(
                 use, cluster, listing, control=control, leadership=leadership, complain=odd.append
             )

@@ -75,7 +75,7 @@ def apply_natives(
 ) -> OutsideUse:
     """Bring the native jobs of `cluster` up to `listing`; returns what is held outside.
 
-    `previous_at` is when the cluster last gave a complete listing. What ran then already and
+    `previous_at` is the time of the last listing that they were brought up to. What ran then and
     was nobody's (its user is mapped only now, or the cluster is new) counts from this listing on:
     nobody is charged for time in which it was held outside. What is found ended and was never
     counted is taken up only if it ended since then.

@@ -1,0 +1,137 @@
+"""What the observer of one cluster makes of one look at it, step by step and without threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from builders.loop_builders import Fenced
+from builders.native_builders import T0, AControl, a_native
+from builders.portal_builders import NOW, Company, a_company, a_user
+from connectors.protocol import Inventory, Listing, NativeWorkload
+from jobs.agents import _ClusterAgent
+from jobs.models import Attempt
+from quotas.models import ClusterUser
+
+pytestmark = pytest.mark.django_db
+
+FAULT = "What runs there beside the portal was not looked after: the log of the observer says why."
+
+
+@dataclass
+class ACluster:
+    """A connector with one answer for each second, and the clock that tells it."""
+
+    now_s: int = 0
+    natives: tuple[NativeWorkload, ...] = ()
+    submits_held: bool = False
+
+    def inventory(self) -> Inventory:
+        return Inventory(T0 + self.now_s, ())
+
+    def observe(self) -> Listing:
+        return Listing(T0 + self.now_s, {}, natives=self.natives)
+
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=self.now_s)
+
+
+@dataclass
+class AFaultyControl(AControl):
+    """Stumbles over every account as long as it is told to."""
+
+    stumbles: bool = False
+
+    def team_of(self, account: str) -> str | None:
+        if self.stumbles:
+            raise RuntimeError("stumbled")
+        return super().team_of(account)
+
+
+class NoThread:
+    """Never runs."""
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+    def start(self) -> None:
+        pass
+
+
+@pytest.fixture
+def company() -> Company:
+    company = a_company()
+    bob = a_user(company.organization, "bob")
+    ClusterUser.objects.create(cluster=company.cluster, user=bob, name="tg-bob")
+    return company
+
+
+@pytest.fixture
+def control(monkeypatch: pytest.MonkeyPatch) -> AFaultyControl:
+    control = AFaultyControl()
+    monkeypatch.setattr("connectors.registry.NATIVE_CONTROLS", {"local": lambda _: control})
+    return control
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> ACluster:
+    cluster = ACluster()
+    monkeypatch.setattr("jobs.agents.Thread", NoThread)
+    monkeypatch.setattr("jobs.agents.connector_of", lambda _: cluster)
+    # The test's transaction is on it.
+    monkeypatch.setattr("jobs.agents.connection", SimpleNamespace(close=lambda: None))
+    return cluster
+
+
+def an_agent(company: Company, cluster: ACluster) -> _ClusterAgent:
+    return _ClusterAgent(company.cluster.pk, Fenced("observer"), cluster)  # type: ignore[arg-type]
+
+
+def look(agent: _ClusterAgent, cluster: ACluster, at_s: int, *natives: NativeWorkload) -> None:
+    cluster.now_s, cluster.natives = at_s, natives
+    agent._look()
+
+
+@pytest.mark.parametrize("looks_before", [0, 1])
+def test_what_ran_while_natives_could_not_be_counted_is_charged(
+    company: Company, cluster: ACluster, control: AFaultyControl, looks_before: int
+) -> None:
+    """Planted and seen to die: the time of the last listing; that of the last inventory."""
+    company.cluster.observed_at = NOW
+    company.cluster.save(update_fields=["observed_at"])
+    agent = an_agent(company, cluster)
+    for at_s in range(1, 1 + looks_before):
+        look(agent, cluster, at_s)
+    ran = a_native(submitted_s=2, started_s=3, ended_s=5)
+    control.stumbles = True
+    for at_s in (6, 7):
+        look(agent, cluster, at_s, ran)
+        company.cluster.refresh_from_db()
+        assert company.cluster.message == FAULT
+    assert not Attempt.objects.exists()
+    control.stumbles = False
+
+    look(agent, cluster, 8, ran)
+
+    attempt = Attempt.objects.get()
+    assert (attempt.granted_at, attempt.released_at) == (
+        NOW + timedelta(seconds=3),
+        NOW + timedelta(seconds=5),
+    )
+    company.cluster.refresh_from_db()
+    assert company.cluster.message == ""
+
+
+def test_what_had_ended_before_the_last_count_is_not_charged(
+    company: Company, cluster: ACluster, control: AFaultyControl
+) -> None:
+    """Planted and seen to die: the time of the count stays as at the first look."""
+    agent = an_agent(company, cluster)
+    for at_s in (1, 7):
+        look(agent, cluster, at_s)
+    look(agent, cluster, 8, a_native(submitted_s=2, started_s=3, ended_s=5))
+    assert not Attempt.objects.exists()
