@@ -82,6 +82,12 @@ def close_dependencies(job_ids: Collection[UUID], now: datetime) -> None:
     Dependency.objects.filter(job__in=job_ids, closed_at=None).update(closed_at=now)
 
 
+def open_dependencies(organization_id: UUID, user_id: UUID) -> tuple[int, int]:
+    """How many are open of the organization's jobs, and how many of those are the user's."""
+    ((of_organization, of_user),) = _rows(_OPEN, [user_id, organization_id])
+    return of_organization, of_user
+
+
 def array_states(array_ids: Iterable[UUID]) -> dict[UUID, str]:
     """What `fate` may be asked with, of each of these arrays: failed as soon as a task has ended
     without success and none is open, succeeded when all have, else running."""
@@ -124,6 +130,13 @@ def _rows(sql: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
+# Of a job that has ended none is open.
+_OPEN = """
+SELECT count(*), count(*) FILTER (WHERE j.user_id = %s)
+FROM jobs_dependency d
+JOIN jobs_job j ON j.id = d.job_id AND j.state IN ('held', 'queued')
+WHERE d.closed_at IS NULL AND j.organization_id = %s
+"""
 # Jobs that are open are looked up in their index, which stays small.
 _DUE = """
 SELECT d.id, d.job_id, d.predecessor_id, d.array_id, d.condition,

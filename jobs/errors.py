@@ -21,6 +21,14 @@ class TooManyOpenJobs(PortalError):
     title = "Too many jobs are open"
 
 
+class TooManyDependencies(PortalError):
+    """Too much that open jobs of this user or organization still wait for."""
+
+    code = "too_many_dependencies"
+    http_status = 429
+    title = "Too much is waited for"
+
+
 class ClusterAway(PortalError):
     """A cluster does not answer; nothing is known, try again."""
 

@@ -17,8 +17,8 @@ from bulk.inserting import insert_row, insert_rows
 from clusters.models import Cluster, Pool
 from clusters.queries import nodes_having
 from connectors.registry import runs_images
-from jobs.dependencies import array_states
-from jobs.errors import NeverFits, TooManyOpenJobs
+from jobs.dependencies import array_states, open_dependencies
+from jobs.errors import NeverFits, TooManyDependencies, TooManyOpenJobs
 from jobs.fitting import Fleet, lay_out, why_never
 from jobs.job_arrays import insert_array
 from jobs.models import Condition, Dependency, Job, JobState, JobType
@@ -39,6 +39,10 @@ from webapi.middleware import current_request_id
 #: Jobs that have not ended. Parallel submissions may pass a limit by as many as they are.
 OPEN_JOBS_PER_USER_MAX = 10_000
 OPEN_JOBS_PER_ORGANIZATION_MAX = 100_000
+
+#: Dependencies that are not decided; each cycle looks at all of them. Passed as the limits above.
+OPEN_DEPENDENCIES_PER_USER_MAX = 20_000
+OPEN_DEPENDENCIES_PER_ORGANIZATION_MAX = 100_000
 
 #: Dependencies times tasks of one array at most.
 TASK_DEPENDENCIES_MAX = 10_000
@@ -98,7 +102,8 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
 
     Queueing takes no quota; only the arbiter grants. Raises NotFound for a team that the actor
     cannot see, Forbidden without the right to submit there, InvalidRequest for names that mean
-    nothing here and for refused lines of an sbatch text, NeverFits, and TooManyOpenJobs.
+    nothing here and for refused lines of an sbatch text, NeverFits, TooManyOpenJobs and
+    TooManyDependencies.
     """
     if request.refused:
         raise InvalidRequest(
@@ -112,7 +117,10 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
     resolved = resolve(request, actor=actor)
     if resolved.never is not None:
         raise _never_fits(resolved, resolved.never)
-    _refuse_too_many(resolved.offer, 1 if request.array is None else request.array.size)
+    tasks = 1 if request.array is None else request.array.size
+    _refuse_too_many(resolved.offer, tasks)
+    if resolved.predecessors:
+        _refuse_too_many_dependencies(resolved.team, actor, tasks * len(resolved.predecessors))
     job = Job(
         id=uuid7(),
         organization=resolved.team.organization,
@@ -495,4 +503,24 @@ def _refuse_too_many(offer: Offer, more: int) -> None:
                 "to end, or cancel some.",
                 open_jobs=count,
                 open_jobs_max=most,
+            )
+
+
+def _refuse_too_many_dependencies(team: Node, actor: Actor, more: int) -> None:
+    of_organization, of_user = open_dependencies(team.organization_id, actor.user.pk)
+    for whose, count, most in (
+        ("Your open jobs wait", of_user, OPEN_DEPENDENCIES_PER_USER_MAX),
+        (
+            "The open jobs of your organization wait",
+            of_organization,
+            OPEN_DEPENDENCIES_PER_ORGANIZATION_MAX,
+        ),
+    ):
+        if count + more > most:
+            raise TooManyDependencies(
+                f"{whose} for {count:,} jobs or arrays, each counted for every job that waits for "
+                f"it; with this it would be {count + more:,}, and {most:,} are allowed. Wait for "
+                "some to end, or let one job wait for many and the others for that one.",
+                open_dependencies=count,
+                open_dependencies_max=most,
             )

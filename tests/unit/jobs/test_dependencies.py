@@ -20,7 +20,7 @@ from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job
 from builders.loop_builders import Fenced
 from builders.portal_builders import NOW, Company, a_company, a_grant, a_user
-from jobs import dependencies
+from jobs import dependencies, submission
 from jobs.arbitration import Cycles
 from jobs.cancellation import cancel_job, hold_job, release_job
 from jobs.dependencies import fate, settle_dependencies
@@ -511,3 +511,38 @@ def test_the_plan_says_what_it_would_wait_for(company: Company, bob: User) -> No
     end(first, "succeeded")
     assert plan(bob, depends_on=[wish])["explanation"]["code"] != "dependency"
     assert Job.objects.count() == 1
+
+
+def test_too_many_that_are_open(
+    company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: decided ones count; those of others count for a user; the tasks of an array count
+    as one; the request's own are left out."""
+    monkeypatch.setattr(submission, "OPEN_DEPENDENCIES_PER_USER_MAX", 4)
+    monkeypatch.setattr(submission, "OPEN_DEPENDENCIES_PER_ORGANIZATION_MAX", 6)
+    first, second = (a_job(company, bob, state="running") for _ in range(2))
+    both = [{"job": str(job.id), "condition": "ended"} for job in (first, second)]
+    decided = a_job(company, bob)
+    waits(decided, first, "ended")
+    Dependency.objects.filter(job=decided).update(closed_at=NOW, is_met=True)
+    answer = by_token(bob).post("jobs", a_body(depends_on=both, array="0-2"))
+    assert (answer.status_code, answer.json()["code"]) == (429, "too_many_dependencies")
+    assert by_token(bob).post("jobs", a_body(depends_on=both, array="0-1")).status_code == 201
+    answer = by_token(bob).post("jobs", a_body(depends_on=both[:1]))
+    assert answer.status_code == 429
+    assert answer.json()["detail"] == (
+        "Your open jobs wait for 4 jobs or arrays, each counted for every job that waits for it; "
+        "with this it would be 5, and 4 are allowed. Wait for some to end, or let one job wait "
+        "for many and the others for that one."
+    )
+    assert answer.json()["open_dependencies"] == 4
+    assert answer.json()["open_dependencies_max"] == 4
+    assert by_token(bob).post("jobs", a_body()).status_code == 201
+    dana = a_user(company.organization, "dana")
+    a_grant(dana, Role.TEAM_LEAD, company.nlp)
+    assert by_token(dana).post("jobs", a_body(depends_on=both)).status_code == 201
+    answer = by_token(dana).post("jobs", a_body(depends_on=both[:1]))
+    assert (answer.status_code, answer.json()["open_dependencies_max"]) == (429, 6)
+    end(first, "succeeded")
+    settle()
+    assert by_token(bob).post("jobs", a_body(depends_on=both[1:])).status_code == 201
