@@ -2,6 +2,29 @@
 
 from django.db import migrations, models
 
+# What ended a job that can never start stays decided; all else that is not met is open or was closed
+# for another reason.
+KEEP_NEVER = """
+UPDATE jobs_dependency d SET is_met = NULL
+WHERE NOT d.is_met AND NOT (
+    d.closed_at IS NOT NULL
+    AND EXISTS (
+        SELECT FROM jobs_job j WHERE j.id = d.job_id AND j.end_reason = 'dependency_never_met'
+    )
+    AND (
+        d.condition = 'succeeded' AND EXISTS (
+            SELECT FROM jobs_job p
+            WHERE (p.id = d.predecessor_id OR p.array_id = d.array_id)
+                AND p.state IN ('failed', 'cancelled', 'timed_out')
+        )
+        OR d.condition = 'failed' AND NOT EXISTS (
+            SELECT FROM jobs_job p
+            WHERE (p.id = d.predecessor_id OR p.array_id = d.array_id) AND p.state <> 'succeeded'
+        )
+    )
+)
+"""
+
 
 class Migration(migrations.Migration):
     dependencies = [
@@ -19,7 +42,7 @@ class Migration(migrations.Migration):
             field=models.BooleanField(null=True),
         ),
         migrations.RunSQL(
-            sql="UPDATE jobs_dependency SET is_met = NULL WHERE NOT is_met",
+            sql=KEEP_NEVER,
             reverse_sql="UPDATE jobs_dependency SET is_met = FALSE WHERE is_met IS NULL",
         ),
         migrations.AddConstraint(
