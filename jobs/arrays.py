@@ -9,8 +9,8 @@ from dataclasses import dataclass
 TASKS_MAX = 1_000
 INDEX_MAX = 1_000_000
 TEXT_MAX = 8_000
-#: Script, environment and notes are stored with each task; together at most so many bytes.
-STORED_BYTES_MAX = 64 << 20
+#: Script, environment and notes are stored with each task; of all tasks at most so many bytes.
+STORED_BYTES_MAX = 16 << 20
 
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 _LIMIT = re.compile(r"[0-9]{1,9}")

@@ -152,7 +152,7 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
     request_type = reader.choice("type", [item.value for item in JobType])
     name, array = _name(reader, script), _array(reader)
     if array is not None:
-        _check_tasks(reader, array, name, script, request_type)
+        _check_tasks(reader, array, name, script, notes, request_type)
     elif request_type == JobType.ARRAY:
         reader.fail("type", "is array only together with array, which gives the indices")
     request = JobRequest(
@@ -478,7 +478,12 @@ def _array(reader: _Reader) -> ArrayShape | None:
 
 
 def _check_tasks(
-    reader: _Reader, array: ArrayShape, name: str, script: str, request_type: str | None
+    reader: _Reader,
+    array: ArrayShape,
+    name: str,
+    script: str,
+    notes: Iterable[Note],
+    request_type: str | None,
 ) -> None:
     """What must hold of a job that is made many times."""
     if request_type not in (None, JobType.ARRAY):
@@ -486,13 +491,16 @@ def _check_tasks(
     room = NAME_MAX - len(task_name("", array.indices[-1]))
     if len(name) > room:
         reader.fail("name", f"must have at most {room} characters, as each task adds its index")
-    stored = array.size * (len(script) + len(str(reader.body.get("environment", ""))))
+    environment = reader.body.get("environment", "")
+    texts = (script, str(environment), *(str(note.as_json()) for note in notes))
+    # What cannot be encoded is refused where it stands; here it only has to be counted.
+    stored = array.size * sum(len(text.encode(errors="replace")) for text in texts)
     if stored > STORED_BYTES_MAX:
         reader.fail(
             "array",
             f"has {array.size:,} tasks, which with this script and environment is "
-            f"{stored >> 20:,} MiB; at most {STORED_BYTES_MAX >> 20} MiB. Put what is large into "
-            "files",
+            f"{-(-stored >> 20):,} MiB; at most {STORED_BYTES_MAX >> 20} MiB. Put what is large "
+            "into files",
             "too_large",
         )
 

@@ -226,7 +226,10 @@ def test_a_thousand_tasks_take_as_many_statements_as_two(company: Company, bob: 
         ({"type": "training"}, ["/type"]),
         ({"array": ..., "type": "array"}, ["/type"]),
         ({"name": "x" * 198}, ["/name"]),
-        ({"array": "0-999", "script": "x" * 70_000}, ["/array"]),
+        ({"array": "0-999", "script": "x" * 17_000}, ["/array"]),
+        ({"array": "0-999", "script": "é" * 8_500}, ["/array"]),
+        ({"array": "0-999", "environment": {"A": "é" * 8_500}}, ["/array"]),
+        ({"array": "0-999", "script": "#SBATCH --exclusive\n" * 200}, ["/array"]),
     ],
 )
 def test_refused_at_the_field(
@@ -237,6 +240,20 @@ def test_refused_at_the_field(
     assert [error["pointer"] for error in answer.json()["errors"]] == pointers
     assert not Job.objects.exists()
     assert not JobArray.objects.exists()
+
+
+def test_what_is_stored_with_each_task_is_told(company: Company, bob: User) -> None:
+    script = "x" * 16_750
+    answer = submitted(bob, array="0-999", script=script + "xxxxxxxxxx" * 3)
+    assert answer.json()["errors"] == [
+        {
+            "pointer": "/array",
+            "detail": "has 1,000 tasks, which with this script and environment is 17 MiB; at most "
+            "16 MiB. Put what is large into files",
+            "code": "too_large",
+        }
+    ]
+    assert submitted(bob, array="0-999", script=script).status_code == 201
 
 
 def test_a_name_of_exactly_the_room_is_taken(company: Company, bob: User) -> None:
