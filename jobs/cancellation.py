@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
 
 from audit.recording import record
+from bulk.updating import update_rows
 from jobs import lifecycle
 from jobs.dependencies import close_dependencies
 from jobs.intentions import stop_intention
@@ -39,50 +41,91 @@ def cancel_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     if job.state in lifecycle.FINAL:
         raise Conflict(f"The job has already ended: {job.state}.", state=job.state)
     attempt = Attempt.objects.select_for_update().filter(job=job, released_at=None).first()
-    cancel_locked(job, attempt, actor=actor, now=now)
+    cancel_locked([(job, attempt)], actor=actor, now=now)
     _audit("job_cancelled", job, actor, now)
     return job
 
 
-def cancel_locked(job: Job, attempt: Attempt | None, *, actor: Actor, now: datetime) -> None:
-    """Cancel a locked open job with its locked attempt, None if it has none that holds GPUs."""
-    job.cancel_requested_at = now
-    if attempt is None:
-        _end_cancelled(job, now)
-    elif attempt.state == AttemptState.RESERVED and withdraw_unsent(
-        "start_attempt", attempt.id, now=now
-    ):
-        attempt.state = AttemptState.ENDED
-        attempt.stop_reason = StopReason.CANCELLED
-        attempt.ended_at = attempt.released_at = now
-        attempt.outcome = "stopped"
-        attempt.message = "cancelled before it was sent to the cluster"
-        attempt.save()
-        _end_cancelled(job, now)
-    else:
-        if attempt.state != AttemptState.ENDED:
-            ask_to_stop(attempt, StopReason.CANCELLED, grace=CANCEL_GRACE, now=now)
-        job.save(update_fields=["cancel_requested_at"])
-        record_events([Happening(job.id, now, "cancel_requested", {"by": actor.user.username})])
+def cancel_locked(
+    cancelled: Sequence[tuple[Job, Attempt | None]], *, actor: Actor, now: datetime
+) -> None:
+    """Cancel locked open jobs, each with its locked attempt, None if it has none that holds GPUs.
+
+    A constant number of statements.
+    """
+    withdrawn = withdraw_unsent(
+        "start_attempt",
+        [a.id for _, a in cancelled if a is not None and a.state == AttemptState.RESERVED],
+        now=now,
+    )
+    ended: list[Job] = []
+    asked: list[Job] = []
+    stopped: list[Attempt] = []
+    for job, attempt in cancelled:
+        job.cancel_requested_at = now
+        if attempt is None or attempt.id in withdrawn:
+            lifecycle.check_move(job.state, JobState.CANCELLED)
+            job.state = JobState.CANCELLED
+            job.end_reason = "cancelled_by_user"
+            job.ended_at = now
+            job.explanation = None
+            ended.append(job)
+        else:
+            asked.append(job)
+            if attempt.state != AttemptState.ENDED:
+                stopped.append(attempt)
+    Attempt.objects.filter(pk__in=withdrawn).update(
+        state=AttemptState.ENDED,
+        stop_reason=StopReason.CANCELLED,
+        ended_at=now,
+        released_at=now,
+        outcome="stopped",
+        message="cancelled before it was sent to the cluster",
+    )
+    ask_to_stop(stopped, StopReason.CANCELLED, grace=CANCEL_GRACE, now=now)
+    Job.objects.filter(pk__in=[job.id for job in asked]).update(cancel_requested_at=now)
+    Job.objects.filter(pk__in=[job.id for job in ended]).update(
+        state=JobState.CANCELLED,
+        end_reason="cancelled_by_user",
+        cancel_requested_at=now,
+        ended_at=now,
+        explanation=None,
+    )
+    close_dependencies([job.id for job in ended], now)
+    record_events(
+        [
+            *(Happening(job.id, now, "cancelled", {}) for job in ended),
+            *(
+                Happening(job.id, now, "cancel_requested", {"by": actor.user.username})
+                for job in asked
+            ),
+        ]
+    )
 
 
-def ask_to_stop(attempt: Attempt, reason: StopReason, *, grace: timedelta, now: datetime) -> None:
-    """Persist notice and deadline of a locked attempt, then tell its cluster.
+def ask_to_stop(
+    attempts: Sequence[Attempt], reason: StopReason, *, grace: timedelta, now: datetime
+) -> None:
+    """Persist notice and deadline of locked attempts, then tell their clusters.
 
     An attempt that is already being stopped keeps the earlier of both deadlines. A reclaim's
     victim that is cancelled stays one.
     """
+    if not attempts:
+        return
     deadline = now + grace
-    if attempt.state == AttemptState.STOPPING:
-        assert attempt.grace_until is not None
-        attempt.grace_until = min(attempt.grace_until, deadline)
-    else:
-        attempt.state = AttemptState.STOPPING
-        attempt.stop_reason = reason
-        attempt.notice_at = now
-        attempt.grace_until = deadline
-    attempt.save(update_fields=["state", "stop_reason", "notice_at", "grace_until"])
-    intend([stop_intention("notify_attempt", attempt)], now=now)
+    for attempt in attempts:
+        if attempt.state == AttemptState.STOPPING:
+            assert attempt.grace_until is not None
+            attempt.grace_until = min(attempt.grace_until, deadline)
+        else:
+            attempt.state = AttemptState.STOPPING
+            attempt.stop_reason = reason
+            attempt.notice_at = now
+            attempt.grace_until = deadline
+    names = ("id", "state", "stop_reason", "notice_at", "grace_until")
+    update_rows(Attempt, [{name: getattr(row, name) for name in names} for row in attempts])
+    intend([stop_intention("notify_attempt", attempt) for attempt in attempts], now=now)
     wake("observer")
 
 
@@ -134,19 +177,6 @@ def _switch(job: Job, state: JobState, event: str, actor: Actor, now: datetime) 
     record_events([Happening(job.id, now, event, {"by": actor.user.username})])
     _audit(f"job_{event}", job, actor, now)
     return job
-
-
-def _end_cancelled(job: Job, now: datetime) -> None:
-    lifecycle.check_move(job.state, JobState.CANCELLED)
-    job.state = JobState.CANCELLED
-    job.end_reason = "cancelled_by_user"
-    job.ended_at = now
-    job.explanation = None
-    job.save(
-        update_fields=["state", "end_reason", "ended_at", "explanation", "cancel_requested_at"]
-    )
-    close_dependencies([job.id], now)
-    record_events([Happening(job.id, now, "cancelled", {})])
 
 
 def _audit(action: str, job: Job, actor: Actor, now: datetime) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -38,15 +38,19 @@ def intend(intentions: Iterable[Intention], *, now: datetime) -> None:
     )
 
 
-def withdraw_unsent(kind: str, subject: UUID, *, now: datetime) -> bool:
-    """Take an intention back if nobody has sent it yet, and say whether that was so.
+def withdraw_unsent(kind: str, subjects: Collection[UUID], *, now: datetime) -> set[UUID]:
+    """Take intentions back that nobody has sent yet, and say which of `subjects` those were of.
 
-    Waits for a deliverer that is claiming it at this moment; must run in a transaction.
+    Waits for a deliverer that is claiming one at this moment; must run in a transaction.
     """
-    message = Message.objects.select_for_update().filter(kind=kind, subject=subject).first()
-    if message is None or message.sends > 0 or message.done_at is not None:
-        return False
-    message.done_at = now
-    message.error = "withdrawn"
-    message.save(update_fields=["done_at", "error"])
-    return True
+    if not subjects:
+        return set()
+    unsent = {
+        message.pk: message.subject
+        for message in Message.objects.select_for_update()
+        .filter(kind=kind, subject__in=subjects)
+        .order_by("pk")
+        if message.sends == 0 and message.done_at is None
+    }
+    Message.objects.filter(pk__in=unsent.keys()).update(done_at=now, error="withdrawn")
+    return set(unsent.values())

@@ -174,7 +174,8 @@ def test_a_preempted_start_that_nobody_acknowledged_is_stopped_at_once(
         loop.connector.submit(workload_of(attempt))
         eventually(trace.exists)
     with transaction.atomic():
-        ask_to_stop(attempt, StopReason.PREEMPTED, grace=timedelta(hours=1), now=loop.clock.now())
+        now = loop.clock.now()
+        ask_to_stop([attempt], StopReason.PREEMPTED, grace=timedelta(hours=1), now=now)
         Job.objects.filter(pk=job.pk).update(state="preempting")
 
     def given_up() -> bool:

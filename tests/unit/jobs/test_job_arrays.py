@@ -28,11 +28,13 @@ from jobs.arbitration import Cycles
 from jobs.arrays import parse_array
 from jobs.dependencies import settle_dependencies
 from jobs.dispatch import workload_of
+from jobs.intentions import start_intention
 from jobs.job_arrays import cancel_array, get_array
 from jobs.models import Attempt, Dependency, Job, JobArray, JobEvent, Reclaim
 from jobs.snapshots import load_snapshot
 from jobs.withholding import Withheld, withheld_jobs, withheld_sentence
 from outbox.models import Message
+from outbox.recording import intend
 from primitives.errors import Forbidden, NotFound
 from tenants.access import actor_of
 from tenants.models import User
@@ -549,6 +551,45 @@ def test_cancelling_ends_what_waits_and_stops_what_runs(company: Company, bob: U
     assert (AuditEvent.objects.filter(action="job_array_cancelled").count()) == 1
     assert JobEvent.objects.count() == events
     assert get_array(array.id, actor=actor).counts["cancelled"] == 2
+
+
+def test_cancelling_many_takes_as_many_statements_as_a_few(company: Company, bob: User) -> None:
+    """Planted: some statements for each task that runs; one that is being stopped gets more time;
+    what was sent is called unsent; dies here."""
+    counts = []
+    for many in (1, 20):
+        Message.objects.all().delete()
+        array = an_array(company, bob, *["queued", "starting", "starting", "preempting"] * many)
+        found = tasks(array)
+        unsent, sent, preempted = found[1::4], found[2::4], found[3::4]
+        attempts = [an_attempt(task, cluster=company.cluster) for task in (*unsent, *sent)]
+        Attempt.objects.filter(job__in=[*unsent, *sent]).update(state="reserved")
+        intend([start_intention(attempt) for attempt in attempts], now=NOW)
+        Message.objects.filter(subject__in=[a.id for a in attempts if a.job in sent]).update(
+            sends=1
+        )
+        for task in preempted:
+            an_attempt(task, cluster=company.cluster, native_id="1", started_at=NOW)
+        soon = NOW + timedelta(seconds=7)
+        Attempt.objects.filter(job__in=preempted).update(
+            state="stopping", stop_reason="preempted", notice_at=NOW, grace_until=soon
+        )
+        with CaptureQueriesContext(connection) as asked:
+            cancel_array(array.id, actor=actor_of(bob), now=NOW)
+        counts.append(len(asked))
+        assert states(array) == ["cancelled", "cancelled", "starting", "preempting"] * many
+        assert set(
+            Attempt.objects.filter(job__array=array).values_list(
+                "state", "stop_reason", "grace_until", "released_at", "job__cancel_requested_at"
+            )
+        ) == {
+            ("ended", "cancelled", None, NOW, NOW),
+            ("stopping", "cancelled", NOW + timedelta(seconds=30), None, NOW),
+            ("stopping", "preempted", soon, None, NOW),
+        }
+        assert Message.objects.filter(kind="notify_attempt").count() == 2 * many
+        assert Message.objects.filter(kind="start_attempt", error="withdrawn").count() == many
+    assert counts[0] == counts[1]
 
 
 def test_who_may_see_but_not_change_is_told_so(company: Company, bob: User) -> None:

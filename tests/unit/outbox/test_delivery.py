@@ -125,13 +125,15 @@ def test_pauses_grow_to_half_a_minute() -> None:
 
 
 def test_an_unsent_intention_can_be_withdrawn_and_a_sent_one_cannot() -> None:
-    first, second = intend_some(2)
-    assert withdraw_unsent("start", first, now=NOW)
-    assert not withdraw_unsent("start", first, now=NOW)
-    handler = Recorder({second: NotYet("away")})
+    first, second, third = intend_some(3)
+    assert withdraw_unsent("start", [first], now=NOW) == {first}
+    assert withdraw_unsent("start", [first], now=NOW) == set()
+    handler = Recorder({second: NotYet("away"), third: NotYet("away")})
     deliver(handler)
-    assert handler.seen == [second]
-    assert not withdraw_unsent("start", second, now=NOW)
+    assert handler.seen == [second, third]
+    (fourth,) = intend_some(1)
+    assert withdraw_unsent("start", [first, second, third, fourth], now=NOW) == {fourth}
+    assert withdraw_unsent("stop", [second], now=NOW) == set()
 
 
 def test_a_deliverer_that_no_longer_leads_sends_nothing() -> None:
