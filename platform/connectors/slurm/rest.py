@@ -101,7 +101,7 @@ class SlurmRest:
     what this version can not do. Everything but `submit` is done as `service_user`.
 
     With `cluster`, the name that it must have, nothing is written before it has said its name, and
-    every read in which it says another one raises AnotherCluster.
+    every answer in which it says another one raises AnotherCluster.
     """
 
     def __init__(
@@ -764,9 +764,13 @@ class SlurmRest:
         if self._wanted is not None and self._told != self._wanted:
             self.check_cluster()
         try:
-            return self._call(method, path, parameters=parameters, body=body, user=user)
+            answer = self._call(method, path, parameters=parameters, body=body, user=user)
         except _NotAnswered as error:
             raise OutcomeUnknown(f"{what}: {error}") from error
+        # What another cluster says of a job is not said of ours: "no such job" least of all.
+        if answer.cluster:
+            self._note({answer.cluster})
+        return answer
 
     def _call(
         self,

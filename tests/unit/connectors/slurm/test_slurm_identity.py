@@ -1,7 +1,8 @@
 """A cluster that answers as another one is not believed, and nothing is sent to it.
 
 Planted and seen to die: names in answers not compared; rows not compared; a write before the name
-is known; a refusal that ends with the next write; an empty queue believed; the secret not compared.
+is known; a refusal that ends with the next write; an empty queue believed; the secret not compared;
+the name in the answer to a write not compared.
 """
 
 from __future__ import annotations
@@ -147,6 +148,24 @@ def test_when_it_is_back_it_is_believed_again() -> None:
         client.jobs()
     client.jobs()
     client.cancel(7)
+    assert sent(cluster) == ["DELETE"]
+
+
+def test_a_name_in_the_answer_to_a_write_is_compared() -> None:
+    """It was ours at the last answer: what it says now of the job is not believed, and nothing else
+    is sent before it is ours again."""
+    gone = an_answer(an_error(2017, "No job", meta=THERE), 500)
+    cluster = (
+        ScriptedCluster("v0.0.44")
+        .on("GET", "/nodes", an_answer({"nodes": [], "errors": [], "meta": HERE}))
+        .on("GET", "/slurm/v0.0.44/jobs", an_answer({"jobs": [], "errors": [], "meta": THERE}))
+        .on("DELETE", "/job/7", gone)
+    )
+    client = a_client(cluster, cluster="hpc")
+    client.nodes()
+    for _ in range(2):
+        with pytest.raises(AnotherCluster, match="this address answers as lab"):
+            client.cancel(7)
     assert sent(cluster) == ["DELETE"]
 
 
