@@ -167,8 +167,9 @@ def record_lost(attempt_id: UUID, at: datetime, now: datetime) -> None:
 def record_classed(pairs: Sequence[tuple[UUID, int]], at: datetime, now: datetime) -> None:
     """From `at` on, each attempt of `pairs` has that many milli-GPU inside its team's guarantee.
 
-    Only the decisions of the arbiter come here, in their order: of two within one second the
-    later one counts, and a repeat of the latest changes nothing. A constant number of
+    Only what is stored with the attempts comes here, the decisions of the arbiter and the cuts to
+    what became smaller, in their order: of two within one second the later one counts, and a
+    repeat of the latest changes nothing. A constant number of
     statements, whatever the number of pairs. Raises as `record_started`.
     """
     _record([_Told(attempt_id, "classed", at, mgpu) for attempt_id, mgpu in pairs], now=now)

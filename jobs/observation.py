@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
 
-from billing.metering import Observed, record_observed
+from billing.metering import Observed, record_classed, record_observed
 from bulk.updating import update_rows
 from clusters.models import Cluster
 from connectors.errors import AccountUndecided, ConnectorError
@@ -270,6 +270,7 @@ class _Effects:
     """What is to be stored beside the rows of attempts and jobs, for all of a batch at once."""
 
     metered: list[Observed] = field(default_factory=list)
+    classed: list[tuple[UUID, int]] = field(default_factory=list)
     happenings: list[Happening] = field(default_factory=list)
     intentions: list[Intention] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
@@ -356,6 +357,8 @@ def _store(effects: _Effects, now: datetime) -> None:
         [{name: getattr(row, name) for name in _WRITTEN_OF_ATTEMPT} for row in effects.attempts],
     )
     record_observed(effects.metered, now=now)
+    if effects.classed:
+        record_classed(effects.classed, at=now, now=now)
     intend(effects.intentions, now=now)
     update_rows(
         Job, [{name: getattr(row, name) for name in _WRITTEN_OF_JOB} for row in effects.jobs]
@@ -443,8 +446,11 @@ def _resize(
     detail = {"attempt": attempt.number, "before_mgpu": attempt.mgpu, "mgpu": held_mgpu}
     effects.happenings.append(Happening(attempt.job_id, since, "resized_on_cluster", detail))
     attempt.mgpu = held_mgpu
-    # What of it is borrowed the next cycle says.
-    attempt.guaranteed_mgpu = min(attempt.guaranteed_mgpu, held_mgpu)
+    # What of it is borrowed the next cycle says, which compares with what is stored here; so the
+    # meter is told of the cut, or it would count the old guarantee again once this grows.
+    if attempt.guaranteed_mgpu > held_mgpu:
+        attempt.guaranteed_mgpu = held_mgpu
+        effects.classed.append((attempt.id, held_mgpu))
     effects.changes_use = True
 
 

@@ -396,6 +396,26 @@ def test_what_was_taken_from_it_counts_no_longer(
     assert listen(company, held(attempt, 2000, resized_at=resized_at), at_s=10) == 0
 
 
+@pytest.mark.parametrize("resized_s", [None, 7])
+def test_what_grows_again_is_borrowed_until_the_arbiter_says_otherwise(
+    company: Company, resized_s: int | None
+) -> None:
+    """Planted: the guarantee cut with the attempt but not with the meter; dies here."""
+    attempt = a_running_attempt(company)
+    listen(company, held(attempt, 8000), at_s=1)
+    resized_at = None if resized_s is None else STARTED + resized_s
+    listen(company, held(attempt, 2000, resized_at=resized_at), at_s=9)
+    listen(company, held(attempt, 8000, resized_at=STARTED + 12), at_s=14)
+    attempt.refresh_from_db()
+    assert (attempt.mgpu, attempt.guaranteed_mgpu) == (8000, 2000)
+    since_s = 9 if resized_s is None else 7
+    assert metered() == [
+        (0, since_s, 8000, 0),
+        (since_s, 12, 2000, 0),
+        (12, None, 2000, 6000),
+    ]
+
+
 @pytest.mark.parametrize("resized_s", [None, 3])
 def test_what_was_changed_right_before_its_end_is_told_by_its_end(
     company: Company, resized_s: int | None
