@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
+import signal
 import socket
 import struct
 import threading
@@ -26,11 +28,18 @@ log = logging.getLogger(__name__)
 PAUSE_S = 0.001
 #: How long a closed server's thread may stay.
 ACCEPT_TIMEOUT_S = 0.2
-#: Where there are no files left for connections, how long until some may have been closed.
-EXHAUSTED_PAUSE_S = 0.1
-_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+#: Where none can be taken now (no files are left, the network is down), until it tries again.
+FAILED_PAUSE_S = 0.1
+#: What says that the listening socket itself is none any more. All else passes: Linux tells here
+#: also what became of the connection that would have been taken (accept(2)).
+_FOR_EVER = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
+
+
+def end_worker() -> None:
+    """End this process as its supervisor would, which then starts another one."""
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 class SharingLoop(uvloop.Loop):
@@ -85,10 +94,14 @@ class Acceptor:
             except OSError as error:
                 if self._is_closed:
                     return
-                if error.errno not in _EXHAUSTED:
-                    raise
+                if error.errno in _FOR_EVER:
+                    log.critical(
+                        "no connection can ever be taken again, this worker ends: %s", error
+                    )
+                    end_worker()
+                    return
                 log.error("no connection can be taken now: %s", error)
-                time.sleep(EXHAUSTED_PAUSE_S)
+                time.sleep(FAILED_PAUSE_S)
                 continue
             try:
                 self._loop.call_soon_threadsafe(self._begin, connection)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
+import signal
 import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import pytest
@@ -117,23 +119,84 @@ def test_other_servers_are_uvloops_own() -> None:
         assert not isinstance(runner.run(serve()), Acceptor)
 
 
-class OutOfFiles(socket.socket):
-    """Fails once as where no more files may be opened."""
+class Failing(socket.socket):
+    """Fails once with `number`."""
 
-    has_failed = False
+    number: int | None = None
 
     def accept(self) -> Any:
-        if not self.has_failed:
-            self.has_failed = True
-            raise OSError(errno.EMFILE, "Too many open files")
+        if self.number is not None:
+            number, self.number = self.number, None
+            raise OSError(number, os.strerror(number))
         return super().accept()
 
 
-def test_without_files_it_waits_for_some(caplog: pytest.LogCaptureFixture) -> None:
-    with OutOfFiles() as listener:
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EMFILE, "[Errno 24] Too many open files"),
+        (errno.ENOMEM, "[Errno 12] Cannot allocate memory"),
+        # What became of the connection that would have been taken.
+        (errno.EPROTO, "[Errno 71] Protocol error"),
+        (errno.ENETDOWN, "[Errno 100] Network is down"),
+        (errno.EHOSTUNREACH, "[Errno 113] No route to host"),
+        (errno.EPERM, "[Errno 1] Operation not permitted"),
+    ],
+)
+def test_what_passes_is_waited_for(
+    caplog: pytest.LogCaptureFixture, number: int, words: str
+) -> None:
+    """Planted and seen to die: only where no files or memory are left."""
+    with Failing() as listener:
         listener.bind(("127.0.0.1", 0))
+        listener.number = number
         with a_server(listener, b"a"):
             assert ask(listener) == b"a"
     assert [record.getMessage() for record in caplog.records] == [
-        "no connection can be taken now: [Errno 24] Too many open files"
+        f"no connection can be taken now: {words}"
     ]
+
+
+def test_a_worker_without_its_socket_ends(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted and seen to die: it only stops accepting; it tries for ever."""
+    told: list[tuple[int, int]] = []
+    ended = threading.Event()
+
+    def kill(process: int, number: int) -> None:
+        told.append((process, number))
+        ended.set()
+
+    monkeypatch.setattr("portal.accepting.os.kill", kill)
+    with Failing() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.number = errno.EBADF
+        with a_server(listener, b"a"):
+            assert ended.wait(WITHIN_S)
+    assert told == [(os.getpid(), signal.SIGTERM)]
+    assert [record.getMessage() for record in caplog.records] == [
+        "no connection can ever be taken again, this worker ends: [Errno 9] Bad file descriptor"
+    ]
+
+
+def test_a_closed_one_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its socket is closed behind it. Planted and seen to die: not asked whether it was closed."""
+    told: list[int] = []
+    monkeypatch.setattr("portal.accepting.os.kill", lambda _, number: told.append(number))
+    accepting, failing = threading.Event(), threading.Event()
+
+    class Closing(socket.socket):
+        def accept(self) -> Any:
+            accepting.set()
+            assert failing.wait(WITHIN_S)
+            raise OSError(errno.EBADF, "Bad file descriptor")
+
+    with Closing() as listener, closing(asyncio.new_event_loop()) as loop:
+        listener.bind(("127.0.0.1", 0))
+        server = Acceptor(loop, asyncio.Protocol, listener, backlog=1)
+        assert accepting.wait(WITHIN_S)
+        server.close()
+        failing.set()
+        asyncio.run(server.wait_closed())
+    assert told == []
