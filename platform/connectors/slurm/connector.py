@@ -235,7 +235,7 @@ class SlurmConnector:
                     key,
                     job,
                     exits.get(_number(job), _NO_EXITS),
-                    pool=self._pool_of(job.gpus_allocated or job.gpus_requested),
+                    pool=self._pool_of_job(job),
                     was_let_go=_number(job) in let_go,
                 )
                 for job in sorted(jobs, key=_age)
@@ -581,7 +581,7 @@ class SlurmConnector:
                 )
                 yield replace(whole, native_id=f"{job.job_id} ({part})", slots=slots, is_mixed=True)
             return
-        pool = self._pool_of(gpus) or self._pool_of_untyped(job, gpus)
+        pool = self._pool_of_job(job)
         if pool is None:
             return
         count = gpus.get(self._options.pools[pool].gres_type) or gpus[""]
@@ -593,12 +593,16 @@ class SlurmConnector:
         if not job.nodes or (len(gpus) == 1 and "" not in gpus):
             return {}
         nodes = self._hardware.get().nodes
-        parts: dict[str, tuple[RankSlot, ...]] = {}
+        parts: dict[str, list[RankSlot]] = {}
         for slot in slots_of(job) or spread(job.nodes, sum(gpus.values())):
             pool = self._pool_of(nodes[slot.node].gpus) if slot.node in nodes else None
             if pool is not None:
-                parts[pool] = (*parts.get(pool, ()), slot)
-        return parts
+                parts.setdefault(pool, []).append(slot)
+        return {pool: tuple(part) for pool, part in parts.items()}
+
+    def _pool_of_job(self, job: SlurmJob) -> str | None:
+        gpus = job.gpus_allocated or job.gpus_requested
+        return self._pool_of(gpus) or self._pool_of_untyped(job, gpus)
 
     def _pool_of_untyped(self, job: SlurmJob, gpus: Mapping[str, int]) -> str | None:
         """The pool of a job that asked for any GPUs: its nodes', or else its partition's."""

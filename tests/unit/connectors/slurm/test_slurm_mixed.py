@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from builders.slurm_rest_builders import PlainTokens, ScriptedCluster, a_client, an_answer
 from connectors.protocol import NativeWorkload, RankSlot
 from connectors.slurm.connector import SlurmConnector
+from connectors.slurm.naming import tag
 from connectors.slurm.options import parse_options
 
 OPTIONS: dict[str, Any] = {
@@ -97,6 +100,15 @@ def test_gpus_of_one_pool_are_one_workload() -> None:
     assert told(natives(a_job(tres, detail, "h[001-002]"))) == [("7", "h100", False, slots)]
     untyped = a_job("gres/gpu=4", ["gpu:2(IDX:0-1)", "gpu:2(IDX:0-1)"], "h[001-002]")
     assert told(natives(untyped)) == [("7", "h100", False, slots)]
+
+
+@pytest.mark.parametrize(("nodes", "pool"), [("a01", "a100"), ("h001", "h100")])
+def test_untyped_gpus_under_a_name_of_ours_are_of_their_nodes_pool(nodes: str, pool: str) -> None:
+    job = a_job("gres/gpu=2", ["gpu:2(IDX:0-1)"], nodes)
+    job["name"] = tag(OPTIONS["tag_secret"].encode(), "tg-1", "ana")
+    connector = a_connector(job, a_node("a01", "a100"), a_node("h001", "h100"))
+    seen = connector.observe().observations["tg-1"]
+    assert (seen.pool, seen.slots) == (pool, (RankSlot(nodes, 2000),))
 
 
 def test_shards_are_told() -> None:
