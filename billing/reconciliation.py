@@ -192,10 +192,10 @@ def _matched(
     of_attempt: dict[UUID, list[AccountedRun]] = defaultdict(list)
     strangers = []
     for run in runs:
-        if run.key is not None:
+        # A native may bear the name of one of ours; its number and time are its own.
+        use = by_native.get((run.native_id, run.submitted_at))
+        if use is None and run.key is not None:
             use = by_key.get(run.key)
-        else:
-            use = by_native.get((run.native_id, run.submitted_at))
         if use is None:
             strangers.append(run)
         else:

@@ -47,7 +47,7 @@ from jobs.observation import apply_listing
 from jobs.questions import Questions
 from jobs.restoring import ClusterMemory
 from jobs.settling import settle
-from jobs.strays import add_strays
+from jobs.strays import add_strays, find_strays
 from jobs.withdrawing import StillHeld, withdraw_stuck, withdraw_unacknowledged
 from live.waking import Listener, dedicated_connection
 from outbox.delivery import deliver_due
@@ -294,9 +294,10 @@ class _ClusterAgent:
             control = native_control(cluster.kind, connector)
             if control is None:
                 return None
+            found = find_strays(cluster, listing, leadership)
             use = apply_natives(
                 cluster,
-                listing,
+                found.among_natives(listing),
                 control=control,
                 # What ended since the last listing in which they were counted is still charged.
                 previous_at=self._counted_at,
@@ -306,9 +307,7 @@ class _ClusterAgent:
                 complain=odd.append,
             )
             self._counted_at = from_epoch(listing.observed_at)
-            return add_strays(
-                use, cluster, listing, control=control, leadership=leadership, complain=odd.append
-            )
+            return add_strays(use, found.strays, control=control, complain=odd.append)
 
         # Whatever is odd in one of them, the nodes and the others must not wait for it.
         self._guarded("What is held there", settle_held, odd)

@@ -107,7 +107,7 @@ def _metered(
 ) -> list[MeteredRun]:
     """What the meter has of the time, and of every run that the account has."""
     named = {_attempt_of(run.key) for run in found.runs if run.key is not None} - {None}
-    numbers = {run.native_id for run in found.runs if run.key is None}
+    numbers = {run.native_id for run in found.runs}
     adopted = Attempt.objects.filter(cluster=cluster, job__origin=JobOrigin.NATIVE)
     ids = attempts_between(cluster, start, until) | {pk for pk in named if pk is not None}
     ids |= set(adopted.filter(native_id__in=numbers).values_list("pk", flat=True))

@@ -1,8 +1,10 @@
 """Workloads that bear the name of an attempt of ours and are not what its job is charged for.
 
-A user may give the name of one of their attempts to a job of their own, and a cluster may begin
-anew what has ended. Such a workload is neither native nor an attempt, and its GPUs are gone all
-the same: they count as held outside (`clusters.outside`), and administrators are told by name.
+A user may give the name of one of their attempts to a job of their own, or let a held copy of it
+go. Only a recorded number is ever released by us, so what runs under another one is theirs: it is
+a native workload like any that they submit (`jobs.natives`). A cluster may also begin anew what
+has ended. What is neither native nor an attempt holds its GPUs all the same: they count as held
+outside (`clusters.outside`), and administrators are told by name.
 
 Only what is certain to be ours is stopped: it bears our signature over the attempt and its user,
 it has the number that was recorded and released, and the attempt has ended, so that its job has
@@ -13,14 +15,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from clusters.models import Cluster
 from clusters.outside import Holder, OutsideUse, Stranger
 from connectors.errors import ConnectorError
 from connectors.natives import NativeControl, NativeRef
-from connectors.protocol import Listing, Observation, WorkloadPhase
+from connectors.protocol import Listing, NativeWorkload, Observation, WorkloadPhase
 from jobs.leadership import Leadership
 from jobs.models import Attempt
 from jobs.observation import recorded_id
@@ -38,11 +40,13 @@ _LIVE = frozenset({WorkloadPhase.STARTING, WorkloadPhase.RUNNING})
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A workload and why it is no attempt; `is_to_stop` where it is certainly ours and over."""
+    """A workload and why it is no attempt; `is_to_stop` where it is certainly ours and over,
+    `is_of_user` where it runs by its user's doing."""
 
     observation: Observation
     why: Stranger
     is_to_stop: bool
+    is_of_user: bool = False
 
     @property
     def mgpu(self) -> int:
@@ -52,21 +56,45 @@ class Stray:
         return sum(slot.mgpu for slot in self.observation.slots or ())
 
 
-def add_strays(
-    use: OutsideUse,
-    cluster: Cluster,
-    listing: Listing,
-    *,
-    control: NativeControl,
-    leadership: Leadership,
-    complain: Callable[[str], None],
-) -> OutsideUse:
-    """`use` with what strays of `listing` hold; stops those that are certainly ours and over.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The strays of a listing, and what in it is its user's own under a name of ours."""
 
-    The listing must have been applied (`jobs.observation`). Nothing is stopped in quarantine.
+    strays: Sequence[Stray] = ()
+    natives: Sequence[NativeWorkload] = ()
+
+    def among_natives(self, listing: Listing) -> Listing:
+        """`listing` with these natives among the others."""
+        return replace(listing, natives=(*listing.natives, *self.natives))
+
+
+def find_strays(cluster: Cluster, listing: Listing, leadership: Leadership) -> Found:
+    """What of `listing`, which must have been applied (`jobs.observation`), is no attempt.
+
     Raises NotLeading when the leadership is over.
     """
-    strays = list(_strays(cluster, listing, leadership))
+    strays: list[Stray] = []
+    natives: list[NativeWorkload] = []
+    for stray in _strays(cluster, listing, leadership):
+        native = _native_of(stray.observation) if stray.is_of_user else None
+        if native is None:
+            strays.append(stray)
+        else:
+            natives.append(native)
+    return Found(strays, natives)
+
+
+def add_strays(
+    use: OutsideUse,
+    strays: Sequence[Stray],
+    *,
+    control: NativeControl,
+    complain: Callable[[str], None],
+) -> OutsideUse:
+    """`use` with what `strays` hold; stops those that are certainly ours and over.
+
+    Nothing is stopped in quarantine.
+    """
     if not strays:
         return use
     if not is_quarantined():
@@ -92,7 +120,12 @@ def add_strays(
 
 def _strays(cluster: Cluster, listing: Listing, leadership: Leadership) -> Iterable[Stray]:
     others = {
-        pk: [one for one in listing.all_of(key) if _counts(one)]
+        # An end is of interest where there are several: one may be its user's.
+        pk: [
+            one
+            for one in listing.all_of(key)
+            if _counts(one) or (key in listing.copies and _ran(one))
+        ]
         for key in listing.observations
         if (pk := _id_of(key)) is not None
     }
@@ -110,11 +143,15 @@ def _strays(cluster: Cluster, listing: Listing, leadership: Leadership) -> Itera
         attempts = _attempts(left)
     for pk in left:
         for observation in others[pk]:
-            is_back = _is_back(cluster, attempts.get(pk), observation)
+            known = attempts.get(pk)
+            is_back = _is_back(cluster, known, observation)
             yield Stray(
                 observation,
                 Stranger.BACK if is_back else Stranger.COPY,
                 is_back and observation.phase in _LIVE,
+                known is not None
+                and known.cluster_id == cluster.pk
+                and _is_of_user(known, observation),
             )
 
 
@@ -128,6 +165,10 @@ def _id_of(key: str) -> UUID | None:
 def _counts(observation: Observation) -> bool:
     """Whether it holds GPUs or is going to. What is held is neither."""
     return not observation.is_released and (bool(observation.slots) or observation.phase in _LIVE)
+
+
+def _ran(observation: Observation) -> bool:
+    return observation.is_released and bool(observation.slots)
 
 
 def _attempts(ids: Sequence[UUID]) -> dict[UUID, Attempt]:
@@ -157,6 +198,40 @@ def _is_back(cluster: Cluster, attempt: Attempt | None, observation: Observation
         and attempt.native_id == observation.native_id
         and attempt.cluster_user == observation.user
         and (attempt.outcome != "unknown" or attempt.number < attempt.job.attempt_number)
+    )
+
+
+def _is_of_user(attempt: Attempt, observation: Observation) -> bool:
+    """Whether we certainly never released it: its number is not the one that was recorded, or
+    none was before the attempt ended."""
+    recorded = recorded_id(attempt)
+    if recorded is None:
+        return attempt.released_at is not None
+    return recorded != observation.native_id
+
+
+def _native_of(seen: Observation) -> NativeWorkload | None:
+    """What `seen` is as its user's own; None where it holds nothing that can be told."""
+    if seen.submitted_at is None or not seen.slots or seen.is_mixed:
+        return None
+    return NativeWorkload(
+        native_id=seen.native_id,
+        submitted_at=seen.submitted_at,
+        name=seen.key,
+        account=seen.account,
+        user=seen.user,
+        pool=seen.pool,
+        mgpu=sum(slot.mgpu for slot in seen.slots),
+        native_state=seen.native_state,
+        phase=seen.phase,
+        is_preemptible=seen.is_preemptible,
+        started_at=seen.started_at,
+        ended_at=seen.ended_at,
+        is_released=seen.is_released,
+        outcome=seen.outcome,
+        time_limit_s=seen.time_limit_s,
+        slots=seen.slots,
+        resized_at=seen.resized_at,
     )
 
 

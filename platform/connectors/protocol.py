@@ -84,7 +84,8 @@ class Observation:
     may hold more or less than that, since `resized_at` or, without it, since the start.
     `is_stuck` says that it will not start before somebody changes something on the cluster, and
     `is_held_by_others` that it is because somebody there holds it: it is not ours to release.
-    `user`, `account` and `pool` are told where the cluster has users.
+    `user`, `account`, `pool`, and of the rest what a native workload has, are told where the
+    cluster has users.
     """
 
     key: str
@@ -106,6 +107,9 @@ class Observation:
     user: str = ""
     account: str = ""
     pool: str = ""
+    is_preemptible: bool = False
+    is_mixed: bool = False
+    time_limit_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

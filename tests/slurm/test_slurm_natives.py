@@ -27,7 +27,7 @@ from connectors.slurm.naming import guaranteed_qos
 from jobs.cancellation import cancel_job
 from jobs.models import Attempt, Job, JobOrigin
 from jobs.natives import apply_natives
-from jobs.strays import add_strays
+from jobs.strays import add_strays, find_strays
 from primitives.clock import from_epoch
 from quotas.models import PriorityClass, Quota
 from slurm_bed import SlurmBed
@@ -54,9 +54,10 @@ class NativeLoop(SlurmLoop):
         control = native_control("slurm", connector)
         assert control is not None
         listing = connector.observe()
+        found = find_strays(self.cluster, listing, self.observer)  # type: ignore[arg-type]
         self.outside = apply_natives(
             self.cluster,
-            listing,
+            found.among_natives(listing),
             control=control,
             previous_at=self.listed_at,
             leadership=self.observer,  # type: ignore[arg-type]
@@ -65,10 +66,8 @@ class NativeLoop(SlurmLoop):
         self.complaints: list[str] = []
         self.outside = add_strays(
             self.outside,
-            self.cluster,
-            listing,
+            found.strays,
             control=control,
-            leadership=self.observer,  # type: ignore[arg-type]
             complain=self.complaints.append,
         )
         self.listed_at = from_epoch(listing.observed_at)
@@ -346,7 +345,7 @@ def test_a_job_that_slurm_requeues_is_a_job_for_each_run(
     assert attempts[0].released_at <= attempts[1].started_at
 
 
-def test_a_job_under_the_name_of_an_attempt_is_held_outside(
+def test_a_job_under_the_name_of_an_attempt_is_its_user_s_own(
     loop: NativeLoop, company: Company, mia: User, unix: str, sbatch: Sbatch
 ) -> None:
     job = a_job(company.nlp, mia, company.pool, gpus=2, script="exit 0")
@@ -354,14 +353,22 @@ def test_a_job_under_the_name_of_an_attempt_is_held_outside(
     attempt = job.attempts.get()
     name = loop.rig.bed.run(["squeue", "-h", "-t", "all", "-j", attempt.native_id, "-o", "%j"])
     copy = sbatch(unix, NLP, "--gres=gpu:h100:3", f"--job-name={name.strip()}")
-    until(loop, lambda: [one.reason for one in loop.outside.holders] == ["copy_of_ours"])
-    [holder] = loop.outside.holders
-    assert (holder.account, holder.user, holder.pool, holder.mgpu) == (NLP, unix, "h100", 3000)
-    assert f"job {copy} of {unix} with 3 GPUs as {attempt.key}" in loop.complaints[0]
-    assert sum(loop.outside.by_node.values()) == 3000
-    assert Attempt.objects.count() == 1
+    own = found(loop, copy)
+    assert (own.name, own.team, own.user, own.origin) == (
+        *(attempt.key, company.nlp, mia),
+        JobOrigin.NATIVE,
+    )
+    taken_up = own.attempts.get()
+    assert (taken_up.mgpu, taken_up.native_id) == (3000, copy)
+    assert (loop.outside.holders, loop.complaints) == ((), [])
+    let_seconds_pass(loop)
     sbatch.end(copy)
-    until(loop, lambda: loop.outside.holders == ())
+    loop.until(own, "cancelled")
+    taken_up.refresh_from_db()
+    segment = UsageSegment.objects.get(attempt_id=taken_up.id)
+    assert (segment.start, segment.end) == (taken_up.started_at, taken_up.released_at)
+    attempt.refresh_from_db()
+    assert UsageSegment.objects.get(attempt_id=attempt.id).end == attempt.released_at
 
 
 def test_an_ended_attempt_that_slurm_begins_anew_is_stopped(

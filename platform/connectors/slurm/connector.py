@@ -237,6 +237,8 @@ class SlurmConnector:
                     exits.get(_number(job), _NO_EXITS),
                     pool=self._pool_of_job(job),
                     was_let_go=_number(job) in let_go,
+                    is_preemptible=job.qos == self._options.borrow_qos,
+                    is_mixed=len(self._parts(job, job.gpus_allocated or job.gpus_requested)) > 1,
                 )
                 for job in sorted(jobs, key=_age)
             )

@@ -37,6 +37,8 @@ def observation_of(
     *,
     pool: str | None = None,
     was_let_go: bool = False,
+    is_preemptible: bool = False,
+    is_mixed: bool = False,
 ) -> Observation:
     """What is to be said of `job`, the workload `key`; `exits` is what its ranks left. One that
     `was_let_go` and is held again is held by somebody else.
@@ -76,6 +78,9 @@ def observation_of(
         user=job.user,
         account=job.account,
         pool=pool or "",
+        is_preemptible=is_preemptible,
+        is_mixed=is_mixed,
+        time_limit_s=job.time_limit_s,
     )
 
 

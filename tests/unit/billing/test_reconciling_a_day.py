@@ -149,6 +149,13 @@ def test_a_native_of_ours_is_found_by_its_number_and_submit_time() -> None:
     ]
 
 
+def test_so_is_one_that_bears_the_name_of_an_attempt() -> None:
+    copied = a_run(native_id="9", submitted_at=95)
+    native = a_metered_run(2, key=None, native_id="9", submitted_at=95)
+    metered = [a_metered_run(native_id="1"), native]
+    assert causes(reconcile(metered, [copied, a_run()], DAY)) == []
+
+
 def test_a_native_of_a_mapped_user_should_have_been_metered() -> None:
     runs = [a_run(key=None), a_run(2, key=None, user="eve")]
     assert causes(reconcile([], runs, DAY, owned={(ACCOUNT, "bob"), (OTHER, "eve")})) == [

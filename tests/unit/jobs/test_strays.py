@@ -1,8 +1,11 @@
-"""What bears the name of an attempt and is not it: held outside, told, stopped only when certain.
+"""What bears the name of an attempt and is not it: its user's own, or held outside and told;
+stopped only when certain.
 
 Bugs that were planted and seen to die here: strays not counted; every copy of a key counted, also
 the attempt's own; held copies counted; the stop without the recorded number, without the end of
-the attempt, without the release, without the user, in quarantine.
+the attempt, without the release, without the user, in quarantine; what has the recorded number, or
+none was recorded for yet, taken for its user's; ends of such jobs left out, so that short ones are
+free.
 """
 
 from __future__ import annotations
@@ -21,11 +24,13 @@ from clusters.models import Cluster, ClusterNode
 from clusters.outside import OutsideUse, record_outside_use
 from clusters.queries import devices
 from connectors.natives import NativeRef
-from connectors.protocol import Listing, Observation, RankSlot, WorkloadPhase
-from jobs.models import Attempt, AttemptState, Job, JobState, attempt_id
+from connectors.protocol import Listing, NativeWorkload, Observation, RankSlot, WorkloadPhase
+from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, attempt_id
+from jobs.natives import apply_natives
 from jobs.observation import NEVER_STARTED
-from jobs.strays import NAMED_MAX, add_strays
+from jobs.strays import NAMED_MAX, Found, add_strays, find_strays
 from outbox.models import Quarantine
+from quotas.models import ClusterUser
 
 pytestmark = pytest.mark.django_db
 
@@ -69,14 +74,14 @@ def an_attempt(company: Company, name: str = "bob", **changes: Any) -> Attempt:
     return Attempt.objects.create(**{**values, **changes})
 
 
-def ended(company: Company, **changes: Any) -> Attempt:
+def ended(company: Company, name: str = "bob", **changes: Any) -> Attempt:
     values: dict[str, Any] = {
         "state": AttemptState.ENDED,
         "ended_at": NOW,
         "released_at": NOW,
         "outcome": "succeeded",
     }
-    attempt = an_attempt(company, **{**values, **changes})
+    attempt = an_attempt(company, name, **{**values, **changes})
     Job.objects.filter(pk=attempt.job_id).update(state=JobState.SUCCEEDED, ended_at=NOW)
     return attempt
 
@@ -100,47 +105,119 @@ def seen(attempt: Attempt, native_id: str = "17", **changes: Any) -> Observation
 def look(
     company: Company, *found: Observation, control: AControl | None = None
 ) -> tuple[OutsideUse, list[str]]:
+    listing = a_listing(*found)
+    complaints: list[str] = []
+    strays = find_strays(company.cluster, listing, Fenced("observer"))  # type: ignore[arg-type]
+    assert strays.natives == []
+    assert strays.among_natives(listing) == listing
+    use = add_strays(
+        OutsideUse(T0), strays.strays, control=control or AControl(), complain=complaints.append
+    )
+    return use, complaints
+
+
+def a_listing(*found: Observation) -> Listing:
     copies: dict[str, tuple[Observation, ...]] = {}
     for one in found:
         copies[one.key] = (*copies.get(one.key, ()), one)
-    complaints: list[str] = []
-    use = add_strays(
-        OutsideUse(T0),
-        company.cluster,
-        Listing(
-            T0,
-            {key: all_of[0] for key, all_of in copies.items()},
-            copies={key: all_of for key, all_of in copies.items() if len(all_of) > 1},
-        ),
-        control=control or AControl(),
-        leadership=Fenced("observer"),  # type: ignore[arg-type]
-        complain=complaints.append,
+    return Listing(
+        T0,
+        {key: all_of[0] for key, all_of in copies.items()},
+        copies={key: all_of for key, all_of in copies.items() if len(all_of) > 1},
     )
-    return use, complaints
+
+
+def natives(company: Company, *found: Observation) -> list[tuple[str, WorkloadPhase, int]]:
+    """What of the listing is its user's own."""
+    listing = a_listing(*found)
+    strays = find_strays(company.cluster, listing, Fenced("observer"))  # type: ignore[arg-type]
+    assert [one for one in strays.strays if one.mgpu] == []
+    return [(one.native_id, one.phase, one.mgpu) for one in strays.among_natives(listing).natives]
 
 
 def told(use: OutsideUse) -> list[tuple[str, str, int, int]]:
     return [(one.user, one.reason, one.mgpu, one.workloads) for one in use.holders]
 
 
-def test_a_copy_beside_the_attempt_is_held_outside(company: Company) -> None:
+def test_what_runs_beside_the_attempt_is_its_user_s_own(company: Company) -> None:
     attempt = an_attempt(company)
-    control = AControl()
-    use, complaints = look(company, seen(attempt), seen(attempt, "18"), control=control)
-    assert use.by_node == {(NODE, "h100"): 2000}
-    assert told(use) == [("tg-bob", "copy_of_ours", 2000, 1)]
-    assert control.stopped == []
-    assert complaints == [
-        "On the cluster under the name of a job of the portal without being it, so that nobody is "
-        f"charged: job 18 of tg-bob with 2 GPUs as {attempt.key}. Ask their users, or cancel them "
-        "there."
+    own = seen(attempt, "18", is_preemptible=True, time_limit_s=60, native_state="RUNNING")
+    found = find_strays(
+        company.cluster,
+        a_listing(seen(attempt), own),
+        Fenced("observer"),  # type: ignore[arg-type]
+    )
+    assert found.strays == []
+    assert found.natives == [
+        NativeWorkload(
+            native_id="18",
+            submitted_at=T0 - 5,
+            name=attempt.key,
+            account="ai-company_research_nlp",
+            user="tg-bob",
+            pool="h100",
+            mgpu=2000,
+            native_state="RUNNING",
+            phase=WorkloadPhase.RUNNING,
+            is_preemptible=True,
+            started_at=T0,
+            time_limit_s=60,
+            slots=(RankSlot(NODE, 2000),),
+        )
     ]
 
 
-def test_its_gpus_are_not_offered(company: Company) -> None:
+def test_so_is_what_runs_when_it_has_ended(company: Company) -> None:
+    """Also when its number was never recorded: then it was not released either."""
+    for name, number in (("bob", "17"), ("eve", None), ("mia", NEVER_STARTED)):
+        attempt = ended(company, name, native_id=number)
+        assert natives(company, seen(attempt, "18")) == [("18", WorkloadPhase.RUNNING, 2000)]
+
+
+def test_its_end_counts_too_where_both_are_listed(company: Company) -> None:
+    attempt = ended(company)
+    over = {"phase": WorkloadPhase.ENDED, "is_released": True, "ended_at": T0 + 9}
+    both = seen(attempt, **over), seen(attempt, "18", **over)
+    assert natives(company, *both) == [("18", WorkloadPhase.ENDED, 2000)]
+    unstarted = seen(attempt, "18", slots=None, started_at=None, **over)
+    assert natives(company, seen(attempt, **over), unstarted) == []
+
+
+def test_it_is_charged_to_its_user(company: Company) -> None:
+    bob = an_attempt(company)
+    ClusterUser.objects.create(cluster=company.cluster, user_id=bob.job.user_id, name="tg-bob")
+    listing = a_listing(seen(bob), seen(bob, "18"))
+    found = find_strays(company.cluster, listing, Fenced("observer"))  # type: ignore[arg-type]
+    use = apply_natives(
+        company.cluster,
+        found.among_natives(listing),
+        control=AControl(),
+        previous_at=NOW - timedelta(seconds=1),
+        leadership=Fenced("observer"),  # type: ignore[arg-type]
+        now=NOW,
+    )
+    assert use == OutsideUse(T0)
+    job = Job.objects.get(origin=JobOrigin.NATIVE)
+    assert (job.team, job.user_id, job.name) == (company.nlp, bob.job.user_id, bob.key)
+    assert [one.mgpu for one in job.attempts.all()] == [2000]
+
+
+def test_what_holds_gpus_of_several_pools_is_told(company: Company) -> None:
     attempt = an_attempt(company)
+    use, _ = look(company, seen(attempt), seen(attempt, "18", is_mixed=True))
+    assert told(use) == [("tg-bob", "copy_of_ours", 2000, 1)]
+
+
+def test_gpus_of_strays_are_not_offered(company: Company) -> None:
+    attempt = ended(company, release_sent_at=None)
     capacity = ClusterNode.objects.get(name=NODE).capacity_mgpu
-    use, _ = look(company, seen(attempt), seen(attempt, "18"))
+    use, complaints = look(company, seen(attempt))
+    assert use.by_node == {(NODE, "h100"): 2000}
+    assert complaints == [
+        "On the cluster under the name of a job of the portal without being it, so that nobody is "
+        f"charged: job 17 of tg-bob with 2 GPUs as {attempt.key}. Ask their users, or cancel them "
+        "there."
+    ]
     record_outside_use(company.cluster, use)
     found, _ = devices(now=NOW, stale_after=timedelta(seconds=15))
     device = next(one for one in found if one.node == NODE)
@@ -207,11 +284,9 @@ def test_what_is_ending_is_counted_until_its_gpus_are_free(company: Company) -> 
 @pytest.mark.parametrize(
     ("of_attempt", "of_workload"),
     [
-        ({}, {"native_id": "18"}),
         ({"release_sent_at": None}, {}),
         ({}, {"user": "tg-eve"}),
         ({"outcome": "unknown"}, {}),
-        ({"native_id": None}, {}),
     ],
 )
 def test_what_is_not_certainly_ours_and_over_is_told_and_not_stopped(
@@ -272,7 +347,7 @@ def test_a_cluster_that_does_not_stop_it_is_asked_again(company: Company) -> Non
 
 
 def test_the_largest_are_named_and_all_are_counted(company: Company) -> None:
-    attempt = an_attempt(company)
+    attempt = an_attempt(company, native_id=None, release_sent_at=None)
     copies = [
         replace(seen(attempt, str(20 + n)), slots=(RankSlot(NODE, 1000 * (n + 1)),))
         for n in range(NAMED_MAX + 2)
@@ -288,17 +363,4 @@ def test_nobody_asks_the_database_where_nothing_of_ours_runs(
     company: Company, django_assert_num_queries: Any
 ) -> None:
     with django_assert_num_queries(0):
-        assert look_at_nothing(company) == (OutsideUse(T0), [])
-
-
-def look_at_nothing(company: Company) -> tuple[OutsideUse, list[str]]:
-    complaints: list[str] = []
-    use = add_strays(
-        OutsideUse(T0),
-        company.cluster,
-        Listing(T0, {}),
-        control=AControl(),
-        leadership=None,  # type: ignore[arg-type]
-        complain=complaints.append,
-    )
-    return use, complaints
+        assert find_strays(company.cluster, Listing(T0, {}), None) == Found([], [])  # type: ignore[arg-type]
