@@ -1,35 +1,38 @@
 """Nodes that have the same features are of one kind: what jobs ask for is then a set of kinds.
 
-However many combinations of features people think of, those that the same nodes have are the same
-set, so what the arbiter keeps for each set is bounded by the fleet, not by the queue.
+A set is an integer for each cluster with a bit for each node. However many sets people think of,
+none has a list of its own that would have to be sorted and kept: what is sorted are the nodes,
+once for all sets (`Levels`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping
 
 from arbiter.snapshot import Device
-
-_NOBODY: frozenset[str] = frozenset()
 
 
 class NodeKinds:
     """The kinds of one pool's nodes, and the sets of them that somebody asked for, numbered.
 
-    Nothing is looked at before the first question. A new set then costs as much as it has nodes.
+    Nothing is looked at before the first question. A new set then costs one operation on
+    integers for each of its features and each cluster.
     """
 
-    __slots__ = ("_devices", "_kinds_with", "_known", "_members", "_nodes", "_numbers")
+    __slots__ = ("_devices", "_having", "_known", "_members", "_names", "_numbers", "_places")
 
     def __init__(self, devices: Iterable[Device]) -> None:
         self._devices = devices
-        #: The nodes of each kind, by cluster; None before the first question.
-        self._nodes: list[dict[str, list[str]]] | None = None
-        #: Of each feature the kinds that have it, as an integer with a bit for each.
-        self._kinds_with: dict[str, int] = {}
+        #: The nodes of each cluster in order of their names, and each one's number there;
+        #: None before the first question.
+        self._names: dict[str, list[str]] | None = None
+        self._places: dict[str, dict[str, int]] = {}
+        #: Of each feature the nodes that have it, by cluster, as an integer with a bit for each.
+        self._having: dict[str, dict[str, int]] = {}
         self._known: dict[frozenset[str], int | None] = {}
-        self._numbers: dict[int, int] = {}
-        self._members: list[Mapping[str, frozenset[str]]] = []
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._members: list[dict[str, int]] = []
 
     def having(self, features: frozenset[str] | None) -> int | None:
         """The number of the set of kinds that have all of `features`; None when that excludes no
@@ -40,44 +43,129 @@ class NodeKinds:
             self._known[features] = self._find(features)
         return self._known[features]
 
-    def nodes(self, kinds: int, cluster: str) -> frozenset[str]:
-        """The nodes of a cluster that are of a set of kinds."""
-        return self._members[kinds].get(cluster, _NOBODY)
+    def nodes(self, kinds: int, cluster: str) -> int:
+        """The nodes of a cluster that are of a set of kinds, as an integer with a bit for each."""
+        return self._members[kinds].get(cluster, 0)
+
+    def has(self, kinds: int, cluster: str, node: str) -> bool:
+        """Whether a node is of one of a set of kinds."""
+        number = self._places.get(cluster, {}).get(node)
+        return number is not None and self.nodes(kinds, cluster) >> number & 1 == 1
+
+    def levels(self, cluster: str, mgpu: Mapping[str, int]) -> Levels:
+        """The nodes of a cluster at the levels given by their names."""
+        names, places = self._sorted_out().get(cluster, []), self._places.get(cluster, {})
+        return Levels(names, places, mgpu)
 
     def _find(self, features: frozenset[str]) -> int | None:
-        nodes = self._nodes if self._nodes is not None else self._sort_out()
-        every = bits = (1 << len(nodes)) - 1
+        clusters = self._sorted_out()
+        members = {cluster: (1 << len(names)) - 1 for cluster, names in clusters.items()}
+        every = tuple(members.values())
         for feature in features:
-            bits &= self._kinds_with.get(feature, 0)
-        if bits == every:
+            having = self._having.get(feature, {})
+            for cluster in members:
+                members[cluster] &= having.get(cluster, 0)
+        key = tuple(members.values())
+        if key == every:
             return None
-        if bits not in self._numbers:
-            self._numbers[bits] = len(self._members)
-            self._members.append(_together(nodes, bits))
-        return self._numbers[bits]
+        if key not in self._numbers:
+            self._numbers[key] = len(self._members)
+            self._members.append(members)
+        return self._numbers[key]
 
-    def _sort_out(self) -> list[dict[str, list[str]]]:
-        features: dict[tuple[str, str], frozenset[str]] = {}
+    def _sorted_out(self) -> Mapping[str, list[str]]:
+        if self._names is not None:
+            return self._names
+        features: dict[str, dict[str, frozenset[str]]] = {}
         for device in self._devices:
-            place = (device.cluster, device.node)
-            known = features.get(place)
-            features[place] = device.features if known is None else known | device.features
-        by_kind: dict[frozenset[str], dict[str, list[str]]] = {}
-        for (cluster, node), has in features.items():
-            by_kind.setdefault(has, {}).setdefault(cluster, []).append(node)
-        for number, has in enumerate(by_kind):
-            for feature in has:
-                self._kinds_with[feature] = self._kinds_with.get(feature, 0) | 1 << number
-        self._nodes = list(by_kind.values())
-        return self._nodes
+            nodes = features.setdefault(device.cluster, {})
+            known = nodes.get(device.node)
+            nodes[device.node] = device.features if known is None else known | device.features
+        self._names = {cluster: sorted(nodes) for cluster, nodes in features.items()}
+        for cluster, names in self._names.items():
+            self._places[cluster] = {node: number for number, node in enumerate(names)}
+            by_kind: dict[frozenset[str], int] = {}
+            for number, node in enumerate(names):
+                kind = features[cluster][node]
+                by_kind[kind] = by_kind.get(kind, 0) | 1 << number
+            for kind, nodes_of_kind in by_kind.items():
+                for feature in kind:
+                    having = self._having.setdefault(feature, {})
+                    having[cluster] = having.get(cluster, 0) | nodes_of_kind
+        return self._names
 
 
-def _together(kinds: list[dict[str, list[str]]], bits: int) -> Mapping[str, frozenset[str]]:
-    """The nodes of the kinds whose bits are set, by cluster."""
-    found: dict[str, list[str]] = {}
-    while bits:
-        lowest = bits & -bits
-        for cluster, nodes in kinds[lowest.bit_length() - 1].items():
-            found.setdefault(cluster, []).extend(nodes)
-        bits ^= lowest
-    return {cluster: frozenset(nodes) for cluster, nodes in found.items()}
+class Levels:
+    """The nodes of one cluster by an amount of milli-GPU (what is free on them, what they have):
+    of each amount the nodes that have it, as an integer with a bit for each.
+
+    A question costs one operation on integers for each amount that occurs, whatever the set of
+    nodes is that it is about. Nodes of the same amount come in order of their names.
+    """
+
+    __slots__ = ("_amounts", "_names", "_nodes", "_places")
+
+    def __init__(
+        self, names: list[str], places: Mapping[str, int], mgpu: Mapping[str, int]
+    ) -> None:
+        self._names = names
+        self._places = places
+        self._nodes: dict[int, int] = {}
+        for node, amount in mgpu.items():
+            self._nodes[amount] = self._nodes.get(amount, 0) | 1 << places[node]
+        self._amounts = sorted(self._nodes)
+
+    def move(self, node: str, before: int, after: int) -> None:
+        """A node has another amount now."""
+        bit = 1 << self._places[node]
+        left = self._nodes[before] ^ bit
+        if left:
+            self._nodes[before] = left
+        else:
+            del self._nodes[before]
+            del self._amounts[bisect_left(self._amounts, before)]
+        if after in self._nodes:
+            self._nodes[after] |= bit
+        else:
+            self._nodes[after] = bit
+            insort(self._amounts, after)
+
+    def count(self, mgpu: int, among: int, enough: int | None = None) -> int:
+        """How many nodes of `among` have at least `mgpu`; counted no further than to `enough`."""
+        counted = 0
+        for _, nodes in self._at_least(mgpu, among):
+            counted += nodes.bit_count()
+            if enough is not None and counted >= enough:
+                break
+        return counted
+
+    def total(self, among: int) -> int:
+        """The sum of what is above 0 on the nodes of `among`."""
+        return sum(amount * nodes.bit_count() for amount, nodes in self._at_least(1, among))
+
+    def least(self, mgpu: int, among: int, most: int | None = None) -> list[tuple[int, str]]:
+        """(amount, node) of the nodes of `among` with at least `mgpu`, in ascending order; no more
+        than the first `most`."""
+        found: list[tuple[int, str]] = []
+        for amount, nodes in self._at_least(mgpu, among):
+            for number in _numbers(nodes):
+                if most is not None and len(found) >= most:
+                    return found
+                found.append((amount, self._names[number]))
+        return found
+
+    def _at_least(self, mgpu: int, among: int) -> Iterator[tuple[int, int]]:
+        amounts = self._amounts
+        for i in range(bisect_left(amounts, mgpu), len(amounts)):
+            nodes = self._nodes[amounts[i]] & among
+            if nodes:
+                yield amounts[i], nodes
+
+
+def _numbers(bits: int) -> Iterator[int]:
+    """The numbers of the bits that are set, in ascending order."""
+    digits = f"{bits:b}"[::-1]
+    at = digits.find("1")
+    while at >= 0:
+        yield at
+        at = digits.find("1", at + 1)

@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from arbiter.node_kinds import NodeKinds
+from arbiter.node_kinds import Levels, NodeKinds
 from arbiter.quota_tree import UNLIMITED
 
 
@@ -34,12 +34,12 @@ class FreeDevices:
     `free[cluster][node]` may be negative (a drained node on which something still runs,
     earmarks on lost capacity); such a node takes nothing.
 
-    Nodes stand sorted by what is free. Where jobs ask for some kinds of nodes only, these stand
-    in a list of their own besides, from the first question on, so that such a question costs no
-    more than any other, and nothing where nobody asks.
+    Nodes stand sorted by what is free. From the first job on that asks for some kinds of nodes
+    only, a cluster's nodes stand besides by what is free (`Levels`), once for all such sets;
+    nothing of that is there where nobody asks.
     """
 
-    __slots__ = ("_all", "_besides", "_failed", "_kinds", "_of_kinds", "_totals", "free")
+    __slots__ = ("_all", "_failed", "_kinds", "_levels", "_totals", "free")
 
     def __init__(
         self, free: Mapping[str, Mapping[str, int]], kinds: NodeKinds | None = None
@@ -50,9 +50,7 @@ class FreeDevices:
             cluster: sorted((mgpu, node) for node, mgpu in nodes.items())
             for cluster, nodes in self.free.items()
         }
-        self._of_kinds: dict[tuple[str, int], list[tuple[int, str]]] = {}
-        #: The lists of kinds in which a node stands.
-        self._besides: dict[tuple[str, str], list[list[tuple[int, str]]]] = {}
+        self._levels: dict[str, Levels] = {}
         self._totals = {
             cluster: sum(mgpu for mgpu in nodes.values() if mgpu > 0)
             for cluster, nodes in self.free.items()
@@ -85,24 +83,25 @@ class FreeDevices:
 
     def count(self, cluster: str, mgpu: int, kinds: int | None = None) -> int:
         """Nodes of a cluster with at least `mgpu` free."""
-        nodes = self._by_free(cluster, kinds)
+        if kinds is not None:
+            return self._levels_of(cluster).count(mgpu, self._kinds.nodes(kinds, cluster))
+        nodes = self._all[cluster]
         return len(nodes) - bisect_left(nodes, (mgpu, ""))
 
     def with_room(self, cluster: str, mgpu: int, kinds: int | None = None) -> list[tuple[int, str]]:
         """(free milli-GPU, node) of every node of a cluster with at least `mgpu` free."""
-        nodes = self._by_free(cluster, kinds)
-        return nodes[bisect_left(nodes, (mgpu, "")) :]
+        return self._fullest(cluster, mgpu, kinds, None)
 
     def is_of(self, kinds: int | None, cluster: str, node: str) -> bool:
         """Whether a node is of one of the `kinds`."""
-        return kinds is None or node in self._kinds.nodes(kinds, cluster)
+        return kinds is None or self._kinds.has(kinds, cluster, node)
 
     def fits(self, shape: Shape) -> bool:
         """Whether some cluster has room for the whole gang now."""
         if shape in self._failed:
             return False
         for cluster in self.clusters(shape.clusters):
-            if self.count(cluster, shape.mgpu, shape.kinds) >= shape.node_count:
+            if self._has_place(cluster, shape):
                 return True
         self._failed.add(shape)
         return False
@@ -119,9 +118,7 @@ class FreeDevices:
         best: tuple[int, int, str] | None = None
         found: Place | None = None
         for cluster in self.clusters(shape.clusters):
-            nodes = self._by_free(cluster, shape.kinds)
-            start = bisect_left(nodes, (shape.mgpu, ""))
-            chosen = nodes[start : start + shape.node_count]
+            chosen = self._fullest(cluster, shape.mgpu, shape.kinds, shape.node_count)
             if len(chosen) < shape.node_count:
                 continue
             key = (sum(mgpu for mgpu, _ in chosen), self._totals[cluster], cluster)
@@ -135,37 +132,44 @@ class FreeDevices:
         free = self.free[cluster]
         before = free[node]
         after = before - mgpu
-        _move(self._all[cluster], before, after, node)
-        for nodes in self._besides.get((cluster, node), ()):
-            _move(nodes, before, after, node)
+        nodes = self._all[cluster]
+        del nodes[bisect_left(nodes, (before, node))]
+        insort(nodes, (after, node))
+        if cluster in self._levels:
+            self._levels[cluster].move(node, before, after)
         free[node] = after
         self._totals[cluster] += max(0, after) - max(0, before)
         if mgpu < 0:
             self._failed.clear()
 
-    def _by_free(self, cluster: str, kinds: int | None) -> list[tuple[int, str]]:
-        """(free milli-GPU, node) of a cluster's nodes of these kinds, sorted."""
-        if kinds is None:
-            return self._all[cluster]
-        found = self._of_kinds.get((cluster, kinds))
+    def _has_place(self, cluster: str, shape: Shape) -> bool:
+        if shape.kinds is None:
+            return self.count(cluster, shape.mgpu) >= shape.node_count
+        among = self._kinds.nodes(shape.kinds, cluster)
+        count = self._levels_of(cluster).count(shape.mgpu, among, shape.node_count)
+        return count >= shape.node_count
+
+    def _fullest(
+        self, cluster: str, mgpu: int, kinds: int | None, most: int | None
+    ) -> list[tuple[int, str]]:
+        """(free milli-GPU, node) of the first `most` nodes with at least `mgpu` free."""
+        if kinds is not None:
+            among = self._kinds.nodes(kinds, cluster)
+            return self._levels_of(cluster).least(mgpu, among, most)
+        nodes = self._all[cluster]
+        start = bisect_left(nodes, (mgpu, ""))
+        return nodes[start:] if most is None else nodes[start : start + most]
+
+    def _levels_of(self, cluster: str) -> Levels:
+        found = self._levels.get(cluster)
         if found is None:
-            free = self.free[cluster]
-            found = self._of_kinds[cluster, kinds] = sorted(
-                (free[node], node) for node in self._kinds.nodes(kinds, cluster) if node in free
-            )
-            for _, node in found:
-                self._besides.setdefault((cluster, node), []).append(found)
+            found = self._levels[cluster] = self._kinds.levels(cluster, self.free[cluster])
         return found
 
     def _total(self, cluster: str, kinds: int | None) -> int:
         if kinds is None:
             return self._totals[cluster]
-        return sum(mgpu for mgpu, _ in self._by_free(cluster, kinds) if mgpu > 0)
-
-
-def _move(nodes: list[tuple[int, str]], before: int, after: int, node: str) -> None:
-    del nodes[bisect_left(nodes, (before, node))]
-    insort(nodes, (after, node))
+        return self._levels_of(cluster).total(self._kinds.nodes(kinds, cluster))
 
 
 class Layout:
@@ -177,7 +181,7 @@ class Layout:
     operator can undo.
     """
 
-    __slots__ = ("_capacities", "_kinds", "_largest", "_of_kinds", "_sizes", "capacity_mgpu")
+    __slots__ = ("_capacities", "_kinds", "_largest", "_levels", "_sizes", "capacity_mgpu")
 
     def __init__(
         self, capacities: Mapping[str, Mapping[str, int]], kinds: NodeKinds | None = None
@@ -187,9 +191,10 @@ class Layout:
         self._capacities = capacities
         self._kinds = NodeKinds(()) if kinds is None else kinds
         self._sizes = {
-            cluster: self._sorted(nodes.values()) for cluster, nodes in capacities.items()
+            cluster: sorted(map(self._size, nodes.values()))
+            for cluster, nodes in capacities.items()
         }
-        self._of_kinds: dict[tuple[str, int], list[int]] = {}
+        self._levels: dict[str, Levels] = {}
         self.capacity_mgpu = sum(sum(sizes) for sizes in self._sizes.values())
 
     def holds(self, shape: Shape) -> bool:
@@ -206,26 +211,27 @@ class Layout:
 
     def _nodes_with(self, shape: Shape, mgpu: int) -> int:
         allowed = shape.clusters
-        sizes = (
-            self._by_size(cluster, shape.kinds)
-            for cluster in self._sizes
-            if allowed is None or cluster in allowed
+        return max(
+            (
+                self._count(cluster, mgpu, shape.kinds)
+                for cluster in self._sizes
+                if allowed is None or cluster in allowed
+            ),
+            default=0,
         )
-        return max((len(size) - bisect_left(size, mgpu) for size in sizes), default=0)
 
-    def _by_size(self, cluster: str, kinds: int | None) -> list[int]:
+    def _count(self, cluster: str, mgpu: int, kinds: int | None) -> int:
         if kinds is None:
-            return self._sizes[cluster]
-        found = self._of_kinds.get((cluster, kinds))
-        if found is None:
-            nodes = self._capacities[cluster]
-            found = self._of_kinds[cluster, kinds] = self._sorted(
-                nodes[node] for node in self._kinds.nodes(kinds, cluster)
-            )
-        return found
+            sizes = self._sizes[cluster]
+            return len(sizes) - bisect_left(sizes, mgpu)
+        levels = self._levels.get(cluster)
+        if levels is None:
+            sized = {node: self._size(mgpu) for node, mgpu in self._capacities[cluster].items()}
+            levels = self._levels[cluster] = self._kinds.levels(cluster, sized)
+        return levels.count(mgpu, self._kinds.nodes(kinds, cluster))
 
-    def _sorted(self, sizes: Iterable[int]) -> list[int]:
-        return sorted(mgpu if mgpu > 0 else self._largest for mgpu in sizes)
+    def _size(self, mgpu: int) -> int:
+        return mgpu if mgpu > 0 else self._largest
 
     @property
     def is_empty(self) -> bool:

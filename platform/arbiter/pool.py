@@ -474,7 +474,7 @@ def _earmarks(
 def _have_features(claim: Claim, wanted: int | None, kinds: NodeKinds) -> bool:
     """Whether all claimed nodes are of the `wanted` kinds."""
     return wanted is None or all(
-        slot.node in kinds.nodes(wanted, claim.cluster) for slot in claim.slots
+        kinds.has(wanted, claim.cluster, slot.node) for slot in claim.slots
     )
 
 

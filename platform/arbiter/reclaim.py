@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from arbiter.node_kinds import Levels
 from arbiter.placement import Place, Shape
 from arbiter.pool import Holding, Pool
 from arbiter.queue_order import Priority
@@ -43,14 +44,15 @@ class Taking:
 class Reclaimer:
     """Finds victims in one pool; keeps the borrowed attempts sorted for the whole cycle."""
 
-    __slots__ = ("_borrowed", "_by_team", "_most", "_most_of_kinds", "_pool")
+    __slots__ = ("_borrowed", "_by_team", "_most", "_most_levels", "_most_sorted", "_pool")
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._by_team: dict[int, list[Holding]] = {}
         self._borrowed = self._sort_borrowed()
         self._most: dict[str, dict[str, int]] | None = None
-        self._most_of_kinds: dict[tuple[str, int | None], list[int]] = {}
+        self._most_sorted: dict[str, list[int]] = {}
+        self._most_levels: dict[str, Levels] = {}
 
     def may_find(self, team: int, *, preempts: bool) -> bool:
         """Whether there is anything at all that could come back for a job of `team`."""
@@ -83,23 +85,24 @@ class Reclaimer:
         every team that waits for what nobody can give.
         """
         return any(
-            len(most) - bisect_left(most, shape.mgpu) >= shape.node_count
-            for most in (
-                self._most_on(cluster, shape.kinds)
-                for cluster in self._pool.free.clusters(shape.clusters)
-            )
+            self._most_with(cluster, shape) >= shape.node_count
+            for cluster in self._pool.free.clusters(shape.clusters)
         )
 
-    def _most_on(self, cluster: str, kinds: int | None) -> list[int]:
-        """`_most_free` of a cluster's nodes of these kinds, sorted."""
+    def _most_with(self, cluster: str, shape: Shape) -> int:
+        """Nodes of a cluster that `_most_free` makes large enough for one rank."""
         if self._most is None:
             self._most = self._most_free()
-        found = self._most_of_kinds.get((cluster, kinds))
-        if found is None:
-            most = self._most[cluster]
-            nodes = most if kinds is None else most.keys() & self._pool.kinds.nodes(kinds, cluster)
-            found = self._most_of_kinds[cluster, kinds] = sorted(most[node] for node in nodes)
-        return found
+        most, kinds = self._most[cluster], self._pool.kinds
+        if shape.kinds is None:
+            ordered = self._most_sorted.get(cluster)
+            if ordered is None:
+                ordered = self._most_sorted[cluster] = sorted(most.values())
+            return len(ordered) - bisect_left(ordered, shape.mgpu)
+        levels = self._most_levels.get(cluster)
+        if levels is None:
+            levels = self._most_levels[cluster] = kinds.levels(cluster, most)
+        return levels.count(shape.mgpu, kinds.nodes(shape.kinds, cluster), shape.node_count)
 
     def _most_free(self) -> dict[str, dict[str, int]]:
         """By cluster and node: the GPUs that are free or borrowed or coming back."""

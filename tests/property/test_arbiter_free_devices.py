@@ -1,4 +1,4 @@
-"""What is free on the nodes of some kinds: the lists kept beside are as good as looking anew."""
+"""What is free on the nodes of some kinds: what is kept for all sets is as good as looking anew."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_answer_is_that_of_the_nodes_which_have_the_features(data: st.Data
     the tighter whole one wins, which filtered nodes do not know; so where there are two, only
     whether there is a place is compared.
 
-    Mutants that died: the list of a kind not renewed by `take`; features of which one is enough.
+    Mutants that died: `Levels` not renewed by `take`; features of which one is enough.
     """
     has = {node: data.draw(FEATURES) for _, node in NODES}
     free: dict[str, dict[str, int]] = {"x": {}, "y": {}}

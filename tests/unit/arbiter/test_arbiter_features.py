@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from arbiter.cycle import decide
 from arbiter.decisions import Code, Plan, Waiting
 from arbiter.explain import sentence
-from arbiter.node_kinds import NodeKinds
+from arbiter.node_kinds import Levels, NodeKinds
 from arbiter.placement import FreeDevices, Layout, Place, Shape
 from arbiter.policy import Policy
 from arbiter.snapshot import Device, QueuedJob, Slot, Snapshot
@@ -56,7 +58,7 @@ def members(kinds: NodeKinds, features: str, cluster: str = "alpha") -> set[str]
     """The numbers of the nodes that have each letter of `features`."""
     found = kinds.having(frozenset(features))
     assert found is not None
-    return {node.removeprefix(f"{cluster}-00") for node in kinds.nodes(found, cluster)}
+    return {number for number in "0123456789" if kinds.has(found, cluster, f"{cluster}-00{number}")}
 
 
 def test_a_set_of_features_is_the_set_of_the_nodes_that_have_them_all() -> None:
@@ -89,6 +91,39 @@ def test_two_devices_of_one_node_share_their_features() -> None:
     assert members(kinds, "ab") == {"0"}
 
 
+def test_nodes_stand_once_by_what_is_free_however_many_sets_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once by what is free, once by size and once by what could be taken back, for 255 sets.
+
+    Mutant: a set had nodes by what is free of its own (255 times).
+    """
+    sorted_clusters = []
+    levels = NodeKinds.levels
+
+    def counted(kinds: NodeKinds, cluster: str, mgpu: dict[str, int]) -> Levels:
+        sorted_clusters.append(cluster)
+        return levels(kinds, cluster, mgpu)
+
+    monkeypatch.setattr(NodeKinds, "levels", counted)
+    names = "abcdefgh"
+    sets = [{name for i, name in enumerate(names) if bits >> i & 1} for bits in range(1, 256)]
+    plan = decided(
+        a_snapshot(
+            quotas={"o": 72, "o/t": 64, "o/s": 8},
+            devices=fleet(*(" ".join(set(names) - {name}) for name in names), " ".join(names)),
+            running=[a_running(f"r{i}", "o/s", slots(i, 1)) for i in range(1, 9)],
+            queued=[
+                asking(a_queued(f"j{i:03d}", "o/t", gpus=8), *features)
+                for i, features in enumerate(sets)
+            ],
+        )
+    )
+    assert len(plan.waiting) + len(plan.starts) == 255
+    assert len(plan.reclaims) == 7
+    assert sorted_clusters == ["alpha"] * 3
+
+
 # -- placement ----------------------------------------------------------------------------------
 
 
@@ -107,7 +142,7 @@ def test_only_nodes_of_the_kinds_are_counted_and_taken() -> None:
     assert (free.count("alpha", 4, a), free.fitting_nodes(Shape(3, 1, None, 3, a))) == (2, 3)
 
 
-def test_what_is_taken_is_taken_from_every_list() -> None:
+def test_what_is_taken_is_taken_for_every_set() -> None:
     """Mutant: `take` renewed the list of all nodes only."""
     kinds = NodeKinds(fleet("a b", "a", ""))
     free = FreeDevices({"alpha": {"alpha-000": 8, "alpha-001": 8, "alpha-002": 8}}, kinds)
