@@ -147,14 +147,21 @@ def _odd_ones(held: Iterable[tuple[NativeWorkload, Stranger]], listing: Listing)
         for native, why in held
         if why is Stranger.ODD
     ]
-    odd += [f"job {one.native_id or 'without a number'}: {one.why[:200]}" for one in listing.unread]
-    if not odd:
-        return ""
+    odd += [f"job {one.native_id}: {one.why[:200]}" for one in listing.unread if one.native_id]
+    told = []
+    if odd:
+        told.append(
+            "What the cluster says of some of its jobs makes no sense, so that they are not "
+            f"counted for anybody: {_first_of(odd)}. Look at them with scontrol."
+        )
+    if doubts := [one.why[:200] for one in listing.unread if not one.native_id]:
+        told.append(f"Nothing that is missing there is called lost now: {_first_of(doubts)}.")
+    return " ".join(told)
+
+
+def _first_of(odd: Sequence[str]) -> str:
     more = f" and {len(odd) - _NAMED_MAX} more" if len(odd) > _NAMED_MAX else ""
-    return (
-        "What the cluster says of some of its jobs makes no sense, so that they are not counted "
-        f"for anybody: {'; '.join(odd[:_NAMED_MAX])}{more}. Look at them with scontrol."
-    )
+    return "; ".join(odd[:_NAMED_MAX]) + more
 
 
 def attempt_id(cluster: Cluster, native: NativeWorkload) -> UUID:

@@ -762,6 +762,20 @@ def test_jobs_that_cannot_be_read_are_told(company: Company, control: AControl) 
     ]
 
 
+def test_what_may_be_there_unseen_is_told_apart(company: Company, control: AControl) -> None:
+    complaints: list[str] = []
+    apply_natives(
+        company.cluster,
+        Listing(T0 + 1, {}, unread=(Unread(None, "the queue is empty"),)),
+        control=control,
+        previous_at=None,
+        leadership=Fenced("observer"),  # type: ignore[arg-type]
+        now=at(1),
+        complain=complaints.append,
+    )
+    assert complaints == ["Nothing that is missing there is called lost now: the queue is empty."]
+
+
 def test_a_native_that_cannot_be_read_is_not_missing(
     company: Company, control: AControl, bob: User
 ) -> None:
