@@ -356,8 +356,10 @@ def test_accounting_knows_what_the_queue_forgot(rig: SlurmRig) -> None:
 
     found = eventually(look)
     message = found.message  # type: ignore[attr-defined]
-    # Whose it is, and where, is told of what is listed.
-    assert found == replace(listed, message=message, user="", account="", pool="")
+    # Whose it is, where, and how long it may run, is told of what is listed.
+    assert found == replace(
+        listed, message=message, user="", account="", pool="", time_limit_s=None
+    )
     assert rig.connector.find_ended("another", native_id) is None
     assert rig.connector.find_ended(workload.key, "999999") is None
     assert rig.connector.find_ended(workload.key, "1; DROP") is None

@@ -64,7 +64,11 @@ SAID = {
         "the cluster refuses the token of tidegate (statistics); does the minter have this "
         "cluster's key, and do the clocks agree?"
     ),
-    "no minter": "no token: the minter at /nowhere/minter: [Errno 2] No such file or directory",
+    "no minter of ours": (
+        "The options of local are wrong: option token_socket names /nowhere/minter, which is none "
+        "of the minters that may be asked; whoever runs this installation can add it to "
+        "TIDEGATE_SLURM_MINTERS and restart it."
+    ),
     "not JSON": ("statistics: the answer is no statistics (HTTP status 200); is this slurmrestd?"),
     "errors and 200": "statistics: no database (Slurm error 7000)",
     "not found": (
@@ -74,6 +78,7 @@ SAID = {
     "an option is wrong": (
         "The options of local are wrong: option settle_s must be a whole number from 0 to 600."
     ),
+    "slurmdbd is down": "",
 }
 NO_CLUSTER = "No cluster with such GPUs accepts jobs now."
 
@@ -552,7 +557,7 @@ def test_a_cluster_that_fails_says_how_and_no_other_is_slower(
         "slurmrestd hangs": frail_bed.frozen("rest"),
         "slurmctld hangs": frail_bed.frozen("ctld"),
         "a forged token": a_forger(),
-        "no minter": options(token_socket="/nowhere/minter"),
+        "no minter of ours": options(token_socket="/nowhere/minter"),
         "not JSON": babble(b"<html>Welcome</html>"),
         "errors and 200": babble(refusal),
         "not found": babble(b"{", 404),
@@ -574,20 +579,15 @@ def test_a_cluster_that_fails_says_how_and_no_other_is_slower(
                 found[name] = page()
                 run_a_job_here()
             assert poll(is_well, within_s=90), (name, page())
-        # Without its accounting the cluster goes on.
+        # Without its accounting the cluster goes on; of an empty queue it could not tell whose.
+        sbatch(frail_bed, "-p", "h100", "--hold")
         with frail_bed.without("dbd"):
             run_a_job_here()
             time.sleep(3)
             found["slurmdbd is down"] = page()
     rig.close()
     print(times)
-    assert found.pop("slurmdbd is down") == (
-        "Nothing that is missing there is called lost now: the queue is empty, and whether it is "
-        f"that of {frail_bed.cluster} is unknown: clusters: Failed connecting to slurmdbd: Unable "
-        "to connect to database (Slurm error 7000).",
-        "A part of its answer could not be used; an administrator can see which.",
-    )
-    assert {plain for _, plain in found.values()} == {"Not reachable"}
+    assert {plain for _, plain in found.values()} == {"Not reachable", ""}
     assert {name: words for name, (words, _) in found.items()} == SAID
     # Whatever hangs, hangs for 30 s or for good.
     assert max(seconds for each in times.values() for seconds in each) < max(times["usual"]) + 10
