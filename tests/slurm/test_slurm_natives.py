@@ -348,7 +348,7 @@ def test_a_job_that_slurm_requeues_is_a_job_for_each_run(
 def test_a_job_under_the_name_of_an_attempt_is_its_user_s_own(
     loop: NativeLoop, company: Company, mia: User, unix: str, sbatch: Sbatch
 ) -> None:
-    job = a_job(company.nlp, mia, company.pool, gpus=2, script="exit 0")
+    job = a_job(company.nlp, mia, company.pool, gpus=2, script="sleep 2")
     loop.until(job, "succeeded")
     attempt = job.attempts.get()
     name = loop.rig.bed.run(["squeue", "-h", "-t", "all", "-j", attempt.native_id, "-o", "%j"])
