@@ -117,6 +117,9 @@ describe("the quota form", () => {
 });
 
 describe("the quotas page", () => {
+  const nobodyWaits = ({ path }: { path: string }) =>
+    path === "/api/v1/jobs" ? { status: 200, body: { items: [], next: null } } : undefined;
+
   it("tells the story: production 700 of 400, 300 borrowed from research", async () => {
     const { container } = open("/quotas");
     const row = await screen.findByRole("row", { name: /production/ });
@@ -127,6 +130,24 @@ describe("the quotas page", () => {
     expect(await screen.findByText("production from research")).toBeInTheDocument();
     expect(await screen.findByText(/until nlp has its 200 GPUs/)).toBeInTheDocument();
     expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("says by how much a limit is exceeded, never that fewer than 0 GPUs could start", async () => {
+    const node = "ai-company/production";
+    const quotas = [aQuota(node, 400, { inUse: 700, available: -70 })];
+    open(`/quotas?node=${node}`, { company: aCompany({ quotas }), override: nobodyWaits });
+    const tile = (await screen.findByText("GPUs that could start now")).parentElement;
+    expect(tile).toHaveTextContent(/^0GPUs that could start now70 over the limit$/);
+    expect(await screen.findByRole("row", { name: /^Could start now/ })).toHaveTextContent("0 · 70 over the limit");
+  });
+
+  it("says what could start where no limit is exceeded", async () => {
+    const node = "ai-company/production";
+    const quotas = [aQuota(node, 400, { inUse: 370, available: 30 })];
+    open(`/quotas?node=${node}`, { company: aCompany({ quotas }), override: nobodyWaits });
+    const tile = (await screen.findByText("GPUs that could start now")).parentElement;
+    expect(tile).toHaveTextContent(/^30GPUs that could start nowinside all limits, placement permitting$/);
+    expect((await screen.findByRole("row", { name: /^Could start now/ })).textContent).toBe("Could start now30");
   });
 
   it("closes and opens a department with the keyboard", async () => {

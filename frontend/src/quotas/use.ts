@@ -57,6 +57,15 @@ export function describeUse(use: QuotaUse): string {
   return parts.join(", ");
 }
 
+/** What could start now by the limits and, where more is held than they allow, how much more; milli-GPU. */
+export function startable(quotas: readonly Quota[]): { startMgpu: number; overMgpu: number } {
+  const rooms = quotas.map((quota) => quota.use.available_mgpu);
+  return {
+    startMgpu: rooms.reduce((sum, room) => sum + Math.max(0, room), 0),
+    overMgpu: rooms.reduce((sum, room) => sum + Math.max(0, -room), 0),
+  };
+}
+
 /** Of the waiting jobs, in milli-GPU, those that fit whole into what is left of their team's guarantee. */
 export function guaranteedDemand(
   quotas: readonly Quota[],
