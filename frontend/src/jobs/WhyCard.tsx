@@ -4,7 +4,7 @@ import type { Explanation } from "../api/types";
 import { useNowMs } from "../ui/now";
 import { Countdown, Time } from "../ui/Time";
 import { formatDuration, formatGpus } from "../ui/units";
-import { codeWords, lastPart, methodWords, reclaimDeadline } from "./words";
+import { codeWords, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS } from "./words";
 import "./why.css";
 
 /** "Why is it waiting?": the sentence first, then the numbers, then who gives back and when. */
@@ -44,7 +44,7 @@ export function WhyCard({ explanation, title = "Why is it waiting?" }: { explana
             <dd title={explanation.node}>{lastPart(explanation.node)}</dd>
           </div>
         )}
-        {!NOT_IN_LINE.has(explanation.code) && (
+        {!WAITS_FOR_JOBS.has(explanation.code) && (
           <div>
             <dt>Jobs ahead</dt>
             <dd>{explanation.jobs_ahead === 0 ? "none" : explanation.jobs_ahead}</dd>
@@ -166,9 +166,6 @@ function EstimatedStart({ explanation }: { explanation: Explanation }) {
     </p>
   );
 }
-
-/** They wait for jobs, not for GPUs: nobody is ahead of them. */
-const NOT_IN_LINE: ReadonlySet<string> = new Set(["dependency", "array_limit_reached"]);
 
 const NUMBER_LABELS: Record<string, string> = {
   need_mgpu: "Needs",

@@ -2,7 +2,8 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aCompany, aProblem } from "../../mock/answer.ts";
-import { aQuota, theQuotas } from "../../mock/company.ts";
+import { anExplanation, aQuota, theQuotas } from "../../mock/company.ts";
+import type { Explanation } from "../api/types";
 import { accessibilityFaults, open, show } from "../test/render";
 import { describeChange } from "./changes";
 import { fieldsOf, parsePercent, readForm } from "./form";
@@ -60,9 +61,20 @@ describe("the quota bar", () => {
 describe("waiting", () => {
   it("counts only jobs that fit whole into what is left of the guarantee, oldest first", () => {
     const quotas = [aQuota(NLP, 200, { inUse: 100 }), aQuota(RESEARCH, 400)];
-    const job = (mgpu: number, submitted_at: string, team = NLP) => ({ mgpu, submitted_at, team });
+    const explanation = anExplanation();
+    const job = (mgpu: number, submitted_at: string, team = NLP) => ({ mgpu, submitted_at, team, explanation });
     expect(guaranteedDemand(quotas, [job(60_000, "2"), job(80_000, "1"), job(150_000, "0")])).toBe(80_000);
     expect(guaranteedDemand(quotas, [job(8_000, "0", "elsewhere/team")])).toBe(0);
+  });
+
+  it("counts no job that the arbiter has not looked at: they are not among those waiting either", () => {
+    const quotas = [aQuota(NLP, 200)];
+    const job = (explanation: Explanation | null) => ({ mgpu: 8_000, submitted_at: "0", team: NLP, explanation });
+    const because = (code: Explanation["code"]) => job(anExplanation({ code }));
+    expect(guaranteedDemand(quotas, [because("dependency")])).toBe(0);
+    expect(guaranteedDemand(quotas, [because("array_limit_reached")])).toBe(0);
+    expect(guaranteedDemand(quotas, [job(null)])).toBe(0);
+    expect(guaranteedDemand(quotas, [because("waiting_for_guarantee"), because("dependency")])).toBe(8_000);
   });
 
   it("does not pretend to know which part of a GPU was lent", () => {
