@@ -63,6 +63,8 @@ export function WhyCard({ explanation, title = "Why is it waiting?" }: { explana
 
 function GivingBack({ explanation }: { explanation: Explanation }) {
   const total = explanation.victims.reduce((sum, victim) => sum + victim.mgpu, 0);
+  // Jobs give back whole: that can be more than this job still waits for.
+  const awaited = explanation.numbers["coming_back_mgpu"] ?? total;
   return (
     <>
       <h2 className="gap">Who gives back</h2>
@@ -107,7 +109,9 @@ function GivingBack({ explanation }: { explanation: Explanation }) {
         </tbody>
         <tfoot>
           <tr>
-            <th scope="row">Coming back</th>
+            <th scope="row">
+              They hold in all{awaited < total && <>; this job waits for {formatGpus(awaited)}</>}
+            </th>
             <td className="hide" />
             <td className="n">{formatGpus(total)}</td>
             <td className="hide" />
