@@ -41,9 +41,10 @@ def quota_get(
 ) -> None:
     """Show what a node of the tree is guaranteed, and what it uses, in GPUs.
 
-    FREE is what its protected jobs leave of the guarantee; LENT is what others use of that, to be
-    given back. CAN START is what its quota lets start now, borrowed GPUs included; below 0 it
-    holds more than it may. WAITING is what its queued jobs ask for.
+    STILL DUE is what its protected jobs leave of the guarantee: its own jobs get that, but it need
+    not be free now; LENT is what others use of it and give back. CAN START is what its quota lets
+    start now, borrowed GPUs included; "0 (70 over)" where 70 more are held than it allows. WAITING
+    is what its queued jobs ask for.
 
     Limits and LENT are left out on a narrow terminal.
     """
@@ -73,13 +74,18 @@ _QUOTA_COLUMNS: Mapping[str, Callable[[dict[str, Any]], str]] = {
     "BORROW LIMIT": lambda quota: _limit(quota["borrow_limit_mgpu"]),
     "LEND LIMIT": lambda quota: _limit(quota["lend_limit_mgpu"]),
     "IN USE": lambda quota: gpus(quota["use"]["in_use_mgpu"]),
-    "FREE": lambda quota: gpus(quota["guaranteed_mgpu"] - quota["use"]["protected_mgpu"]),
+    "STILL DUE": lambda quota: gpus(quota["guaranteed_mgpu"] - quota["use"]["protected_mgpu"]),
     "BORROWED": lambda quota: gpus(quota["use"]["borrowed_mgpu"]),
     "LENT": lambda quota: gpus(quota["use"]["lent_mgpu"]),
-    "CAN START": lambda quota: gpus(quota["use"]["available_mgpu"]),
+    "CAN START": lambda quota: _startable(quota["use"]["available_mgpu"]),
     "WAITING": lambda quota: gpus(quota["use"]["waiting_mgpu"]),
 }
 _WIDE_ONLY = frozenset({"BORROW LIMIT", "LEND LIMIT", "LENT"})
+
+
+def _startable(available_mgpu: int) -> str:
+    """Where more is held than allowed nothing can start, and it is said how much more."""
+    return gpus(available_mgpu) if available_mgpu >= 0 else f"0 ({gpus(-available_mgpu)} over)"
 
 
 def _limit(mgpu: int | None) -> str:

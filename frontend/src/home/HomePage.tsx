@@ -264,8 +264,12 @@ function TeamTable({ teams, title }: { teams: readonly Quota[]; title: string })
             <th scope="col" style={{ width: "42%" }}>
               In use against guarantee
             </th>
-            <th scope="col" className="n">
-              Free guaranteed
+            <th
+              scope="col"
+              className="n"
+              title="What its protected jobs leave of the guarantee. Others may use it now; they give it back."
+            >
+              Guaranteed, still due
             </th>
             <th scope="col" className="n hide">
               Can borrow now
@@ -275,8 +279,8 @@ function TeamTable({ teams, title }: { teams: readonly Quota[]; title: string })
         <tbody>
           {shown.map((team) => {
             const use = quotaUse(team);
-            const free = Math.max(0, team.guaranteed_mgpu - team.use.protected_mgpu);
-            const borrowable = Math.max(0, team.use.available_mgpu - free);
+            const due = Math.max(0, team.guaranteed_mgpu - team.use.protected_mgpu);
+            const borrowable = Math.max(0, team.use.available_mgpu - due);
             return (
               <tr key={team.id}>
                 <th scope="row">
@@ -289,9 +293,9 @@ function TeamTable({ teams, title }: { teams: readonly Quota[]; title: string })
                   <QuotaBar use={use} scaleMgpu={scaleMgpu} />
                 </td>
                 <td className="n">
-                  {formatGpus(free)}
+                  {formatGpus(due)}
                   {use.lentMgpu > 0 && (
-                    <div className="small faint hide">{formatLent(Math.min(free, use.lentMgpu))} lent, back within the grace</div>
+                    <div className="small faint hide">{formatLent(Math.min(due, use.lentMgpu))} lent, back within the grace</div>
                   )}
                 </td>
                 <td className="n hide">{formatGpus(borrowable)}</td>

@@ -4,7 +4,7 @@ import type { Explanation } from "../api/types";
 import { useNowMs } from "../ui/now";
 import { Countdown, Time } from "../ui/Time";
 import { formatDuration, formatGpus } from "../ui/units";
-import { codeWords, lastPart, methodWords, reclaimDeadline } from "./words";
+import { codeWords, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS } from "./words";
 import "./why.css";
 
 /** "Why is it waiting?": the sentence first, then the numbers, then who gives back and when. */
@@ -44,7 +44,7 @@ export function WhyCard({ explanation, title = "Why is it waiting?" }: { explana
             <dd title={explanation.node}>{lastPart(explanation.node)}</dd>
           </div>
         )}
-        {!NOT_IN_LINE.has(explanation.code) && (
+        {!WAITS_FOR_JOBS.has(explanation.code) && (
           <div>
             <dt>Jobs ahead</dt>
             <dd>{explanation.jobs_ahead === 0 ? "none" : explanation.jobs_ahead}</dd>
@@ -63,6 +63,8 @@ export function WhyCard({ explanation, title = "Why is it waiting?" }: { explana
 
 function GivingBack({ explanation }: { explanation: Explanation }) {
   const total = explanation.victims.reduce((sum, victim) => sum + victim.mgpu, 0);
+  // Jobs give back whole: that can be more than this job still waits for.
+  const awaited = explanation.numbers["coming_back_mgpu"] ?? total;
   return (
     <>
       <h2 className="gap">Who gives back</h2>
@@ -107,7 +109,9 @@ function GivingBack({ explanation }: { explanation: Explanation }) {
         </tbody>
         <tfoot>
           <tr>
-            <th scope="row">Coming back</th>
+            <th scope="row">
+              They hold in all{awaited < total && <>; this job waits for {formatGpus(awaited)}</>}
+            </th>
             <td className="hide" />
             <td className="n">{formatGpus(total)}</td>
             <td className="hide" />
@@ -166,9 +170,6 @@ function EstimatedStart({ explanation }: { explanation: Explanation }) {
     </p>
   );
 }
-
-/** They wait for jobs, not for GPUs: nobody is ahead of them. */
-const NOT_IN_LINE: ReadonlySet<string> = new Set(["dependency", "array_limit_reached"]);
 
 const NUMBER_LABELS: Record<string, string> = {
   need_mgpu: "Needs",

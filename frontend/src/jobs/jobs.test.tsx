@@ -228,7 +228,7 @@ describe("the job page of a waiting job", () => {
     expect(within(card).getByText("Needs")).toBeInTheDocument();
     const givers = within(card).getAllByRole("row", { name: /serve-llama|eval-sweep/ });
     expect(givers).toHaveLength(3);
-    expect(within(card).getByRole("row", { name: /^Coming back/ })).toHaveTextContent("200");
+    expect(within(card).getByRole("row", { name: /^They hold/ })).toHaveTextContent(/^They hold in all200$/);
     expect(card).toHaveTextContent("from the grace of those who give back");
     expect(await accessibilityFaults(container)).toEqual([]);
   });
@@ -303,7 +303,26 @@ describe("the job page of a waiting job", () => {
       override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
     });
     expect(await screen.findAllByText("a job that you may not see")).toHaveLength(2);
-    expect(screen.getByRole("row", { name: /^Coming back/ })).toHaveTextContent("128");
+    expect(screen.getByRole("row", { name: /^They hold/ })).toHaveTextContent(/^They hold in all128$/);
+  });
+
+  it("tells what comes back for it from what those who give back hold", async () => {
+    const numbers = { need_mgpu: 180_000, earmarked_mgpu: 80_000, coming_back_mgpu: 100_000 };
+    const job = aJob({
+      id: WAITING,
+      state: "queued",
+      attempt: 0,
+      current_attempt: null,
+      explanation: anExplanation({ numbers }),
+    });
+    open(`/jobs/${WAITING}`, {
+      override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
+    });
+    const card = await screen.findByRole("region", { name: "Why is it waiting?" });
+    expect(within(card).getByText("Coming back").parentElement).toHaveTextContent(/^Coming back100$/);
+    expect(within(card).getByRole("row", { name: /^They hold/ })).toHaveTextContent(
+      /^They hold in all; this job waits for 100200$/,
+    );
   });
 
   it("asks before it cancels", async () => {

@@ -87,6 +87,9 @@ const CODE_WORDS: Record<string, string> = {
   dispatching: "being sent to the cluster",
 };
 
+/** Of a job that waits for jobs, not for GPUs: the arbiter is not offered it, and nobody is ahead of it. */
+export const WAITS_FOR_JOBS: ReadonlySet<string> = new Set(["dependency", "array_limit_reached"]);
+
 /** The category of an explanation in words. An unknown code is shown as it is, never guessed. */
 export function codeWords(code: string): string {
   return CODE_WORDS[code] ?? code.replaceAll("_", " ");

@@ -9,7 +9,7 @@ import { Time } from "../ui/Time";
 import { formatGpus } from "../ui/units";
 import { describeChange } from "./changes";
 import { QuotaForm } from "./QuotaForm";
-import { formatLent, quotaUse } from "./use";
+import { formatLent, quotaUse, startable } from "./use";
 import { QuotaBar } from "./QuotaBar";
 
 /** One node's quota: its numbers, the form that changes it, and who changed it before. */
@@ -23,6 +23,7 @@ export function QuotaDrawer({
   onClose: () => void;
 }) {
   const use = quotaUse(quota);
+  const { startMgpu, overMgpu } = startable([quota]);
   const limit = (mgpu: number | null, none: string) => (mgpu === null ? none : formatGpus(mgpu));
   return (
     <Drawer
@@ -56,7 +57,10 @@ export function QuotaDrawer({
             </Fact>
             <Fact name="Borrowed now">{formatGpus(use.borrowedMgpu)}</Fact>
             <Fact name="Lent now">{formatLent(use.lentMgpu)}</Fact>
-            <Fact name="Could start now">{formatGpus(quota.use.available_mgpu)}</Fact>
+            <Fact name="Could start now">
+              {formatGpus(startMgpu)}
+              {overMgpu > 0 && <span className="faint"> · {formatGpus(overMgpu)} over the limit</span>}
+            </Fact>
             <Fact name="Waiting">{formatGpus(use.waitingMgpu)}</Fact>
             {quota.node_kind !== "team" && (
               <Fact name="Reserve, guaranteed to no one below">{formatGpus(quota.reserve_mgpu)}</Fact>

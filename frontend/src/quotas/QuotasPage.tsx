@@ -15,7 +15,7 @@ import { usePageTitle } from "../ui/usePageTitle";
 import { QuotaDrawer } from "./QuotaDrawer";
 import { QuotaTable } from "./QuotaTable";
 import { inTreeOrder, peersOf, rootsOf } from "./tree";
-import { guaranteedDemand } from "./use";
+import { guaranteedDemand, startable } from "./use";
 
 const WAITING_SHOWN = 200;
 
@@ -276,13 +276,13 @@ function Figures({
               : "none of them guaranteed"
         }
       />
-      <Returning waiting={waiting} availableMgpu={sum(roots, (quota) => quota.use.available_mgpu)} />
+      <Returning waiting={waiting} roots={roots} />
     </div>
   );
 }
 
 /** While GPUs are being given back: to whom, and how long at most. Else what is free. */
-function Returning({ waiting, availableMgpu }: { waiting: readonly Job[]; availableMgpu: number }) {
+function Returning({ waiting, roots }: { waiting: readonly Job[]; roots: readonly Quota[] }) {
   const now = useNowMs();
   const reclaiming = waiting.flatMap((job) => {
     const deadlines = (job.explanation?.victims ?? []).flatMap(({ grace_until }) =>
@@ -295,11 +295,14 @@ function Returning({ waiting, availableMgpu }: { waiting: readonly Job[]; availa
   reclaiming.sort((a, b) => a.untilMs - b.untilMs);
   const [next] = reclaiming;
   if (next === undefined) {
+    const { startMgpu, overMgpu } = startable(roots);
     return (
       <Kpi
-        value={formatGpus(availableMgpu)}
+        value={formatGpus(startMgpu)}
         label="GPUs that could start now"
-        context="inside all limits, placement permitting"
+        context={
+          overMgpu > 0 ? `${formatGpus(overMgpu)} over the limit` : "inside all limits, placement permitting"
+        }
       />
     );
   }

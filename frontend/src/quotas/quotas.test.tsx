@@ -2,7 +2,8 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aCompany, aProblem } from "../../mock/answer.ts";
-import { aQuota, theQuotas } from "../../mock/company.ts";
+import { anExplanation, aQuota, theQuotas } from "../../mock/company.ts";
+import type { Explanation } from "../api/types";
 import { accessibilityFaults, open, show } from "../test/render";
 import { describeChange } from "./changes";
 import { fieldsOf, parsePercent, readForm } from "./form";
@@ -60,9 +61,20 @@ describe("the quota bar", () => {
 describe("waiting", () => {
   it("counts only jobs that fit whole into what is left of the guarantee, oldest first", () => {
     const quotas = [aQuota(NLP, 200, { inUse: 100 }), aQuota(RESEARCH, 400)];
-    const job = (mgpu: number, submitted_at: string, team = NLP) => ({ mgpu, submitted_at, team });
+    const explanation = anExplanation();
+    const job = (mgpu: number, submitted_at: string, team = NLP) => ({ mgpu, submitted_at, team, explanation });
     expect(guaranteedDemand(quotas, [job(60_000, "2"), job(80_000, "1"), job(150_000, "0")])).toBe(80_000);
     expect(guaranteedDemand(quotas, [job(8_000, "0", "elsewhere/team")])).toBe(0);
+  });
+
+  it("counts no job that the arbiter has not looked at: they are not among those waiting either", () => {
+    const quotas = [aQuota(NLP, 200)];
+    const job = (explanation: Explanation | null) => ({ mgpu: 8_000, submitted_at: "0", team: NLP, explanation });
+    const because = (code: Explanation["code"]) => job(anExplanation({ code }));
+    expect(guaranteedDemand(quotas, [because("dependency")])).toBe(0);
+    expect(guaranteedDemand(quotas, [because("array_limit_reached")])).toBe(0);
+    expect(guaranteedDemand(quotas, [job(null)])).toBe(0);
+    expect(guaranteedDemand(quotas, [because("waiting_for_guarantee"), because("dependency")])).toBe(8_000);
   });
 
   it("does not pretend to know which part of a GPU was lent", () => {
@@ -117,6 +129,9 @@ describe("the quota form", () => {
 });
 
 describe("the quotas page", () => {
+  const nobodyWaits = ({ path }: { path: string }) =>
+    path === "/api/v1/jobs" ? { status: 200, body: { items: [], next: null } } : undefined;
+
   it("tells the story: production 700 of 400, 300 borrowed from research", async () => {
     const { container } = open("/quotas");
     const row = await screen.findByRole("row", { name: /production/ });
@@ -127,6 +142,24 @@ describe("the quotas page", () => {
     expect(await screen.findByText("production from research")).toBeInTheDocument();
     expect(await screen.findByText(/until nlp has its 200 GPUs/)).toBeInTheDocument();
     expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("says by how much a limit is exceeded, never that fewer than 0 GPUs could start", async () => {
+    const node = "ai-company/production";
+    const quotas = [aQuota(node, 400, { inUse: 700, available: -70 })];
+    open(`/quotas?node=${node}`, { company: aCompany({ quotas }), override: nobodyWaits });
+    const tile = (await screen.findByText("GPUs that could start now")).parentElement;
+    expect(tile).toHaveTextContent(/^0GPUs that could start now70 over the limit$/);
+    expect(await screen.findByRole("row", { name: /^Could start now/ })).toHaveTextContent("0 · 70 over the limit");
+  });
+
+  it("says what could start where no limit is exceeded", async () => {
+    const node = "ai-company/production";
+    const quotas = [aQuota(node, 400, { inUse: 370, available: 30 })];
+    open(`/quotas?node=${node}`, { company: aCompany({ quotas }), override: nobodyWaits });
+    const tile = (await screen.findByText("GPUs that could start now")).parentElement;
+    expect(tile).toHaveTextContent(/^30GPUs that could start nowinside all limits, placement permitting$/);
+    expect((await screen.findByRole("row", { name: /^Could start now/ })).textContent).toBe("Could start now30");
   });
 
   it("closes and opens a department with the keyboard", async () => {

@@ -1,4 +1,5 @@
 import type { Job, Quota } from "../api/types";
+import { WAITS_FOR_JOBS } from "../jobs/words";
 import { formatGpus, formatRatio } from "../ui/units";
 
 /** What a quota bar draws, in milli-GPU. */
@@ -57,16 +58,30 @@ export function describeUse(use: QuotaUse): string {
   return parts.join(", ");
 }
 
-/** Of the waiting jobs, in milli-GPU, those that fit whole into what is left of their team's guarantee. */
+/** What could start now by the limits and, where more is held than they allow, how much more; milli-GPU. */
+export function startable(quotas: readonly Quota[]): { startMgpu: number; overMgpu: number } {
+  const rooms = quotas.map((quota) => quota.use.available_mgpu);
+  return {
+    startMgpu: rooms.reduce((sum, room) => sum + Math.max(0, room), 0),
+    overMgpu: rooms.reduce((sum, room) => sum + Math.max(0, -room), 0),
+  };
+}
+
+/**
+ * Of the GPUs waiting, in milli-GPU, those of jobs that fit whole into what is left of their team's
+ * guarantee. As in a quota's `waiting_mgpu`, jobs count that the arbiter looked at: none that waits
+ * for other jobs, and none that was not decided on yet.
+ */
 export function guaranteedDemand(
   quotas: readonly Quota[],
-  waiting: readonly Pick<Job, "team" | "mgpu" | "submitted_at">[],
+  waiting: readonly Pick<Job, "team" | "mgpu" | "submitted_at" | "explanation">[],
 ): number {
   const left = new Map(
     quotas.map((quota) => [quota.node, quota.guaranteed_mgpu - quota.use.protected_mgpu]),
   );
   let demand = 0;
-  for (const job of [...waiting].sort((a, b) => (a.submitted_at < b.submitted_at ? -1 : 1))) {
+  const lookedAt = waiting.filter(({ explanation }) => explanation && !WAITS_FOR_JOBS.has(explanation.code));
+  for (const job of lookedAt.sort((a, b) => (a.submitted_at < b.submitted_at ? -1 : 1))) {
     const room = left.get(job.team) ?? 0;
     if (job.mgpu > room) continue;
     left.set(job.team, room - job.mgpu);

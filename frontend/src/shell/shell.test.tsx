@@ -145,6 +145,7 @@ describe("the small pages", () => {
     expect(await within(jobs).findByRole("link", { name: "1 queued" })).toBeInTheDocument();
     const teams = screen.getByRole("region", { name: "GPUs of my teams" });
     expect(await within(teams).findByRole("row", { name: /nlp/ })).toHaveTextContent("200 lent, back within the grace");
+    expect(within(teams).getByRole("columnheader", { name: /^Guaranteed, still due/ })).toBeInTheDocument();
     expect(await accessibilityFaults(container)).toEqual([]);
   });
 

@@ -40,11 +40,15 @@ def test_quota_get(server: Server) -> None:
     ran = server.run("quota", "get", "ai-company/production/", "--pool", "h100")
     assert server.sent == ["GET quotas?pool=h100&node=ai-company%2Fproduction&limit=500"]
     assert ran.out.splitlines() == [
-        "NODE                   POOL  GUARANTEED  BORROW LIMIT  LEND LIMIT  IN USE  FREE  BORROWED"
-        "  LENT  CAN START  WAITING",
-        "ai-company/production  h100         400          none          50     700   0.5       300"
-        "     0       -0.5        0",
+        "NODE                   POOL  GUARANTEED  BORROW LIMIT  LEND LIMIT  IN USE  STILL DUE"
+        "  BORROWED  LENT  CAN START     WAITING",
+        "ai-company/production  h100         400          none          50     700        0.5"
+        "       300     0  0 (0.5 over)        0",
     ]
+    room = {**QUOTA, "use": {**USE, "available_mgpu": 30_000}}
+    server.routes["GET quotas"] = {"items": [room], "next": None}
+    assert server.run("quota", "get", "a").out.splitlines()[1].split()[-2:] == ["30", "0"]
+    server.routes["GET quotas"] = {"items": [QUOTA], "next": None}
     assert json.loads(server.run("quota", "get", "a", "--subtree", "-o", "json").out) == [QUOTA]
     assert server.sent[-1] == "GET quotas?subtree=a&limit=500"
 
@@ -54,8 +58,8 @@ def test_quota_get_fits_80_columns(server: Server, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COLUMNS", "80")
     server.routes["GET quotas"] = {"items": [{**QUOTA, "node": f"{'x' * 50}/nlp"}], "next": None}
     assert server.run("quota", "get", "x").out.splitlines() == [
-        "NODE                POOL  GUARANTEED  IN USE  FREE  BORROWED  CAN START  WAITING",
-        "…xxxxxxxxxxxxx/nlp  h100         400     700   0.5       300       -0.5        0",
+        "NODE        POOL  GUARANTEED  IN USE  STILL DUE  BORROWED  CAN START     WAITING",
+        "…xxxxx/nlp  h100         400     700        0.5       300  0 (0.5 over)        0",
     ]
     monkeypatch.setenv("COLUMNS", "120")
     wide = server.run("quota", "get", "x").out.splitlines()
