@@ -163,7 +163,7 @@ class NoteSerializer(serializers.Serializer[Any]):
 
 class DependencySerializer(serializers.Serializer[Any]):
     """A job or an array that a job waits or waited for. Its id and name are null where the caller
-    may not see it, and so is its state, which arrays have not."""
+    may not see it, and so is its state. An array is running until it is known how it ends."""
 
     job = serializers.UUIDField(allow_null=True)
     array = serializers.UUIDField(allow_null=True)

@@ -1498,7 +1498,7 @@ export interface components {
         ConditionEnum: "succeeded" | "ended" | "failed";
         /**
          * @description A job or an array that a job waits or waited for. Its id and name are null where the caller
-         *     may not see it, and so is its state, which arrays have not.
+         *     may not see it, and so is its state. An array is running until it is known how it ends.
          */
         Dependency: {
             /** Format: uuid */

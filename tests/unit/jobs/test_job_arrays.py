@@ -683,13 +683,15 @@ def test_waiting_for_an_array_by_rest_and_by_sbatch(
             "job": None,
             "array": str(array.id),
             "name": "sweep",
-            "state": None,
+            "state": "running",
             "condition": "succeeded",
             "is_met": None,
         }
     ]
     Job.objects.filter(array=array).update(state="failed", ended_at=NOW)
     cycles.run(NOW)
+    (shown,) = caller.get(f"jobs/{body['id']}").json()["depends_on"]
+    assert (shown["state"], shown["is_met"]) == ("failed", False)
     history = caller.get(f"jobs/{body['id']}/history").json()["items"]
     assert history[-1]["detail"] == {
         "reason": "dependency_never_met",
