@@ -257,6 +257,14 @@ PLAN = {
 }
 
 
+def test_the_lines_of_a_refused_plan_are_shown(server: Server) -> None:
+    note = {"line": 1, "text": "#SBATCH -G 8", "verdict": "understood", "detail": "gpus = 8"}
+    server.routes["POST jobs"] = a_problem(400, notes=[note])
+    ran = server.run("submit", "--team", TEAM, "--plan", "--", "true")
+    assert ran.exit_code == 3
+    assert ran.err.startswith("understood  line 1: #SBATCH -G 8: gpus = 8\n")
+
+
 def test_a_plan(server: Server) -> None:
     server.routes["POST jobs"] = PLAN
     ran = server.run("submit", "--team", TEAM, "--gpus", "16", "--plan", "--", "true")
@@ -699,6 +707,39 @@ def test_what_a_job_waits_for_is_shown(server: Server) -> None:
     assert f"the end of array sweep ({ARRAY_ID})" in out
     assert "the end of a job that is not yours to see" in out
     assert f"{ARRAY_ID}, 10 tasks" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "what"), [(("get",), ""), (("why",), "/explanation"), (("logs",), "/logs")]
+)
+def test_where_a_job_is_wanted_an_array_is_told_as_such(
+    server: Server, words: tuple[str, ...], what: str
+) -> None:
+    server.routes[f"GET jobs/{ARRAY_ID}{what}"] = a_problem(404)
+    server.routes[f"GET job-arrays/{ARRAY_ID}"] = a_shown_array(queued=3)
+    ran = server.run(*words, ARRAY_ID)
+    assert (ran.exit_code, ran.out) == (2, "")
+    assert (
+        f"{ARRAY_ID} is an array of 3 tasks; name one of them. They are listed by: tidegate ls "
+        f"--array {ARRAY_ID}" in ran.err
+    )
+    server.routes[f"GET job-arrays/{ARRAY_ID}"] = NO_ARRAY
+    assert server.run(*words, ARRAY_ID).exit_code == 3
+
+
+def test_logs_followed_of_an_array_are_none(server: Server) -> None:
+    server.routes[f"GET jobs/{ARRAY_ID}"] = a_problem(404)
+    server.routes[f"GET job-arrays/{ARRAY_ID}"] = a_shown_array(queued=1)
+    assert "is an array of 1 task;" in server.run("logs", "-f", ARRAY_ID).err
+
+
+@pytest.mark.parametrize("option", ["--gpus", "--gpus-per-node"])
+def test_more_gpus_than_there_can_be_are_refused_with_the_maximum(
+    server: Server, option: str
+) -> None:
+    ran = server.run("submit", "--team", TEAM, option, "9" * 23, "--", "true")
+    assert (ran.exit_code, server.requests) == (2, [])
+    assert f"{option} {'9' * 23}: at most 10,000,000 GPUs can be asked for." in ran.err
 
 
 def test_the_tasks_of_an_array_are_listed(server: Server) -> None:
