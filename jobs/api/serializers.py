@@ -301,10 +301,14 @@ class ResolvedJobSerializer(serializers.Serializer[Any]):
     notice_signal = serializers.ChoiceField(choices=list(NOTICE_SIGNALS))
     held = serializers.BooleanField()
     tasks = serializers.IntegerField(help_text="Of the array; 1 for a single job")
+    tasks_at_once = serializers.IntegerField(
+        allow_null=True, help_text="How many tasks may run at once; null: all"
+    )
 
 
 class JobPlanSerializer(serializers.Serializer[Any]):
-    """What would become of a request if it were sent now. Feasibility, not a reservation."""
+    """What would become of a request if it were sent now. Feasibility, not a reservation. Of an
+    array everything is told of its first task, GPUs and cost too."""
 
     job = ResolvedJobSerializer()
     notes = NoteSerializer(many=True)

@@ -1758,7 +1758,10 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description What would become of a request if it were sent now. Feasibility, not a reservation. */
+        /**
+         * @description What would become of a request if it were sent now. Feasibility, not a reservation. Of an
+         *     array everything is told of its first task, GPUs and cost too.
+         */
         JobPlan: {
             borrowed_mgpu: number;
             /** @description Where it would start now */
@@ -2530,6 +2533,8 @@ export interface components {
             priority_class: string;
             /** @description Of the array; 1 for a single job */
             tasks: number;
+            /** @description How many tasks may run at once; null: all */
+            tasks_at_once: number | null;
             team: string;
             time_limit_s: number | null;
             type: components["schemas"]["TypeEnum"];

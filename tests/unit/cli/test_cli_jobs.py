@@ -236,6 +236,7 @@ PLAN = {
         "features": ["ib"],
         "image": None,
         "tasks": 1,
+        "tasks_at_once": None,
         "name": "bert",
         "team": TEAM,
         "pool": "h100",
@@ -255,6 +256,26 @@ PLAN = {
     "cost_per_hour_nano": 24_005_000_000,
     "currency": "EUR",
 }
+
+
+def test_a_plan_of_an_array_says_what_is_of_each_task(server: Server) -> None:
+    job = {**PLAN["job"], "node_count": 1, "mgpu": 8_000, "tasks": 10, "tasks_at_once": 3}
+    server.routes["POST jobs"] = {**PLAN, "job": job}
+    words = ("submit", "--team", TEAM, "--gpus", "8", "--array", "0-9%3", "--plan", "--", "true")
+    out = server.run(*words).out.splitlines()
+    assert out[:3] == [
+        "For each of 10 tasks; at most 3 at once. What becomes of the first:",
+        "It would start now on local.",
+        "",
+    ]
+    assert "GPUs             8 for each task" in out
+    assert out[-3:] == [
+        "guaranteed GPUs  8 for each task",
+        "borrowed GPUs    8 for each task",
+        "costs an hour    24.01 EUR for each task",
+    ]
+    server.routes["POST jobs"] = {**PLAN, "job": {**job, "tasks_at_once": None}}
+    assert server.run(*words).out.startswith("For each of 10 tasks. What becomes of the first:\n")
 
 
 def test_the_lines_of_a_refused_plan_are_shown(server: Server) -> None:

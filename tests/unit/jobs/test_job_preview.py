@@ -83,6 +83,7 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
             "notice_signal": "TERM",
             "held": False,
             "tasks": 1,
+            "tasks_at_once": None,
         },
         "notes": [],
         "fits": True,
