@@ -51,6 +51,17 @@ class Fleet:
             default=0,
         )
 
+    def total_mgpu(self) -> int | None:
+        """All of the pool, drained nodes counted as the largest known; None when no size is."""
+        largest = _largest(self.sizes, None)
+        if largest is None:
+            return None
+        return sum(
+            (mgpu or largest) * count
+            for of_cluster in self.sizes.values()
+            for mgpu, count in of_cluster.items()
+        )
+
     @property
     def _usable(self) -> Mapping[str, Mapping[int, int]]:
         return self.sizes if self.having is None else self.having

@@ -18,6 +18,7 @@ from jobs.dependencies import fate
 from jobs.explaining import HELD_BY_USER, WOULD_START, plain_explanation, waited_for_sentence
 from jobs.reasons import reason_document
 from jobs.requests import JobRequest
+from jobs.sbatch import refused_of
 from jobs.snapshots import display_names, load_snapshot
 from jobs.submission import ResolvedRequest, never_sentence, resolve
 from jobs.usable_clusters import UsableClusters
@@ -87,6 +88,7 @@ def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
         guaranteed_mgpu = _guaranteed_later(snapshot, plan, job)
         assert waiting is not None
         explanation = {**reason_document(waiting, job, names, now=now), "victims": []}
+    is_refused = bool(refused_of(resolved.notes))
     unmet = [one for one in resolved.predecessors if not fate(one.condition, one.state)]
     is_lost = any(fate(one.condition, one.state) is False for one in unmet)
     if resolved.never is not None:
@@ -101,11 +103,8 @@ def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
         explanation = plain_explanation(DEPENDENCY, told, now, {"jobs_waited_for": len(unmet)})
     return Preview(
         resolved=resolved,
-        fits=resolved.never is None and not request.refused and not is_lost,
-        would_start_now=start is not None
-        and not request.is_held
-        and not request.refused
-        and not unmet,
+        fits=resolved.never is None and not is_refused and not is_lost,
+        would_start_now=start is not None and not request.is_held and not is_refused and not unmet,
         guaranteed_mgpu=guaranteed_mgpu,
         cluster=cluster,
         cost=cost_per_hour_nano(

@@ -22,6 +22,7 @@ from audit.models import AuditEvent
 from audit.recording import record
 from billing.queries import USAGE_OF_JOB
 from clusters.models import Cluster
+from jobs.dependencies import array_states
 from jobs.lifecycle import NOT_STARTED, WAITING
 from jobs.listing import JobFilter, ids_of_page
 from jobs.models import Attempt, AttemptState, Dependency, Job, JobArray, JobEvent
@@ -296,7 +297,7 @@ def record_reading(job: JobRow, what: str, *, actor: Actor, now: datetime) -> No
 
 
 class DependencyRow(NamedTuple):
-    """One dependency of a job, and its predecessor."""
+    """One dependency of a job, and its predecessor; `predecessor__state` may be an array's."""
 
     predecessor_id: UUID | None
     predecessor__name: str | None
@@ -312,9 +313,15 @@ class DependencyRow(NamedTuple):
 
 
 def get_dependencies(view: JobView) -> list[DependencyRow]:
-    """What a visible job waits or waited for, as it was submitted."""
-    rows = Dependency.objects.filter(job=view.job.id).order_by("pk")
-    return [DependencyRow(*values) for values in rows.values_list(*DependencyRow._fields)]
+    """What a visible job waits or waited for, as it was submitted; an array is running until it is
+    known how it ends."""
+    found = Dependency.objects.filter(job=view.job.id).order_by("pk")
+    rows = [DependencyRow(*values) for values in found.values_list(*DependencyRow._fields)]
+    states = array_states({row.array_id for row in rows if row.array_id is not None})
+    return [
+        row if row.array_id is None else row._replace(predecessor__state=states.get(row.array_id))
+        for row in rows
+    ]
 
 
 def get_attempts(job_id: UUID, *, actor: Actor) -> list[AttemptRow]:

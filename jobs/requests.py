@@ -103,7 +103,8 @@ class JobRequest:
 
     Exactly one of `mgpu` (in all, over `node_count` equal parts, or laid out by us when that is
     None) and `mgpu_per_node` (on each of `node_count`, 1 when None) is set. `pool` and
-    `priority_class` of None leave the choice to us; hints then come first, in order.
+    `priority_class` of None leave the choice to us; hints then come first, in order. `image_note`
+    is that of the line of the sbatch text that names the image, if one does.
     """
 
     team: str
@@ -130,11 +131,7 @@ class JobRequest:
     notes: tuple[Note, ...] = ()
     pool_hints: tuple[Hint, ...] = ()
     class_hint: Hint | None = None
-
-    @property
-    def refused(self) -> tuple[Note, ...]:
-        """Lines of the sbatch text that cannot be taken; a job with one is not accepted."""
-        return tuple(note for note in self.notes if note.verdict is Verdict.REFUSED)
+    image_note: Note | None = None
 
 
 def read_job_request(body: Mapping[str, Any]) -> JobRequest:
@@ -184,6 +181,9 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         class_hint=None
         if reading is None or "priority_class" in reader.body
         else next(_hints(reading, "qos"), None),
+        image_note=None
+        if reading is None or not reader.is_from_sbatch("image")
+        else reading.sources["image"],
     )
     reader.raise_errors()
     return request

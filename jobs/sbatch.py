@@ -9,7 +9,7 @@ Where directives end, and how they are quoted, follows `_opt_batch_script` and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -57,6 +57,11 @@ class Note:
             "verdict": self.verdict.value,
             "detail": self.detail,
         }
+
+
+def refused_of(notes: Iterable[Note]) -> tuple[Note, ...]:
+    """Of lines that cannot be taken; a job with one is not accepted."""
+    return tuple(note for note in notes if note.verdict is Verdict.REFUSED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from jobs.job_arrays import insert_array
 from jobs.models import Condition, Dependency, Job, JobState, JobType
 from jobs.offers import Offer, offer_to
 from jobs.queries import visible_arrays, visible_jobs
-from jobs.requests import JobRequest, hint_settled
-from jobs.sbatch import Note, Verdict
+from jobs.requests import JobRequest, hint_settled, settled
+from jobs.sbatch import Note, Verdict, refused_of
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from primitives.errors import FieldError, InvalidRequest, NotFound
@@ -105,16 +105,13 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
     nothing here and for refused lines of an sbatch text, NeverFits, TooManyOpenJobs and
     TooManyDependencies.
     """
-    if request.refused:
-        raise InvalidRequest(
-            "; ".join(f"line {note.line}: {note.detail}" for note in request.refused[:5]),
-            errors=[
-                FieldError("/sbatch", f"line {note.line}: {note.text}: {note.detail}", "refused")
-                for note in request.refused
-            ],
-            notes=[note.as_json() for note in request.notes],
-        )
     resolved = resolve(request, actor=actor)
+    if refused := refused_of(resolved.notes):
+        raise InvalidRequest(
+            "; ".join(f"line {note.line}: {note.detail}" for note in refused[:5]),
+            errors=_refused_lines(refused),
+            notes=[note.as_json() for note in resolved.notes],
+        )
     if resolved.never is not None:
         raise _never_fits(resolved, resolved.never)
     tasks = 1 if request.array is None else request.array.size
@@ -190,7 +187,8 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
 def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     """Look up everything that `request` names, as far as the actor may use it.
 
-    Raises as `submit_job`, except for NeverFits, which is an answer here.
+    Raises as `submit_job`, except for NeverFits and refused lines, which are answers here: an
+    image of the sbatch text that no cluster can run is such a line.
     """
     team = _team(request, actor)
     offer = offer_to(team, actor.user)
@@ -203,11 +201,21 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
         cluster = _cluster(request.cluster, pool, errors)
         clusters = None if cluster is None else frozenset({str(cluster.pk)})
     if pool is not None and request.image is not None:
-        clusters = _with_containers(offer.fleet(pool), pool, cluster, errors)
+        running = _with_containers(offer.fleet(pool), pool, cluster)
+        if running:
+            clusters = running
+        elif request.image_note is not None:
+            detail = _no_containers(pool, cluster)
+            notes = settled(notes, request.image_note, Verdict.REFUSED, f"{detail}.")
+        else:
+            errors.append(FieldError("/image", _no_containers(pool, cluster), "unavailable"))
     predecessors = _predecessors(request, team, actor, errors)
     if errors or pool is None or priority_class is None:
+        errors.extend(_refused_lines(refused_of(notes)))
         raise InvalidRequest(
-            "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in errors), errors=errors
+            "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in errors[:5]),
+            errors=errors,
+            notes=[note.as_json() for note in notes],
         )
     fleet = offer.fleet(pool)
     if request.features:
@@ -379,28 +387,29 @@ def _predecessors(
     return tuple(found)
 
 
-def _with_containers(
-    fleet: Fleet, pool: Pool, pinned: Cluster | None, errors: list[FieldError]
-) -> frozenset[str]:
+def _with_containers(fleet: Fleet, pool: Pool, pinned: Cluster | None) -> frozenset[str]:
     """Those of the clusters that have nodes of the pool, or of the pinned one, which run container
     images. One query."""
     known = fleet.sizes.keys() if pinned is None else {str(pinned.pk)}
-    found = frozenset(
+    return frozenset(
         str(cluster.pk)
         for cluster in Cluster.objects.filter(pk__in=known)
         if runs_images(cluster.kind, cluster.options)
     )
-    if not found:
-        who = f"no cluster with {pool.name} runs" if pinned is None else f"{pinned} does not run"
-        errors.append(
-            FieldError(
-                "/image",
-                f"{who} container images; leave the image out and let the script bring its "
-                "software" + ("" if pinned is None else ", or choose another cluster"),
-                "unavailable",
-            )
-        )
-    return found
+
+
+def _no_containers(pool: Pool, pinned: Cluster | None) -> str:
+    who = f"no cluster with {pool.name} runs" if pinned is None else f"{pinned} does not run"
+    return f"{who} container images; leave the image out and let the script bring its software" + (
+        "" if pinned is None else ", or choose another cluster"
+    )
+
+
+def _refused_lines(refused: Iterable[Note]) -> list[FieldError]:
+    return [
+        FieldError("/sbatch", f"line {note.line}: {note.text}: {note.detail}", "refused")
+        for note in refused
+    ]
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -459,6 +468,14 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
             where += " on clusters that run container images"
         told = missing_features(features, having=having, needed=resolved.node_count, where=where)
         return f"{asked}: {told}.", numbers
+    total_mgpu = fleet.total_mgpu()
+    if total_mgpu is not None and resolved.mgpu > total_mgpu:
+        were = "was" if resolved.mgpu == MGPU_PER_GPU else "were"
+        return (
+            f"{asked}: the pool {pool} has {_gpus(total_mgpu)} in all; "
+            f"{gpus_text(resolved.mgpu)} {were} asked for.",
+            numbers,
+        )
     if fitting < resolved.node_count:
         where = "no cluster" if resolved.request.image is None else "no cluster that runs images"
         where = f"{where} has" if resolved.cluster is None else f"{resolved.cluster} does not have"

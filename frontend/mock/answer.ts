@@ -283,8 +283,15 @@ function submit({ query, body }: MockRequest): MockAnswer {
   });
   if (query.get("dry_run") !== "true") return { status: 201, body: job };
   const startsNow = gpus <= 20;
+  const [, last, atOnce] = /^0-(\d+)(?:%(\d+))?$/.exec(request.array ?? "") ?? [];
   const plan: JobPlan = {
-    job: { ...job, notice_signal: request.notice_signal ?? "TERM", held: request.held ?? false, tasks: 1 },
+    job: {
+      ...job,
+      notice_signal: request.notice_signal ?? "TERM",
+      held: request.held ?? false,
+      tasks: last === undefined ? 1 : Number(last) + 1,
+      tasks_at_once: atOnce === undefined ? null : Number(atOnce),
+    },
     notes: readSbatch(request.sbatch ?? ""),
     fits: true,
     would_start_now: startsNow,

@@ -163,7 +163,7 @@ class NoteSerializer(serializers.Serializer[Any]):
 
 class DependencySerializer(serializers.Serializer[Any]):
     """A job or an array that a job waits or waited for. Its id and name are null where the caller
-    may not see it, and so is its state, which arrays have not."""
+    may not see it, and so is its state. An array is running until it is known how it ends."""
 
     job = serializers.UUIDField(allow_null=True)
     array = serializers.UUIDField(allow_null=True)
@@ -301,10 +301,14 @@ class ResolvedJobSerializer(serializers.Serializer[Any]):
     notice_signal = serializers.ChoiceField(choices=list(NOTICE_SIGNALS))
     held = serializers.BooleanField()
     tasks = serializers.IntegerField(help_text="Of the array; 1 for a single job")
+    tasks_at_once = serializers.IntegerField(
+        allow_null=True, help_text="How many tasks may run at once; null: all"
+    )
 
 
 class JobPlanSerializer(serializers.Serializer[Any]):
-    """What would become of a request if it were sent now. Feasibility, not a reservation."""
+    """What would become of a request if it were sent now. Feasibility, not a reservation. Of an
+    array everything is told of its first task, GPUs and cost too."""
 
     job = ResolvedJobSerializer()
     notes = NoteSerializer(many=True)

@@ -431,6 +431,7 @@ def _plan_body(preview: Preview) -> dict[str, Any]:
             "notice_signal": wanted.notice_signal,
             "held": wanted.is_held,
             "tasks": 1 if wanted.array is None else wanted.array.size,
+            "tasks_at_once": None if wanted.array is None else wanted.array.max_running,
         },
         "notes": [note.as_json() for note in resolved.notes],
         "fits": preview.fits,

@@ -70,6 +70,10 @@ def _gpus(mgpu: int) -> str:
     return f"{gpus_text(mgpu)} GPU{'' if mgpu == 1_000 else 's'}"
 
 
+def _these(mgpu: int) -> str:
+    return "this GPU" if mgpu == 1_000 else f"these {_gpus(mgpu)}"
+
+
 def _are(mgpu: int) -> str:
     return "is" if mgpu == 1_000 else "are"
 
@@ -105,7 +109,7 @@ def _never_fits(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> s
 
 def _waiting_for_guarantee(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
     numbers = waiting.numbers
-    told = f"Your team is entitled to these {_gpus(numbers['need_mgpu'])}"
+    told = f"Your team is entitled to {_these(numbers['need_mgpu'])}"
     if "limit_mgpu" in numbers:
         return (
             f"{told}, but {_node(waiting, names)} holds {gpus_text(numbers['held_mgpu'])} of the"
@@ -148,9 +152,10 @@ def _waiting_for_reclaim(waiting: Waiting, job: QueuedJob, names: Mapping[str, s
     numbers = waiting.numbers
     need, here = numbers["need_mgpu"], numbers["earmarked_mgpu"]
     if numbers["guaranteed_mgpu"] >= need:
+        they_are = "It is" if need == 1_000 else "They are"
         told = (
-            f"Your team is entitled to these {_gpus(need)}."
-            " They are lent out and are being given back"
+            f"Your team is entitled to {_these(need)}."
+            f" {they_are} lent out and {_are(need)} being given back"
         )
     else:
         told = f"{_gpus(need)} {_are(need)} being given back for it"

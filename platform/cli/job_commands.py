@@ -167,10 +167,10 @@ def submit(
         if not api.settings.team:
             raise CliError("Which team? Give --team PATH, or set TIDEGATE_TEAM.")
         body["team"] = api.settings.team
-    if plan:
-        _show_plan(api.post("jobs", body, dry_run="true"), output)
-        return
     try:
+        if plan:
+            _show_plan(api.post("jobs", body, dry_run="true"), output)
+            return
         job = api.post("jobs", body, key=str(uuid4()))
     except Refused as refusal:
         print_notes(refusal.problem.get("notes") or [])
@@ -198,6 +198,23 @@ def _array_of(api: Api, array_id: str) -> dict[str, Any] | None:
         if refusal.status != 404:
             raise
         return None
+
+
+def _of_one_job(api: Api, job_id: str, what: str, **parameters: object) -> dict[str, Any]:
+    """GET of a job; of an array's id, CliError says how to find its tasks."""
+    try:
+        return api.get(f"jobs/{job_id}{what}", **parameters)
+    except Refused as refusal:
+        if refusal.status != 404 or (array := _array_of(api, job_id)) is None:
+            raise
+        raise CliError(
+            f"{job_id} is an array of {_tasks(array['size'])}; name one of them. They are listed "
+            f"by: tidegate ls --array {job_id}"
+        ) from refusal
+
+
+def _tasks(count: int) -> str:
+    return "1 task" if count == 1 else f"{count:,} tasks"
 
 
 def _show_plan(found: dict[str, Any], output: Format) -> None:
@@ -267,7 +284,7 @@ def ls(
 def get(ctx: typer.Context, job: JobArgument, output: Output = Format.TABLE) -> None:
     """Show a job."""
     api = open_api(ctx)
-    found = api.get(f"jobs/{api.job_id(job)}")
+    found = _of_one_job(api, api.job_id(job), "")
     if output is Format.TABLE:
         print_job(found)
     else:
@@ -277,7 +294,7 @@ def get(ctx: typer.Context, job: JobArgument, output: Output = Format.TABLE) -> 
 def why(ctx: typer.Context, job: JobArgument, output: Output = Format.TABLE) -> None:
     """Say why a job waits, and when it may start."""
     api = open_api(ctx)
-    found = api.get(f"jobs/{api.job_id(job)}/explanation")
+    found = _of_one_job(api, api.job_id(job), "/explanation")
     if output is Format.TABLE:
         print_explanation(found)
     else:
@@ -350,8 +367,10 @@ class LogReader:
 
     def piece(self, stream: str, offset: int, limit: int) -> dict[str, Any]:
         """At most `limit` bytes of a stream of the rank, from `offset` on."""
-        return self.api.get(
-            f"jobs/{self.job_id}/logs",
+        return _of_one_job(
+            self.api,
+            self.job_id,
+            "/logs",
             rank=self.rank,
             stream=stream,
             attempt=self.attempt,
@@ -387,7 +406,7 @@ def _follow(reader: LogReader, *, is_fixed: bool) -> None:
     failures = 0
     while True:
         try:
-            job = reader.api.get(f"jobs/{reader.job_id}")
+            job = _of_one_job(reader.api, reader.job_id, "")
             is_over = _follow_once(reader, job, is_fixed=is_fixed)
             failures = 0
         except Unreachable:

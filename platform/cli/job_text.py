@@ -131,6 +131,11 @@ def print_plan(plan: Mapping[str, Any]) -> None:
     job = plan["job"]
     cost = plan["cost_per_hour_nano"]
     nodes = f"{gpus(job['mgpu_per_node'])} on each of {job['node_count']} nodes"
+    each = " for each task" if job["tasks"] > 1 else ""
+    if each:
+        at_once = job.get("tasks_at_once")
+        some = "" if at_once is None else f"; at most {at_once:,} at once"
+        typer.echo(f"For each of {job['tasks']:,} tasks{some}. What becomes of the first:")
     typer.echo(plain(plan["explanation"]["sentence"]))
     typer.echo()
     print_fields(
@@ -139,7 +144,7 @@ def print_plan(plan: Mapping[str, Any]) -> None:
             ("team", job["team"]),
             ("pool", job["pool"]),
             ("class", job["priority_class"]),
-            ("GPUs", gpus(job["mgpu"]) if job["node_count"] == 1 else nodes),
+            ("GPUs", (gpus(job["mgpu"]) if job["node_count"] == 1 else nodes) + each),
             ("features", ", ".join(job["features"]) or None),
             ("image", job["image"]),
             ("tasks", job["tasks"] if job["tasks"] > 1 else None),
@@ -147,9 +152,9 @@ def print_plan(plan: Mapping[str, Any]) -> None:
             ("could run", "yes" if plan["fits"] else "no"),
             ("starts now", "yes" if plan["would_start_now"] else "no"),
             ("on", plan["cluster"]),
-            ("guaranteed GPUs", gpus(plan["guaranteed_mgpu"])),
-            ("borrowed GPUs", gpus(plan["borrowed_mgpu"])),
-            ("costs an hour", None if cost is None else f"{money(cost)} {plan['currency']}"),
+            ("guaranteed GPUs", gpus(plan["guaranteed_mgpu"]) + each),
+            ("borrowed GPUs", gpus(plan["borrowed_mgpu"]) + each),
+            ("costs an hour", None if cost is None else f"{money(cost)} {plan['currency']}{each}"),
         ]
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ from cli.output import (
     gpus,
     is_wide,
     money,
+    now_utc,
     print_data,
     print_table,
     tell,
@@ -95,8 +97,11 @@ def _limit(mgpu: int | None) -> str:
 @report_app.command("chargeback")
 def chargeback(
     ctx: typer.Context,
-    start: Annotated[str, typer.Option(help="2026-11-01, or 2026-11-01T00:00:00Z.")],
-    end: Annotated[str, typer.Option(help="Not included; as --start.")],
+    start: Annotated[
+        str | None,
+        typer.Option(help="2026-11-01, or 2026-11-01T00:00:00Z; without --end: this month."),
+    ] = None,
+    end: Annotated[str | None, typer.Option(help="Not included; as --start.")] = None,
     team: Annotated[str | None, typer.Option(help="A path and all below it.")] = None,
     organization: Annotated[str | None, typer.Option(help="A slug.")] = None,
     pool: Annotated[str | None, typer.Option(help="GPU pool.")] = None,
@@ -114,7 +119,18 @@ def chargeback(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show who used what in a period (UTC), and what it costs; with --jobs, in which jobs."""
+    """Show who used what in a period (UTC), and what it costs; with --jobs, in which jobs.
+
+    Without --start and --end: in this month.
+    """
+    if start is None and end is None:
+        start, end = _this_month()
+        tell(f"This month (UTC), {start} up to but not including {end}.")
+    elif start is None or end is None:
+        raise CliError(
+            "Give both --start and --end, such as --start 2026-11-01 --end 2026-12-01, or neither "
+            "for this month."
+        )
     period = {
         "start": _moment(start, "--start"),
         "end": _moment(end, "--end"),
@@ -276,6 +292,13 @@ def _amounts(row: dict[str, int]) -> list[str]:
         money(row["cost_nano"]),
         str(row["jobs"]),
     ]
+
+
+def _this_month() -> tuple[str, str]:
+    """Its first day (UTC), and that of the next."""
+    first = now_utc().date().replace(day=1)
+    following = (first + timedelta(days=31)).replace(day=1)
+    return first.isoformat(), following.isoformat()
 
 
 def _moment(text: str, option: str) -> str:

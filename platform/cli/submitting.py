@@ -12,12 +12,14 @@ from typing import Any
 import yaml
 
 from cli.errors import CliError
+from primitives.units import MGPU_MAX, MGPU_PER_GPU
 
 FILE_BYTES_MAX = 1 << 20
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _WITH_UNITS = re.compile(r"(?:[0-9]{1,9}[smhd])+")
 _CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,9}(?::[0-9]{1,9}){0,2})")
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_LARGE = re.compile(r"[0-9]{10,}(?:\.[0-9]+)?")
 
 
 def body_of(
@@ -65,6 +67,9 @@ def number(text: str | None, option: str) -> int | float | None:
     """A decimal number of GPUs, exactly as JSON will carry it. Raises CliError."""
     if text is None:
         return None
+    if _LARGE.fullmatch(text):
+        most = MGPU_MAX // MGPU_PER_GPU
+        raise CliError(f"{option} {text[:40]}: at most {most:,} GPUs can be asked for.")
     if not _DECIMAL.fullmatch(text):
         raise CliError(f"{option} {text[:40]!r}: write a number such as 8 or 0.5.")
     return float(text) if "." in text else int(text)

@@ -91,9 +91,20 @@ def up(
     if is_only:
         return _leave_supervisor(layout, port=port, servers_only=servers_only)
     _wait_for_other(layout)
-    say("Tidegate is running already.")
+    say(_running_already(read_phase(layout).port, 0 if servers_only else port))
     _introduce(layout)
     return 0
+
+
+def _running_already(port: int, asked: int) -> str:
+    """What to say to a second `up`; of both ports 0 stands for the servers alone."""
+    if port in (0, asked):
+        return "Tidegate is running already."
+    unused = f", and port {asked} is not used" if asked else ""
+    return (
+        f"Tidegate is running already, on port {port}{unused}: to have it elsewhere, `make down` "
+        "first."
+    )
 
 
 def _wait_for_other(layout: Layout) -> None:

@@ -1498,7 +1498,7 @@ export interface components {
         ConditionEnum: "succeeded" | "ended" | "failed";
         /**
          * @description A job or an array that a job waits or waited for. Its id and name are null where the caller
-         *     may not see it, and so is its state, which arrays have not.
+         *     may not see it, and so is its state. An array is running until it is known how it ends.
          */
         Dependency: {
             /** Format: uuid */
@@ -1758,7 +1758,10 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description What would become of a request if it were sent now. Feasibility, not a reservation. */
+        /**
+         * @description What would become of a request if it were sent now. Feasibility, not a reservation. Of an
+         *     array everything is told of its first task, GPUs and cost too.
+         */
         JobPlan: {
             borrowed_mgpu: number;
             /** @description Where it would start now */
@@ -2530,6 +2533,8 @@ export interface components {
             priority_class: string;
             /** @description Of the array; 1 for a single job */
             tasks: number;
+            /** @description How many tasks may run at once; null: all */
+            tasks_at_once: number | null;
             team: string;
             time_limit_s: number | null;
             type: components["schemas"]["TypeEnum"];

@@ -30,15 +30,17 @@ export function PlanPanel({ plan, hasRequest }: { plan: UseQueryResult<JobPlan>;
 
 function verdict(plan: JobPlan): { text: string; tone: string } {
   if (!plan.fits) return { text: "It can never run as asked.", tone: "bad-text" };
+  const it = plan.job.tasks > 1 ? "Its first task" : "It";
   if (plan.would_start_now) {
-    return { text: `It would start now${plan.cluster ? ` on ${plan.cluster}` : ""}.`, tone: "good-text" };
+    return { text: `${it} would start now${plan.cluster ? ` on ${plan.cluster}` : ""}.`, tone: "good-text" };
   }
-  return { text: "It would wait.", tone: "" };
+  return { text: `${it} would wait.`, tone: "" };
 }
 
 function Plan({ plan }: { plan: JobPlan }) {
   const { text, tone } = verdict(plan);
   const { job } = plan;
+  const each = job.tasks > 1 ? " for each task" : "";
   const runsAs =
     plan.borrowed_mgpu === 0
       ? "guaranteed"
@@ -54,9 +56,15 @@ function Plan({ plan }: { plan: JobPlan }) {
           <Fact name="Asks for">
             {formatGpuCount(job.mgpu)} of {job.pool}
             {job.node_count > 1 && ` on ${job.node_count} nodes`}
+            {each}
           </Fact>
-          {job.tasks > 1 && <Fact name="Tasks">{job.tasks.toLocaleString("en")}, each for itself</Fact>}
-          <Fact name="Would run as">{plan.fits ? runsAs : "–"}</Fact>
+          {job.tasks > 1 && (
+            <Fact name="Tasks">
+              {job.tasks.toLocaleString("en")}, each for itself
+              {job.tasks_at_once !== null && `; at most ${job.tasks_at_once.toLocaleString("en")} at once`}
+            </Fact>
+          )}
+          <Fact name="Would run as">{plan.fits ? `${runsAs}${each}` : "–"}</Fact>
           <Fact name="Can be preempted">
             {job.is_preemptible ? "yes" : plan.borrowed_mgpu > 0 ? "while borrowed" : "no"}
           </Fact>
@@ -64,10 +72,13 @@ function Plan({ plan }: { plan: JobPlan }) {
             {job.time_limit_s === null ? "none" : formatDuration(job.time_limit_s)}
           </Fact>
           {job.time_limit_s !== null && (
-            <Fact name="At most">{formatGpuHours(job.mgpu * job.time_limit_s)} GPU-h</Fact>
+            <Fact name="At most">{formatGpuHours(job.mgpu * job.time_limit_s)} GPU-h{each}</Fact>
           )}
           {plan.cost_per_hour_nano !== null && plan.currency !== null && (
-            <Fact name={job.tasks > 1 ? "Cost per hour and task" : "Cost per hour"}>{formatMoney(plan.cost_per_hour_nano, plan.currency)}</Fact>
+            <Fact name="Cost per hour">
+              {formatMoney(plan.cost_per_hour_nano, plan.currency)}
+              {each}
+            </Fact>
           )}
         </tbody>
       </table>

@@ -204,6 +204,21 @@ describe("the submit page", () => {
     expect(sent()[0]?.body).toMatchObject({ features: ["nvlink", "own"], image: "x:1", pool: "h100" });
   });
 
+  it("plans an array as what each of its tasks gets", async () => {
+    const { user } = open(`/submit?scope=${VISION}`);
+    const gpus = await screen.findByRole("textbox", { name: "GPUs in total" });
+    await user.clear(gpus);
+    await user.type(gpus, "8");
+    await user.click(screen.getByRole("button", { name: "▸ More options" }));
+    await user.type(screen.getByRole("textbox", { name: /array/i }), "0-9%3");
+    const plan = await screen.findByRole("region", { name: "Plan" });
+    const fact = (name: string) => within(plan).findByRole("row", { name: new RegExp(`^${name} `) });
+    expect(await fact("Tasks")).toHaveTextContent("Tasks10, each for itself; at most 3 at once");
+    expect(await fact("Asks for")).toHaveTextContent("8 GPUs of h100 for each task");
+    expect(await fact("Cost per hour")).toHaveTextContent(/EUR.* for each task$|for each task$/);
+    expect(plan).toHaveTextContent("Its first task would start now on slurm-a.");
+  });
+
   it("puts what the API says about a field at that field", async () => {
     const { user } = open(`/submit?scope=${VISION}`);
     const gpus = await screen.findByRole("textbox", { name: "GPUs in total" });

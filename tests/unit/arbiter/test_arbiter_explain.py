@@ -27,6 +27,18 @@ def test_the_guarantee_is_coming_back() -> None:
     )
 
 
+def test_one_gpu_is_coming_back() -> None:
+    gpus = {"need": 1, "guaranteed": 1, "coming_back": 1, "earmarked": 0}
+    assert told(Code.WAITING_FOR_RECLAIM, gpus=gpus, victims=1, grace_left_s=30) == (
+        "Your team is entitled to this GPU. It is lent out and is being given back: at the latest"
+        " in 30 s."
+    )
+    free = {"need": 1, "largest_free_on_a_cluster": 0}
+    assert told(Code.WAITING_FOR_GUARANTEE, gpus=free).startswith(
+        "Your team is entitled to this GPU; 0 are free"
+    )
+
+
 def test_a_part_is_back_already() -> None:
     gpus = {"need": 200, "guaranteed": 100, "coming_back": 80, "earmarked": 120}
     assert (

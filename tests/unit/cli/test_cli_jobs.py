@@ -236,6 +236,7 @@ PLAN = {
         "features": ["ib"],
         "image": None,
         "tasks": 1,
+        "tasks_at_once": None,
         "name": "bert",
         "team": TEAM,
         "pool": "h100",
@@ -255,6 +256,34 @@ PLAN = {
     "cost_per_hour_nano": 24_005_000_000,
     "currency": "EUR",
 }
+
+
+def test_a_plan_of_an_array_says_what_is_of_each_task(server: Server) -> None:
+    job = {**PLAN["job"], "node_count": 1, "mgpu": 8_000, "tasks": 10, "tasks_at_once": 3}
+    server.routes["POST jobs"] = {**PLAN, "job": job}
+    words = ("submit", "--team", TEAM, "--gpus", "8", "--array", "0-9%3", "--plan", "--", "true")
+    out = server.run(*words).out.splitlines()
+    assert out[:3] == [
+        "For each of 10 tasks; at most 3 at once. What becomes of the first:",
+        "It would start now on local.",
+        "",
+    ]
+    assert "GPUs             8 for each task" in out
+    assert out[-3:] == [
+        "guaranteed GPUs  8 for each task",
+        "borrowed GPUs    8 for each task",
+        "costs an hour    24.01 EUR for each task",
+    ]
+    server.routes["POST jobs"] = {**PLAN, "job": {**job, "tasks_at_once": None}}
+    assert server.run(*words).out.startswith("For each of 10 tasks. What becomes of the first:\n")
+
+
+def test_the_lines_of_a_refused_plan_are_shown(server: Server) -> None:
+    note = {"line": 1, "text": "#SBATCH -G 8", "verdict": "understood", "detail": "gpus = 8"}
+    server.routes["POST jobs"] = a_problem(400, notes=[note])
+    ran = server.run("submit", "--team", TEAM, "--plan", "--", "true")
+    assert ran.exit_code == 3
+    assert ran.err.startswith("understood  line 1: #SBATCH -G 8: gpus = 8\n")
 
 
 def test_a_plan(server: Server) -> None:
@@ -699,6 +728,39 @@ def test_what_a_job_waits_for_is_shown(server: Server) -> None:
     assert f"the end of array sweep ({ARRAY_ID})" in out
     assert "the end of a job that is not yours to see" in out
     assert f"{ARRAY_ID}, 10 tasks" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "what"), [(("get",), ""), (("why",), "/explanation"), (("logs",), "/logs")]
+)
+def test_where_a_job_is_wanted_an_array_is_told_as_such(
+    server: Server, words: tuple[str, ...], what: str
+) -> None:
+    server.routes[f"GET jobs/{ARRAY_ID}{what}"] = a_problem(404)
+    server.routes[f"GET job-arrays/{ARRAY_ID}"] = a_shown_array(queued=3)
+    ran = server.run(*words, ARRAY_ID)
+    assert (ran.exit_code, ran.out) == (2, "")
+    assert (
+        f"{ARRAY_ID} is an array of 3 tasks; name one of them. They are listed by: tidegate ls "
+        f"--array {ARRAY_ID}" in ran.err
+    )
+    server.routes[f"GET job-arrays/{ARRAY_ID}"] = NO_ARRAY
+    assert server.run(*words, ARRAY_ID).exit_code == 3
+
+
+def test_logs_followed_of_an_array_are_none(server: Server) -> None:
+    server.routes[f"GET jobs/{ARRAY_ID}"] = a_problem(404)
+    server.routes[f"GET job-arrays/{ARRAY_ID}"] = a_shown_array(queued=1)
+    assert "is an array of 1 task;" in server.run("logs", "-f", ARRAY_ID).err
+
+
+@pytest.mark.parametrize("option", ["--gpus", "--gpus-per-node"])
+def test_more_gpus_than_there_can_be_are_refused_with_the_maximum(
+    server: Server, option: str
+) -> None:
+    ran = server.run("submit", "--team", TEAM, option, "9" * 23, "--", "true")
+    assert (ran.exit_code, server.requests) == (2, [])
+    assert f"{option} {'9' * 23}: at most 10,000,000 GPUs can be asked for." in ran.err
 
 
 def test_the_tasks_of_an_array_are_listed(server: Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,34 @@ def test_chargeback(server: Server) -> None:
     assert ran.err == (
         "GPU-hours from 2026-11-01T00:00:00Z to 2026-12-01T00:00:00Z, as of 2026-11-21T12:00:00Z.\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("now", "start", "end"),
+    [
+        (datetime(2026, 11, 30, 23, 59, tzinfo=UTC), "2026-11-01", "2026-12-01"),
+        (datetime(2026, 12, 1, tzinfo=UTC), "2026-12-01", "2027-01-01"),
+        (datetime(2027, 2, 28, tzinfo=UTC), "2027-02-01", "2027-03-01"),
+    ],
+)
+def test_chargeback_is_of_this_month_unless_told(
+    server: Server, monkeypatch: pytest.MonkeyPatch, now: datetime, start: str, end: str
+) -> None:
+    monkeypatch.setattr("cli.report_commands.now_utc", lambda: now)
+    server.routes["GET reports/chargeback"] = a_report()
+    ran = server.run("report", "chargeback")
+    assert dict(server.requests[0].url.params) == {
+        "start": f"{start}T00:00:00Z",
+        "end": f"{end}T00:00:00Z",
+    }
+    assert ran.err.splitlines()[0] == (f"This month (UTC), {start} up to but not including {end}.")
+
+
+@pytest.mark.parametrize("half", ["--start", "--end"])
+def test_half_a_period_is_refused_with_an_example(server: Server, half: str) -> None:
+    ran = server.run("report", "chargeback", half, "2026-11-01")
+    assert (ran.exit_code, server.requests) == (2, [])
+    assert "such as --start 2026-11-01 --end 2026-12-01" in ran.err
 
 
 def test_a_report_that_does_not_add_up_fails(server: Server) -> None:

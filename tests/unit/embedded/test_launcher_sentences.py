@@ -1,3 +1,4 @@
+import fcntl
 import importlib.util
 import os
 import signal
@@ -11,9 +12,9 @@ import pytest
 
 from embedded.__main__ import port_of
 from embedded.errors import LauncherError
-from embedded.layout import REPO
+from embedded.layout import REPO, Layout
 from embedded.ports import a_free_port, holder_of, is_free
-from embedded.startup import check_port
+from embedded.startup import check_port, up
 from embedded.supervisor import Backoff, how_it_ended
 
 
@@ -44,6 +45,32 @@ def test_a_preferred_port_is_used_when_it_is_free(taken_port: int) -> None:
     assert a_free_port(free) == free
     assert a_free_port(taken_port) != taken_port
     check_port(free)
+
+
+@pytest.mark.parametrize(
+    ("running_on", "asked", "told"),
+    [
+        (
+            8321,
+            8322,
+            "Tidegate is running already, on port 8321, and port 8322 is not used: to have it "
+            "elsewhere, `make down` first.",
+        ),
+        (8321, 8321, "Tidegate is running already."),
+        (0, 8322, "Tidegate is running already."),
+    ],
+)
+def test_a_second_up_says_which_port_is_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], running_on: int, asked: int, told: str
+) -> None:
+    layout = Layout(tmp_path / "state")
+    layout.prepare()
+    with layout.supervisor_lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        layout.phase_file.write_text(f"ready {os.getpid()} {running_on}\n")
+        assert up(layout, port=asked) == 0
+    assert told in capsys.readouterr().out.splitlines()[0]
+    assert layout.phase_file.read_text() == f"ready {os.getpid()} {running_on}\n"
 
 
 @pytest.mark.parametrize("text", ["0", "65536", "-1", "80a", "", "8000 ", "²", "1" * 40])

@@ -286,7 +286,11 @@ def test_tasks_times_dependencies_are_bounded(
 def test_the_plan_counts_the_tasks(company: Company, bob: User) -> None:
     answer = by_token(bob).post("jobs?dry_run=true", a_body(array="0-9"))
     assert (answer.json()["job"]["tasks"], answer.json()["job"]["type"]) == (10, "array")
-    assert by_token(bob).post("jobs?dry_run=true", a_body()).json()["job"]["tasks"] == 1
+    assert answer.json()["job"]["tasks_at_once"] is None
+    job = by_token(bob).post("jobs?dry_run=true", a_body(array="0-9%3")).json()["job"]
+    assert (job["tasks"], job["tasks_at_once"]) == (10, 3)
+    job = by_token(bob).post("jobs?dry_run=true", a_body()).json()["job"]
+    assert (job["tasks"], job["tasks_at_once"]) == (1, None)
     assert not Job.objects.exists()
 
 
@@ -683,13 +687,15 @@ def test_waiting_for_an_array_by_rest_and_by_sbatch(
             "job": None,
             "array": str(array.id),
             "name": "sweep",
-            "state": None,
+            "state": "running",
             "condition": "succeeded",
             "is_met": None,
         }
     ]
     Job.objects.filter(array=array).update(state="failed", ended_at=NOW)
     cycles.run(NOW)
+    (shown,) = caller.get(f"jobs/{body['id']}").json()["depends_on"]
+    assert (shown["state"], shown["is_met"]) == ("failed", False)
     history = caller.get(f"jobs/{body['id']}/history").json()["items"]
     assert history[-1]["detail"] == {
         "reason": "dependency_never_met",

@@ -83,6 +83,7 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
             "notice_signal": "TERM",
             "held": False,
             "tasks": 1,
+            "tasks_at_once": None,
         },
         "notes": [],
         "fits": True,
@@ -140,7 +141,9 @@ def test_a_job_that_never_fits_is_an_answer_here(company: Company, bob: User) ->
     body = plan(bob, gpus=40)
     assert (body["fits"], body["would_start_now"]) == (False, False)
     assert body["explanation"]["code"] == "never_fits"
-    assert body["explanation"]["sentence"].startswith("40 GPUs of h100 can never run: no cluster")
+    assert body["explanation"]["sentence"].startswith(
+        "40 GPUs of h100 can never run: the pool h100 has 32 GPUs in all"
+    )
 
 
 def test_refused_lines_are_shown_and_fit_nothing(company: Company, bob: User) -> None:
@@ -192,3 +195,14 @@ def test_bad_requests_are_refused_all_the_same(company: Company, bob: User) -> N
     ):
         assert caller.post(f"jobs?{query}", a_body(**changes)).status_code == status
     assert caller.post("jobs?dry_run=false", a_body()).status_code == 201
+
+
+def test_every_line_is_judged_where_no_cluster_runs_its_image(company: Company, bob: User) -> None:
+    text = "#SBATCH --gpus=8\n#SBATCH --container-image=x:1\n#SBATCH --mem=4G\ntrue\n"
+    body = plan(bob, gpus=..., script=..., sbatch=text)
+    assert [(note["line"], note["verdict"]) for note in body["notes"]] == [
+        (1, "understood"),
+        (2, "refused"),
+        (3, "ignored"),
+    ]
+    assert (body["fits"], body["would_start_now"]) == (False, False)

@@ -8,6 +8,7 @@ import pytest
 
 from builders.job_builders import a_body
 from jobs.requests import read_job_request
+from jobs.sbatch import refused_of
 from primitives.errors import InvalidRequest
 
 
@@ -240,7 +241,7 @@ def test_hints_are_kept_in_order() -> None:
 
 def test_refused_lines_are_kept_for_whoever_submits() -> None:
     request = read_job_request(a_body(script=..., sbatch="#SBATCH --begin=now\nx\n"))
-    assert [note.line for note in request.refused] == [1]
+    assert [note.line for note in refused_of(request.notes)] == [1]
 
 
 def test_features_and_image() -> None:

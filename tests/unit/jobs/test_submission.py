@@ -272,11 +272,23 @@ def test_the_refusal_says_what_quota_would_allow(company: Company, bob: Actor) -
 
 def test_the_refusal_says_what_the_fleet_would_allow(bob: Actor) -> None:
     with pytest.raises(NeverFits) as refusal:
-        submit(bob, gpus=40)
+        submit(bob, gpus=..., gpus_per_node=9)
     assert refusal.value.detail == (
-        "40 GPUs of h100 can never run: no cluster has 5 nodes with 8 GPUs each. The largest "
-        "node has 8 GPUs, and at most 4 nodes of one cluster can give 8."
+        "9 GPUs of h100 can never run: no cluster has 1 node with 9 GPUs each. The largest "
+        "node has 8 GPUs, and at most 0 nodes of one cluster can give 9."
     )
+
+
+@pytest.mark.parametrize("gpus", [33, 40, 100_000])
+def test_more_than_all_of_the_pool_is_said_so(company: Company, bob: Actor, gpus: int) -> None:
+    company.cluster.nodes.filter(pk=company.cluster.nodes.first().pk).update(is_schedulable=False)
+    with pytest.raises(NeverFits) as refusal:
+        submit(bob, gpus=gpus)
+    assert refusal.value.detail == (
+        f"{gpus:,} GPUs of h100 can never run: the pool h100 has 32 GPUs in all; {gpus:,} were "
+        "asked for."
+    )
+    submit(bob, gpus=32)
 
 
 def test_more_than_the_cap_of_the_class_never_fits(company: Company, bob: Actor) -> None:
@@ -423,6 +435,41 @@ def test_an_image_is_refused_where_no_cluster_runs_any(company: Company, bob: Ac
         "local does not run container images; leave the image out and let the script bring its "
         "software, or choose another cluster"
     ]
+    assert not Job.objects.exists()
+
+
+def test_an_image_of_the_text_is_refused_at_its_line(company: Company, bob: Actor) -> None:
+    text = "#SBATCH --gpus=8\n#SBATCH --container-image=x:1\n#SBATCH --begin=now\ntrue\n"
+    verdicts = [
+        (1, "understood", "gpus = 8"),
+        (
+            2,
+            "refused",
+            "no cluster with h100 runs container images; leave the image out and let the script "
+            "bring its software.",
+        ),
+        (3, "refused", "A later begin is not yet offered; submit with --hold and release it then."),
+    ]
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, gpus=..., script=..., sbatch=text)
+    notes = refusal.value.data["notes"]
+    assert [(note["line"], note["verdict"], note["detail"]) for note in notes] == verdicts
+    assert [(error.pointer, error.code) for error in refusal.value.errors] == [
+        ("/sbatch", "refused"),
+        ("/sbatch", "refused"),
+    ]
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, gpus=..., script=..., sbatch=text, image="y:1")
+    assert [error.pointer for error in refusal.value.errors] == ["/image", "/sbatch"]
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, gpus=..., script=..., sbatch=text, priority_class="none")
+    assert [error.pointer for error in refusal.value.errors] == [
+        "/priority_class",
+        "/sbatch",
+        "/sbatch",
+    ]
+    notes = refusal.value.data["notes"]
+    assert [(note["line"], note["verdict"], note["detail"]) for note in notes] == verdicts
     assert not Job.objects.exists()
 
 
