@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slurm]
 
 @pytest.fixture
 def company() -> Company:
-    company = a_company(nodes=16)
+    company = a_company(nodes=64)
     company.cluster.nodes.all().delete()
     return company
 
