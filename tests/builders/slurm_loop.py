@@ -38,6 +38,11 @@ class SlurmLoop(LoopOn):
 def let_in(bed: SlurmBed, team: str, name: str) -> None:
     """Give the UNIX user the account of `team`, with the QoS of its guaranteed and of borrowing
     jobs, as a pushed quota would."""
+    with bed.account_writing():
+        _let_in(bed, team, name)
+
+
+def _let_in(bed: SlurmBed, team: str, name: str) -> None:
     account = account_name(team)
     qos = guaranteed_qos(account, "g-")
     for wanted in (qos, BORROW_QOS):

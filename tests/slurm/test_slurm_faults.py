@@ -48,7 +48,7 @@ from tenants.roles import Role
 #: Seconds of silence after which a node of the frail bed is down.
 NODE_TIMEOUT_S = 10
 NO_NODES = (
-    "Your team is entitled to these 1 GPU; 0 are free on one cluster, and nothing that is lent "
+    "Your team is entitled to this GPU; 0 are free on one cluster, and nothing that is lent "
     "out can be taken back to make room for the rest."
 )
 BEHIND = (
