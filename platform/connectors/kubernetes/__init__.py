@@ -1,0 +1,1 @@
+"""Clusters that run Kubernetes, with Kueue as the executor."""
