@@ -22,9 +22,39 @@ class NativeRef:
     user: str
 
 
+class NativeStarter(Protocol):
+    """What is done with natives that wait for us, on a cluster that starts none before.
+
+    Every method may raise ClusterUnavailable. A workload that is not there is left alone: the next
+    listing says so.
+    """
+
+    def start(self, ref: NativeRef) -> None:
+        """Let the workload run, once: whatever ends this run, it waits for the next `start`.
+        Idempotent, and repeated while it is still listed as held."""
+        ...
+
+    def cancel(self, ref: NativeRef) -> None:
+        """End it for good: it is never started again, and is listed as ended from then on.
+        Idempotent."""
+        ...
+
+    def explain(self, ref: NativeRef, code: str, sentence: str) -> None:
+        """Write onto the workload why it waits, for those who look at it on its cluster."""
+        ...
+
+
 class NativeControl(Protocol):
-    """Every method but `team_of` may raise ClusterUnavailable; then nothing is known to have
-    happened."""
+    """Every method may raise ClusterUnavailable; then nothing is known to have happened."""
+
+    @property
+    def starter(self) -> NativeStarter | None:
+        """How natives are started where they wait for us; None where their cluster starts them.
+
+        Where there is one, `stop` ends the run of a workload only: it is listed as held again as
+        soon as nothing of it is left.
+        """
+        ...
 
     def team_of(self, account: str) -> str | None:
         """Path of the team whose account this would be ("ai-company/research/nlp"), or None for

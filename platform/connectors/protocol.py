@@ -120,6 +120,10 @@ class NativeWorkload:
     cluster's names; `slots` are empty until it runs, `mgpu` is what it asks for in all.
     `resized_at` is when what it holds was last changed. One that `is_mixed` holds GPUs of several
     pools, and each of its parts is told alone.
+
+    One that is held waits for `natives.NativeStarter.start`; `ranks_mgpu` is what each of its
+    ranks asks for, `ended_at` when its last run was over, where it had one, and `message` what its
+    cluster says of why it does not run though it was started.
     """
 
     native_id: str
@@ -140,6 +144,8 @@ class NativeWorkload:
     slots: tuple[RankSlot, ...] = ()
     resized_at: int | None = None
     is_mixed: bool = False
+    ranks_mgpu: tuple[int, ...] = ()
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

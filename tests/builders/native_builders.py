@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from builders.portal_builders import NOW
 from clusters.models import Cluster
 from connectors.errors import ClusterUnavailable
-from connectors.natives import NativeRef
+from connectors.natives import NativeRef, NativeStarter
 from connectors.protocol import NativeWorkload, Outcome, RankSlot, WorkloadPhase
 from connectors.slurm.naming import team_path
 
@@ -80,6 +80,7 @@ class AControl:
 
     accounting: Mapping[NativeRef, NativeWorkload] | None = field(default_factory=dict)
     away: bool = False
+    starter: NativeStarter | None = None
     asked: list[NativeRef] = field(default_factory=list)
     notified: list[NativeRef] = field(default_factory=list)
     stopped: list[NativeRef] = field(default_factory=list)

@@ -35,6 +35,9 @@ def control_natives(connector: ClusterConnector) -> SlurmNatives:
 class SlurmNatives:
     """Implements `connectors.natives.NativeControl`; safe to use from several threads."""
 
+    #: Slurm starts them itself.
+    starter = None
+
     def __init__(self, rest: SlurmRest, options: SlurmOptions) -> None:
         self._rest = rest
         self._options = options
