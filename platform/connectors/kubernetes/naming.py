@@ -1,0 +1,138 @@
+"""The names that our things have on a Kubernetes cluster.
+
+No name, label or annotation key holds what a user wrote: names are our own keys or hashes of paths,
+and what people may want to read stands in annotation values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+#: Who wrote a field, for server-side apply.
+FIELD_MANAGER = "tidegate"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGED_BY_US = "tidegate"
+
+#: Annotation: the key of the attempt that the object runs.
+KEY = "tidegate.io/key"
+#: Annotation: the path of the team, as people read it.
+PATH = "tidegate.io/path"
+#: Annotation of Pods: `NOTICE_GIVEN` from when the workload was told that it will be stopped.
+NOTICE = "tidegate.io/notice"
+NOTICE_GIVEN = "given"
+#: Annotation of Pods: the rank of the Pod whose index is 0, where that is not 0.
+FIRST_RANK = "tidegate.io/first-rank"
+#: Label: "true" on all that belongs to an attempt.
+ATTEMPT = "tidegate.io/attempt"
+#: Label: whose installation's cluster it is, see `cluster_label`.
+CLUSTER = "tidegate.io/cluster"
+#: Label: the team, see `team_namespace`.
+TEAM = "tidegate.io/team"
+#: Label of Pods: `ROLE_RANK` where the Pod is a rank of the workload; helpers have none.
+ROLE = "tidegate.io/role"
+ROLE_RANK = "rank"
+
+ADMISSION_CHECK = "tidegate"
+CONTROLLER = "tidegate.io/arbiter"
+LOCAL_QUEUE = "main"
+GUARANTEED_CLASS = "tidegate-guaranteed"
+BORROWED_CLASS = "tidegate-borrowed"
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+
+#: The container of every rank that runs the script.
+CONTAINER = "main"
+
+#: With what the kinds of workload append, names of Pods stay within 63 characters.
+_NAME_MAX = 40
+_NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?", re.ASCII)
+_PREFIX = "tg-"
+_KEY_DIGITS = 36
+_NAMESPACE_DIGITS = 16
+_LABEL_DIGITS = 40
+
+#: MASTER_PORT is one of these, by key.
+_PORT_FIRST = 20_000
+_PORTS = 10_000
+
+_INDEX = re.compile(r"[0-9]{1,6}", re.ASCII)
+#: Where the kinds of workload say which of its Pods one is; the first that is there counts.
+INDEX_OF_JOB = "batch.kubernetes.io/job-completion-index"
+INDEX_OF_REPLICA = "training.kubeflow.org/replica-index"
+INDEX_OF_VOLCANO = "volcano.sh/task-index"
+_INDEXES = (INDEX_OF_JOB, INDEX_OF_REPLICA, INDEX_OF_VOLCANO)
+
+
+def workload_name(key: str) -> str:
+    """The name of the object, and of all that belongs to it, that runs the attempt of `key`.
+
+    The key itself where it can be the name of every kind, otherwise made of its hash.
+    """
+    if len(key) <= _NAME_MAX and _NAME.fullmatch(key):
+        return key
+    return _PREFIX + _digits(key, _KEY_DIGITS)
+
+
+def team_namespace(path: str) -> str:
+    """The namespace of the team at `path`, and the name of its queue on the cluster."""
+    return _PREFIX + _digits(path, _NAMESPACE_DIGITS)
+
+
+def cluster_label(cluster_id: str) -> str:
+    """The value of label `CLUSTER` on all that we made on the cluster of `cluster_id`."""
+    return _digits(cluster_id, _LABEL_DIGITS)
+
+
+def labels(cluster_id: str, team: str) -> dict[str, str]:
+    """The labels of all that belongs to an attempt for the team at path `team`."""
+    return {
+        MANAGED_BY: MANAGED_BY_US,
+        ATTEMPT: "true",
+        CLUSTER: cluster_label(cluster_id),
+        TEAM: team_namespace(team),
+    }
+
+
+def selector(cluster_id: str) -> str:
+    """The label selector that finds everything of all attempts on the cluster of `cluster_id`."""
+    return f"{ATTEMPT}=true,{CLUSTER}={cluster_label(cluster_id)}"
+
+
+def key_of(item: Mapping[str, Any], cluster_id: str) -> str | None:
+    """The key whose attempt the object `item` belongs to; None for what is not ours."""
+    metadata = item.get("metadata") or {}
+    if (metadata.get("labels") or {}).get(CLUSTER) != cluster_label(cluster_id):
+        return None
+    key = (metadata.get("annotations") or {}).get(KEY)
+    return key if isinstance(key, str) and key else None
+
+
+def rank_of(pod: Mapping[str, Any]) -> int | None:
+    """Which rank of its workload the Pod `pod` is; None for what is none, or does not say."""
+    metadata = pod.get("metadata") or {}
+    pod_labels = metadata.get("labels") or {}
+    annotations = metadata.get("annotations") or {}
+    if pod_labels.get(ROLE) != ROLE_RANK:
+        return None
+    first = str(annotations.get(FIRST_RANK, "0"))
+    index = "0"
+    for name in _INDEXES:
+        if name in annotations or name in pod_labels:
+            index = str(annotations.get(name, pod_labels.get(name)))
+            break
+    if not _INDEX.fullmatch(first) or not _INDEX.fullmatch(index):
+        return None
+    return int(first) + int(index)
+
+
+def master_port(key: str) -> int:
+    """The port that rank 0 of the attempt of `key` listens on: 20000 to 29999."""
+    return _PORT_FIRST + int(_digits(key, 8), 16) % _PORTS
+
+
+def _digits(text: str, count: int) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:count]

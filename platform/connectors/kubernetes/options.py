@@ -1,0 +1,490 @@
+"""The options of a Kubernetes cluster, checked.
+
+kubeconfig          path of a kubeconfig file of the portal's service account there; its operator
+                    lists such files in TIDEGATE_KUBECONFIGS. Without it:
+in_cluster          true: the portal runs in this cluster, as its Pod's service account
+context             which context of the kubeconfig; null (default): its current one
+scheduler           "kueue" (default), "volcano", "kai" or "yunikorn": who places the Pods
+kind                what a workload becomes with Kueue: "job" (default), "jobset", "trainjob",
+                    "pytorchjob", "mpijob" or "rayjob"; the other schedulers have one kind each
+mode                "arbiter" (default): Kueue's quotas are wide and hold nothing back that the
+                    portal granted; "shared": they are the tree's own, and hold without the portal
+pools               {pool: {...}}, what each pool is on the cluster:
+  flavor                its ResourceFlavor; the pool's own name by default
+  node_selector         labels that its nodes have, and its Pods ask for; none by default, which
+                        only a cluster with one pool can have
+  resource              the extended resource of its GPUs, "nvidia.com/gpu" by default; a MIG
+                        profile is another one, like "nvidia.com/mig-1g.10gb"
+  mgpu_per_unit         milli-GPU that one unit of it is, 1000 by default; what is no multiple of
+                        it cannot be asked for
+  device_class          GPUs are claimed from this DeviceClass (dynamic resource allocation)
+                        instead of `resource`; null (default): they are not
+  tolerations           [{"key", "operator", "value", "effect"}] of its Pods; none by default
+  required_topology     label of a node's place (a level of the topology) that all ranks share;
+                        null by default. Kueue, Volcano (its network tiers) and KAI know it
+  preferred_topology    the same as a wish; a pool has one of the two at most
+  topology_name         the Topology with these levels, null (default): none
+  topology_levels       its labels, from the widest to the narrowest
+  image                 image of jobs that name none; null (default): they must name one
+  cpu_per_gpu           cores that a rank gets with each GPU, null (default): none are asked for
+  memory_mib_per_gpu    MiB that a rank gets with each GPU and may not exceed, null (default):
+                        none are asked for and there is no limit
+  runtime_class         RuntimeClass of its Pods; null (default): the cluster's own
+features            {feature: label or "label=value"}, what a feature of a node is; any other
+                    feature NAME is label feature.node.kubernetes.io/NAME, whatever its value
+                    but "false"
+allowed_registries  registries, or beginnings of paths in them ("docker.io/pytorch"), from which
+                    images may be drawn; null (default): all, []: none but the pools' own images
+require_digest      true: an image must be named with its digest (@sha256:...); false by default
+pull_secrets        names of the Secrets in every team's namespace with which images are drawn
+service_account     ServiceAccount of the Pods in every team's namespace, which never get its
+                    token; null (default): the namespace's default one
+run_as_user         numeric user and group of every script, 1000 by default; never 0
+queue               name of the queue of all teams on a cluster without Kueue; null (default): each
+                    team has its own, named as its namespace
+training_runtime    ClusterTrainingRuntime of kind "trainjob", "torch-distributed" by default
+ray_version         version of Ray in the images of kind "rayjob"; null (default): not told
+log_root            directory where the portal keeps what the Pods wrote; null (default): outputs
+                    cannot be shown
+log_cap_bytes       bytes of the output of each rank that are kept; 16 MiB by default
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from connectors.kubernetes.images import ImageReference, is_allowed, parse_allowed, parse_image
+from connectors.kubernetes.resources import KINDS, OTHER_SCHEDULERS, Resource
+
+T = TypeVar("T")
+
+KUEUE = "kueue"
+ARBITER_MODE = "arbiter"
+SHARED_MODE = "shared"
+GPU_RESOURCE = "nvidia.com/gpu"
+WHOLE_MGPU = 1_000
+RUN_AS_USER = 1_000
+TRAINING_RUNTIME = "torch-distributed"
+FEATURE_PREFIX = "feature.node.kubernetes.io/"
+LOG_CAP_BYTES = 16 << 20
+LOG_CAP_BYTES_MAX = 1 << 40
+POOLS_MAX = 100
+LIST_MAX = 100
+
+_KNOWN = frozenset(
+    {
+        *("kubeconfig", "in_cluster", "context", "scheduler", "kind", "mode", "pools", "features"),
+        *("allowed_registries", "require_digest", "pull_secrets", "service_account"),
+        *("run_as_user", "queue", "training_runtime", "ray_version", "log_root", "log_cap_bytes"),
+    }
+)
+_POOL_KNOWN = frozenset(
+    {
+        *("flavor", "node_selector", "resource", "mgpu_per_unit", "device_class", "tolerations"),
+        *("required_topology", "preferred_topology", "topology_name", "topology_levels", "image"),
+        *("cpu_per_gpu", "memory_mib_per_gpu", "runtime_class"),
+    }
+)
+_TOLERATION_KNOWN = frozenset({"key", "operator", "value", "effect"})
+_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
+
+_POOL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}", re.ASCII)
+_LABEL_TEXT = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_DNS_LABEL_TEXT = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_DOMAIN_TEXT = rf"{_DNS_LABEL_TEXT}(?:\.{_DNS_LABEL_TEXT})*"
+_LABEL_KEY = re.compile(rf"(?:{_DOMAIN_TEXT}/)?{_LABEL_TEXT}", re.ASCII)
+_LABEL_VALUE = re.compile(rf"(?:{_LABEL_TEXT})?", re.ASCII)
+_LABEL_NAME = re.compile(_LABEL_TEXT, re.ASCII)
+_RESOURCE = re.compile(rf"{_DOMAIN_TEXT}/{_LABEL_TEXT}", re.ASCII)
+#: The name of most kinds of object (a DNS subdomain).
+_NAME = re.compile(_DOMAIN_TEXT, re.ASCII)
+_NAME_MAX = 253
+_PREFIX_MAX = 253
+_QUEUE = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?", re.ASCII)
+_VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9A-Za-z]{1,16}){1,3}", re.ASCII)
+_CONTEXT = re.compile(r"[!-~]{1,253}")
+_PATH_TEXT = re.compile(r"/[A-Za-z0-9._/@+-]{0,500}", re.ASCII)
+#: What the product accepts as a feature; see `connectors.workload_checks`.
+_FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesPool:
+    """What a pool is on the cluster; see the head of the module."""
+
+    name: str
+    flavor: str
+    node_selector: Mapping[str, str]
+    resource: str
+    mgpu_per_unit: int
+    device_class: str | None
+    tolerations: tuple[Mapping[str, str], ...]
+    required_topology: str | None
+    preferred_topology: str | None
+    topology_name: str | None
+    topology_levels: tuple[str, ...]
+    image: str | None
+    cpu_per_gpu: int | None
+    memory_mib_per_gpu: int | None
+    runtime_class: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesOptions:
+    """Checked options; see the head of the module."""
+
+    kubeconfig: str | None
+    context: str | None
+    scheduler: str
+    kind: str
+    mode: str
+    pools: Mapping[str, KubernetesPool]
+    features: Mapping[str, tuple[str, str | None]]
+    allowed_registries: tuple[str, ...] | None
+    requires_digest: bool
+    pull_secrets: tuple[str, ...]
+    service_account: str | None
+    run_as_user: int
+    queue: str | None
+    training_runtime: str
+    ray_version: str | None
+    log_root: str | None
+    log_cap_bytes: int
+
+    @property
+    def resource(self) -> Resource:
+        """The kind of object that a workload becomes."""
+        return KINDS[self.kind] if self.scheduler == KUEUE else OTHER_SCHEDULERS[self.scheduler]
+
+    @property
+    def has_kueue(self) -> bool:
+        """Whether Kueue holds and admits the workloads."""
+        return self.scheduler == KUEUE
+
+
+def parse_options(options: Mapping[str, Any]) -> KubernetesOptions:
+    """Raises ValueError, saying what is wrong, for options that no Kubernetes cluster can have.
+
+    No file is opened.
+    """
+    if unknown := sorted(map(str, set(options) - _KNOWN)):
+        raise ValueError(f"unknown options of a Kubernetes cluster: {', '.join(unknown)}")
+    kubeconfig, in_cluster = options.get("kubeconfig"), _flag(options, "in_cluster")
+    if (kubeconfig is None) != in_cluster:
+        raise ValueError("a Kubernetes cluster has either option kubeconfig or in_cluster true")
+    context = options.get("context")
+    if context is not None and (in_cluster or not _matches(_CONTEXT, context)):
+        raise ValueError("option context must be the name of a context of the kubeconfig")
+    scheduler = _choice(options, "scheduler", KUEUE, (KUEUE, *OTHER_SCHEDULERS))
+    kind = _choice(options, "kind", "job", tuple(KINDS))
+    mode = _choice(options, "mode", ARBITER_MODE, (ARBITER_MODE, SHARED_MODE))
+    if scheduler != KUEUE and (kind != "job" or mode != ARBITER_MODE or "kind" in options):
+        raise ValueError(f"options kind and mode are of Kueue; leave them out with {scheduler}")
+    if scheduler == KUEUE and options.get("queue") is not None:
+        raise ValueError("option queue is of the other schedulers; with Kueue leave it out")
+    allowed = _allowed(options.get("allowed_registries"))
+    requires_digest = _flag(options, "require_digest")
+    return KubernetesOptions(
+        kubeconfig=None if kubeconfig is None else _path("kubeconfig", kubeconfig),
+        context=context,
+        scheduler=scheduler,
+        kind=kind,
+        mode=mode,
+        pools=_pools(options.get("pools"), requires_digest=requires_digest),
+        features=_features(options.get("features", {})),
+        allowed_registries=allowed,
+        requires_digest=requires_digest,
+        pull_secrets=_list("pull_secrets", options.get("pull_secrets", []), _object_name),
+        service_account=_or_none("service_account", options.get("service_account"), _object_name),
+        run_as_user=_count(
+            "run_as_user", options.get("run_as_user", RUN_AS_USER), 1, (1 << 31) - 1
+        ),
+        queue=_or_none("queue", options.get("queue"), _queue),
+        training_runtime=_object_name(
+            "training_runtime", options.get("training_runtime", TRAINING_RUNTIME)
+        ),
+        ray_version=_or_none("ray_version", options.get("ray_version"), _version),
+        log_root=_or_none("log_root", options.get("log_root"), _path),
+        log_cap_bytes=_count(
+            "log_cap_bytes", options.get("log_cap_bytes", LOG_CAP_BYTES), 0, LOG_CAP_BYTES_MAX
+        ),
+    )
+
+
+def image_refusal(image: str, options: KubernetesOptions) -> str:
+    """Why the cluster does not run `image` of a job, and what to do; "" when it does.
+
+    The policy is for what users name: the pools' own images are the administrators' choice.
+    """
+    try:
+        reference = parse_image(image)
+    except ValueError as error:
+        return str(error)
+    return _policy_refusal(reference, options.allowed_registries, options.requires_digest)
+
+
+def is_label_name(text: str) -> bool:
+    """Whether `text` can be the key of a label behind a prefix of its own."""
+    return _matches(_LABEL_NAME, text)
+
+
+def _policy_refusal(
+    reference: ImageReference, allowed: tuple[str, ...] | None, requires_digest: bool
+) -> str:
+    if allowed is not None and not is_allowed(reference, allowed):
+        if not allowed:
+            return "jobs may name no image here; leave it out to run in the pool's own"
+        listed = ", ".join(allowed[:10]) + (", ..." if len(allowed) > 10 else "")
+        return f"images of {reference.repository[:200]} may not be run here; use one of {listed}"
+    if requires_digest and reference.digest is None:
+        return (
+            f"the image {reference.repository[:200]} must be named with its digest, as in "
+            f"{reference.repository[:200]}@sha256:..."
+        )
+    return ""
+
+
+def _pools(value: object, *, requires_digest: bool) -> Mapping[str, KubernetesPool]:
+    if not isinstance(value, Mapping) or not 1 <= len(value) <= POOLS_MAX:
+        raise ValueError(
+            'option pools must be like {"h100": {"node_selector": {"nvidia.com/gpu.product": '
+            '"NVIDIA-H100-80GB-HBM3"}}}'
+        )
+    pools: dict[str, KubernetesPool] = {}
+    for name, settings in value.items():
+        if not _matches(_POOL, name):
+            raise ValueError(f"{name!r} is no name of a pool: use letters, digits, '.', '_', '-'")
+        if not isinstance(settings, Mapping) or set(settings) - _POOL_KNOWN:
+            raise ValueError(f"pool {name} has {', '.join(sorted(_POOL_KNOWN))}, nothing else")
+        pools[name] = _pool(name, settings, requires_digest=requires_digest)
+    flavors = [pool.flavor for pool in pools.values()]
+    if len(set(flavors)) != len(flavors):
+        raise ValueError("two pools have the same flavor; one kind of GPU is one pool")
+    # Nodes, and the Pods of others, are told apart by these two alone.
+    places = {
+        (tuple(sorted(pool.node_selector.items())), pool.device_class or pool.resource)
+        for pool in pools.values()
+    }
+    if len(places) != len(pools):
+        raise ValueError(
+            "two pools have the same node_selector and resource, so that nobody can tell their "
+            "nodes apart"
+        )
+    return pools
+
+
+def _pool(name: str, settings: Mapping[str, Any], *, requires_digest: bool) -> KubernetesPool:
+    def named(option: str) -> str:
+        return f"pools.{name}.{option}"
+
+    def optional(option: str, check: Callable[[str, object], str]) -> str | None:
+        return _or_none(named(option), settings.get(option), check)
+
+    required = optional("required_topology", _label_key)
+    preferred = optional("preferred_topology", _label_key)
+    if required is not None and preferred is not None:
+        raise ValueError(
+            f"pool {name} has either required_topology or preferred_topology, not both"
+        )
+    levels = _list(named("topology_levels"), settings.get("topology_levels", []), _label_key)
+    topology_name = optional("topology_name", _object_name)
+    if (
+        (topology_name is None) != (not levels)
+        or len(levels) > 16
+        or len(set(levels)) < len(levels)
+    ):
+        raise ValueError(
+            f"pool {name} has both topology_name and topology_levels, up to 16 different labels "
+            "from the widest to the narrowest, or neither"
+        )
+    asked = required or preferred
+    if asked is not None and levels and asked not in levels:
+        raise ValueError(
+            f"pool {name} asks for topology {asked}, which topology_levels do not have"
+        )
+    device_class = optional("device_class", _object_name)
+    if device_class is not None and "resource" in settings:
+        raise ValueError(f"pool {name} has either resource or device_class, not both")
+    return KubernetesPool(
+        name=name,
+        flavor=_object_name(named("flavor"), settings.get("flavor", name)),
+        node_selector=_node_selector(named("node_selector"), settings.get("node_selector", {})),
+        resource=_resource(named("resource"), settings.get("resource", GPU_RESOURCE)),
+        mgpu_per_unit=_count(
+            named("mgpu_per_unit"), settings.get("mgpu_per_unit", WHOLE_MGPU), 1, WHOLE_MGPU
+        ),
+        device_class=device_class,
+        tolerations=_list(named("tolerations"), settings.get("tolerations", []), _toleration),
+        required_topology=required,
+        preferred_topology=preferred,
+        topology_name=topology_name,
+        topology_levels=levels,
+        image=_pool_image(name, settings.get("image"), requires_digest=requires_digest),
+        cpu_per_gpu=_or_none(
+            named("cpu_per_gpu"), settings.get("cpu_per_gpu"), lambda o, v: _count(o, v, 1, 1_024)
+        ),
+        memory_mib_per_gpu=_or_none(
+            named("memory_mib_per_gpu"),
+            settings.get("memory_mib_per_gpu"),
+            lambda o, v: _count(o, v, 1, 1 << 30),
+        ),
+        runtime_class=optional("runtime_class", _object_name),
+    )
+
+
+def _pool_image(pool: str, value: object, *, requires_digest: bool) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"option pools.{pool}.image must be a container image")
+    try:
+        reference = parse_image(value)
+    except ValueError as error:
+        raise ValueError(f"option pools.{pool}.image: {error}") from None
+    if refusal := _policy_refusal(reference, None, requires_digest):
+        raise ValueError(f"option pools.{pool}.image: {refusal}")
+    return value
+
+
+def _features(value: object) -> Mapping[str, tuple[str, str | None]]:
+    if not isinstance(value, Mapping) or len(value) > LIST_MAX:
+        raise ValueError(
+            'option features must be like {"infiniband": "example.com/fabric=infiniband"}, of at '
+            f"most {LIST_MAX} features"
+        )
+    features: dict[str, tuple[str, str | None]] = {}
+    for feature, label in value.items():
+        if not _matches(_FEATURE, feature):
+            raise ValueError(f"{feature!r} is no feature: use letters, digits, '.', '_' and '-'")
+        if not isinstance(label, str):
+            raise ValueError(f"feature {feature} must be a label of nodes, or label=value")
+        key, equals, label_value = label.partition("=")
+        if not _is_label_key(key) or not _matches(_LABEL_VALUE, label_value):
+            raise ValueError(f"feature {feature} must be a label of nodes, or label=value")
+        features[feature] = (key, label_value if equals else None)
+    return features
+
+
+def _allowed(value: object) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+
+    def check(option: str, entry: object) -> str:
+        if not isinstance(entry, str):
+            raise ValueError(f"option {option} must be a list of registries")
+        return parse_allowed(entry)
+
+    return _list("allowed_registries", value, check)
+
+
+def _node_selector(option: str, value: object) -> Mapping[str, str]:
+    if not isinstance(value, Mapping) or len(value) > 16:
+        raise ValueError(f"option {option} must be like {{label: value}}, of at most 16 labels")
+    for key, label in value.items():
+        if not _is_label_key(key) or not _matches(_LABEL_VALUE, label):
+            raise ValueError(f"option {option} has {key!r}: {label!r}, which is no label of nodes")
+    return dict(value)
+
+
+def _toleration(option: str, value: object) -> Mapping[str, str]:
+    if not isinstance(value, Mapping) or not value or set(value) - _TOLERATION_KNOWN:
+        raise ValueError(f"option {option} is a list of {{key, operator, value, effect}}")
+    key, operator = value.get("key"), value.get("operator", "Equal")
+    if operator not in ("Equal", "Exists") or (operator == "Exists" and "value" in value):
+        raise ValueError(f'the operator in option {option} is "Equal", or "Exists" without a value')
+    if not _is_label_key(key):
+        raise ValueError(f"option {option} has {key!r}, which is no key of a taint")
+    if not _matches(_LABEL_VALUE, value.get("value", "")):
+        raise ValueError(f"option {option} has {value['value']!r}, which is no value of a taint")
+    if "effect" in value and value["effect"] not in _EFFECTS:
+        raise ValueError(f"the effect in option {option} is one of {', '.join(sorted(_EFFECTS))}")
+    return dict(value)
+
+
+def _resource(option: str, value: object) -> str:
+    if not isinstance(value, str) or not _matches(_RESOURCE, value):
+        raise ValueError(f'option {option} must be an extended resource, like "{GPU_RESOURCE}"')
+    domain = value.partition("/")[0]
+    if (
+        domain == "kubernetes.io"
+        or domain.endswith(".kubernetes.io")
+        or value.startswith("requests.")
+    ):
+        raise ValueError(f"option {option} must not be of kubernetes.io: those are no GPUs")
+    return value
+
+
+def _object_name(option: str, value: object) -> str:
+    if not isinstance(value, str) or len(value) > _NAME_MAX or not _matches(_NAME, value):
+        raise ValueError(f"option {option} must be lower case letters, digits, '-' and '.'")
+    return value
+
+
+def _queue(option: str, value: object) -> str:
+    if not isinstance(value, str) or not _matches(_QUEUE, value):
+        raise ValueError(f"option {option} must be lower case letters, digits, '-', '_' and '.'")
+    return value
+
+
+def _version(option: str, value: object) -> str:
+    if not isinstance(value, str) or not _matches(_VERSION, value):
+        raise ValueError(f'option {option} must be a version, like "2.40.0"')
+    return value
+
+
+def _label_key(option: str, value: object) -> str:
+    if not isinstance(value, str) or not _is_label_key(value):
+        raise ValueError(f"option {option} must be the key of a label of nodes")
+    return value
+
+
+def _is_label_key(value: object) -> bool:
+    return (
+        isinstance(value, str)
+        and _matches(_LABEL_KEY, value)
+        and len(value.rpartition("/")[0]) <= _PREFIX_MAX
+    )
+
+
+def _path(option: str, value: object) -> str:
+    if not isinstance(value, str) or not _matches(_PATH_TEXT, value) or ".." in value.split("/"):
+        raise ValueError(f"option {option} must be an absolute path without spaces and '..'")
+    return os.path.normpath(value)
+
+
+def _choice(options: Mapping[str, Any], option: str, default: str, allowed: tuple[str, ...]) -> str:
+    value = options.get(option, default)
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"option {option} must be one of {', '.join(allowed)}")
+    return value
+
+
+def _flag(options: Mapping[str, Any], option: str) -> bool:
+    value = options.get(option, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"option {option} must be true or false")
+    return value
+
+
+def _count(option: str, value: object, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"option {option} must be a whole number from {least} to {most}")
+    return value
+
+
+def _list(option: str, value: object, check: Callable[[str, object], T]) -> tuple[T, ...]:
+    if not isinstance(value, list | tuple) or len(value) > LIST_MAX:
+        raise ValueError(f"option {option} must be a list of at most {LIST_MAX}")
+    return tuple(check(option, one) for one in value)
+
+
+def _or_none(option: str, value: object, check: Callable[[str, object], T]) -> T | None:
+    return None if value is None else check(option, value)
+
+
+def _matches(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None

@@ -1,0 +1,78 @@
+"""The kinds of object that a workload becomes, and where the API has them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind of object in a namespace. `suspend_at` is where it says "suspended", () for none."""
+
+    api_version: str
+    kind: str
+    plural: str
+    suspend_at: tuple[str, ...] = ()
+
+    def collection(self, namespace: str | None = None) -> str:
+        """The path of all such objects, of one namespace or of the cluster."""
+        root = "/api" if "/" not in self.api_version else "/apis"
+        where = "" if namespace is None else f"/namespaces/{namespace}"
+        return f"{root}/{self.api_version}{where}/{self.plural}"
+
+    def path(self, namespace: str, name: str) -> str:
+        """The path of one object."""
+        return f"{self.collection(namespace)}/{name}"
+
+    def is_suspended(self, item: Mapping[str, Any]) -> bool:
+        """Whether the object says that nothing of it may run now."""
+        value: Any = item
+        for name in self.suspend_at:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return value is True
+
+
+JOB = Resource("batch/v1", "Job", "jobs", ("spec", "suspend"))
+JOBSET = Resource("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets", ("spec", "suspend"))
+TRAINJOB = Resource("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs", ("spec", "suspend"))
+PYTORCHJOB = Resource(
+    "kubeflow.org/v1", "PyTorchJob", "pytorchjobs", ("spec", "runPolicy", "suspend")
+)
+MPIJOB = Resource("kubeflow.org/v2beta1", "MPIJob", "mpijobs", ("spec", "runPolicy", "suspend"))
+RAYJOB = Resource("ray.io/v1", "RayJob", "rayjobs", ("spec", "suspend"))
+VOLCANO_JOB = Resource("batch.volcano.sh/v1alpha1", "Job", "jobs")
+
+CONFIG_MAP = Resource("v1", "ConfigMap", "configmaps")
+SERVICE = Resource("v1", "Service", "services")
+POD = Resource("v1", "Pod", "pods")
+CLAIM_TEMPLATE = Resource("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
+KAI_POD_GROUP = Resource("scheduling.run.ai/v2alpha2", "PodGroup", "podgroups")
+
+_ALL = (
+    *(JOB, JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, RAYJOB, VOLCANO_JOB),
+    *(CONFIG_MAP, SERVICE, POD, CLAIM_TEMPLATE, KAI_POD_GROUP),
+)
+_BY_NAME = {(resource.api_version, resource.kind): resource for resource in _ALL}
+
+#: What a workload is on a cluster with Kueue, by option `kind`.
+KINDS: Mapping[str, Resource] = {
+    "job": JOB,
+    "jobset": JOBSET,
+    "trainjob": TRAINJOB,
+    "pytorchjob": PYTORCHJOB,
+    "mpijob": MPIJOB,
+    "rayjob": RAYJOB,
+}
+#: What a workload is elsewhere, by option `scheduler`.
+OTHER_SCHEDULERS: Mapping[str, Resource] = {
+    "volcano": VOLCANO_JOB,
+    "kai": JOB,
+    "yunikorn": JOB,
+}
+
+
+def resource_of(item: Mapping[str, Any]) -> Resource:
+    """The kind of one of our own objects. Raises KeyError for a kind that we make none of."""
+    return _BY_NAME[item["apiVersion"], item["kind"]]
