@@ -25,7 +25,7 @@ NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 .DEFAULT_GOAL := help
 .PHONY: help up down status reset psql environment frontend-build test checks lint types imports \
 	migrations openapi openapi-check unit tests e2e chromium frontend bench bench-smoke lock \
-	slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos
+	slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-stop
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -114,6 +114,12 @@ slurm-bed-stop: ## Stop that Slurm and remove its files and users
 
 slurm-chaos: environment ## kill -9 and a bad network while 100 jobs go to a real Slurm (as root; minutes)
 	TIDEGATE_CHAOS=1 $(BIN)/pytest -m chaos tests/slurm
+
+kube-bed: environment ## A real Kubernetes with Kueue on this machine (docs/kube-bed.md; minutes once)
+	@$(BIN)/python deploy/kube-bed/control.py start
+
+kube-bed-stop: ## Stop that Kubernetes and remove its files
+	@if [ -x $(BIN)/python ]; then $(BIN)/python deploy/kube-bed/control.py stop --purge; fi
 
 bench: environment frontend-build ## The speed figures
 	@for file in tests/performance/bench_*.py; do \

