@@ -221,6 +221,15 @@ class KubeApi:
                 return self._list(path, _selectors(labels, fields))
         raise ClusterUnavailable(f"{path} changes faster than it can be listed")
 
+    def version(self, path: str) -> int:
+        """The version at which the collection `path` is now; it never falls, unless the cluster
+        was restored from a backup."""
+        page = _object(self._read("GET", path, {"limit": "1"}).body, path)
+        try:
+            return int(page["metadata"]["resourceVersion"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ClusterUnavailable(f"{path} has a version that is no number") from error
+
     def create(self, path: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Json:
         """Create an object in the collection `path`. Raises AlreadyExists."""
         query = _write_query(dry_run=dry_run)
