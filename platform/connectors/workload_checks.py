@@ -38,6 +38,7 @@ RESERVED_ENVIRONMENT = frozenset(
         "TIDEGATE_GPUS_PER_NODE",
         "TIDEGATE_GPU_SLOTS",
         "TIDEGATE_NODE",
+        "TIDEGATE_POD_INDEX",
         "TIDEGATE_TRACE",
         "WORLD_SIZE",
     }

@@ -1,0 +1,173 @@
+# The first process of every rank's container: it starts the script and tells how it ended.
+#
+#   sh -c THIS tidegate SIGNAL GRACE_S LIMIT_S FIRST_RANK SCRIPT NOTICE MESSAGE
+#
+# SIGNAL goes to the script's process group once, when file NOTICE says "given" and GRACE_S before
+# LIMIT_S (0: no limit), at which the group is killed. TERM is passed on. MESSAGE gets one line of
+# JSON at the end: {"exit": CODE} or {"signal": NUMBER}, with "noticed": true and "timed_out": true
+# where that happened, or {"start_failed": "why"}. The exit code is the script's, but 0 after a
+# notice: other ranks may still be saving their work, and a rank that fails would end them.
+#
+# It is for any POSIX shell with nothing but coreutils or BusyBox beside it. A shell that knows no
+# job control without a terminal (dash, BusyBox) gives the script a group of its own by setsid, and
+# has it ignore INT and QUIT, which only GNU env can undo. As for every shell, a script that exits
+# with more than 128 by itself looks like one that was killed by a signal.
+signal=$1 grace_s=$2 limit_s=$3 first_rank=$4 script=$5 notice_file=$6 message_file=$7
+shift 7
+own_path=${PATH-} has_path=${PATH+1}
+PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
+
+tell() { { printf '%s\n' "$1" > "$message_file"; } 2> /dev/null; }
+refuse() {
+  printf 'tidegate: %s\n' "$1" >&2
+  tell "{\"start_failed\": \"$1\"}"
+  exit 127
+}
+
+pid= target= asked= noticed= stopped= expired= woken=
+send() { kill -s "$1" -- "$target" || kill -s "$1" "$pid"; }
+notice() {
+  woken=1 asked=1
+  { [ -z "$pid" ] || [ -n "$noticed" ]; } && return
+  noticed=1
+  send "$signal"
+}
+stop() {
+  woken=1 stopped=1
+  [ -z "$pid" ] || send TERM
+}
+expire() {
+  woken=1 expired=1
+  send KILL
+  kill -s KILL "$pid"
+}
+trap notice URG
+trap stop TERM
+trap expire ALRM
+trap : HUP INT QUIT USR1 USR2
+
+if [ -n "${TIDEGATE_POD_INDEX-}" ]; then
+  RANK=$((first_rank + TIDEGATE_POD_INDEX))
+  NODE_RANK=$RANK
+  export RANK NODE_RANK
+  unset TIDEGATE_POD_INDEX
+fi
+
+# What the kernel would do with the first line, so that what is missing can be named.
+[ -r "$script" ] || refuse 'the script did not reach the container'
+line=
+IFS= read -r line < "$script"
+interpreter=/bin/sh argument=
+case $line in
+  '#!'*"$(printf '\r')")
+    refuse 'the lines of the script end with carriage returns: save it with Unix line ends'
+    ;;
+  '#!'*)
+    line=${line#??}
+    while :; do
+      case $line in
+        [' 	']*) line=${line#?} ;;
+        *[' 	']) line=${line%?} ;;
+        *) break ;;
+      esac
+    done
+    if [ -n "$line" ]; then
+      interpreter=${line%%[ 	]*}
+      argument=${line#"$interpreter"}
+      while :; do
+        case $argument in [' 	']*) argument=${argument#?} ;; *) break ;; esac
+      done
+    fi
+    ;;
+esac
+missing() {
+  case $1 in
+    *[!A-Za-z0-9._/+@:-]*) refuse 'the interpreter of the script is no program in the image' ;;
+    *) refuse "$(printf '%.200s' "$1") is no program in the image" ;;
+  esac
+}
+{ [ -f "$interpreter" ] && [ -x "$interpreter" ]; } || missing "$interpreter"
+case $interpreter in
+  */env)
+    case $argument in
+      '' | -* | *=* | *[' 	']*) ;;
+      *) (PATH=$own_path; command -v "$argument") > /dev/null 2>&1 || missing "$argument" ;;
+    esac
+    ;;
+esac
+
+set -- "$interpreter" ${argument:+"$argument"} "$script"
+set -m 2> /dev/null
+case $- in
+  *m*) sign=- ;;
+  *)
+    sign=
+    if command -v setsid > /dev/null; then
+      sign=-
+      if env --default-signal=INT,QUIT true 2> /dev/null; then
+        set -- "$(command -v env)" --default-signal=INT,QUIT "$@"
+      fi
+      set -- "$(command -v setsid)" "$@"
+    fi
+    ;;
+esac
+(
+  if [ -n "$has_path" ]; then PATH=$own_path; else unset PATH; fi
+  exec "$@"
+) < /dev/null &
+pid=$!
+set +m
+# Without a group the script's process stands for it, or all of the container but this process.
+if [ -n "$sign" ]; then target=-$pid; elif [ $$ -eq 1 ]; then target=-1; else target=$pid; fi
+# From here on the shell has nothing to say but how its helpers were ended.
+exec 2> /dev/null
+[ -z "$asked" ] || notice
+[ -z "$stopped" ] || send TERM
+
+# Hundredths of a second that only grow.
+now() {
+  read -r up _ < /proc/uptime || return
+  at=$((${up%.*} * 100 + 1${up#*.} - 100))
+}
+at=0
+now
+start=$at
+(
+  trap '' HUP INT QUIT USR1 USR2 URG TERM
+  is_told=
+  while kill -0 $$ && sleep 1; do
+    at=$((at + 100))
+    now
+    if [ -z "$is_told" ]; then
+      word=
+      read -r word < "$notice_file"
+      [ "$limit_s" -eq 0 ] || [ $((at - start)) -lt $(((limit_s - grace_s) * 100)) ] || word=given
+      [ "$word" != given ] || { is_told=1 && kill -s URG $$; }
+    fi
+    [ "$limit_s" -eq 0 ] || [ $((at - start)) -lt $((limit_s * 100)) ] || kill -s ALRM $$
+  done
+) < /dev/null > /dev/null &
+watcher=$!
+
+# `wait` also returns when a trap ran and, in some shells, when the script was suspended.
+while :; do
+  woken=
+  wait "$pid"
+  code=$?
+  kill -0 "$pid" || break
+  [ -n "$woken" ] || sleep 1
+done
+wait "$pid"
+again=$?
+[ "$again" -eq 127 ] || code=$again
+kill -s KILL "$watcher"
+# What the script left behind in its group; what left the group ends with the container.
+[ "$target" != "-$pid" ] || kill -s KILL -- "$target"
+
+result="\"exit\": $code" extra=
+[ "$code" -le 128 ] || [ "$code" -gt 192 ] || result="\"signal\": $((code - 128))"
+[ -z "$noticed" ] || extra=', "noticed": true'
+[ -z "$expired" ] || extra="$extra, \"timed_out\": true"
+tell "{$result$extra}"
+[ -z "$noticed$expired" ] || code=0
+exit "$code"

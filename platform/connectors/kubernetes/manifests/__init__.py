@@ -1,0 +1,1 @@
+"""The objects that workloads become on a Kubernetes cluster: pure builders, no I/O."""

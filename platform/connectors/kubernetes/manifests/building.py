@@ -1,0 +1,121 @@
+"""What a workload becomes on a Kubernetes cluster, by its options. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from connectors.kubernetes.manifests.job import job, service_name
+from connectors.kubernetes.manifests.pod_template import (
+    SCRIPT_KEY,
+    claim_template_name,
+    metadata,
+    pool_of,
+    units,
+)
+from connectors.kubernetes.options import KubernetesOptions
+from connectors.kubernetes.resources import CLAIM_TEMPLATE, CONFIG_MAP, SERVICE
+from connectors.protocol import Workload
+from connectors.workload_checks import check_workload
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadObjects:
+    """`main` is the workload, suspended; `others` belong to it and are created after it, each with
+    `owned`, so that they go when it goes."""
+
+    main: Mapping[str, Any]
+    others: tuple[Mapping[str, Any], ...]
+
+
+def objects_for(
+    workload: Workload, options: KubernetesOptions, *, cluster_id: str
+) -> WorkloadObjects:
+    """The objects of `workload` on the cluster that we know as `cluster_id`.
+
+    The same workload always gives the same objects. Raises WorkloadRejected, saying what to change,
+    for what this cluster can never run.
+    """
+    check_workload(workload)
+    return WorkloadObjects(
+        main=job(workload, options, cluster_id),
+        others=(
+            _script(workload, cluster_id),
+            *_service(workload, cluster_id),
+            *_claim_templates(workload, options, cluster_id),
+        ),
+    )
+
+
+def owned(item: Mapping[str, Any], main: Mapping[str, Any]) -> dict[str, Any]:
+    """`item` as a dependent of `main`, as the API server answered it (with its uid)."""
+    owner = {
+        "apiVersion": main["apiVersion"],
+        "kind": main["kind"],
+        "name": main["metadata"]["name"],
+        "uid": main["metadata"]["uid"],
+    }
+    return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
+
+
+def _script(workload: Workload, cluster_id: str) -> dict[str, Any]:
+    return {
+        "apiVersion": CONFIG_MAP.api_version,
+        "kind": CONFIG_MAP.kind,
+        "metadata": metadata(workload, cluster_id),
+        "immutable": True,
+        "data": {SCRIPT_KEY: workload.script},
+    }
+
+
+def _service(workload: Workload, cluster_id: str) -> tuple[dict[str, Any], ...]:
+    """The headless Service that gives the ranks of a gang their names."""
+    name = service_name(workload)
+    if name is None:
+        return ()
+    service = {
+        "apiVersion": SERVICE.api_version,
+        "kind": SERVICE.kind,
+        "metadata": metadata(workload, cluster_id, name=name),
+        "spec": {
+            "clusterIP": "None",
+            # Ranks look for rank 0 while it starts.
+            "publishNotReadyAddresses": True,
+            "selector": {"batch.kubernetes.io/job-name": name},
+        },
+    }
+    return (service,)
+
+
+def _claim_templates(
+    workload: Workload, options: KubernetesOptions, cluster_id: str
+) -> tuple[dict[str, Any], ...]:
+    pool = pool_of(workload, options)
+    if pool.device_class is None:
+        return ()
+    sizes = sorted({slot.mgpu for slot in workload.slots if slot.mgpu})
+    return tuple(
+        {
+            "apiVersion": CLAIM_TEMPLATE.api_version,
+            "kind": CLAIM_TEMPLATE.kind,
+            "metadata": metadata(workload, cluster_id, name=claim_template_name(workload, mgpu)),
+            "spec": {
+                "spec": {
+                    "devices": {
+                        "requests": [
+                            {
+                                "name": "gpus",
+                                "exactly": {
+                                    "deviceClassName": pool.device_class,
+                                    "allocationMode": "ExactCount",
+                                    "count": units(mgpu, pool),
+                                },
+                            }
+                        ]
+                    }
+                }
+            },
+        }
+        for mgpu in sizes
+    )

@@ -1,0 +1,376 @@
+"""The Pods of every kind of workload: one per rank, all made here.
+
+Of what a user wrote a Pod has only the image, the values (and checked names) of environment
+variables, and numbers: GPUs, time limit, grace. The script is in a ConfigMap. Everything passes the
+Pod Security Standard `restricted`.
+
+Paths in the container: the launcher (see launcher.sh) reads the script and the notice below
+/run/tidegate, and the script starts in a directory of its own there, which is gone with the Pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from connectors.errors import WorkloadRejected
+from connectors.kubernetes import naming
+from connectors.kubernetes.features import feature_terms
+from connectors.kubernetes.options import (
+    WHOLE_MGPU,
+    KubernetesOptions,
+    KubernetesPool,
+    image_refusal,
+)
+from connectors.protocol import Workload
+
+SCRIPT_KEY = "script"
+SCRIPT_DIRECTORY = "/run/tidegate/script"
+SCRIPT_PATH = f"{SCRIPT_DIRECTORY}/{SCRIPT_KEY}"
+POD_DIRECTORY = "/run/tidegate/pod"
+NOTICE_PATH = f"{POD_DIRECTORY}/notice"
+WORK_DIRECTORY = "/run/tidegate/work"
+MESSAGE_PATH = "/dev/termination-log"
+#: Where the ranks of one Pod find their index, which the launcher makes the rank of.
+INDEX_VARIABLE = "TIDEGATE_POD_INDEX"
+
+#: Longer than any outage that may hide how a workload ended.
+TTL_S = 7 * 86_400
+#: How much later than our own time limit the cluster's may come: images are drawn in that time.
+BACKSTOP_S = 3_600
+
+_CLAIM = "gpus"
+_SCRIPT_MODE = 0o555
+
+
+def pool_of(workload: Workload, options: KubernetesOptions) -> KubernetesPool:
+    """The workload's pool. Raises WorkloadRejected for one that the cluster has not."""
+    pool = options.pools.get(workload.pool)
+    if pool is None:
+        raise WorkloadRejected(f"this cluster has no pool {workload.pool[:80]!r}")
+    return pool
+
+
+def units(mgpu: int, pool: KubernetesPool) -> int:
+    """Units of the pool's GPU resource that `mgpu` milli-GPU are.
+
+    Raises WorkloadRejected for what is no whole number of them.
+    """
+    count, rest = divmod(mgpu, pool.mgpu_per_unit)
+    if rest:
+        unit = "whole GPUs" if pool.mgpu_per_unit == WHOLE_MGPU else "parts of GPUs"
+        raise WorkloadRejected(
+            f"pool {pool.name} gives out {unit} of {pool.mgpu_per_unit} milli-GPU on this cluster, "
+            f"and a rank asks for {mgpu}; ask for a multiple of {pool.mgpu_per_unit}"
+        )
+    return count
+
+
+def image_of(workload: Workload, options: KubernetesOptions) -> str:
+    """The image that the workload runs in. Raises WorkloadRejected where there is none, or the
+    cluster's policy refuses it."""
+    if workload.image is None:
+        image = pool_of(workload, options).image
+        if image is None:
+            raise WorkloadRejected(
+                f"jobs run in container images here, and pool {workload.pool} has none of its own: "
+                "name one in the job"
+            )
+        return image
+    if refusal := image_refusal(workload.image, options):
+        raise WorkloadRejected(refusal)
+    return workload.image
+
+
+def metadata(
+    workload: Workload, cluster_id: str, *, name: str | None = None, **more: Mapping[str, str]
+) -> dict[str, Any]:
+    """The metadata of one of the workload's objects, with `more` labels and annotations."""
+    return {
+        "name": name or naming.workload_name(workload.key),
+        "namespace": naming.team_namespace(workload.team),
+        "labels": {**naming.labels(cluster_id, workload.team), **more.get("labels", {})},
+        "annotations": {
+            naming.KEY: workload.key,
+            naming.PATH: workload.team,
+            **more.get("annotations", {}),
+        },
+    }
+
+
+def kueue_labels(workload: Workload) -> dict[str, str]:
+    """The labels by which Kueue takes a workload's object into its team's queue."""
+    is_borrowed = workload.is_borrowed
+    return {
+        naming.QUEUE_LABEL: naming.LOCAL_QUEUE,
+        naming.PRIORITY_LABEL: naming.BORROWED_CLASS if is_borrowed else naming.GUARANTEED_CLASS,
+    }
+
+
+def topology_annotations(pool: KubernetesPool) -> dict[str, str]:
+    """What the Pods of one gang say to Kueue of where they want to be together."""
+    if pool.required_topology is not None:
+        return {"kueue.x-k8s.io/podset-required-topology": pool.required_topology}
+    if pool.preferred_topology is not None:
+        return {"kueue.x-k8s.io/podset-preferred-topology": pool.preferred_topology}
+    return {}
+
+
+def pod_template(
+    workload: Workload,
+    options: KubernetesOptions,
+    cluster_id: str,
+    *,
+    mgpu: int,
+    index_field: str | None,
+    master: str,
+    first_rank: int = 0,
+    subdomain: str | None = None,
+) -> dict[str, Any]:
+    """The template of the Pods of ranks `first_rank` and on, each with `mgpu` milli-GPU.
+
+    `index_field` is where a Pod says which of them it is, as the downward API names it; None where
+    there is one only. `master` is the name under which rank 0 is found.
+    """
+    annotations = {naming.KEY: workload.key}
+    if first_rank:
+        annotations[naming.FIRST_RANK] = str(first_rank)
+    if options.has_kueue:
+        annotations |= topology_annotations(pool_of(workload, options))
+    return {
+        "metadata": {
+            "labels": {
+                **naming.labels(cluster_id, workload.team),
+                naming.ROLE: naming.ROLE_RANK,
+            },
+            "annotations": annotations,
+        },
+        "spec": pod_spec(
+            workload,
+            options,
+            mgpu=mgpu,
+            variables=rank_variables(workload, options, mgpu, master, index_field),
+            command=launcher_command(workload, first_rank),
+            subdomain=subdomain,
+        ),
+    }
+
+
+def pod_spec(
+    workload: Workload,
+    options: KubernetesOptions,
+    *,
+    mgpu: int,
+    variables: list[dict[str, Any]],
+    command: list[str] | None,
+    subdomain: str | None = None,
+) -> dict[str, Any]:
+    """A Pod with one container that runs `command`; None leaves it to the kind's own operator."""
+    pool = pool_of(workload, options)
+    container: dict[str, Any] = {
+        "name": naming.CONTAINER,
+        "image": image_of(workload, options),
+        "env": variables,
+        "workingDir": WORK_DIRECTORY,
+        "resources": _resources(mgpu, pool),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "terminationMessagePath": MESSAGE_PATH,
+        "terminationMessagePolicy": "File",
+        "volumeMounts": [
+            {"name": "script", "mountPath": SCRIPT_DIRECTORY, "readOnly": True},
+            {"name": "pod", "mountPath": POD_DIRECTORY, "readOnly": True},
+            {"name": "work", "mountPath": WORK_DIRECTORY},
+            {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - not of this machine
+        ],
+    }
+    if command is not None:
+        container["command"] = command
+    spec: dict[str, Any] = {
+        "automountServiceAccountToken": False,
+        "containers": [container],
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": options.run_as_user,
+            "runAsGroup": options.run_as_user,
+            "fsGroup": options.run_as_user,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        # 0 would take the Pod off the API server while its processes may still run.
+        "terminationGracePeriodSeconds": max(1, workload.grace_s),
+        "volumes": _volumes(workload),
+    }
+    spec |= _placement(workload, options, pool)
+    if subdomain is not None:
+        spec["subdomain"] = subdomain
+    if options.service_account is not None:
+        spec["serviceAccountName"] = options.service_account
+    if options.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in options.pull_secrets]
+    if pool.device_class is not None and mgpu:
+        spec["resourceClaims"] = [
+            {
+                "name": _CLAIM,
+                "resourceClaimTemplateName": claim_template_name(workload, mgpu),
+            }
+        ]
+    return spec
+
+
+def claim_template_name(workload: Workload, mgpu: int) -> str:
+    """The name of the ResourceClaimTemplate for Pods with `mgpu` milli-GPU."""
+    return f"{naming.workload_name(workload.key)}-{mgpu}"
+
+
+def launcher_command(workload: Workload, first_rank: int = 0) -> list[str]:
+    """The command of a container that runs the script of the workload."""
+    return [escaped(word) for word in launcher_words(workload, first_rank)]
+
+
+def launcher_words(workload: Workload, first_rank: int = 0) -> list[str]:
+    """The launcher's command line as the kernel should get it."""
+    return [
+        "/bin/sh",
+        "-c",
+        _launcher(),
+        "tidegate",
+        workload.notice_signal,
+        str(workload.grace_s),
+        str(workload.time_limit_s or 0),
+        str(first_rank),
+        SCRIPT_PATH,
+        NOTICE_PATH,
+        MESSAGE_PATH,
+    ]
+
+
+def rank_variables(
+    workload: Workload,
+    options: KubernetesOptions,
+    mgpu: int,
+    master: str,
+    index_field: str | None,
+) -> list[dict[str, Any]]:
+    """The environment of a rank: the workload's own, and its place."""
+    ranks = str(len(workload.slots))
+    # A GPU that is shared counts: a script starts as many processes as it sees devices.
+    devices = units(mgpu, pool_of(workload, options))
+    fixed = {
+        "HOME": WORK_DIRECTORY,
+        **workload.environment,
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": master,
+        "MASTER_PORT": str(naming.master_port(workload.key)),
+        "NNODES": ranks,
+        "TIDEGATE_GPUS_PER_NODE": str(devices),
+        "WORLD_SIZE": ranks,
+    }
+    variables: list[dict[str, Any]] = [
+        {"name": name, "value": escaped(value)} for name, value in fixed.items()
+    ]
+    variables.append(_field_variable("TIDEGATE_NODE", "spec.nodeName"))
+    if index_field is None:
+        variables.append({"name": INDEX_VARIABLE, "value": "0"})
+    else:
+        variables.append(_field_variable(INDEX_VARIABLE, index_field))
+    return variables
+
+
+def escaped(text: str) -> str:
+    """`text` in a command or a variable, where Kubernetes replaces $(NAME) and takes $$ for $."""
+    return text.replace("$", "$$")
+
+
+def backstop_s(workload: Workload) -> int | None:
+    """Seconds after which the cluster itself ends the workload, None for never."""
+    if workload.time_limit_s is None:
+        return None
+    return workload.time_limit_s + workload.grace_s + BACKSTOP_S
+
+
+def uniform_mgpu(workload: Workload, kind: str) -> int:
+    """What every rank has. Raises WorkloadRejected where they differ, which `kind` cannot be."""
+    sizes = {slot.mgpu for slot in workload.slots}
+    if len(sizes) != 1:
+        raise WorkloadRejected(
+            f"all ranks of a {kind} have the same GPUs, and here they differ; ask for as many on "
+            "each node"
+        )
+    return sizes.pop()
+
+
+def _field_variable(name: str, field: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": field}}}
+
+
+def _resources(mgpu: int, pool: KubernetesPool) -> dict[str, Any]:
+    """What one rank is given: GPUs and memory as a limit too, cores only as a share."""
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+    # A rank without GPUs has the cores and the memory of one.
+    share_mgpu = mgpu or WHOLE_MGPU
+    if pool.cpu_per_gpu is not None:
+        requests["cpu"] = f"{pool.cpu_per_gpu * share_mgpu}m"
+    if pool.memory_mib_per_gpu is not None:
+        memory_kib = pool.memory_mib_per_gpu * 1024 * share_mgpu // WHOLE_MGPU
+        requests["memory"] = limits["memory"] = f"{memory_kib}Ki"
+    count = units(mgpu, pool)
+    resources_: dict[str, Any] = {"requests": requests, "limits": limits}
+    if count and pool.device_class is not None:
+        resources_["claims"] = [{"name": _CLAIM}]
+    elif count:
+        requests[pool.resource] = limits[pool.resource] = str(count)
+    return {name: value for name, value in resources_.items() if value}
+
+
+def _placement(
+    workload: Workload, options: KubernetesOptions, pool: KubernetesPool
+) -> dict[str, Any]:
+    placement: dict[str, Any] = {}
+    if pool.node_selector:
+        placement["nodeSelector"] = dict(pool.node_selector)
+    if terms := feature_terms(workload.features, options):
+        placement["affinity"] = {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": terms}]
+                }
+            }
+        }
+    if pool.tolerations:
+        placement["tolerations"] = [dict(toleration) for toleration in pool.tolerations]
+    if pool.runtime_class is not None:
+        placement["runtimeClassName"] = pool.runtime_class
+    return placement
+
+
+def _volumes(workload: Workload) -> list[dict[str, Any]]:
+    notice = f"metadata.annotations['{naming.NOTICE}']"
+    return [
+        {
+            "name": "script",
+            "configMap": {
+                "name": naming.workload_name(workload.key),
+                "defaultMode": _SCRIPT_MODE,
+            },
+        },
+        {
+            "name": "pod",
+            "downwardAPI": {
+                "items": [{"path": "notice", "fieldRef": {"apiVersion": "v1", "fieldPath": notice}}]
+            },
+        },
+        {"name": "work", "emptyDir": {}},
+        {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
+    ]
+
+
+@cache
+def _launcher() -> str:
+    return resources.files("connectors.kubernetes").joinpath("launcher.sh").read_text("ascii")
