@@ -7,6 +7,8 @@ from typing import Any
 
 from connectors.accounts import ClusterAccount
 from connectors.entitlements import EntitlementControl
+from connectors.kubernetes.options import default_images as kubernetes_default_images
+from connectors.kubernetes.options import names_images
 from connectors.local.connector import open_local
 from connectors.local.node_control import control_nodes as control_local_nodes
 from connectors.natives import NativeControl
@@ -36,8 +38,15 @@ KINDS_WITH_USERS = frozenset({"slurm"})
 KINDS_WITH_WHOLE_GPUS = frozenset({"slurm"})
 #: Whether container images are run, by the options, on the kinds of cluster that can do so.
 IMAGE_RUNNERS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    "kubernetes": names_images,
     "slurm": runs_slurm_images,
 }
+#: The image of jobs that name none, by pool, on the kinds of cluster where every job runs in one.
+DEFAULT_IMAGES: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, str | None]]] = {
+    "kubernetes": kubernetes_default_images,
+}
+#: Kinds of cluster whose options hold no secret, so that administrators may read them again.
+KINDS_WITH_OPEN_OPTIONS = frozenset({"kubernetes"})
 #: How natives are controlled, on the kinds of cluster that may have any.
 NATIVE_CONTROLS: Mapping[str, Callable[[ClusterConnector], NativeControl]] = {
     "slurm": control_natives,
@@ -91,6 +100,13 @@ def runs_images(kind: str, options: Mapping[str, Any]) -> bool:
     """Whether a cluster of `kind` with these stored `options` runs jobs in container images."""
     runner = IMAGE_RUNNERS.get(kind)
     return runner is not None and runner(options)
+
+
+def default_images(kind: str, options: Mapping[str, Any]) -> Mapping[str, str | None]:
+    """By pool, the image of jobs that name none on a cluster of `kind` where every job runs in an
+    image; None where they must name one. Empty for other clusters."""
+    told = DEFAULT_IMAGES.get(kind)
+    return {} if told is None else told(options)
 
 
 def native_control(kind: str, connector: ClusterConnector) -> NativeControl | None:

@@ -12,13 +12,20 @@ from rest_framework import serializers
 from clusters.models import Cluster
 from clusters.outside import Stranger
 from clusters.queries import Share, State, state_of
-from connectors.registry import OPENERS, nodes_refusal
+from connectors.registry import (
+    KINDS_WITH_OPEN_OPTIONS,
+    OPENERS,
+    default_images,
+    nodes_refusal,
+    runs_images,
+)
 from outbox.models import Quarantine
-from quotas.fleet import PoolRow, cluster_message, outside_use
+from quotas.fleet import PoolRow, cluster_message, may_manage_clusters, outside_use
 from tenants.access import Actor
 from webapi.serializers import StrictSerializer, TextField, WholeNumberField, YesOrNoField
 
 WEIGHT_MAX = 1_000_000
+OPTIONS_HELP = "The connector's; never shown again where they hold a secret"
 _POOL_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 _CLUSTER_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)
 
@@ -113,6 +120,13 @@ class OutsideSerializer(serializers.Serializer[Any]):
     )
 
 
+class DefaultImageSerializer(serializers.Serializer[Any]):
+    """In which container image jobs of a pool run that name none."""
+
+    pool = serializers.CharField()
+    image = serializers.CharField(allow_null=True, help_text="null: they must name one")
+
+
 class ClusterSerializer(serializers.Serializer[Any]):
     """A place where jobs run, as last seen."""
 
@@ -137,6 +151,14 @@ class ClusterSerializer(serializers.Serializer[Any]):
     )
     pools = ClusterPoolSerializer(many=True)
     outside = OutsideSerializer()
+    runs_images = serializers.BooleanField(help_text="Whether jobs may name a container image")
+    default_images = DefaultImageSerializer(
+        many=True, help_text="Where every job runs in an image; empty elsewhere"
+    )
+    options = serializers.DictField(
+        allow_null=True,
+        help_text="The connector's, where they hold no secret; null unless you manage clusters",
+    )
 
 
 def shown_cluster(
@@ -164,16 +186,26 @@ def shown_cluster(
                 "nodes_refusal": nodes_refusal(cluster.kind, cluster.api_version),
                 "pools": shares,
                 "outside": outside_use(actor, cluster),
+                "runs_images": runs_images(cluster.kind, cluster.options),
+                "default_images": [
+                    {"pool": pool, "image": image}
+                    for pool, image in sorted(default_images(cluster.kind, cluster.options).items())
+                ],
+                "options": cluster.options if _may_read_options(actor, cluster) else None,
             }
         ).data
     )
+
+
+def _may_read_options(actor: Actor, cluster: Cluster) -> bool:
+    return cluster.kind in KINDS_WITH_OPEN_OPTIONS and may_manage_clusters(actor)
 
 
 class ClusterUpdateSerializer(StrictSerializer):
     """What to change of a cluster; `options` are replaced whole."""
 
     is_enabled = YesOrNoField(required=False)
-    options = serializers.DictField(required=False, help_text="The connector's; never shown again")
+    options = serializers.DictField(required=False, help_text=OPTIONS_HELP)
 
 
 class ClusterCreateSerializer(StrictSerializer):
@@ -181,7 +213,7 @@ class ClusterCreateSerializer(StrictSerializer):
 
     name = TextField(max_length=63)
     kind = serializers.ChoiceField(choices=sorted(OPENERS))
-    options = serializers.DictField(help_text="The connector's; never shown again")
+    options = serializers.DictField(help_text=OPTIONS_HELP)
     is_enabled = YesOrNoField(required=False, default=True)
 
     def validate_name(self, name: str) -> str:

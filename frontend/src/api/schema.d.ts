@@ -1351,6 +1351,8 @@ export interface components {
         Cluster: {
             /** @description What was last spoken with it; empty where there is only one, or none yet */
             api_version: string;
+            /** @description Where every job runs in an image; empty elsewhere */
+            default_images: components["schemas"]["DefaultImage"][];
             /** Format: uuid */
             id: string;
             /** @description Disabled: no new starts, what runs goes on */
@@ -1361,8 +1363,14 @@ export interface components {
             name: string;
             /** @description Why its nodes cannot be drained and resumed from here; empty when they can */
             nodes_refusal: string;
+            /** @description The connector's, where they hold no secret; null unless you manage clusters */
+            options: {
+                [key: string]: unknown;
+            } | null;
             outside: components["schemas"]["Outside"];
             pools: components["schemas"]["ClusterPool"][];
+            /** @description Whether jobs may name a container image */
+            runs_images: boolean;
             /**
              * Format: date-time
              * @description Last complete answer
@@ -1384,7 +1392,7 @@ export interface components {
             is_enabled?: boolean;
             kind: components["schemas"]["ClusterCreateKindEnum"];
             name: string;
-            /** @description The connector's; never shown again */
+            /** @description The connector's; never shown again where they hold a secret */
             options: {
                 [key: string]: unknown;
             };
@@ -1443,7 +1451,7 @@ export interface components {
         /** @description What to change of a cluster; `options` are replaced whole. */
         ClusterUpdateRequest: {
             is_enabled?: boolean;
-            /** @description The connector's; never shown again */
+            /** @description The connector's; never shown again where they hold a secret */
             options?: {
                 [key: string]: unknown;
             };
@@ -1496,6 +1504,12 @@ export interface components {
          * @enum {string}
          */
         ConditionEnum: "succeeded" | "ended" | "failed";
+        /** @description In which container image jobs of a pool run that name none. */
+        DefaultImage: {
+            /** @description null: they must name one */
+            image: string | null;
+            pool: string;
+        };
         /**
          * @description A job or an array that a job waits or waited for. Its id and name are null where the caller
          *     may not see it, and so is its state. An array is running until it is known how it ends.

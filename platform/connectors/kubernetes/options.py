@@ -227,6 +227,23 @@ def image_refusal(image: str, options: KubernetesOptions) -> str:
     return _policy_refusal(reference, options.allowed_registries, options.requires_digest)
 
 
+def names_images(options: Mapping[str, Any]) -> bool:
+    """Whether jobs may name an image on a cluster with these options, which may be wrong in other
+    ways."""
+    return options.get("allowed_registries") != []
+
+
+def default_images(options: Mapping[str, Any]) -> Mapping[str, str | None]:
+    """By pool, the image of jobs that name none; None where they must name one.
+
+    Of options that no cluster can have, nothing is told.
+    """
+    try:
+        return {name: pool.image for name, pool in parse_options(options).pools.items()}
+    except ValueError:
+        return {}
+
+
 def is_label_name(text: str) -> bool:
     """Whether `text` can be the key of a label behind a prefix of its own."""
     return _matches(_LABEL_NAME, text)

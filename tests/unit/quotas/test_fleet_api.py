@@ -196,6 +196,39 @@ def test_who_is_outside_is_for_those_who_manage_clusters() -> None:
     }
 
 
+def test_options_without_secrets_are_shown_to_those_who_manage_clusters() -> None:
+    cluster = a_cluster("kube", kind="kubernetes")
+    cluster.options = {
+        "kubeconfig": "/etc/tidegate/kube",
+        "pools": {
+            "h100": {"node_selector": {"gpu": "h100"}, "image": "docker.io/library/job:1"},
+            "a100": {"node_selector": {"gpu": "a100"}},
+        },
+    }
+    cluster.save()
+    slurm = a_cluster("slurm", kind="slurm")
+    slurm.options = {"tag_secret": "0123456789abcdef", "containers": "pyxis"}
+    slurm.save()
+
+    shown = {one["name"]: one for one in platform().get("clusters").json()["items"]}
+    assert shown["kube"]["options"] == cluster.options
+    assert shown["slurm"]["options"] is None
+    images = [
+        {"pool": "a100", "image": None},
+        {"pool": "h100", "image": "docker.io/library/job:1"},
+    ]
+    assert (shown["kube"]["runs_images"], shown["kube"]["default_images"]) == (True, images)
+    assert (shown["slurm"]["runs_images"], shown["slurm"]["default_images"]) == (True, [])
+
+    other = somebody().get(f"clusters/{cluster.pk}").json()
+    assert (other["options"], other["default_images"]) == (None, images)
+
+    cluster.options = {"pools": {}, "allowed_registries": []}
+    cluster.save()
+    wrong = somebody().get(f"clusters/{cluster.pk}").json()
+    assert (wrong["runs_images"], wrong["default_images"]) == (False, [])
+
+
 def test_a_cluster_is_added_seen_and_disabled(tmp_path: Path) -> None:
     admin, pool = platform(), a_pool()
     options = {"root": str(tmp_path / "local"), "nodes": NODES, "use_real_gpus": False}
@@ -223,6 +256,9 @@ def test_a_cluster_is_added_seen_and_disabled(tmp_path: Path) -> None:
             "pending_mgpu": 0,
             "holders": [],
         },
+        "runs_images": False,
+        "default_images": [],
+        "options": None,
     }
     cluster = Cluster.objects.get()
     a_cluster_node(cluster, pool, "n1")
