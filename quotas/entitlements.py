@@ -9,13 +9,14 @@ hold, which changes with every node that is drained.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from django.db.models import Max
+from django.db.models import Max, Sum
 
 from clusters.models import Cluster, ClusterNode
-from connectors.entitlements import Entitlement, Entitlements, Share
+from clusters.observation import GONE
+from connectors.entitlements import Entitlement, Entitlements, Share, Terms
 from connectors.errors import ClusterUnavailable
 from primitives.units import MGPU_PER_GPU
 from quotas.models import ClusterUser, OrganizationPolicy, Quota
@@ -30,7 +31,7 @@ _SUBMITTERS = [role.value for role, may in PERMISSIONS.items() if Permission.SUB
 def entitlements_on(cluster: Cluster) -> Entitlements:
     """What the nodes of every organization with quota in a pool of `cluster` have there.
 
-    Six queries, whatever the size; one instant only inside a transaction that reads one.
+    Seven queries, whatever the size; one instant only inside a transaction that reads one.
 
     Raises ClusterUnavailable until the cluster has told its nodes: without them no pool is known
     to be on it, and everything that it has would look as if it had left.
@@ -61,6 +62,7 @@ def entitlements_on(cluster: Cluster) -> Entitlements:
                     default=_WEIGHT,
                 ),
                 users=users.of(node.path) if node.kind == NodeKind.TEAM else (),
+                terms={pool: _terms(node, quotas[pool].get(node.path)) for pool in pools},
             )
             for node in nodes
             if node.organization_slug in served
@@ -68,6 +70,7 @@ def entitlements_on(cluster: Cluster) -> Entitlements:
         organizations=frozenset(node.slug for node in nodes if node.parent_id is None),
         grace_s=OrganizationPolicy.objects.aggregate(most=Max("grace_period_s"))["most"]
         or _GRACE_S,
+        spare_mgpu=_spare_mgpu(quotas),
     )
 
 
@@ -95,6 +98,32 @@ def _ceiling_gpus(node: Node, quota: Quota | None) -> int | None:
     if quota.borrow_limit_mgpu is None:
         return None
     return (quota.guaranteed_mgpu + quota.borrow_limit_mgpu) // MGPU_PER_GPU
+
+
+def _terms(node: Node, quota: Quota | None) -> Terms:
+    """The node's quota in full; an organization without any may not use the pool at all."""
+    if quota is None:
+        return Terms(0, borrow_limit_mgpu=0 if node.parent_id is None else None)
+    return Terms(quota.guaranteed_mgpu, quota.lend_limit_mgpu, quota.borrow_limit_mgpu)
+
+
+def _spare_mgpu(quotas: Mapping[str, Mapping[str, Quota]]) -> dict[str, int]:
+    """What no organization is guaranteed of the pools. Nodes that are drained or broken count too:
+    a limit that followed them would differ from the tree with every repair."""
+    nodes = ClusterNode.objects.filter(pool__name__in=quotas, cluster__is_enabled=True)
+    installed = dict(
+        nodes.exclude(state=GONE).values_list("pool__name").annotate(Sum("capacity_mgpu"))
+    )
+    return {
+        pool: max(
+            0,
+            installed.get(pool, 0)
+            - sum(
+                quota.guaranteed_mgpu for quota in by_path.values() if quota.node.parent_id is None
+            ),
+        )
+        for pool, by_path in quotas.items()
+    }
 
 
 class _Submitters:

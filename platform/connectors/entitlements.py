@@ -13,6 +13,7 @@ from typing import Protocol
 
 #: A value of a cluster's setting; None is "no limit".
 Value = int | str | list[str] | None
+_PATH_SHOWN_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,24 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """A node's quota in one pool in full, for clusters that know nested quotas themselves.
+
+    `guaranteed_mgpu` is the node's with all that is below it. How much of it others may use while
+    it is idle, and how far above it the node may go: None is no limit of its own.
+    """
+
+    guaranteed_mgpu: int
+    lend_limit_mgpu: int | None = None
+    borrow_limit_mgpu: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Entitlement:
     """What the node at `path` ("ai-company/research/nlp") has on the cluster, by pool.
 
-    `users` are the cluster's names of those who may submit; only teams have any.
+    `users` are the cluster's names of those who may submit; only teams have any. In a pool
+    without `terms` it is guaranteed nothing and has no limits of its own.
     """
 
     path: str
@@ -36,6 +51,7 @@ class Entitlement:
     shares: Mapping[str, Share]
     weight: int
     users: tuple[str, ...] = ()
+    terms: Mapping[str, Terms] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +60,14 @@ class Entitlements:
 
     `organizations` are the slugs of all that the portal knows: what the cluster has below one
     of them is ours. `grace_s` is what borrowers are given when their GPUs are taken back.
+    `spare_mgpu` is what each pool has, healthy or not and on all of its clusters, above what its
+    organizations are guaranteed.
     """
 
     nodes: tuple[Entitlement, ...]
     organizations: frozenset[str]
     grace_s: int
+    spare_mgpu: Mapping[str, int] = field(default_factory=dict)
 
 
 class ChangeKind(StrEnum):
@@ -63,7 +82,9 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference: `thing` ("account", "qos", "member") of `name`, and of `user` for a member.
+    """One difference: `thing` of `name`, and of `user` for a member. What things there are is the
+    cluster's: "account", "qos" and "member" on Slurm, "cohort", "namespace" and others on
+    Kubernetes. `path` is the node of the tree that it is for, where the name does not tell.
 
     `before` is what the cluster has and `after` what it should have, by setting; nothing is
     before what is made, nor after what is removed. `note` is for people. One that `is_blocked`
@@ -78,13 +99,19 @@ class Change:
     after: Mapping[str, Value] = field(default_factory=dict)
     note: str = ""
     is_blocked: bool = False
+    path: str = ""
 
     @property
     def subject(self) -> str:
         """What is changed, in words that name nothing else of the cluster."""
-        return (
-            f"{self.thing} {self.user} of {self.name}" if self.user else f"{self.thing} {self.name}"
+        if self.user:
+            return f"{self.thing} {self.user} of {self.name}"
+        if not self.path:
+            return f"{self.thing} {self.name}"
+        path = (
+            self.path if len(self.path) <= _PATH_SHOWN_MAX else f"{self.path[:_PATH_SHOWN_MAX]}..."
         )
+        return f"{self.thing} {self.name} ({path})"
 
 
 class EntitlementControl(Protocol):

@@ -243,12 +243,14 @@ class KubeApi:
         force: bool = False,
         dry_run: bool = False,
         subresource: str = "",
+        manager: str = FIELD_MANAGER,
     ) -> Json:
-        """Server-side apply of the fields in `body` to the object `path`, as manager "tidegate".
+        """Server-side apply of the fields in `body` to the object `path`, as `manager`.
 
         `force` takes fields from other managers; without it they raise Conflict.
         """
         query = {**_write_query(dry_run=dry_run), "force": "true" if force else "false"}
+        query["fieldManager"] = manager
         whole = f"{path}/{subresource}" if subresource else path
         return self._write("PATCH", whole, body, query, "application/apply-patch+yaml")
 
