@@ -1,10 +1,72 @@
-"""What Kubernetes' and Kueue's objects are in the words of the protocol. Pure: dicts in, values out."""
+"""What the objects of Kubernetes and Kueue are in the words of the protocol. Pure.
+
+A workload is an object that Kueue knows (a Job, a JobSet, ...), with its Workload and its Pods. All
+kinds are told by the same functions: whose Pods they are follows from owners, how it ended from
+conditions and from what the Pods' containers left.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
+
+from connectors.kubernetes import naming
+from connectors.kubernetes.inventory import pools_of_nodes
+from connectors.kubernetes.options import KubernetesPool
+from connectors.kubernetes.reading import (
+    Object,
+    Odd,
+    flag,
+    moment,
+    needed,
+    number,
+    part,
+    parts,
+    printable,
+    text,
+    texts,
+    units,
+)
+from connectors.kubernetes.states import (
+    Finish,
+    RankEnd,
+    Wait,
+    WaitCode,
+    conditions,
+    disruption,
+    eviction,
+    finish_of,
+    is_at_rest,
+    is_suspended,
+    is_true,
+    rank_end,
+    wait_for_checks,
+    wait_for_quota,
+    wait_of_pod,
+    wait_without_pods,
+)
+from connectors.protocol import (
+    Listing,
+    NativeWorkload,
+    Observation,
+    Outcome,
+    RankSlot,
+    Unread,
+    WorkloadPhase,
+)
+
+#: Annotation, written at creation by our admission policies: who made a native workload.
+CREATOR = "tidegate.io/creator"
+JOBSET_UID = "jobset.sigs.k8s.io/jobset-uid"
+
+#: Seconds for which an admitted workload may have no Pods before that is told.
+PODS_WITHIN_S = 30
+_OWNERS_MAX = 8
+_STATE_LENGTH_MAX = 100
+_NAME_LENGTH_MAX = 200
+_ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +77,9 @@ class KubeState:
     JobSets, ...), each with its own `apiVersion` and `kind`, which lists leave out of their items.
     `pods` are those with our label or a request for GPUs. `gone_pods` are the last known states of
     Pods of ours that were deleted while their object is still there, as far as anybody remembers
-    them: how they ended is known from nowhere else. `observed_at` is the API server's clock.
+    them: how they ended is known from nowhere else. `events` are warnings on objects, where they
+    were asked for: why Pods could not be made stands nowhere else. `observed_at` is the API
+    server's clock.
     """
 
     objects: tuple[Mapping[str, Any], ...]
@@ -24,3 +88,838 @@ class KubeState:
     nodes: tuple[Mapping[str, Any], ...]
     observed_at: int
     gone_pods: tuple[Mapping[str, Any], ...] = ()
+    events: tuple[Mapping[str, Any], ...] = ()
+
+
+def listing_of(
+    state: KubeState,
+    *,
+    cluster_id: str,
+    pools: Mapping[str, KubernetesPool],
+    check: str = naming.ADMISSION_CHECK,
+) -> Listing:
+    """Every workload on the cluster: ours by key, the others as natives.
+
+    `cluster_id` is what tells ours from those of other installations, whose workloads are natives
+    here, `check` the name of our admission check. What makes no sense is Unread; nothing raises.
+    """
+    look = _Look(state, cluster_id, pools, check)
+    found: dict[str, list[Observation]] = {}
+    natives: list[NativeWorkload] = []
+    for run in look.runs():
+        try:
+            if run.key is not None:
+                found.setdefault(run.key, []).append(_observation(look, run.key, run))
+            else:
+                natives.extend(_natives(look, run))
+        except Odd as error:
+            look.unread.append(Unread(run.uid, str(error)))
+    natives.extend(_foreign(look))
+    for copies in found.values():
+        copies.sort(key=lambda one: (one.submitted_at or 0, one.native_id))
+    return Listing(
+        observed_at=state.observed_at,
+        observations={key: copies[0] for key, copies in found.items()},
+        copies={key: tuple(copies) for key, copies in found.items() if len(copies) > 1},
+        natives=tuple(natives),
+        unread=tuple(look.unread),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """What is needed of one Pod. `units` are the GPUs it asks for by pool and resource in use,
+    `end` how its main container ended."""
+
+    uid: str
+    name: str
+    namespace: str
+    created_at: int
+    root: str
+    node: str
+    phase: str
+    rank: int | None
+    pool: str | None
+    mgpu: int
+    is_deleting: bool
+    started_at: int | None
+    ended_at: int | None
+    end: RankEnd | None
+    source: Object
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it holds nothing any more."""
+        return self.phase in _ENDED_PHASES
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Its place among the Pods of its workload."""
+        return (1 << 30 if self.rank is None else self.rank, self.name)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One workload: its object (None where only Pods are left of it), Workload and Pods."""
+
+    uid: str
+    key: str | None
+    item: Object | None
+    workload: Object | None = None
+    alive: list[Pod] = field(default_factory=list)
+    over: list[Pod] = field(default_factory=list)
+    gone: list[Pod] = field(default_factory=list)
+
+    @property
+    def pods(self) -> list[Pod]:
+        """All Pods that are known of it, in rank order."""
+        return sorted((*self.alive, *self.over, *self.gone), key=lambda pod: pod.order)
+
+
+class _Look:
+    """A state with its parts joined by owners."""
+
+    def __init__(
+        self, state: KubeState, cluster_id: str, pools: Mapping[str, KubernetesPool], check: str
+    ) -> None:
+        self.state = state
+        self.pools = pools
+        self.check = check
+        self.cluster = naming.cluster_label(cluster_id)
+        self.unread: list[Unread] = []
+        self.pool_of_node = pools_of_nodes(state.nodes, pools)
+        self.foreign: list[Pod] = []
+        self._parents: dict[str, str] = {}
+        self._runs: dict[str, _Run] = {}
+        self._odd: set[str] = set()
+        self._refusals = _refusals(state.events)
+        self._take_objects()
+        self._take_workloads()
+        self._take_pods()
+
+    def runs(self) -> Iterator[_Run]:
+        """The workloads of which every part could be read."""
+        return (run for uid, run in self._runs.items() if uid not in self._odd)
+
+    def refusals_of(self, run: _Run) -> str:
+        """What the cluster said of making Pods of `run`, "" where it said nothing."""
+        for uid in (run.uid, *(child for child in self._parents if self.root(child) == run.uid)):
+            if uid in self._refusals:
+                return self._refusals[uid]
+        return ""
+
+    def root(self, uid: str) -> str:
+        """The uid at the top of the owners of `uid`, as far as they are known."""
+        for _ in range(_OWNERS_MAX):
+            if uid not in self._parents:
+                break
+            uid = self._parents[uid]
+        return uid
+
+    def key_of(self, item: Object) -> str | None:
+        """The key of the attempt that `item` belongs to, None where it is not ours."""
+        labels = texts(item, "metadata", "labels")
+        if labels.get(naming.CLUSTER) != self.cluster or labels.get(naming.ATTEMPT) != "true":
+            return None
+        return texts(item, "metadata", "annotations").get(naming.KEY) or None
+
+    def _take_objects(self) -> None:
+        for item in self.state.objects:
+            try:
+                uid = needed(item, "metadata", "uid")
+                parent = _controller(item)
+                if parent:
+                    self._parents[uid] = parent
+            except Odd as error:
+                self._not_read(item, error)
+        for item in self.state.objects:
+            try:
+                uid = needed(item, "metadata", "uid")
+                if uid not in self._parents:
+                    self._runs[uid] = _Run(uid, self.key_of(item), item)
+            except Odd as error:
+                self._not_read(item, error)
+
+    def _take_workloads(self) -> None:
+        for workload in self.state.workloads:
+            try:
+                uid = needed(workload, "metadata", "uid")
+                owners = [
+                    needed(one, "uid") for one in parts(workload, "metadata", "ownerReferences")
+                ]
+                roots = {self.root(owner) for owner in owners}
+                known = [root for root in roots if root in self._runs]
+                if len(known) == 1:
+                    run = self._runs[known[0]]
+                    if run.workload is None or _is_newer(workload, run.workload):
+                        run.workload = workload
+                    continue
+                # A group of Pods, or a kind that is not watched: the Workload stands for it.
+                root = roots.pop() if len(roots) == 1 else uid
+                for owner in owners:
+                    if owner != root:
+                        self._parents[owner] = root
+                self._runs[root] = _Run(root, None, None, workload)
+            except Odd as error:
+                self._not_read(workload, error)
+
+    def _take_pods(self) -> None:
+        seen: set[str] = set()
+        for source in self.state.pods:
+            try:
+                pod = self._pod(source)
+            except Odd as error:
+                self._not_read(source, error)
+                continue
+            seen.add(pod.uid)
+            run = self._runs.get(pod.root) or self._left_over(pod, source)
+            if run is None:
+                self.foreign.append(pod)
+            else:
+                (run.over if pod.is_over else run.alive).append(pod)
+        for source in self.state.gone_pods:
+            try:
+                pod = self._pod(source)
+            except Odd:
+                # It is only remembered: what is known of its workload stays true without it.
+                continue
+            run = self._runs.get(pod.root)
+            if run is not None and pod.uid not in seen:
+                run.gone.append(pod)
+
+    def _left_over(self, pod: Pod, source: Object) -> _Run | None:
+        """The run of a Pod of ours whose object is gone: it is not absent while its Pods are."""
+        key = self.key_of(source)
+        if key is None or pod.root == pod.uid:
+            return None
+        run = _Run(pod.root, key, None)
+        self._runs[pod.root] = run
+        return run
+
+    def _pod(self, source: Object) -> Pod:
+        uid = needed(source, "metadata", "uid")
+        labels = texts(source, "metadata", "labels")
+        texts(source, "metadata", "annotations")
+        owner = labels.get(JOBSET_UID) or _controller(source) or uid
+        pool, mgpu = self._gpus(source)
+        started_at, ended_at, end = _container_times(source)
+        phase = text(source, "status", "phase")
+        return Pod(
+            uid=uid,
+            name=needed(source, "metadata", "name"),
+            namespace=text(source, "metadata", "namespace"),
+            created_at=moment(source, "metadata", "creationTimestamp") or 0,
+            root=self.root(owner),
+            node=text(source, "spec", "nodeName"),
+            phase=phase,
+            rank=naming.rank_of(source),
+            pool=pool,
+            mgpu=mgpu,
+            is_deleting=bool(text(source, "metadata", "deletionTimestamp")),
+            started_at=started_at,
+            ended_at=ended_at,
+            end=end,
+            source=source,
+        )
+
+    def _gpus(self, source: Object) -> tuple[str | None, int]:
+        """The pool whose GPUs the Pod asks for and how many milli-GPU; (None, 0) for none, and pool
+        "" where that cannot be told."""
+        counts = resource_counts(part(source, "spec"), {p.resource for p in self.pools.values()})
+        wanted = [pool for pool in self.pools.values() if counts.get(pool.resource)]
+        if not wanted:
+            return None, 0
+        pool = _chosen(
+            wanted,
+            self.pool_of_node.get(text(source, "spec", "nodeName")),
+            part(source, "spec", "nodeSelector"),
+        )
+        if pool is None:
+            return "", counts[wanted[0].resource] * wanted[0].mgpu_per_unit
+        return pool.name, counts[pool.resource] * pool.mgpu_per_unit
+
+    def _not_read(self, item: Object, error: Odd) -> None:
+        """`item` makes no sense: what it belongs to is unread, or, where that cannot be told,
+        something is."""
+        uid = None
+        try:
+            owner = _controller(item) or next(
+                (text(one, "uid") for one in parts(item, "metadata", "ownerReferences")), ""
+            )
+            uid = owner or needed(item, "metadata", "uid")
+            uid = self.root(uid)
+        except Odd:
+            pass
+        if uid is not None:
+            self._odd.add(uid)
+        self.unread.append(Unread(uid, str(error)))
+
+
+def resource_counts(spec: Object, resources: Iterable[str]) -> dict[str, int]:
+    """How many of each of `resources` a Pod with `spec` asks for: its containers together, or its
+    greediest init container. Raises Odd."""
+    counts: dict[str, int] = {}
+    for resource in resources:
+        together = sum(_asked(one, resource) for one in parts(spec, "containers"))
+        first = max((_asked(one, resource) for one in parts(spec, "initContainers")), default=0)
+        if most := max(together, first):
+            counts[resource] = most
+    return counts
+
+
+def _asked(container: Object, resource: str) -> int:
+    limits = part(container, "resources", "limits")
+    return units(
+        limits if resource in limits else part(container, "resources", "requests"), resource
+    )
+
+
+def _chosen(
+    wanted: Sequence[KubernetesPool], of_node: str | None, selector: Object, flavor: str = ""
+) -> KubernetesPool | None:
+    """Which of `wanted` it is: by the node, else by the selector, else by the flavor."""
+    if of_node is not None:
+        return next((pool for pool in wanted if pool.name == of_node), None)
+    if flavor:
+        fitting = [pool for pool in wanted if pool.flavor == flavor]
+    else:
+        fitting = [
+            pool
+            for pool in wanted
+            if all(selector.get(name) == value for name, value in pool.node_selector.items())
+        ]
+    if len(fitting) == 1:
+        return fitting[0]
+    return wanted[0] if len(wanted) == 1 else None
+
+
+def _controller(item: Object) -> str:
+    """The uid of the controller that `item` belongs to, "" where there is none. Raises Odd."""
+    for owner in parts(item, "metadata", "ownerReferences"):
+        if flag(owner, "controller"):
+            return needed(owner, "uid")
+    return ""
+
+
+def _is_newer(one: Object, other: Object) -> bool:
+    """Whether of two Workloads of one object `one` is the one that counts."""
+
+    def rank(workload: Object) -> tuple[bool, int]:
+        return (
+            not is_true(conditions(workload), "Finished"),
+            moment(workload, "metadata", "creationTimestamp") or 0,
+        )
+
+    return rank(one) > rank(other)
+
+
+def _container_times(source: Object) -> tuple[int | None, int | None, RankEnd | None]:
+    """When the Pod's main container started and ended, and how it ended. Raises Odd."""
+    statuses = parts(source, "status", "containerStatuses")
+    status = next(
+        (one for one in statuses if text(one, "name") == naming.CONTAINER),
+        statuses[0] if statuses else None,
+    )
+    if status is None:
+        return None, None, None
+    terminated = part(status, "state", "terminated")
+    if terminated:
+        return (
+            moment(terminated, "startedAt"),
+            max(
+                (
+                    at
+                    for one in statuses
+                    if (at := moment(part(one, "state", "terminated"), "finishedAt")) is not None
+                ),
+                default=None,
+            ),
+            rank_end(terminated),
+        )
+    return moment(status, "state", "running", "startedAt"), None, None
+
+
+def _refusals(events: Iterable[Object]) -> dict[str, str]:
+    """By uid of the object, what the newest warning says of making its Pods."""
+    found: dict[str, str] = {}
+    for event in events:
+        try:
+            if text(event, "reason") == "FailedCreate":
+                found[text(event, "involvedObject", "uid")] = text(event, "message")
+        except Odd:
+            # Only the words of a sentence are lost.
+            continue
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Admission:
+    """What the Workload says: since when it is or was admitted, and whether that is over."""
+
+    is_admitted: bool = False
+    was_admitted: bool = False
+    is_reserved: bool = False
+    is_voted: bool = False
+    is_evicted: bool = False
+    is_active: bool = True
+    admitted_at: int | None = None
+    evicted_at: int | None = None
+    reason: str = ""
+    message: str = ""
+    wait: Wait | None = None
+    raw: str = ""
+
+
+def _admission(workload: Object | None, check: str) -> _Admission:
+    if workload is None:
+        return _Admission()
+    said = conditions(workload)
+    admitted, evicted = said.get("Admitted", {}), said.get("Evicted", {})
+    is_admitted = is_true(said, "Admitted")
+    past_s = number(workload, "status", "accumulatedPastExecutionTimeSeconds") or 0
+    changed_at = moment(admitted, "lastTransitionTime")
+    evictions = sum(
+        number(one, "count") or 0
+        for one in parts(workload, "status", "schedulingStats", "evictions")
+    )
+    is_evicted = is_true(said, "Evicted")
+    # The old vocabulary writes Admitted=False only over an earlier True; the new one always, so
+    # that what is evicted before it was admitted counts as if it had been: at most once.
+    was_admitted = is_admitted or past_s > 0 or (bool(admitted) and is_evicted)
+    admitted_at = None
+    if was_admitted and changed_at is not None:
+        admitted_at = changed_at if is_admitted else changed_at - past_s
+    others: dict[str, tuple[str, str]] = {}
+    is_voted = False
+    for one in parts(workload, "status", "admissionChecks"):
+        if text(one, "name") == check:
+            is_voted = text(one, "state") == "Ready"
+        elif text(one, "state") != "Ready":
+            others[text(one, "name")] = (text(one, "state"), text(one, "message"))
+    is_reserved = is_true(said, "QuotaReserved")
+    wait: Wait | None = None
+    raw = ""
+    if not is_reserved and "QuotaReserved" in said:
+        reason, raw = text(said["QuotaReserved"], "reason"), text(said["QuotaReserved"], "message")
+        wait = wait_for_quota(reason, raw)
+        raw = f"{reason}: {raw}"
+    elif not is_reserved:
+        wait = wait_for_quota("", "")
+    elif is_voted and not is_admitted:
+        wait, raw = wait_for_checks(others)
+    return _Admission(
+        is_admitted=is_admitted,
+        was_admitted=was_admitted,
+        is_reserved=is_reserved,
+        is_voted=is_voted,
+        # Admitted again since then: it was evicted before we ever voted.
+        is_evicted=is_evicted
+        or (evictions > 0 and was_admitted and not (is_admitted and past_s == 0)),
+        is_active=flag(workload, "spec", "active") is not False,
+        admitted_at=admitted_at,
+        evicted_at=moment(evicted, "lastTransitionTime") if is_evicted else None,
+        reason=text(evicted, "reason"),
+        message=text(evicted, "message"),
+        wait=wait,
+        raw=raw,
+    )
+
+
+def _observation(look: _Look, key: str, run: _Run) -> Observation:
+    """What is to be said of `run`, which is ours. Raises Odd."""
+    item = run.item
+    if item is None:
+        return _left_observation(look, key, run)
+    admission = _admission(run.workload, look.check)
+    finish = finish_of(item, run.workload)
+    ranks = [pod for pod in run.pods if pod.rank is not None] or run.pods
+    exit_codes = {
+        pod.rank if pod.rank is not None else n: pod.end.code
+        for n, pod in enumerate(ranks)
+        if pod.end is not None and pod.end.code is not None
+    }
+    phase, native_state, wait, raw = _phase(look, run, item, admission, finish)
+    is_ended = phase is WorkloadPhase.ENDED
+    started_at = admission.admitted_at
+    if started_at is None and run.workload is None and run.pods:
+        started_at = min(pod.created_at for pod in run.pods)
+    if started_at is None and admission.was_admitted:
+        started_at = min((pod.created_at for pod in run.pods), default=admission.evicted_at)
+    ended_at, released_at = _end_times(look, run, ranks, admission, finish, started_at)
+    outcome, message = None, ""
+    if is_ended:
+        outcome, message = _outcome(run, admission, finish)
+    elif wait is not None:
+        message = wait.sentence(raw)
+    return Observation(
+        key=key,
+        native_id=run.uid,
+        native_state=native_state[:_STATE_LENGTH_MAX],
+        phase=phase,
+        started_at=started_at,
+        ended_at=ended_at if is_ended else None,
+        released_at=released_at if is_ended else None,
+        is_released=is_ended,
+        outcome=outcome,
+        exit_codes=exit_codes if started_at is not None else {},
+        message=message,
+        submitted_at=moment(item, "metadata", "creationTimestamp"),
+        slots=_slots(ranks),
+        is_stuck=wait is not None and wait.is_stuck,
+        is_held_by_others=wait is not None and wait.is_held_by_others,
+        account=text(item, "metadata", "namespace"),
+        pool=next((pod.pool for pod in ranks if pod.pool), ""),
+    )
+
+
+def _left_observation(look: _Look, key: str, run: _Run) -> Observation:
+    """Of a workload of ours whose object is gone, while Pods of it are left."""
+    ranks = run.pods
+    return Observation(
+        key=key,
+        native_id=run.uid,
+        native_state="Deleted",
+        phase=WorkloadPhase.STOPPING,
+        started_at=min(pod.created_at for pod in ranks),
+        message="Somebody deleted it on the cluster; its Pods are ending.",
+        slots=_slots(ranks),
+        account=ranks[0].namespace,
+        pool=next((pod.pool for pod in ranks if pod.pool), ""),
+    )
+
+
+def _phase(
+    look: _Look, run: _Run, item: Object, admission: _Admission, finish: Finish | None
+) -> tuple[WorkloadPhase, str, Wait | None, str]:
+    """Where `run` stands, in the cluster's words, and why it waits if it does. Raises Odd."""
+    if finish is not None:
+        state = f"Finished ({finish.reason})" if finish.reason else "Finished"
+        if run.alive:
+            return WorkloadPhase.STOPPING, state, None, ""
+        return WorkloadPhase.ENDED, state, None, ""
+    if not admission.is_active or (admission.is_evicted and admission.was_admitted):
+        state = f"Evicted ({admission.reason})" if admission.reason else "Deactivated"
+        is_over = not run.alive and (not admission.was_admitted or is_at_rest(item))
+        # Deactivated a moment ago: until Kueue has said so, it may admit it.
+        is_over = is_over and (admission.is_evicted or not admission.is_reserved)
+        return WorkloadPhase.ENDED if is_over else WorkloadPhase.STOPPING, state, None, ""
+    if text(item, "metadata", "deletionTimestamp"):
+        return WorkloadPhase.STOPPING, "Being deleted", None, ""
+    if run.workload is None and is_suspended(item):
+        return WorkloadPhase.HELD, "Suspended", None, ""
+    if run.workload is not None and not admission.is_admitted:
+        if admission.is_voted and admission.is_reserved:
+            return WorkloadPhase.STARTING, "QuotaReserved", admission.wait, admission.raw
+        if admission.is_reserved:
+            return WorkloadPhase.HELD, "QuotaReserved", None, ""
+        is_new = admission.wait is not None and admission.wait.code is WaitCode.EVALUATING
+        state = f"Pending ({admission.raw.partition(':')[0]})" if admission.raw else "Pending"
+        return (
+            WorkloadPhase.HELD,
+            state,
+            None if is_new else admission.wait,
+            admission.raw,
+        )
+    return _phase_of_pods(look, run, item, admission)
+
+
+def _phase_of_pods(
+    look: _Look, run: _Run, item: Object, admission: _Admission
+) -> tuple[WorkloadPhase, str, Wait | None, str]:
+    wanted = _rank_count(item, run.workload)
+    running = sum(pod.phase == "Running" for pod in run.alive)
+    if not run.alive and (run.over or run.gone):
+        return WorkloadPhase.STOPPING, "Admitted, Pods ended", None, ""
+    if any(pod.phase == "Failed" or pod.is_deleting for pod in (*run.over, *run.alive)):
+        return (
+            WorkloadPhase.STOPPING if not running else WorkloadPhase.RUNNING,
+            "Admitted",
+            None,
+            "",
+        )
+    if running + len(run.over) >= wanted:
+        return WorkloadPhase.RUNNING, "Admitted", None, ""
+    if not run.alive:
+        since = admission.admitted_at
+        if since is not None and look.state.observed_at - since >= PODS_WITHIN_S:
+            refusals = look.refusals_of(run)
+            return WorkloadPhase.STARTING, "Admitted", wait_without_pods(refusals), refusals
+        return WorkloadPhase.STARTING, "Admitted", None, ""
+    waits = [
+        found for pod in run.alive if pod.phase != "Running" and (found := wait_of_pod(pod.source))
+    ]
+    wait, raw = max(waits, key=lambda found: found[0].is_stuck, default=(None, ""))
+    return WorkloadPhase.STARTING, "Admitted", wait, raw
+
+
+def _rank_count(item: Object, workload: Object | None) -> int:
+    """How many Pods run when all do. Raises Odd."""
+    if workload is not None:
+        counts = [
+            1 if (count := number(one, "count")) is None else count
+            for one in parts(workload, "spec", "podSets")
+        ]
+        if counts:
+            return sum(counts)
+    return max(1, number(item, "spec", "parallelism") or 1)
+
+
+def _end_times(
+    look: _Look,
+    run: _Run,
+    ranks: Sequence[Pod],
+    admission: _Admission,
+    finish: Finish | None,
+    started_at: int | None,
+) -> tuple[int | None, int | None]:
+    """When it ended, and since when its GPUs are free. Raises Odd."""
+    last = max((pod.ended_at for pod in ranks if pod.ended_at is not None), default=None)
+    is_all_known = bool(ranks) and all(pod.ended_at is not None for pod in ranks)
+    is_all_known = is_all_known and run.item is not None
+    is_all_known = is_all_known and len(ranks) >= _rank_count(run.item or {}, run.workload)
+    if finish is not None:
+        said_at = moment(finish.condition, "lastTransitionTime")
+        ended_at = last if is_all_known else said_at or last or look.state.observed_at
+        return ended_at, ended_at
+    if started_at is None:
+        at = admission.evicted_at or look.state.observed_at
+        return at, at
+    if is_all_known:
+        return last, last
+    at = look.state.observed_at
+    return max(last or 0, admission.evicted_at or 0) or at, at
+
+
+def _outcome(run: _Run, admission: _Admission, finish: Finish | None) -> tuple[Outcome, str]:
+    """How `run`, which has ended, ended, and a sentence on it. Raises Odd."""
+    ends = [pod.end for pod in run.pods if pod.end is not None]
+    for pod in run.pods:
+        if pod.end is not None and pod.end.start_failure:
+            rank = "" if pod.rank is None else f"rank {pod.rank}: "
+            return Outcome.START_FAILED, f"{rank}{pod.end.start_failure}"
+    if finish is None:
+        if not admission.is_active and admission.reason in ("", "Deactivated"):
+            return Outcome.STOPPED, ""
+        return eviction(admission.reason, admission.message)
+    # A rank that left with an error after a notice let the others finish: its code counts.
+    if finish.outcome is Outcome.SUCCEEDED:
+        if any(end.is_timed_out for end in ends):
+            return Outcome.TIMED_OUT, ""
+        is_failed = any(end.code not in (None, 0) for end in ends)
+        return (Outcome.FAILED if is_failed else Outcome.SUCCEEDED), ""
+    for pod in run.pods:
+        found = disruption(pod.source)
+        if found is not None:
+            return found
+    if finish.reason == "PodFailurePolicy" and "DisruptionTarget" in finish.message:
+        return _unexplained(finish)
+    if finish.outcome is Outcome.TIMED_OUT or any(end.is_timed_out for end in ends):
+        return Outcome.TIMED_OUT, ""
+    if any(end.code not in (None, 0) for end in ends):
+        return Outcome.FAILED, ""
+    if finish.outcome is Outcome.FAILED and admission.was_admitted:
+        return _unexplained(finish)
+    return finish.outcome, printable(finish.message, _NAME_LENGTH_MAX)
+
+
+def _unexplained(finish: Finish) -> tuple[Outcome, str]:
+    """Of a workload that failed without a failed container being left: what failed by itself stays,
+    so somebody, or the loss of a node, took its Pods away."""
+    raw = printable(f"{finish.reason}: {finish.message}".strip(": "), _NAME_LENGTH_MAX)
+    return Outcome.NODE_FAILED, f"Pods of it were taken away on the cluster ({raw})."
+
+
+def _slots(pods: Sequence[Pod]) -> tuple[RankSlot, ...] | None:
+    """Where the ranks are, None while any of them is nowhere."""
+    holding = [pod for pod in pods if pod.mgpu > 0]
+    if not holding or not all(pod.node for pod in holding):
+        return None
+    return tuple(RankSlot(pod.node, pod.mgpu) for pod in holding)
+
+
+def _natives(look: _Look, run: _Run) -> list[NativeWorkload]:
+    """`run`, which is not ours, one for each pool of which it has or wants GPUs. Raises Odd."""
+    workload = run.workload
+    if workload is None:
+        # Kueue does not know it: its Pods are told one by one.
+        look.foreign.extend(run.alive)
+        return []
+    admission = _admission(workload, look.check)
+    asked = _asked_by_pool(look, workload)
+    if not asked and not any(pod.mgpu for pod in run.pods):
+        return []
+    item = run.item or workload
+    finish = finish_of(run.item or {}, workload)
+    outcome: Outcome | None = None
+    slots: tuple[Pod, ...] = ()
+    is_released = False
+    message = ""
+    if finish is not None:
+        is_released = not run.alive
+        phase = WorkloadPhase.ENDED if is_released else WorkloadPhase.STOPPING
+        outcome = finish.outcome if is_released else None
+        slots = tuple(run.pods)
+        state = f"Finished ({finish.reason})"
+    elif admission.is_admitted and admission.is_active and not admission.evicted_at:
+        is_all = sum(pod.phase == "Running" for pod in run.alive) >= _rank_count(item, workload)
+        phase = WorkloadPhase.RUNNING if is_all else WorkloadPhase.STARTING
+        slots = tuple(run.alive)
+        state = "Admitted"
+        found = [
+            w for pod in run.alive if pod.phase == "Pending" and (w := wait_of_pod(pod.source))
+        ]
+        if found:
+            message = found[0][0].sentence(found[0][1])
+    elif run.alive:
+        phase, slots, state = WorkloadPhase.STOPPING, tuple(run.alive), "Evicted"
+    else:
+        phase = WorkloadPhase.HELD
+        reason = admission.raw.partition(":")[0]
+        state = "QuotaReserved" if admission.is_reserved else f"Pending ({reason or 'new'})"
+        wait = admission.wait
+        is_ours_to_start = wait is not None and wait.code in (WaitCode.GATED, WaitCode.EVALUATING)
+        if wait is not None and not is_ours_to_start:
+            message = wait.sentence(admission.raw)
+    return _by_pool(
+        look,
+        run,
+        workload,
+        item,
+        asked,
+        slots,
+        phase=phase,
+        state=state,
+        message=message,
+        admission=admission,
+        finish=finish,
+        outcome=outcome,
+        is_released=is_released,
+    )
+
+
+def _by_pool(
+    look: _Look,
+    run: _Run,
+    workload: Object,
+    item: Object,
+    asked: Mapping[str, tuple[int, ...]],
+    pods: Sequence[Pod],
+    *,
+    phase: WorkloadPhase,
+    state: str,
+    message: str,
+    admission: _Admission,
+    finish: Finish | None,
+    outcome: Outcome | None,
+    is_released: bool,
+) -> list[NativeWorkload]:
+    ordered = sorted(pods, key=lambda pod: pod.order)
+    holding = [pod for pod in ordered if pod.mgpu and pod.node]
+    names = sorted({pod.pool or "" for pod in holding} or set(asked))
+    is_mixed = len(names) > 1
+    started_at = admission.admitted_at if phase is not WorkloadPhase.HELD else None
+    ended_at = None
+    if is_released and finish is not None:
+        ended_at, _ = _end_times(look, run, run.pods, admission, finish, started_at)
+    elif phase is WorkloadPhase.HELD:
+        # When its last run was over, where it had one.
+        ended_at = admission.evicted_at if admission.was_admitted else None
+    priority = text(workload, "spec", "priorityClassRef", "name") or texts(
+        item, "metadata", "labels"
+    ).get(naming.PRIORITY_LABEL, "")
+    found = []
+    for name in names:
+        ranks = asked.get(name, ())
+        slots = tuple(RankSlot(pod.node, pod.mgpu) for pod in holding if (pod.pool or "") == name)
+        found.append(
+            NativeWorkload(
+                native_id=f"{run.uid} ({name})" if is_mixed else run.uid,
+                submitted_at=moment(item, "metadata", "creationTimestamp") or 0,
+                name=needed(item, "metadata", "name")[:_NAME_LENGTH_MAX],
+                account=text(item, "metadata", "namespace"),
+                user=texts(item, "metadata", "annotations").get(CREATOR, ""),
+                pool=name,
+                mgpu=sum(ranks) or sum(slot.mgpu for slot in slots),
+                native_state=state[:_STATE_LENGTH_MAX],
+                phase=phase,
+                is_preemptible=priority == naming.BORROWED_CLASS,
+                started_at=started_at,
+                ended_at=ended_at,
+                is_released=is_released,
+                outcome=outcome,
+                time_limit_s=number(workload, "spec", "maximumExecutionTimeSeconds"),
+                slots=slots,
+                is_mixed=is_mixed,
+                ranks_mgpu=ranks,
+                message=message,
+            )
+        )
+    return found
+
+
+def _asked_by_pool(look: _Look, workload: Object) -> dict[str, tuple[int, ...]]:
+    """What each rank asks for, by pool, in the order of the Pod sets. Raises Odd."""
+    flavors = {
+        text(one, "name"): texts(one, "flavors")
+        for one in parts(workload, "status", "admission", "podSetAssignments")
+    }
+    resources = {pool.resource for pool in look.pools.values()}
+    found: dict[str, tuple[int, ...]] = {}
+    for pod_set in parts(workload, "spec", "podSets"):
+        spec = part(pod_set, "template", "spec")
+        counts = resource_counts(spec, resources)
+        wanted = [pool for pool in look.pools.values() if counts.get(pool.resource)]
+        if not wanted:
+            continue
+        flavor = flavors.get(text(pod_set, "name"), {}).get(wanted[0].resource, "")
+        pool = _chosen(wanted, None, part(spec, "nodeSelector"), flavor)
+        name = "" if pool is None else pool.name
+        each = counts[(pool or wanted[0]).resource] * (pool or wanted[0]).mgpu_per_unit
+        count = number(pod_set, "count")
+        ranks = min(1 if count is None else max(0, count), 100_000)
+        found[name] = found.get(name, ()) + (each,) * ranks
+    return found
+
+
+def _foreign(look: _Look) -> list[NativeWorkload]:
+    """Pods with GPUs that no queue of Kueue let in: nobody's, they count as held outside."""
+    return [
+        NativeWorkload(
+            native_id=pod.uid,
+            submitted_at=pod.created_at,
+            name=f"{pod.namespace}/{pod.name}"[:_NAME_LENGTH_MAX],
+            account="",
+            user="",
+            pool=pod.pool or "",
+            mgpu=pod.mgpu,
+            native_state=pod.phase[:_STATE_LENGTH_MAX],
+            phase=_phase_of_foreign(pod),
+            started_at=pod.started_at or pod.created_at if pod.node else None,
+            slots=(RankSlot(pod.node, pod.mgpu),) if pod.node else (),
+        )
+        for pod in sorted(look.foreign, key=lambda pod: pod.uid)
+        if pod.mgpu and not pod.is_over
+    ]
+
+
+def _phase_of_foreign(pod: Pod) -> WorkloadPhase:
+    if pod.is_deleting:
+        return WorkloadPhase.STOPPING
+    return WorkloadPhase.RUNNING if pod.phase == "Running" else WorkloadPhase.STARTING
+
+
+def pods_of_ours(state: KubeState, *, cluster_id: str) -> tuple[tuple[str, int, Object], ...]:
+    """The ranks of our attempts: key, rank and Pod. What makes no sense is left out."""
+    cluster = naming.cluster_label(cluster_id)
+    found: list[tuple[str, int, Object]] = []
+    for source in chain(state.pods, state.gone_pods):
+        try:
+            labels = texts(source, "metadata", "labels")
+            key = texts(source, "metadata", "annotations").get(naming.KEY)
+            if labels.get(naming.CLUSTER) == cluster and key:
+                rank = naming.rank_of(source)
+                if rank is not None:
+                    found.append((key, rank, source))
+        except Odd:
+            continue
+    return tuple(found)

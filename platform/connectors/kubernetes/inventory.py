@@ -1,0 +1,192 @@
+"""What Kubernetes' Nodes are in the words of the protocol. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from connectors.kubernetes.options import FEATURE_PREFIX, KubernetesPool
+from connectors.kubernetes.reading import (
+    Object,
+    Odd,
+    flag,
+    needed,
+    part,
+    parts,
+    printable,
+    text,
+    texts,
+    units,
+)
+from connectors.kubernetes.states import conditions, is_true
+from connectors.protocol import NodeCapacity
+
+#: Annotation on a node that we drained: why.
+DRAINED = "tidegate.io/drained"
+#: Label of a node whose GPUs are claimed as devices: how many it has (GPU Feature Discovery). They
+#: are no extended resource then.
+DEVICE_COUNT = "nvidia.com/gpu.count"
+#: The taint of a node that is cordoned, which says nothing more than `spec.unschedulable` does.
+_CORDON_TAINT = "node.kubernetes.io/unschedulable"
+_BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+#: Conditions that are bad when True; Ready is bad when it is not.
+_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+_NAMED_MAX = 5
+_LENGTH_MAX = 200
+_FEATURES_MAX = 200
+_FEATURE_LENGTH_MAX = 64
+
+
+def nodes_of(
+    nodes: Iterable[Object],
+    pools: Mapping[str, KubernetesPool],
+    features: Mapping[str, tuple[str, str | None]],
+) -> tuple[tuple[NodeCapacity, ...], tuple[str, ...]]:
+    """What each node of our pools offers, by name, and complaints about nodes that are left out.
+
+    `features` are those that the options name: by feature a label and its value, or any. A node of
+    no pool is no complaint.
+    """
+    found: list[NodeCapacity] = []
+    complaints: list[str] = []
+    for node in nodes:
+        try:
+            name = needed(node, "metadata", "name")
+            fitting = _pools_of(node, pools)
+            if len(fitting) > 1:
+                names = " and ".join(sorted(pool.name for pool in fitting)[:_NAMED_MAX])
+                complaints.append(
+                    f"Node {printable(name, _LENGTH_MAX)} belongs to the pools {names} by their "
+                    "node_selector and resource; it is left out until it belongs to one of them."
+                )
+            elif fitting:
+                found.append(_capacity(name, node, fitting[0], features))
+        except Odd as error:
+            complaints.append(f"Node {_name_of(node)} makes no sense and is left out: {error}.")
+    return tuple(sorted(found, key=lambda one: one.name)), tuple(sorted(complaints))
+
+
+def pools_of_nodes(
+    nodes: Iterable[Object], pools: Mapping[str, KubernetesPool]
+) -> Mapping[str, str]:
+    """By node, the pool that it belongs to; those of none or several are left out."""
+    found: dict[str, str] = {}
+    for node in nodes:
+        try:
+            fitting = _pools_of(node, pools)
+            if len(fitting) == 1:
+                found[needed(node, "metadata", "name")] = fitting[0].name
+        except Odd:
+            # `nodes_of` complains about it.
+            continue
+    return found
+
+
+def _pools_of(node: Object, pools: Mapping[str, KubernetesPool]) -> list[KubernetesPool]:
+    """The pools whose nodes look like `node`. Raises Odd."""
+    labels = texts(node, "metadata", "labels")
+    return [
+        pool
+        for pool in pools.values()
+        if all(labels.get(name) == value for name, value in pool.node_selector.items())
+        and _may_have(node, pool)
+    ]
+
+
+def _may_have(node: Object, pool: KubernetesPool) -> bool:
+    if pool.device_class is not None:
+        return DEVICE_COUNT in texts(node, "metadata", "labels")
+    return any(
+        pool.resource in part(node, "status", where) for where in ("capacity", "allocatable")
+    )
+
+
+def _allocatable(node: Object, pool: KubernetesPool) -> int:
+    if pool.device_class is not None:
+        return units(node, "metadata", "labels", DEVICE_COUNT)
+    return units(node, "status", "allocatable", pool.resource)
+
+
+def _capacity(
+    name: str,
+    node: Object,
+    pool: KubernetesPool,
+    features: Mapping[str, tuple[str, str | None]],
+) -> NodeCapacity:
+    allocatable = _allocatable(node, pool)
+    found = conditions(node)
+    is_ready = is_true(found, "Ready")
+    is_cordoned = bool(flag(node, "spec", "unschedulable"))
+    taints = [
+        taint
+        for taint in parts(node, "spec", "taints")
+        if text(taint, "effect") in _BLOCKING_EFFECTS
+        and text(taint, "key") != _CORDON_TAINT
+        and not any(_tolerates(one, taint) for one in pool.tolerations)
+    ]
+    words = ["Ready" if is_ready else "NotReady"]
+    reasons: list[str] = []
+    if not is_ready:
+        ready = found.get("Ready", {})
+        said = text(ready, "message") or text(ready, "reason") or "it has never said that it is"
+        reasons.append(f"not ready: {said}")
+    reasons += [kind for kind in _PRESSURES if is_true(found, kind)]
+    if is_cordoned:
+        words.append("SchedulingDisabled")
+        reasons.append(texts(node, "metadata", "annotations").get(DRAINED) or "cordoned")
+    for taint in taints[:_NAMED_MAX]:
+        value = text(taint, "value")
+        shown = f"{text(taint, 'key')}{'=' if value else ''}{value}:{text(taint, 'effect')}"
+        reasons.append(f"taint {shown}, which the pool does not tolerate")
+    if taints:
+        words.append("Tainted")
+    if allocatable == 0:
+        words.append("NoGPUs")
+        what = pool.device_class or pool.resource
+        reasons.append(f"none of its {what} is allocatable")
+    return NodeCapacity(
+        name=name,
+        pool=pool.name,
+        capacity_mgpu=allocatable * pool.mgpu_per_unit,
+        is_schedulable=is_ready and not is_cordoned and not taints and allocatable > 0,
+        state=",".join(words),
+        reason=printable("; ".join(reasons), _LENGTH_MAX),
+        features=_features(texts(node, "metadata", "labels"), features),
+    )
+
+
+def _features(
+    labels: Mapping[str, str], features: Mapping[str, tuple[str, str | None]]
+) -> tuple[str, ...]:
+    """What the node has: the labels of the Node Feature Discovery, and what the options name."""
+    found = {
+        name.removeprefix(FEATURE_PREFIX)
+        for name, value in labels.items()
+        if name.startswith(FEATURE_PREFIX) and value != "false"
+    }
+    # A feature that the options define is theirs alone.
+    found -= features.keys()
+    found |= {
+        feature
+        for feature, (label, value) in features.items()
+        if label in labels and (labels[label] == value if value is not None else True)
+    }
+    return tuple(sorted(one for one in found if len(one) <= _FEATURE_LENGTH_MAX)[:_FEATURES_MAX])
+
+
+def _tolerates(toleration: Mapping[str, str], taint: Object) -> bool:
+    """Kubernetes' rule: https://kubernetes.io/docs/concepts/scheduling-eviction/
+    taint-and-toleration/. Raises Odd."""
+    if toleration.get("effect") and toleration["effect"] != text(taint, "effect"):
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return toleration.get("key", "") in ("", text(taint, "key"))
+    return toleration.get("key") == text(taint, "key") and toleration.get("value", "") == text(
+        taint, "value"
+    )
+
+
+def _name_of(node: Object) -> str:
+    try:
+        return printable(text(node, "metadata", "name") or "without a name", _LENGTH_MAX)
+    except Odd:
+        return "without a name"

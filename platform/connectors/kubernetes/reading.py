@@ -1,0 +1,133 @@
+"""Reading parts of objects as the API server sends them: what is missing is empty, what is of the
+wrong type is said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+Object = Mapping[str, Any]
+
+_DIGITS = re.compile(r"[0-9]{1,15}", re.ASCII)
+_EMPTY: Object = {}
+
+
+class Odd(ValueError):
+    """An object says what makes no sense; the text says where."""
+
+
+def part(item: Object, *path: str) -> Object:
+    """The object at `path` of `item`, {} where there is none. Raises Odd."""
+    found: Any = item
+    for name in path:
+        found = found.get(name)
+        if found is None:
+            return _EMPTY
+        if not isinstance(found, Mapping):
+            raise Odd(f"{'.'.join(path)} is no object")
+    return found  # type: ignore[no-any-return]
+
+
+def parts(item: Object, *path: str) -> tuple[Object, ...]:
+    """The objects of the list at `path`, () where there is none. Raises Odd."""
+    found = part(item, *path[:-1]).get(path[-1])
+    if found is None:
+        return ()
+    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+        raise Odd(f"{'.'.join(path)} is no list of objects")
+    return tuple(found)
+
+
+def text(item: Object, *path: str) -> str:
+    """The text at `path`, "" where there is none. Raises Odd."""
+    found = part(item, *path[:-1]).get(path[-1])
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise Odd(f"{'.'.join(path)} is no text")
+    return found
+
+
+def needed(item: Object, *path: str) -> str:
+    """The text at `path`. Raises Odd where there is none."""
+    found = text(item, *path)
+    if not found:
+        raise Odd(f"{'.'.join(path)} is missing")
+    return found
+
+
+def texts(item: Object, *path: str) -> Mapping[str, str]:
+    """The labels, annotations or other texts by name at `path`. Raises Odd."""
+    found = part(item, *path)
+    if not all(isinstance(one, str) for one in found.values()):
+        raise Odd(f"{'.'.join(path)} has values that are no texts")
+    return found
+
+
+def number(item: Object, *path: str) -> int | None:
+    """The integer at `path`, None where there is none. Raises Odd."""
+    found = part(item, *path[:-1]).get(path[-1])
+    if found is None:
+        return None
+    if not isinstance(found, int) or isinstance(found, bool) or abs(found) > 1 << 53:
+        raise Odd(f"{'.'.join(path)} is no integer")
+    return found
+
+
+def flag(item: Object, *path: str) -> bool | None:
+    """The truth at `path`, None where there is none. Raises Odd."""
+    found = part(item, *path[:-1]).get(path[-1])
+    if found is not None and not isinstance(found, bool):
+        raise Odd(f"{'.'.join(path)} is neither true nor false")
+    return found
+
+
+def moment(item: Object, *path: str) -> int | None:
+    """The time at `path` in epoch seconds, None where there is none. Raises Odd."""
+    found = text(item, *path)
+    return _epoch(found, ".".join(path)) if found else None
+
+
+def units(item: Object, *path: str) -> int:
+    """How many units of an extended resource the quantity at `path` is, 0 where there is none.
+
+    Kubernetes allows nothing but integers of these. Raises Odd.
+    """
+    found = part(item, *path[:-1]).get(path[-1])
+    if found is None:
+        return 0
+    if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 1 << 53:
+        return found
+    if not isinstance(found, str):
+        raise Odd(f"{'.'.join(path)} is no quantity")
+    # The API server writes a thousand of them as "1k".
+    digits, factor = (found[:-1], 1_000) if found.endswith("k") else (found, 1)
+    if not _DIGITS.fullmatch(digits):
+        raise Odd(f"{'.'.join(path)} is no whole quantity")
+    return int(digits) * factor
+
+
+def printable(raw: str, length: int) -> str:
+    """`raw` on one line of at most `length` characters, that can be shown to anybody."""
+    shown = "".join(one if one.isprintable() else " " for one in raw[:length])
+    return shown + ("..." if len(raw) > length else "")
+
+
+@lru_cache(maxsize=1 << 14)
+def _epoch(found: str, where: str) -> int:
+    try:
+        read = datetime.fromisoformat(found)
+    except ValueError:
+        raise Odd(f"{where} is no time") from None
+    if read.tzinfo is None:
+        raise Odd(f"{where} is a time without a zone")
+    try:
+        seconds = int(read.timestamp())
+    except (OverflowError, ValueError):
+        raise Odd(f"{where} is no time") from None
+    if seconds < 0:
+        raise Odd(f"{where} is before 1970")
+    return seconds
