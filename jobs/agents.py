@@ -48,6 +48,7 @@ from jobs.questions import Questions
 from jobs.restoring import ClusterMemory
 from jobs.settling import settle
 from jobs.strays import add_strays, find_strays
+from jobs.waiting_natives import Memory, apply_waiting_natives
 from jobs.withdrawing import StillHeld, withdraw_stuck, withdraw_unacknowledged
 from live.waking import Listener, dedicated_connection
 from outbox.delivery import deliver_due
@@ -179,6 +180,7 @@ class _ClusterAgent:
         self._memory = ClusterMemory()
         self._questions = Questions()
         self._still_held = StillHeld()
+        self._native_memory = Memory()
         self._opening = Lock()
         self._opened: tuple[tuple[Any, ...], ClusterConnector] | None = None
         self._threads = [
@@ -295,7 +297,14 @@ class _ClusterAgent:
             if control is None:
                 return None
             found = find_strays(cluster, listing, leadership)
-            use = apply_natives(
+            apply = (
+                apply_natives
+                if control.starter is None
+                else partial(
+                    apply_waiting_natives, starter=control.starter, memory=self._native_memory
+                )
+            )
+            use = apply(
                 cluster,
                 found.among_natives(listing),
                 control=control,

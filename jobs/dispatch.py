@@ -12,7 +12,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Case, Q, Value, When
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, Now
 
 from billing.reconciliations import RECONCILE_DAY
 from clusters.models import Cluster
@@ -141,6 +141,8 @@ def start_attempt(
             with leadership.fence():
                 _close_unstarted(attempt.id, "stopped", "stopped before it was sent", clock())
         return None
+    if attempt.job.origin == JobOrigin.NATIVE:
+        return _start_native(attempt, leadership, connect)
     if attempt.cluster.kind in KINDS_WITH_USERS and attempt.cluster_user is None:
         attempt.cluster_user = name_on(attempt.cluster, attempt.job.user_id)
         with leadership.fence():
@@ -158,6 +160,28 @@ def start_attempt(
         with leadership.fence():
             _close_unstarted(attempt.id, "start_failed", str(error), clock())
         return None
+    return lambda: _record_id(attempt.id, native_id)
+
+
+def _start_native(attempt: Attempt, leadership: Leadership, connect: Connect) -> Finish | None:
+    """Have the cluster start the workload, which waits there; repeated by `jobs.waiting_natives`
+    until it begins."""
+    with leadership.fence():
+        # Before the call: from here on it may run, and is told again as long as it does not.
+        is_wanted = Attempt.objects.filter(
+            pk=attempt.pk, state__in=_SENDABLE, released_at=None
+        ).update(release_sent_at=Coalesce("release_sent_at", Now()))
+    if not is_wanted:
+        return None
+    try:
+        control = native_control(attempt.cluster.kind, connect(attempt.cluster))
+        if control is None or control.starter is None:
+            raise NotYet(f"{attempt.cluster.name} is not set up to start what waits there.")
+        control.starter.start(ref_of(attempt))
+    except ClusterUnavailable as error:
+        raise NotYet(str(error)) from error
+    native_id = attempt.job.native_id
+    assert native_id is not None
     return lambda: _record_id(attempt.id, native_id)
 
 

@@ -54,6 +54,8 @@ class Verdict:
 FAULTS = frozenset({"node_failed", "lost"})
 #: A job whose attempts end so often by faults is more likely their cause than their victim.
 FAULTS_MAX = 10
+#: Why a native job that waited for us, or ran, has ended: its workload is not there any more.
+REMOVED = "removed_on_cluster"
 #: Outcome of an attempt that was taken back because its cluster did not start it.
 NOT_STARTED = "not_started"
 #: After so many of those a person looks at the job.
@@ -79,7 +81,9 @@ def verdict(
     the reason. What was taken back unstarted queues again, and after ten earlier ones is held.
     What is `unknown` (released to the cluster, and then in no list and no account) is held for a
     person: it may have run. A native job (`is_native`) that somebody stopped on its cluster was
-    cancelled there.
+    cancelled there; one that waits for us there (it can be requeued) and ended by itself while it
+    was preempted has ended, and so has one that is not there any more: its cluster does not run it
+    again.
     """
     natural = {
         "succeeded": Verdict(S.SUCCEEDED, None),
@@ -93,6 +97,11 @@ def verdict(
         return Verdict(S.CANCELLED, "cancelled_by_user")
     if outcome == NOT_STARTED:
         return Verdict(S.QUEUED if earlier < NOT_STARTED_MAX else S.HELD, NOT_STARTED)
+    if is_native and is_requeueable:
+        if outcome in natural:
+            return natural[outcome]
+        if outcome == "lost":
+            return Verdict(S.CANCELLED, REMOVED)
     if stop_reason in (StopReason.PREEMPTED, StopReason.WITHDRAWN):
         return _again(is_requeueable, stop_reason)
     if outcome in natural:

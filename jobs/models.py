@@ -92,8 +92,9 @@ class JobArray(models.Model):
 class Job(models.Model):
     """What a person submitted: one request, one id, for ever.
 
-    A native job was found running on its cluster. It has one attempt and never waits here;
-    script and environment are not known.
+    A native job was given to its cluster beside the portal; script and environment are not known.
+    Where its cluster starts it, it was found running, has one attempt and never waits here. Where
+    we do, its cluster knows it by `native_id`, whichever attempt it is.
 
     `array` and `array_index` are set for the task of an array.
 
@@ -119,6 +120,7 @@ class Job(models.Model):
         JobArray, models.PROTECT, null=True, related_name="tasks", db_index=False
     )
     array_index = models.IntegerField(null=True)
+    native_id = models.CharField(max_length=200, null=True)
     mgpu_per_node = models.BigIntegerField()
     node_count = models.IntegerField()
     script = models.TextField()
@@ -178,8 +180,16 @@ class Job(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(origin="portal")
-                | Q(origin="native", script="") & ~Q(state__in=["held", "queued"]),
-                name="job_of_the_cluster_itself_never_waits",
+                | Q(origin="native", script="")
+                & (
+                    ~Q(state__in=["held", "queued"])
+                    | Q(native_id__isnull=False, cluster__isnull=False)
+                ),
+                name="native_job_waits_only_where_we_start_it",
+            ),
+            models.CheckConstraint(
+                condition=Q(native_id=None) | Q(origin="native"),
+                name="job_of_the_portal_has_no_native_id",
             ),
             models.UniqueConstraint(
                 fields=["array", "array_index"],
@@ -209,6 +219,14 @@ class Job(models.Model):
             models.Index(fields=["state", "-id"], name="job_by_state"),
             models.Index(
                 fields=["organization", "-id"], name="job_native", condition=Q(origin="native")
+            ),
+            models.Index(
+                fields=["cluster", "id"],
+                name="job_native_open",
+                condition=Q(
+                    native_id__isnull=False,
+                    state__in=["held", "queued", "starting", "running", "preempting"],
+                ),
             ),
             models.Index(
                 fields=["array", "id"],

@@ -89,7 +89,7 @@ def apply_natives(
         questions = Questions()
         questions.begin_round()
     listed = {
-        attempt_id(cluster, native): native for native in listing.natives if _is_possible(native)
+        attempt_id(cluster, native): native for native in listing.natives if is_possible(native)
     }
     open_attempts = list(
         Attempt.objects.filter(cluster=cluster, released_at=None, job__origin=JobOrigin.NATIVE)
@@ -111,36 +111,39 @@ def apply_natives(
     unknown = {
         key: native
         for key, native in listed.items()
-        if key not in ours and (_holds(native) or _ended_since(native, previous_at))
+        if key not in ours and (holds_gpus(native) or ended_since(native, previous_at))
     }
     strangers: dict[UUID, Stranger] = {}
     if unknown:
-        owners, strangers = _owners(cluster, control, unknown)
-        taken_up, odd = _take_up(cluster, listing, owners, previous_at, leadership, now)
+        counted = set(Attempt.objects.filter(pk__in=list(unknown)).values_list("pk", flat=True))
+        owners, strangers = owners_of(control, unknown, mapped_users(cluster), counted)
+        make = partial(_make, cluster, listing, previous_at, leadership, now)
+        taken_up, senseless = take_up(owners, make)
         strangers |= dict.fromkeys(owners.keys() - taken_up, Stranger.NOT_YET)
-        strangers |= dict.fromkeys(odd, Stranger.ODD)
+        strangers |= dict.fromkeys(senseless, Stranger.ODD)
     held = {key: (unknown[key], why) for key, why in strangers.items()}
     held |= {
         attempt_id(cluster, native): (native, Stranger.ODD)
         for native in listing.natives
-        if not _is_possible(native)
+        if not is_possible(native)
     }
-    if complain is not None and (odd_ones := _odd_ones(held.values(), listing)):
-        complain(odd_ones)
-    return _outside(listing, held)
+    if complain is not None and (odd := odd_ones(held.values(), listing)):
+        complain(odd)
+    waiting = [native for native in listing.natives if not native.slots and not native.is_released]
+    return outside_use(listing, held, waiting)
 
 
-def _is_possible(native: NativeWorkload) -> bool:
+def is_possible(native: NativeWorkload) -> bool:
     """Whether a job and an attempt of it can be stored at all."""
     times = (native.submitted_at, native.started_at or 0, native.ended_at or 0)
     return (
         0 < len(native.native_id) <= _NATIVE_ID_MAX
         and all(0 <= moment <= _LATEST for moment in times)
-        and len(native.slots) <= _RANKS_MAX
+        and max(len(native.slots), len(native.ranks_mgpu)) <= _RANKS_MAX
     )
 
 
-def _odd_ones(held: Iterable[tuple[NativeWorkload, Stranger]], listing: Listing) -> str:
+def odd_ones(held: Iterable[tuple[NativeWorkload, Stranger]], listing: Listing) -> str:
     """What is told of workloads that could not be counted or read; "" when there are none."""
     odd = [
         f"job {native.native_id[:20]} of {native.user[:32]}"
@@ -182,17 +185,19 @@ def job_id(cluster: Cluster, native: NativeWorkload) -> UUID:
 def ref_of(attempt: Attempt) -> NativeRef:
     """What the cluster knows a native attempt by; its job must be loaded."""
     return NativeRef(
-        attempt.native_id or "",
+        attempt.native_id or attempt.job.native_id or "",
         int(attempt.job.submitted_at.timestamp()),
         attempt.cluster_user or "",
     )
 
 
-def _holds(native: NativeWorkload) -> bool:
+def holds_gpus(native: NativeWorkload) -> bool:
+    """Whether GPUs are taken for it now."""
     return bool(native.slots) and not native.is_released
 
 
-def _ended_since(native: NativeWorkload, previous_at: datetime | None) -> bool:
+def ended_since(native: NativeWorkload, previous_at: datetime | None) -> bool:
+    """Whether it ran and was over after `previous_at`."""
     return (
         native.is_released
         and native.started_at is not None
@@ -217,9 +222,9 @@ def _follow(
     for attempt in attempts:
         native = listed.get(attempt.id)
         # One that waits again was requeued by its cluster: this run of it is over.
-        is_listed = native is not None and (_holds(native) or native.is_released)
+        is_listed = native is not None and (holds_gpus(native) or native.is_released)
         if native is not None and is_listed:
-            observation = _observation(attempt.key, native)
+            observation = observation_of(attempt.key, native)
             if is_known(attempt, observation):
                 continue
         else:
@@ -235,7 +240,7 @@ def _follow(
                 except ConnectorError as error:
                     log.warning("native job %s is missing and %s", attempt.native_id, error)
                     continue
-                observation = None if ended is None else _observation(attempt.key, ended)
+                observation = None if ended is None else observation_of(attempt.key, ended)
         try:
             with leadership.fence():
                 apply_one(attempt.id, attempt.job_id, observation, previous_at, now)
@@ -246,7 +251,8 @@ def _follow(
             log.exception("attempt %s could not be brought up to date", attempt.id)
 
 
-def _observation(key: str, native: NativeWorkload) -> Observation:
+def observation_of(key: str, native: NativeWorkload) -> Observation:
+    """What the cluster says of the attempt `key`."""
     return Observation(
         key=key,
         native_id=native.native_id,
@@ -260,11 +266,12 @@ def _observation(key: str, native: NativeWorkload) -> Observation:
         submitted_at=native.submitted_at,
         slots=native.slots or None,
         resized_at=native.resized_at,
+        message=native.message,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Owner:
+class Owner:
     """Whose a native workload is, and what it counts as."""
 
     native: NativeWorkload
@@ -274,48 +281,69 @@ class _Owner:
     priority_class: PriorityClass
 
 
-def _owners(
-    cluster: Cluster, control: NativeControl, natives: Mapping[UUID, NativeWorkload]
-) -> tuple[dict[UUID, _Owner], dict[UUID, Stranger]]:
-    """Whose each workload is; or why it is nobody's."""
-    accounts = {native.account: control.team_of(native.account) for native in natives.values()}
+#: Who in the portal each (organization, name on the cluster) is.
+Users = Callable[[Collection[tuple[UUID, str]]], Mapping[tuple[UUID, str], UUID]]
+
+
+def mapped_users(cluster: Cluster) -> Users:
+    """Those whom administrators have mapped, as on a cluster that has users of its own."""
+    names = users_by_name(cluster)
+    return lambda wanted: {key: names[key[1]] for key in wanted if key[1] in names}
+
+
+def owners_of(
+    control: NativeControl,
+    natives: Mapping[UUID, NativeWorkload],
+    users_of: Users,
+    counted: Collection[UUID],
+) -> tuple[dict[UUID, Owner], dict[UUID, Stranger]]:
+    """Whose each workload is; or why it is nobody's.
+
+    The keys of what is `counted` are those of something that has ended here. Raises
+    ClusterUnavailable when the cluster could not say whose its accounts are.
+    """
+    accounts = {
+        account: control.team_of(account) for account in {one.account for one in natives.values()}
+    }
     teams = {
         team.display_path: team
         for team in Node.objects.filter(
             kind=NodeKind.TEAM, path__in=[f"{path}/" for path in accounts.values() if path]
         )
     }
-    names = users_by_name(cluster)
-    users = {name: names[name] for name in {n.user for n in natives.values()} & names.keys()}
+    of_teams = {
+        (team.organization_id, native.user)
+        for native in natives.values()
+        if (team := teams.get(accounts[native.account] or "")) is not None
+    }
+    users = users_of(of_teams)
     organizations = dict(
-        User.objects.filter(pk__in=users.values()).values_list("pk", "organization_id")
+        User.objects.filter(pk__in=set(users.values())).values_list("pk", "organization_id")
     )
     classes = _default_classes({team.organization_id for team in teams.values()})
     pools = {pool.name: pool for pool in Pool.objects.all()}
-    counted = set(Attempt.objects.filter(pk__in=list(natives)).values_list("pk", flat=True))
-    owners: dict[UUID, _Owner] = {}
+    owners: dict[UUID, Owner] = {}
     strangers: dict[UUID, Stranger] = {}
     for key, native in natives.items():
         team = teams.get(accounts[native.account] or "")
-        user_id = users.get(native.user)
         pool = pools.get(native.pool)
-        mgpu = _mgpu(native)
+        mgpu = mgpu_of(native)
         if key in counted:
-            if _holds(native):
+            if holds_gpus(native):
                 # Its attempt was called lost, and here it is after all.
                 strangers[key] = Stranger.GIVEN_UP
         elif native.is_mixed:
             strangers[key] = Stranger.MIXED
         elif team is None or pool is None or not 0 < mgpu <= MGPU_MAX:
             strangers[key] = Stranger.ACCOUNT
-        elif user_id is None:
+        elif (user_id := users.get((team.organization_id, native.user))) is None:
             strangers[key] = Stranger.USER
         elif organizations.get(user_id) != team.organization_id:
             strangers[key] = Stranger.ORGANIZATION
         elif team.organization_id not in classes:
             strangers[key] = Stranger.CLASS
         else:
-            owners[key] = _Owner(native, team, user_id, pool, classes[team.organization_id])
+            owners[key] = Owner(native, team, user_id, pool, classes[team.organization_id])
     return owners, strangers
 
 
@@ -333,21 +361,15 @@ def _default_classes(organizations: Collection[UUID]) -> dict[UUID, PriorityClas
     return found
 
 
-def _take_up(
-    cluster: Cluster,
-    listing: Listing,
-    owners: Mapping[UUID, _Owner],
-    previous_at: datetime | None,
-    leadership: Leadership,
-    now: datetime,
+def take_up(
+    owners: Mapping[UUID, Owner], make: Callable[[Mapping[UUID, Owner]], None]
 ) -> tuple[set[UUID], set[UUID]]:
-    """Make jobs of the workloads; returns the ids of the attempts that are counted from now on,
-    and of those that cannot be."""
+    """Make jobs of the workloads, by `make` all or none of those that it is given; returns the
+    keys of those that are counted from now on, and of those that cannot be."""
     chosen = sorted(owners.items(), key=lambda item: (item[1].native.started_at or 0, item[0]))
     chosen = chosen[:ADOPTED_MAX]
     if not chosen:
         return set(), set()
-    make = partial(_make, cluster, listing, previous_at, leadership, now)
     try:
         make(dict(chosen))
     except (NotLeading, OperationalError, InterfaceError):
@@ -375,60 +397,77 @@ def _make(
     previous_at: datetime | None,
     leadership: Leadership,
     now: datetime,
-    owners: Mapping[UUID, _Owner],
+    owners: Mapping[UUID, Owner],
 ) -> None:
     """Make a job of each workload, or of none."""
-    jobs: dict[UUID, Job] = {}
-    attempts: dict[UUID, Attempt] = {}
     with leadership.fence():
-        room = _Room(list(owners.values()))
-        for key, owner in owners.items():
-            job = _job(cluster, owner)
-            jobs[key] = job
-            attempts[key] = _attempt(key, cluster, owner, job, listing, previous_at, room)
-        made = set(
-            insert_rows(Job, [columns_of(job) for job in jobs.values()], ignore_conflicts=True)
+        jobs = {key: job_of(cluster, owner) for key, owner in owners.items()}
+        new = insert_jobs(jobs.values())
+        made = {key: owners[key] for key, job in jobs.items() if job.id in new}
+        attempts = count_running(
+            {key: (owner, jobs[key]) for key, owner in made.items()},
+            partial(running_attempt, cluster, listing, previous_at),
+            now,
         )
-        new = [key for key, job in jobs.items() if job.id in made]
-        insert_rows(Attempt, [columns_of(attempts[key]) for key in new])
-        register_attempts([_grant(owners[key], jobs[key], attempts[key]) for key in new], now=now)
-        for key in new:
-            if attempts[key].started_at is not None:
-                record_started(key, at=attempts[key].granted_at, now=now)
         record_events(
             happening
-            for key in new
-            for happening in _happenings(owners[key].native, jobs[key], attempts[key])
+            for key, owner in made.items()
+            for happening in _happenings(owner.native, jobs[key], attempts[key])
         )
-        by_organization: dict[UUID, list[UUID]] = {}
-        for key in new:
-            by_organization.setdefault(jobs[key].organization_id, []).append(jobs[key].id)
-        for organization_id, ids in by_organization.items():
-            publish("jobs", ids=ids, organization_id=organization_id)
-        if new:
-            wake("arbiter")
-    # What was over when it was found is concluded as if it had been seen before.
-    over = [attempts[key] for key in new if owners[key].native.is_released]
-    _conclude(over, owners, previous_at, leadership, now)
+    conclude_ended(made, attempts, previous_at, leadership, now)
 
 
-def _conclude(
-    attempts: Iterable[Attempt],
-    owners: Mapping[UUID, _Owner],
+def insert_jobs(jobs: Collection[Job]) -> set[UUID]:
+    """Store those of `jobs` that are not there yet; returns their ids."""
+    new = set(insert_rows(Job, [columns_of(job) for job in jobs], ignore_conflicts=True))
+    by_organization: dict[UUID, list[UUID]] = {}
+    for job in jobs:
+        if job.id in new:
+            by_organization.setdefault(job.organization_id, []).append(job.id)
+    for organization_id, ids in by_organization.items():
+        publish("jobs", ids=ids, organization_id=organization_id)
+    if new:
+        wake("arbiter")
+    return new
+
+
+def count_running(
+    owners: Mapping[UUID, tuple[Owner, Job]],
+    attempt_of: Callable[[UUID, Owner, Job, Room], Attempt],
+    now: datetime,
+) -> dict[UUID, Attempt]:
+    """Store an attempt for each of these jobs, which run without a grant of ours, and meter it."""
+    room = Room([owner for owner, _ in owners.values()])
+    attempts = {key: attempt_of(key, owner, job, room) for key, (owner, job) in owners.items()}
+    insert_rows(Attempt, [columns_of(attempt) for attempt in attempts.values()])
+    register_attempts(
+        [_grant(owner, job, attempts[key]) for key, (owner, job) in owners.items()], now=now
+    )
+    for attempt in attempts.values():
+        if attempt.started_at is not None:
+            record_started(attempt.id, at=attempt.granted_at, now=now)
+    return attempts
+
+
+def conclude_ended(
+    owners: Mapping[UUID, Owner],
+    attempts: Mapping[UUID, Attempt],
     previous_at: datetime | None,
     leadership: Leadership,
     now: datetime,
 ) -> None:
-    for attempt in attempts:
-        observation = _observation(attempt.key, owners[attempt.id].native)
-        with leadership.fence():
-            apply_one(attempt.id, attempt.job_id, observation, previous_at, now)
+    """What was over when it was found is concluded as if it had been seen before."""
+    for key, attempt in attempts.items():
+        if owners[key].native.is_released:
+            observation = observation_of(attempt.key, owners[key].native)
+            with leadership.fence():
+                apply_one(attempt.id, attempt.job_id, observation, previous_at, now)
 
 
-class _Room:
+class Room:
     """What the guarantees of some teams have left, to class new attempts until the next cycle."""
 
-    def __init__(self, owners: Sequence[_Owner]) -> None:
+    def __init__(self, owners: Sequence[Owner]) -> None:
         teams = {owner.team.pk for owner in owners}
         self._left_mgpu: dict[tuple[UUID, UUID], int] = {
             (team, pool): guaranteed_mgpu
@@ -444,16 +483,17 @@ class _Room:
             if (team, pool) in self._left_mgpu:
                 self._left_mgpu[team, pool] -= taken_mgpu
 
-    def take(self, owner: _Owner) -> int:
+    def take(self, owner: Owner) -> int:
         """As much of what the workload holds, or held, as there is room for."""
         place = (owner.team.pk, owner.pool.pk)
-        taken = max(0, min(_mgpu(owner.native), self._left_mgpu.get(place, 0)))
-        if taken and _holds(owner.native):
+        taken = max(0, min(mgpu_of(owner.native), self._left_mgpu.get(place, 0)))
+        if taken and holds_gpus(owner.native):
             self._left_mgpu[place] -= taken
         return taken
 
 
-def _job(cluster: Cluster, owner: _Owner) -> Job:
+def job_of(cluster: Cluster, owner: Owner) -> Job:
+    """The job that a workload which runs, or ran, is found to be."""
     native = owner.native
     sizes = {slot.mgpu for slot in native.slots}
     # Where nodes give differently many, only the sum is told; the attempt has the truth.
@@ -470,7 +510,7 @@ def _job(cluster: Cluster, owner: _Owner) -> Job:
         origin=JobOrigin.NATIVE.value,
         pool=owner.pool,
         priority_class=owner.priority_class,
-        mgpu_per_node=_mgpu(native) // nodes,
+        mgpu_per_node=mgpu_of(native) // nodes,
         node_count=nodes,
         script="",
         time_limit_s=native.time_limit_s if (native.time_limit_s or 0) > 0 else None,
@@ -491,19 +531,21 @@ def plain_name(native: NativeWorkload) -> str:
     return name or f"job {native.native_id}"[:_NAME_MAX]
 
 
-def _mgpu(native: NativeWorkload) -> int:
-    return sum(slot.mgpu for slot in native.slots)
+def mgpu_of(native: NativeWorkload) -> int:
+    """What it holds or held; of one that waits for us what it asks for."""
+    return sum(slot.mgpu for slot in native.slots) or sum(native.ranks_mgpu)
 
 
-def _attempt(
-    key: UUID,
+def running_attempt(
     cluster: Cluster,
-    owner: _Owner,
-    job: Job,
     listing: Listing,
     previous_at: datetime | None,
-    room: _Room,
+    key: UUID,
+    owner: Owner,
+    job: Job,
+    room: Room,
 ) -> Attempt:
+    """The attempt that counts what runs; `key` is its id."""
     native = owner.native
     observed_at = from_epoch(listing.observed_at)
     since = job.started_at or observed_at
@@ -513,10 +555,10 @@ def _attempt(
     return Attempt(
         id=key,
         job=job,
-        number=1,
+        number=job.attempt_number,
         cluster=cluster,
         slots=[{"node": slot.node, "mgpu": slot.mgpu} for slot in native.slots],
-        mgpu=_mgpu(native),
+        mgpu=mgpu_of(native),
         guaranteed_mgpu=room.take(owner),
         state=(AttemptState.STARTING if is_waiting else AttemptState.RUNNING).value,
         # No arbiter has granted it.
@@ -529,7 +571,7 @@ def _attempt(
     )
 
 
-def _grant(owner: _Owner, job: Job, attempt: Attempt) -> Grant:
+def _grant(owner: Owner, job: Job, attempt: Attempt) -> Grant:
     return Grant(
         attempt_id=attempt.id,
         job_id=job.id,
@@ -558,21 +600,23 @@ def _happenings(native: NativeWorkload, job: Job, attempt: Attempt) -> Iterator[
         yield Happening(job.id, attempt.granted_at, "counted_from_here", {})
 
 
-def _outside(
-    listing: Listing, strangers: Mapping[UUID, tuple[NativeWorkload, Stranger]]
+def outside_use(
+    listing: Listing,
+    strangers: Mapping[UUID, tuple[NativeWorkload, Stranger]],
+    waiting: Collection[NativeWorkload],
 ) -> OutsideUse:
+    """What `strangers` hold, and what is `waiting` without being a job here."""
     by_node: dict[tuple[str, str], int] = {}
     held: dict[tuple[str, str, str, str], tuple[int, int]] = {}
     for native, why in strangers.values():
-        if not _holds(native):
+        if not holds_gpus(native):
             continue
         for slot in native.slots:
             place = (slot.node, native.pool)
             by_node[place] = by_node.get(place, 0) + slot.mgpu
         holder = (native.account, native.user, native.pool, why.value)
         mgpu, workloads = held.get(holder, (0, 0))
-        held[holder] = mgpu + _mgpu(native), workloads + 1
-    waiting = [native for native in listing.natives if not native.slots and not native.is_released]
+        held[holder] = mgpu + mgpu_of(native), workloads + 1
     return OutsideUse(
         observed_at=listing.observed_at,
         by_node=by_node,

@@ -423,7 +423,8 @@ def _hold_what_may_have_run(clusters: Sequence[Cluster], now: datetime) -> int:
     for job in (
         Job.objects.select_for_update(of=("self",))
         .select_related("priority_class")
-        .filter(on_them, state=JobState.QUEUED)
+        # A native one is one workload, which its cluster lists if it runs.
+        .filter(on_them, state=JobState.QUEUED, origin=JobOrigin.PORTAL)
         .order_by("pk")
     ):
         _suspect(job, next(one for one in clusters if job.cluster_id in (None, one.pk)), now)

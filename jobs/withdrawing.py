@@ -37,6 +37,7 @@ WITHDRAWN_MAX = 100
 #: No number is recorded, so that nothing of it was ever released.
 _UNACKNOWLEDGED = Q(
     native_id=None,
+    release_sent_at=None,
     released_at=None,
     state__in=[AttemptState.RESERVED, AttemptState.STARTING],
 )
@@ -110,7 +111,7 @@ def withdraw_stuck(
         if not (is_stuck or attempt.id in held_for_long) or withdrawn == WITHDRAWN_MAX:
             continue
         with leadership.fence():
-            withdrawn += _withdraw(attempt.id, attempt.job_id, observation, now)
+            withdrawn += withdraw(attempt.id, attempt.job_id, observation, now)
     return withdrawn
 
 
@@ -162,7 +163,9 @@ def _give_up(attempt_id: UUID, job_id: UUID, since: datetime, now: datetime) -> 
     return 1
 
 
-def _withdraw(attempt_id: UUID, job_id: UUID, observation: Observation, now: datetime) -> int:
+def withdraw(attempt_id: UUID, job_id: UUID, observation: Observation, now: datetime) -> int:
+    """Ask its cluster to drop an attempt that it did not start; 0 when it did after all, else 1.
+    Must run behind the fence."""
     # The job before its attempt, as everywhere.
     job = Job.objects.select_for_update(of=("self",)).only("id", "organization_id").get(pk=job_id)
     attempt = Attempt.objects.select_for_update().get(pk=attempt_id)

@@ -1,11 +1,13 @@
 """Who is who on a cluster that has users of its own: the portal's user and their UNIX name.
 
-One person of the portal per name, so that nobody's jobs and files become somebody else's.
+One person of the portal per name, so that nobody's jobs and files become somebody else's. Where the
+cluster's users are nobody's to map, a name counts as who signs in here with it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
@@ -18,11 +20,13 @@ from connectors.registry import KINDS_WITH_USERS
 from live.waking import wake
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from quotas.models import ClusterUser
-from tenants.models import User
+from tenants.models import Node, User, UserKind
 from webapi.middleware import current_request_id
 
 #: What useradd accepts; the minter of the cluster checks besides that the name resolves there.
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
+#: User name of those who submit on a cluster and are not known by name.
+SOMEBODY = "submitted-on-cluster"
 _NEVER = frozenset({"root", "daemon", "nobody", "slurm", "munge", "bin", "sys"})
 
 
@@ -84,6 +88,64 @@ def name_on(cluster: Cluster, user_id: UUID) -> str | None:
 def users_by_name(cluster: Cluster) -> dict[str, UUID]:
     """The portal's user of every mapped name of `cluster`."""
     return dict(ClusterUser.objects.filter(cluster=cluster).values_list("name", "user_id"))
+
+
+def users_beside_the_portal(
+    wanted: Collection[tuple[UUID, str]], *, now: datetime
+) -> dict[tuple[UUID, str], UUID]:
+    """Who of each organization has each name, on a cluster whose users nobody maps.
+
+    A name is somebody's who signs in here with it ("bob@ai-company") and is of the organization.
+    All others are one user of their organization, whom nobody can sign in as and who is made when
+    first needed: what a team is charged does not depend on who in it has submitted.
+    """
+    if not wanted:
+        return {}
+    people = {
+        (organization_id, login): pk
+        for pk, organization_id, login in User.objects.filter(
+            login__in={name for _, name in wanted}, is_active=True
+        ).values_list("pk", "organization_id", "login")
+    }
+    others = {
+        organization_id: _somebody(organization_id, now)
+        for organization_id in {key[0] for key in wanted if key not in people}
+    }
+    return {key: people.get(key) or others[key[0]] for key in wanted}
+
+
+def _somebody(organization_id: UUID, now: datetime) -> UUID:
+    """The user of an organization for those who are not known by name."""
+    found = User.objects.filter(organization=organization_id, username=SOMEBODY).first()
+    if found is not None:
+        return found.pk
+    organization = Node.objects.get(pk=organization_id)
+    user = User(
+        organization=organization,
+        username=SOMEBODY,
+        login=f"{SOMEBODY}@{organization.slug}",
+        name="Submitted on a cluster",
+        kind=UserKind.SERVICE.value,
+        is_active=False,
+        created_at=now,
+    )
+    user.set_unusable_password()
+    try:
+        with transaction.atomic():
+            user.save(force_insert=True)
+            record(
+                action="user_created",
+                subject_kind="user",
+                subject_id=user.pk,
+                now=now,
+                organization_id=organization_id,
+                node_path=organization.path,
+                detail={"login": user.login},
+            )
+    except IntegrityError:
+        # Somebody else made it at this moment.
+        return User.objects.get(organization=organization_id, username=SOMEBODY).pk
+    return user.pk
 
 
 def _record(

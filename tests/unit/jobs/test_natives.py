@@ -522,7 +522,7 @@ def test_the_database_refuses_a_native_job_that_waits(company: Company, control:
     look(company, control, a_native())
     for values in ({"state": JobState.QUEUED}, {"script": "exit 0"}):
         with (
-            pytest.raises(IntegrityError, match="job_of_the_cluster_itself_never_waits"),
+            pytest.raises(IntegrityError, match="native_job_waits_only_where_we_start_it"),
             transaction.atomic(),
         ):
             Job.objects.update(**values)

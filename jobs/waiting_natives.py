@@ -1,0 +1,538 @@
+"""Jobs that people gave to a cluster beside the portal, where they wait for the arbiter.
+
+Such a cluster (`connectors.natives.NativeStarter`) starts none of them by itself. One whose
+account is a team's becomes a queued job of it as soon as it is listed, pinned to its cluster, in
+the order of its submit time. What is granted to it is an attempt like any other, which
+`jobs.dispatch` has the cluster start; what ends a run and leaves the workload there (a preemption,
+a node that failed) makes it wait again, as the next attempt of the same job. One whose owner
+removes it is cancelled, and one that is cancelled here is ended there. Why it waits is written
+onto it.
+
+Level-triggered like `jobs.observation`: a repeated listing changes nothing. The ids follow from
+what the cluster says, so that two observers would make the same rows. What runs there without a
+grant of ours counts for its team all the same, and can be reclaimed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial, reduce
+from math import gcd
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError
+from django.db.models import Q
+
+from clusters.models import Cluster
+from clusters.outside import OutsideUse, Stranger
+from connectors.errors import ConnectorError
+from connectors.natives import NativeControl, NativeRef, NativeStarter
+from connectors.protocol import Listing, NativeWorkload, Outcome, WorkloadPhase
+from jobs import lifecycle
+from jobs.leadership import Leadership, NotLeading
+from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, JobType, attempt_id
+from jobs.natives import (
+    Owner,
+    Room,
+    conclude_ended,
+    count_running,
+    ended_since,
+    holds_gpus,
+    insert_jobs,
+    is_possible,
+    job_id,
+    job_of,
+    mgpu_of,
+    observation_of,
+    odd_ones,
+    outside_use,
+    owners_of,
+    ref_of,
+    running_attempt,
+    take_up,
+)
+from jobs.observation import COMPARED, News, apply_news, is_about_to_be_lost, is_known
+from jobs.questions import NotAsked, Questions
+from jobs.timeline import Happening, record_events
+from jobs.withdrawing import StillHeld, withdraw
+from live.publishing import publish
+from live.waking import wake
+from outbox.quarantine import is_quarantined
+from primitives.clock import from_epoch
+from quotas.cluster_users import users_beside_the_portal
+
+log = logging.getLogger(__name__)
+
+#: Of each kind, what is asked of the cluster after one listing at most; the next one goes on.
+CALLS_MAX = 20
+#: A reason of which only the numbers changed is written again after so long at the earliest.
+TOLD_AGAIN_AFTER = timedelta(seconds=60)
+_HELD_BY_USER = ("held_by_user", "It is held in Tidegate until somebody releases it there.")
+
+_WHY_STRANGE: Mapping[Stranger, str] = {
+    Stranger.ACCOUNT: (
+        "It asks for no GPUs of a pool that Tidegate knows, or does not say of which: give its "
+        "Pods the node selector of one kind of GPU."
+    ),
+    Stranger.MIXED: "It asks for GPUs of several pools. Submit one workload for each of them.",
+    Stranger.USER: "Who submitted it is not known to Tidegate.",
+    Stranger.ORGANIZATION: "Who submitted it is of another organization than the team.",
+    Stranger.CLASS: "The organization of its team has no priority class.",
+    Stranger.ODD: "What it asks for makes no sense to Tidegate.",
+}
+
+
+class Told(NamedTuple):
+    """Why a workload waits, as it was last written onto it, and when."""
+
+    code: str
+    sentence: str
+    at: datetime
+
+
+class Memory:
+    """What one observer remembers of the natives of one cluster: only what saves calls."""
+
+    def __init__(self) -> None:
+        self.told: dict[UUID, Told] = {}
+        self.still_held = StillHeld()
+
+
+def apply_waiting_natives(
+    cluster: Cluster,
+    listing: Listing,
+    *,
+    control: NativeControl,
+    starter: NativeStarter,
+    previous_at: datetime | None,
+    leadership: Leadership,
+    now: datetime,
+    questions: Questions | None = None,
+    memory: Memory | None = None,
+    complain: Callable[[str], None] | None = None,
+) -> OutsideUse:
+    """Bring the native jobs of `cluster` up to `listing`; returns what is held outside.
+
+    Parameters as those of `jobs.natives.apply_natives`. Raises NotLeading when the leadership is
+    over.
+    """
+    if questions is None:
+        questions = Questions()
+        questions.begin_round()
+    memory = memory or Memory()
+    look = _Look(cluster, listing, control, starter, previous_at, leadership, now)
+    jobs = {
+        job.id: job
+        for job in Job.objects.filter(
+            Q(state__in=list(lifecycle.OPEN)) | Q(pk__in=look.left),
+            cluster=cluster,
+            origin=JobOrigin.NATIVE,
+            native_id__isnull=False,
+        ).defer("environment", "notes")
+    }
+    attempts = {
+        attempt.job_id: attempt
+        for attempt in Attempt.objects.filter(cluster=cluster, released_at=None, job__in=list(jobs))
+        .only(*COMPARED, "forced_at", "cluster_user", "job__submitted_at", "job__native_id")
+        .select_related("job")
+        .order_by("job_id")
+    }
+    look.follow(questions.in_turn("native", list(attempts.values())), questions, memory)
+    strangers: dict[UUID, Stranger] = {}
+    for job in jobs.values():
+        native = look.listed.get(job.id)
+        if job.id in attempts:
+            continue
+        if job.state in lifecycle.FINAL:
+            if native is not None and native.phase is not WorkloadPhase.ENDED:
+                look.end_there(job)
+                strangers[job.id] = Stranger.BACK
+        elif native is None or native.is_released:
+            look.end_here(job, native)
+        elif holds_gpus(native):
+            strangers |= look.count(job, native)
+    unknown = {
+        key: native
+        for key, native in look.listed.items()
+        if key not in jobs
+        and (
+            native.phase is WorkloadPhase.HELD
+            or holds_gpus(native)
+            or ended_since(native, previous_at)
+        )
+    }
+    if unknown:
+        strangers |= look.take_up(unknown)
+    look.explain(jobs.values(), strangers, memory)
+    held = {key: (look.listed[key], why) for key, why in strangers.items()}
+    held |= {
+        job_id(cluster, native): (native, Stranger.ODD)
+        for native in listing.natives
+        if not is_possible(native)
+    }
+    if complain is not None and (odd := odd_ones(held.values(), listing)):
+        complain(odd)
+    known = look.taken_up | {pk for pk, job in jobs.items() if job.state in lifecycle.OPEN}
+    return outside_use(
+        listing,
+        held,
+        [
+            native
+            for key, native in look.listed.items()
+            if key not in known and not native.slots and not native.is_released
+        ],
+    )
+
+
+class _Look:
+    """One listing of one cluster, and what is asked of the cluster after it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        listing: Listing,
+        control: NativeControl,
+        starter: NativeStarter,
+        previous_at: datetime | None,
+        leadership: Leadership,
+        now: datetime,
+    ) -> None:
+        self.listed = {
+            job_id(cluster, native): native for native in listing.natives if is_possible(native)
+        }
+        #: What is not over.
+        self.left = [
+            key for key, one in self.listed.items() if one.phase is not WorkloadPhase.ENDED
+        ]
+        self.taken_up: set[UUID] = set()
+        self._cluster = cluster
+        self._listing = listing
+        self._control = control
+        self._starter = starter
+        self._previous_at = previous_at
+        self._leadership = leadership
+        self._now = now
+        self._is_frozen = is_quarantined()
+        self._calls: dict[str, int] = {}
+
+    # What has an attempt
+
+    def follow(self, attempts: Iterable[Attempt], questions: Questions, memory: Memory) -> None:
+        """Apply the listing to the attempts that are counted already."""
+        held: list[Attempt] = []
+        for attempt in attempts:
+            native = self.listed.get(attempt.job_id)
+            if native is None:
+                self._miss(attempt, questions)
+            elif native.phase is not WorkloadPhase.HELD:
+                self._apply(attempt, native)
+                if attempt.forced_at is not None and holds_gpus(native):
+                    # A start that was under way may have come after the stop.
+                    self._call("stop", attempt.job_id, self._control.stop, ref_of(attempt))
+            elif attempt.state in (AttemptState.RESERVED, AttemptState.STARTING):
+                # It has not begun: its cluster is told again, as it may have forgotten.
+                if attempt.release_sent_at is not None:
+                    self._apply(attempt, native)
+                    held.append(attempt)
+                    if not self._is_frozen:
+                        self._call("start", attempt.job_id, self._starter.start, ref_of(attempt))
+            else:
+                self._close(attempt, native)
+        overdue = memory.still_held.overdue([attempt.id for attempt in held], self._now)
+        for attempt in held:
+            if attempt.id in overdue:
+                native = self.listed[attempt.job_id]
+                observation = observation_of(attempt.key, native)
+                with self._leadership.fence():
+                    withdraw(attempt.id, attempt.job_id, observation, self._now)
+
+    def _miss(self, attempt: Attempt, questions: Questions) -> None:
+        is_unsent = attempt.native_id is None and attempt.state in (
+            AttemptState.RESERVED,
+            AttemptState.STARTING,
+        )
+        if is_unsent or self._listing.may_have(ref_of(attempt).native_id):
+            return
+        ended = None
+        if is_about_to_be_lost(attempt):
+            try:
+                ended = questions.ask(
+                    "native", attempt, partial(self._control.find_ended, ref_of(attempt))
+                )
+            except NotAsked:
+                return
+            except ConnectorError as error:
+                log.warning("native job %s is missing and %s", attempt.native_id, error)
+                return
+        self._apply(attempt, ended)
+
+    def _close(self, attempt: Attempt, native: NativeWorkload) -> None:
+        """Its run is over and its workload waits again: kept from starting before it is granted
+        again, then closed here."""
+        if not self._call("stop", attempt.job_id, self._control.stop, ref_of(attempt)):
+            return
+        is_asked = attempt.stop_reason is not None
+        began = 0 if attempt.started_at is None else int(attempt.started_at.timestamp())
+        ended_at = native.ended_at or 0
+        if ended_at < began or attempt.started_at is None:
+            ended_at = max(self._listing.observed_at, began)
+        self._apply(
+            attempt,
+            replace(
+                native,
+                phase=WorkloadPhase.ENDED,
+                # By the cluster's own rules, or since its node failed: it may run again.
+                outcome=Outcome.STOPPED if is_asked else Outcome.PREEMPTED,
+                started_at=None,
+                ended_at=ended_at,
+                is_released=True,
+            ),
+        )
+
+    def _apply(self, attempt: Attempt, native: NativeWorkload | None) -> None:
+        observation = None if native is None else observation_of(attempt.key, native)
+        if observation is not None and is_known(attempt, observation):
+            return
+        news = News(
+            attempt.id, attempt.job_id, observation, release_sent_at=attempt.release_sent_at
+        )
+        try:
+            with self._leadership.fence():
+                apply_news([news], self._previous_at, self._now)
+        except (NotLeading, OperationalError, InterfaceError):
+            raise
+        except Exception:
+            # Whatever is wrong with one answer, the attempts behind it must not wait for it.
+            log.exception("attempt %s could not be brought up to date", attempt.id)
+
+    # What has none
+
+    def end_there(self, job: Job) -> None:
+        """What has ended here is not started there any more."""
+        if not self._is_frozen:
+            self._call("cancel", job.id, self._starter.cancel, _ref(job))
+
+    def end_here(self, job: Job, native: NativeWorkload | None) -> None:
+        """Its workload is gone, or ended without ever running for this job: it waits no longer."""
+        if native is None:
+            if self._listing.may_have(job.native_id):
+                return
+            found: list[NativeWorkload | None] = []
+            if not self._call(
+                "ask", job.id, lambda ref: found.append(self._control.find_ended(ref)), _ref(job)
+            ):
+                return
+        with self._leadership.fence():
+            locked = Job.objects.select_for_update(of=("self",)).get(pk=job.id)
+            if locked.state not in lifecycle.WAITING:
+                return
+            lifecycle.check_move(locked.state, JobState.CANCELLED)
+            locked.state = JobState.CANCELLED
+            locked.end_reason = lifecycle.REMOVED
+            locked.ended_at = self._now
+            locked.explanation = None
+            locked.save(update_fields=["state", "end_reason", "ended_at", "explanation"])
+            detail = {"reason": locked.end_reason}
+            record_events([Happening(job.id, self._now, "cancelled", detail)])
+            publish("jobs", ids=[job.id], organization_id=job.organization_id)
+            wake("arbiter")
+
+    def count(self, job: Job, native: NativeWorkload) -> dict[UUID, Stranger]:
+        """It runs though nothing was granted to it here, as after a restore from a backup."""
+        if job.state != JobState.QUEUED:
+            # Somebody holds it here.
+            self._call("stop", job.id, self._control.stop, _ref(job))
+            return {job.id: Stranger.BACK}
+        with self._leadership.fence():
+            locked = (
+                Job.objects.select_for_update(of=("self",))
+                .select_related("team", "pool", "priority_class")
+                .get(pk=job.id)
+            )
+            if locked.state != JobState.QUEUED:
+                return {job.id: Stranger.NOT_YET}
+            lifecycle.check_move(locked.state, JobState.STARTING)
+            started_at = None if native.started_at is None else from_epoch(native.started_at)
+            locked.state = (
+                JobState.STARTING if native.phase is WorkloadPhase.STARTING else JobState.RUNNING
+            )
+            locked.attempt_number += 1
+            locked.started_at = started_at
+            locked.explanation = locked.explained_at = None
+            locked.save(
+                update_fields=[
+                    "state",
+                    "attempt_number",
+                    "started_at",
+                    "explanation",
+                    "explained_at",
+                ]
+            )
+            owner = Owner(native, locked.team, locked.user_id, locked.pool, locked.priority_class)
+            self._count_running({job.id: (owner, locked)})
+            publish("jobs", ids=[job.id], organization_id=job.organization_id)
+            wake("arbiter")
+        return {}
+
+    def take_up(self, unknown: Mapping[UUID, NativeWorkload]) -> dict[UUID, Stranger]:
+        """Make jobs of those that are a team's; why the others are strangers."""
+        try:
+            owners, strangers = owners_of(
+                self._control, unknown, partial(users_beside_the_portal, now=self._now), ()
+            )
+        except ConnectorError as error:
+            log.warning("whose natives there are is not known: %s", error)
+            return dict.fromkeys(unknown, Stranger.NOT_YET)
+        for key, why in strangers.items():
+            native = unknown[key]
+            is_free = why is Stranger.ACCOUNT and native.account and mgpu_of(native) == 0
+            if is_free and native.phase is WorkloadPhase.HELD and not self._is_frozen:
+                # Nothing of what it asks for is anybody's quota.
+                self._call("start", key, self._starter.start, _native_ref(native))
+        made, odd = take_up(owners, self._make)
+        self.taken_up |= made
+        strangers |= dict.fromkeys(owners.keys() - made, Stranger.NOT_YET)
+        return strangers | dict.fromkeys(odd, Stranger.ODD)
+
+    def _make(self, owners: Mapping[UUID, Owner]) -> None:
+        """Make a job of each workload, or of none."""
+        with self._leadership.fence():
+            jobs = {key: _waiting_job(self._cluster, owner) for key, owner in owners.items()}
+            new = insert_jobs(jobs.values())
+            running = {
+                key: (owner, jobs[key])
+                for key, owner in owners.items()
+                if key in new and jobs[key].attempt_number
+            }
+            attempts = self._count_running(running)
+            record_events(
+                Happening(
+                    key,
+                    jobs[key].submitted_at,
+                    "submitted_on_cluster",
+                    {"cluster": str(self._cluster.pk), "user": owner.native.user},
+                )
+                for key, owner in owners.items()
+                if key in new
+            )
+        made = {key: owner for key, (owner, _) in running.items()}
+        conclude_ended(made, attempts, self._previous_at, self._leadership, self._now)
+
+    def _count_running(self, running: Mapping[UUID, tuple[Owner, Job]]) -> dict[UUID, Attempt]:
+        def attempt_of(key: UUID, owner: Owner, job: Job, room: Room) -> Attempt:
+            attempt = running_attempt(
+                self._cluster,
+                self._listing,
+                self._previous_at,
+                attempt_id(key, job.attempt_number),
+                owner,
+                job,
+                room,
+            )
+            # Its cluster knows it by the id of the job's workload alone.
+            attempt.cluster_user = None
+            attempt.release_sent_at = attempt.granted_at
+            return attempt
+
+        attempts = count_running(running, attempt_of, self._now)
+        record_events(
+            Happening(attempt.job_id, attempt.granted_at, "counted_from_here", {})
+            for attempt in attempts.values()
+        )
+        return attempts
+
+    # What is written onto it
+
+    def explain(
+        self, jobs: Iterable[Job], strangers: Mapping[UUID, Stranger], memory: Memory
+    ) -> None:
+        """Write why they wait onto those where it is news, those told longest ago first."""
+        wanted: dict[UUID, tuple[NativeRef, str, str]] = {}
+        for job in jobs:
+            native = self.listed.get(job.id)
+            if native is None or native.phase is not WorkloadPhase.HELD:
+                continue
+            if job.state == JobState.HELD:
+                wanted[job.id] = (_ref(job), *_HELD_BY_USER)
+            elif job.state == JobState.QUEUED and job.explanation is not None:
+                reason = job.explanation
+                wanted[job.id] = (_ref(job), reason["code"], reason["sentence"])
+        for key, why in strangers.items():
+            native = self.listed[key]
+            is_shown = native.account and mgpu_of(native) > 0 and why in _WHY_STRANGE
+            if is_shown and native.phase is WorkloadPhase.HELD:
+                wanted[key] = (_native_ref(native), why.value, _WHY_STRANGE[why])
+        told = memory.told
+        for key in told.keys() - wanted.keys():
+            del told[key]
+        news = [
+            (told[key].at.timestamp() if key in told else 0.0, key)
+            for key, (_, code, sentence) in wanted.items()
+            if self._is_news(told.get(key), code, sentence)
+        ]
+        for _, key in sorted(news):
+            ref, code, sentence = wanted[key]
+            write = partial(self._starter.explain, code=code, sentence=sentence)
+            if self._call("explain", key, write, ref):
+                told[key] = Told(code, sentence, self._now)
+
+    def _is_news(self, told: Told | None, code: str, sentence: str) -> bool:
+        if told is None or told.code != code:
+            return True
+        return told.sentence != sentence and self._now - told.at >= TOLD_AGAIN_AFTER
+
+    def _call(self, kind: str, job: UUID, act: Callable[[NativeRef], None], ref: NativeRef) -> bool:
+        """Ask the cluster for it, unless enough of this kind was asked for; whether it was done."""
+        if self._calls.get(kind, 0) >= CALLS_MAX:
+            return False
+        self._calls[kind] = self._calls.get(kind, 0) + 1
+        try:
+            act(ref)
+        except ConnectorError as error:
+            log.warning("%s of native job %s: %s", kind, job, error)
+            # A cluster that does not answer is not waited for once for each of them.
+            self._calls[kind] = CALLS_MAX
+            return False
+        return True
+
+
+def _ref(job: Job) -> NativeRef:
+    return NativeRef(job.native_id or "", int(job.submitted_at.timestamp()), "")
+
+
+def _native_ref(native: NativeWorkload) -> NativeRef:
+    return NativeRef(native.native_id, native.submitted_at, "")
+
+
+def _waiting_job(cluster: Cluster, owner: Owner) -> Job:
+    """The job of a workload that waits for us, or ran before we knew it."""
+    native = owner.native
+    job = job_of(cluster, owner)
+    job.cluster = cluster
+    job.native_id = native.native_id
+    job.is_requeueable = True
+    if native.ranks_mgpu:
+        job.mgpu_per_node, job.node_count = even_ranks(native.ranks_mgpu)
+        if job.node_count > 1:
+            job.type = JobType.DISTRIBUTED.value
+    if native.phase is WorkloadPhase.HELD:
+        job.state = JobState.QUEUED.value
+        job.started_at = None
+        job.attempt_number = 0
+    return job
+
+
+def even_ranks(ranks_mgpu: Sequence[int]) -> tuple[int, int]:
+    """GPUs of each rank, and how many, of a workload that asks for `ranks_mgpu`.
+
+    Where they differ, as with a leader that has fewer than its workers, it is counted as ranks of
+    their greatest common divisor: the sum is exact, and its cluster's own scheduler finds the
+    nodes.
+    """
+    asking = [mgpu for mgpu in ranks_mgpu if mgpu > 0]
+    each = reduce(gcd, asking)
+    return each, sum(asking) // each
