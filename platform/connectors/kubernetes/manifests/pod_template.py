@@ -373,4 +373,6 @@ def _volumes(workload: Workload) -> list[dict[str, Any]]:
 
 @cache
 def _launcher() -> str:
-    return resources.files("connectors.kubernetes").joinpath("launcher.sh").read_text("ascii")
+    """launcher.sh without its comments, which would only fill lists of processes."""
+    text = resources.files("connectors.kubernetes").joinpath("launcher.sh").read_text("ascii")
+    return "\n".join(line for line in text.splitlines() if line and not line.startswith("#"))
