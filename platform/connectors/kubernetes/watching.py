@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from connectors.errors import ClusterUnavailable, ConnectorError
-from connectors.kubernetes.api import Event, Gone, KubeList, Watch
+from connectors.kubernetes.api import Event, Gone, KubeList, NotFound, Watch
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,8 @@ LIST_EVERY_S = 600.0
 SILENT_S = 30.0
 #: How long a look waits for a watch that was dropped to be open again.
 WAIT_S = 3.0
+#: A kind that the cluster does not know is asked for again so often.
+MISSING_AGAIN_S = 60.0
 PAUSE_MIN_S, PAUSE_MAX_S = 0.1, 5.0
 #: Deleted objects that are remembered, so that a late answer does not bring them back.
 _DELETED_MAX = 4_096
@@ -51,7 +53,10 @@ class Source(Protocol):
 
 
 class Reflector:
-    """The objects of the collection `path`, for several threads at once."""
+    """The objects of the collection `path`, for several threads at once.
+
+    A collection that `may_be_missing` is empty on a cluster that knows no such kind.
+    """
 
     def __init__(
         self,
@@ -61,6 +66,7 @@ class Reflector:
         labels: str = "",
         trim: Trim = lambda found: found,
         changed: Changed = lambda before, now: None,
+        may_be_missing: bool = False,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
@@ -68,6 +74,7 @@ class Reflector:
         self._labels = labels
         self._trim = trim
         self._changed = changed
+        self._may_be_missing = may_be_missing
         self._monotonic_s = monotonic_s
         self._condition = threading.Condition()
         self._objects: dict[str, Json] = {}
@@ -75,7 +82,7 @@ class Reflector:
         self._version = ""
         self._listed_s = -float("inf")
         self._alive_s = -float("inf")
-        self._is_open = False
+        self._is_open = self._is_missing = False
         self._stopping = threading.Event()
         self._watch: Watch | None = None
         self._thread: threading.Thread | None = None
@@ -124,6 +131,10 @@ class Reflector:
                 return
         self._keep(found)
 
+    def remove(self, found: Json) -> None:
+        """An object that the server just deleted for us."""
+        self._drop(found)
+
     def _run(self) -> None:
         pause_s = PAUSE_MIN_S
         while not self._stopping.is_set():
@@ -131,6 +142,11 @@ class Reflector:
                 self._follow()
                 pause_s = PAUSE_MIN_S
                 continue
+            except NotFound as error:
+                if self._may_be_missing:
+                    self._nothing_of_it()
+                    continue
+                failure = str(error)
             except Gone:
                 self._version = ""
                 failure = "the server has forgotten from where to go on"
@@ -150,6 +166,15 @@ class Reflector:
             self._stopping.wait(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
+    def _nothing_of_it(self) -> None:
+        """The cluster knows no such collection, so that it has none of it."""
+        for one in self.peek():
+            self._drop(one)
+        with self._condition:
+            self._is_open = self._is_missing = True
+            self._condition.notify_all()
+        self._stopping.wait(MISSING_AGAIN_S)
+
     def _follow(self) -> None:
         """One list where one is due, and one watch to its end."""
         if not self._version or self._monotonic_s() - self._listed_s > LIST_EVERY_S:
@@ -160,7 +185,7 @@ class Reflector:
         watch = self._api.watch(self._path, labels=self._labels, resource_version=self._version)
         with self._condition:
             self._watch = watch
-            self._is_open = True
+            self._is_open, self._is_missing = True, False
             self._alive_s = self._monotonic_s()
             self._condition.notify_all()
         try:
@@ -229,11 +254,8 @@ class Reflector:
             self._changed(self._trim(found) or before, None)
 
     def _is_fresh(self) -> bool:
-        return (
-            self._is_open
-            and bool(self._version)
-            and self._monotonic_s() - self._alive_s <= SILENT_S
-        )
+        is_heard = bool(self._version) and self._monotonic_s() - self._alive_s <= SILENT_S
+        return self._is_open and (is_heard or self._is_missing)
 
 
 def _uid(found: Mapping[str, Any]) -> str:

@@ -1,0 +1,537 @@
+"""A Kubernetes cluster as a cluster of Tidegate, with Kueue as the executor.
+
+An attempt is one object (a Job by default) whose name follows from its key, made when it is
+dispatched: suspended, in its team's queue. Kueue reserves quota for it and waits for our vote,
+which is its release. What is known of the cluster comes from watches; what is done there, beside
+the calls of the protocol, is in `tending`. An attempt runs at most once: what was stopped or
+evicted is deactivated and never voted for again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from connectors.errors import ClusterUnavailable, WorkloadRejected
+from connectors.kubernetes import naming
+from connectors.kubernetes.api import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    KubeApi,
+    KubeRefused,
+    NotFound,
+)
+from connectors.kubernetes.attempts import Attempt
+from connectors.kubernetes.caches import NODES, Caches, trimmed
+from connectors.kubernetes.inventory import nodes_of
+from connectors.kubernetes.logs import Logs
+from connectors.kubernetes.manifests.building import objects_for, owned
+from connectors.kubernetes.observing import KubeState, listing_of
+from connectors.kubernetes.options import KubernetesOptions, parse_options
+from connectors.kubernetes.resources import KINDS, POD, Resource, resource_of
+from connectors.kubernetes.tending import Tender, is_over, notice_patch, pod_path, stop_patch
+from connectors.kubernetes.voting import (
+    KUEUE_VERSION,
+    STOPPED,
+    Allowed,
+    CheckKeeper,
+    is_owned_by,
+    is_true,
+    is_untouched,
+    vote_of,
+    workload_path,
+)
+from connectors.protocol import (
+    ClusterConnector,
+    Inventory,
+    Listing,
+    LogChunk,
+    LogReader,
+    Observation,
+    Workload,
+    WorkloadPhase,
+)
+from connectors.workload_checks import check_key
+
+log = logging.getLogger(__name__)
+
+Object = Mapping[str, Any]
+
+#: What tells a cluster from others, see `protocol.Inventory`.
+CLUSTER = "cluster"
+VERSION_PATH = "/version"
+#: How many ends are made sure of in one look, by asking for the Pods that are left.
+_CONFIRMED_MAX = 200
+_SURE_MAX = 50_000
+
+
+def open_kubernetes(
+    options: Mapping[str, Any], cluster_id: str, known_as: Mapping[str, str] | None = None
+) -> ClusterConnector:
+    """The connector for `options` (see `connectors.kubernetes.options`); speaks to nobody yet.
+
+    `cluster_id` tells our objects from those of other installations, `known_as` what the cluster
+    must answer by. Raises ValueError for bad options.
+    """
+    identity = (known_as or {}).get(CLUSTER)
+    return KubernetesConnector(parse_options(options), cluster_id, identity=identity)
+
+
+def check_kubernetes_options(options: Mapping[str, Any]) -> None:
+    """Raises ValueError for options that no Kubernetes cluster can have; opens no file."""
+    parse_options(options)
+
+
+def open_kubernetes_logs(options: Mapping[str, Any]) -> LogReader:
+    """The outputs of jobs of such a cluster. Raises ValueError for bad options."""
+    return Logs(parse_options(options))
+
+
+class KubernetesConnector:
+    """Implements `connectors.protocol.ClusterConnector`; safe to use from several threads.
+
+    It watches the cluster, and does there what `tending` says, from the first call on that is more
+    than a question about its nodes or a submission, and until nobody has it any more.
+    """
+
+    def __init__(
+        self, options: KubernetesOptions, cluster_id: str, *, identity: str | None = None
+    ) -> None:
+        self._options = options
+        self._cluster_id = cluster_id
+        self._api = KubeApi(
+            kubeconfig=options.kubeconfig, context=options.context, identity=identity
+        )
+        self._caches = Caches(self._api, options, cluster_id)
+        self._allowed = Allowed()
+        self._tender = Tender(
+            self._api,
+            self._caches.attempts,
+            self._allowed,
+            took=self._caches.took,
+            keeps_check=options.has_kueue,
+        )
+        self._logs = Logs(options)
+        self._lock = threading.Lock()
+        self._sure: dict[str, None] = {}
+        self._version = ""
+        # The protocol knows no closing: threads and connections end with the connector.
+        weakref.finalize(self, _close, self._api, self._caches, self._tender)
+
+    @property
+    def options(self) -> KubernetesOptions:
+        """What it was opened with."""
+        return self._options
+
+    @property
+    def api(self) -> KubeApi:
+        """Its client, for the other things that a Kubernetes cluster can do."""
+        return self._api
+
+    @property
+    def cluster_id(self) -> str:
+        """How the cluster's objects say that they are ours."""
+        return self._cluster_id
+
+    @property
+    def news(self) -> threading.Event:
+        """Set when something happened that a look would show; whoever waits clears it."""
+        return self._caches.news
+
+    @property
+    def submits_held(self) -> bool:
+        """Yes: what is created waits for our vote."""
+        return True
+
+    @property
+    def settle_s(self) -> int:
+        """None: what the API server has accepted is stored, and its uid is its own for ever."""
+        return 0
+
+    def prepare(self) -> None:
+        """Say in Kueue that our admission check is there."""
+        if self._options.has_kueue:
+            _insist(lambda: CheckKeeper(self._api).keep())
+
+    def submit(self, workload: Workload, *, is_first: bool = False) -> str:
+        """See the protocol. The nodes in `slots` are ignored: the cluster chooses them."""
+        objects = objects_for(workload, self._options, cluster_id=self._cluster_id)
+        main = self._created(workload.key, objects.main)
+        for other in objects.others:
+            self._create_owned(workload.key, owned(other, main))
+        self._caches.took(main)
+        return str(main["metadata"]["uid"])
+
+    def release(self, key: str, native_id: str) -> None:
+        """See the protocol. It is voted for as soon as Kueue has reserved its quota."""
+        check_key(key)
+        self._start()
+        attempt = self._caches.attempts.of_uid(native_id)
+        if attempt is None or attempt.key != key or not _may_still_run(attempt):
+            return
+        try:
+            self._allowed.allow(native_id)
+        finally:
+            self._caches.attempts.touch(native_id)
+
+    def remove_copy(self, key: str, native_id: str) -> None:
+        """See the protocol."""
+        check_key(key)
+        self._start()
+        for attempt in self._attempts_of(key):
+            if attempt.uid == native_id and _is_held(attempt):
+                self._stop(attempt, only_as_it_is=True)
+
+    def observe(self) -> Listing:
+        """See the protocol."""
+        self._start()
+        # Asked at every look: the watches alone do not say whether it is still the same cluster.
+        probe = self._api.probe()
+        listing = self._listing(self._caches.state(probe.observed_at))
+        if self._has_doubtful_ends(listing):
+            listing = self._listing(self._caches.state(probe.observed_at))
+        self._logs.follow(self._api, self._caches, listing)
+        return listing
+
+    def find_ended(self, key: str, native_id: str) -> Observation | None:
+        """Nothing: a cluster keeps no accounts, and what is gone is gone."""
+        check_key(key)
+        return None
+
+    def notify(self, key: str, *, native_id: str | None = None) -> None:
+        """See the protocol. Every Pod is told, those that appear later too."""
+        check_key(key)
+        self._start()
+        for attempt in self._attempts_of(key):
+            workload = attempt.workload
+            if workload is None or is_true(workload, "Finished") or _is_stopped(attempt):
+                continue
+            if naming.NOTICE not in (workload["metadata"].get("annotations") or {}):
+                path = workload_path(workload)
+                self._change(lambda path=path: self._api.merge_patch(path, notice_patch()))
+
+    def stop(self, key: str, *, native_id: str | None = None) -> None:
+        """See the protocol. Its Pods get a second between TERM and KILL."""
+        check_key(key)
+        self._start()
+        for attempt in self._attempts_of(key):
+            self._allowed.forbid(attempt.uid)
+            self._stop(attempt)
+
+    def inventory(self) -> Inventory:
+        """See the protocol."""
+        probe = self._api.probe()
+        if self._caches.is_started:
+            nodes = self._caches.nodes()
+        else:
+            nodes = tuple(self._api.list(NODES).items)
+        found, complaints = nodes_of(nodes, self._options.pools, self._options.features)
+        return Inventory(
+            observed_at=probe.observed_at,
+            nodes=found,
+            api_version=self._api_version(),
+            complaints=complaints,
+            identity={CLUSTER: probe.uid},
+        )
+
+    def read_log(
+        self,
+        key: str,
+        *,
+        rank: int,
+        stream: str,
+        offset: int,
+        limit: int,
+        cluster_user: str | None = None,
+    ) -> LogChunk:
+        """See the protocol. Kubernetes writes both streams into one, which is "stdout"."""
+        return self._logs.read_log(
+            key, rank=rank, stream=stream, offset=offset, limit=limit, cluster_user=cluster_user
+        )
+
+    def forget(self, key: str, *, native_id: str | None = None) -> None:
+        """See the protocol."""
+        check_key(key)
+        self._start()
+        attempts = self._attempts_of(key)
+        for attempt in attempts:
+            seen = self._observation(attempt)
+            if seen is None or not seen.is_released:
+                return
+        for attempt in attempts:
+            uid = attempt.uid
+            path = _path(attempt.item)
+            self._change(lambda path=path, uid=uid: self._delete(path, uid))
+            self._caches.removed(attempt.item)
+        self._logs.forget(key)
+
+    def _start(self) -> None:
+        self._caches.start()
+        self._tender.start()
+
+    def _listing(self, state: KubeState) -> Listing:
+        return listing_of(state, cluster_id=self._cluster_id, pools=self._options.pools)
+
+    def _observation(self, attempt: Attempt) -> Observation | None:
+        """What is to be said of this attempt alone."""
+        state = KubeState(
+            objects=(attempt.item,),
+            workloads=() if attempt.workload is None else (attempt.workload,),
+            pods=attempt.pods,
+            nodes=(),
+            observed_at=0,
+        )
+        return self._listing(state).seen(attempt.key, attempt.uid)
+
+    def _has_doubtful_ends(self, listing: Listing) -> bool:
+        """Whether some end turned out to be none: each is made sure of once.
+
+        The watches over Pods and over what they belong to are not in step: a Pod may be there that
+        was not told yet. After a regular end all Pods are counted; after a stop only a list tells.
+        """
+        doubtful = False
+        asked = 0
+        for key in listing.observations:
+            for seen in listing.all_of(key):
+                if not seen.is_released or seen.started_at is None or self._is_sure(seen.native_id):
+                    continue
+                attempt = self._caches.attempts.of_uid(seen.native_id)
+                if attempt is None or _is_finished(attempt) or asked == _CONFIRMED_MAX:
+                    # What is too much for one look stays as the watches tell it.
+                    continue
+                asked += 1
+                left = [pod for pod in self._pods_of(attempt) if not is_over(pod)]
+                for pod in left:
+                    self._caches.took(pod)
+                doubtful = doubtful or bool(left)
+                if not left:
+                    self._remember_sure(seen.native_id)
+        return doubtful
+
+    def _is_sure(self, uid: str) -> bool:
+        with self._lock:
+            return uid in self._sure
+
+    def _remember_sure(self, uid: str) -> None:
+        with self._lock:
+            self._sure[uid] = None
+            while len(self._sure) > _SURE_MAX:
+                del self._sure[next(iter(self._sure))]
+
+    def _attempts_of(self, key: str) -> tuple[Attempt, ...]:
+        """All that the cluster has of `key`, asked for where the watches tell of nothing."""
+        known = self._caches.attempts.of_key(key)
+        if known:
+            return known
+        name = naming.workload_name(key)
+        found: list[Attempt] = []
+        for kind in {self._options.resource, *self._other_kinds()}:
+            items = self._api.list(
+                kind.collection(),
+                labels=naming.selector(self._cluster_id),
+                fields=f"metadata.name={name}",
+            ).items
+            for item in items:
+                if naming.key_of(item, self._cluster_id) == key:
+                    self._caches.took(item)
+                    found.append(self._joined(key, item))
+        return tuple(found)
+
+    def _other_kinds(self) -> tuple[Resource, ...]:
+        """None: of what an earlier option `kind` made, the watches tell."""
+        return ()
+
+    def _joined(self, key: str, item: Object) -> Attempt:
+        workload = None
+        if self._options.has_kueue:
+            workload = next(
+                (
+                    one
+                    for one in self._api.list(
+                        f"/apis/{KUEUE_VERSION}/namespaces/{item['metadata']['namespace']}/workloads",
+                        labels=f"kueue.x-k8s.io/job-uid={item['metadata']['uid']}",
+                    ).items
+                    if is_owned_by(one, item)
+                ),
+                None,
+            )
+        attempt = Attempt(key, trimmed(item), workload, ())
+        return replace(attempt, pods=self._pods_of(attempt))
+
+    def _pods_of(self, attempt: Attempt) -> tuple[Object, ...]:
+        """Its Pods, as the server lists them now."""
+        namespace = attempt.item["metadata"]["namespace"]
+        listed = self._api.list(
+            POD.collection(namespace), labels=naming.selector(self._cluster_id)
+        )
+        return tuple(
+            pod for pod in listed.items if naming.key_of(pod, self._cluster_id) == attempt.key
+        )
+
+    def _stop(self, attempt: Attempt, *, only_as_it_is: bool = False) -> None:
+        """Mark it as stopped for good; `tending` ends its Pods, now and whenever one appears.
+
+        With `only_as_it_is`, one that has changed meanwhile is left for the next look.
+        """
+        now = datetime.now(UTC)
+        workload = attempt.workload
+        if _is_finished(attempt):
+            # No Pod is made any more; those that are still ending are not waited for.
+            for pod in attempt.pods:
+                if not is_over(pod):
+                    uid, path = pod["metadata"]["uid"], pod_path(pod)
+                    self._change(lambda path=path, uid=uid: self._delete(path, uid, grace_s=1))
+            return
+        if _is_stopped(attempt) and (workload is None or _is_inactive(workload)):
+            return
+        marked, path = attempt.item, _path(attempt.item)
+        patch: dict[str, Any] = stop_patch(now)
+        if workload is not None:
+            marked, path = workload, workload_path(workload)
+            patch["spec"] = {"active": False}
+        if only_as_it_is:
+            patch["metadata"]["resourceVersion"] = marked["metadata"]["resourceVersion"]
+        try:
+            self._change(lambda: self._api.merge_patch(path, patch))
+        except Conflict as error:
+            raise ClusterUnavailable(f"{attempt.key} has just changed: {error}") from error
+        except NotFound:
+            if workload is None:
+                return
+            # Kueue has just replaced it: whatever comes instead belongs to the same object.
+            mark = stop_patch(now)
+            self._change(lambda: self._api.merge_patch(_path(attempt.item), mark))
+
+    def _delete(self, path: str, uid: str, grace_s: int | None = None) -> None:
+        self._api.delete(path, uid=uid, grace_s=grace_s, propagation="Background")
+
+    def _change(self, act: Callable[[], Any]) -> None:
+        """Write what no job's owner can be blamed for, and know it from now on."""
+        answered = _insist(act)
+        if isinstance(answered, dict):
+            self._caches.took(answered)
+
+    def _created(self, key: str, body: Object) -> dict[str, Any]:
+        """The object of `key`: created now, or before. Raises WorkloadRejected."""
+        kind = resource_of(body)
+        namespace = body["metadata"]["namespace"]
+        try:
+            return self._api.create(kind.collection(namespace), body)
+        except AlreadyExists:
+            pass
+        except KubeRefused as error:
+            raise self._refused(error, namespace) from error
+        try:
+            found = self._api.get(kind.path(namespace, body["metadata"]["name"]))
+        except NotFound as error:
+            raise ClusterUnavailable(f"{key} has just been deleted; try again") from error
+        if naming.key_of(found, self._cluster_id) != key:
+            raise WorkloadRejected(
+                f"the cluster has another {kind.kind} named {body['metadata']['name']} in namespace "
+                f"{namespace}, which is not ours; an administrator there must remove it"
+            )
+        return found
+
+    def _create_owned(self, key: str, body: Object) -> None:
+        """What belongs to the object of `key`. Raises WorkloadRejected."""
+        kind = resource_of(body)
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        try:
+            self._api.create(kind.collection(namespace), body)
+            return
+        except AlreadyExists:
+            pass
+        except KubeRefused as error:
+            raise self._refused(error, namespace) from error
+        try:
+            found = self._api.get(kind.path(namespace, name))
+        except NotFound as error:
+            raise ClusterUnavailable(f"{name} has just been deleted; try again") from error
+        if naming.key_of(found, self._cluster_id) != key:
+            raise WorkloadRejected(
+                f"the cluster has another {kind.kind} named {name} in namespace {namespace}, which "
+                "is not ours; an administrator there must remove it"
+            )
+        owners = {one["uid"] for one in found["metadata"].get("ownerReferences") or ()}
+        wanted = {one["uid"] for one in body["metadata"]["ownerReferences"]}
+        if owners != wanted:
+            raise ClusterUnavailable(
+                f"the {kind.kind} {name} of an earlier object of this name is still being removed"
+            )
+
+    def _refused(self, error: KubeRefused, namespace: str) -> Exception:
+        """What a refusal to create something means to whoever asked for it."""
+        if isinstance(error, NotFound):
+            return WorkloadRejected(
+                f"the cluster has no namespace {namespace} for this team, or does not know the kind "
+                f"of object: {error}. An administrator can push the quota to the cluster again."
+            )
+        if isinstance(error, Forbidden) and " cannot " in error.message:
+            return ClusterUnavailable(f"the cluster does not let us: {error}")
+        return WorkloadRejected(f"Kubernetes refuses it: {error}")
+
+    def _api_version(self) -> str:
+        if not self._version:
+            self._version = str(self._api.get(VERSION_PATH).get("gitVersion", ""))
+        return self._version
+
+
+def _insist(act: Callable[[], Any]) -> Any:
+    """Do what no job's owner can be blamed for: a refusal is the cluster's fault, to be mended."""
+    try:
+        return act()
+    except (NotFound, Conflict):
+        raise
+    except KubeRefused as error:
+        raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
+
+
+def _path(item: Object) -> str:
+    return resource_of(item).path(item["metadata"]["namespace"], item["metadata"]["name"])
+
+
+def _is_finished(attempt: Attempt) -> bool:
+    """Whether it has ended by itself."""
+    workload = attempt.workload
+    ends = ("Complete", "Completed", "Succeeded", "Failed")
+    return (workload is not None and is_true(workload, "Finished")) or any(
+        is_true(attempt.item, end) for end in ends
+    )
+
+
+def _is_stopped(attempt: Attempt) -> bool:
+    marked = [attempt.item] if attempt.workload is None else [attempt.item, attempt.workload]
+    return any(STOPPED in (one["metadata"].get("annotations") or {}) for one in marked)
+
+
+def _is_inactive(workload: Object) -> bool:
+    return (workload.get("spec") or {}).get("active") is False
+
+
+def _may_still_run(attempt: Attempt) -> bool:
+    return not _is_stopped(attempt) and not _is_finished(attempt)
+
+
+def _is_held(attempt: Attempt) -> bool:
+    """Whether it was never voted for."""
+    if not is_untouched(attempt.item):
+        return False
+    workload = attempt.workload
+    return workload is None or (
+        vote_of(workload) != "Ready" and not is_true(workload, "Admitted")
+    )
+
+
+def _close(api: KubeApi, caches: Caches, tender: Tender) -> None:
+    tender.stop()
+    caches.stop()
+    api.close()
+
+
+__all__ = ["KINDS", "WorkloadPhase"]
