@@ -7,6 +7,11 @@ from typing import Any
 
 from connectors.accounts import ClusterAccount
 from connectors.entitlements import EntitlementControl
+from connectors.kubernetes.connector import (
+    check_kubernetes_options,
+    open_kubernetes,
+    open_kubernetes_logs,
+)
 from connectors.kubernetes.options import default_images as kubernetes_default_images
 from connectors.kubernetes.options import names_images
 from connectors.local.connector import open_local
@@ -24,6 +29,7 @@ from connectors.slurm.options import runs_images as runs_slurm_images
 
 Opener = Callable[[Mapping[str, Any], str, Mapping[str, str]], ClusterConnector]
 OPENERS: Mapping[str, Opener] = {
+    "kubernetes": open_kubernetes,
     "local": open_local,
     "slurm": open_slurm,
 }
@@ -35,7 +41,7 @@ LASTING_OPTIONS: Mapping[str, frozenset[str]] = {
 #: Kinds of cluster whose jobs run as users of the cluster, who must be mapped first.
 KINDS_WITH_USERS = frozenset({"slurm"})
 #: Kinds of cluster that give out whole GPUs only.
-KINDS_WITH_WHOLE_GPUS = frozenset({"slurm"})
+KINDS_WITH_WHOLE_GPUS = frozenset({"kubernetes", "slurm"})
 #: Whether container images are run, by the options, on the kinds of cluster that can do so.
 IMAGE_RUNNERS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "kubernetes": names_images,
@@ -67,9 +73,15 @@ ACCOUNTS: Mapping[str, Callable[[ClusterConnector], ClusterAccount]] = {
 
 
 #: How options are checked where the connector would need what the asking process must not have.
-OPTION_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {"slurm": check_slurm_options}
+OPTION_CHECKS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+    "kubernetes": check_kubernetes_options,
+    "slurm": check_slurm_options,
+}
 #: How outputs are read, on the kinds of cluster where that needs less than the connector.
-LOG_READERS: Mapping[str, Callable[[Mapping[str, Any]], LogReader]] = {"slurm": open_slurm_logs}
+LOG_READERS: Mapping[str, Callable[[Mapping[str, Any]], LogReader]] = {
+    "kubernetes": open_kubernetes_logs,
+    "slurm": open_slurm_logs,
+}
 
 
 def check_options(kind: str, options: Mapping[str, Any]) -> None:

@@ -22,9 +22,9 @@ class Attempt:
     """One object of ours with what Kueue and the cluster made of it."""
 
     key: str
-    item: Object
-    workload: Object | None
-    pods: tuple[Object, ...]
+    item: Json
+    workload: Json | None
+    pods: tuple[Json, ...]
 
     @property
     def uid(self) -> str:

@@ -9,10 +9,10 @@ evicted is deactivated and never voted for again.
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -34,8 +34,15 @@ from connectors.kubernetes.logs import Logs
 from connectors.kubernetes.manifests.building import objects_for, owned
 from connectors.kubernetes.observing import KubeState, listing_of
 from connectors.kubernetes.options import KubernetesOptions, parse_options
-from connectors.kubernetes.resources import KINDS, POD, Resource, resource_of
-from connectors.kubernetes.tending import Tender, is_over, notice_patch, pod_path, stop_patch
+from connectors.kubernetes.resources import POD, resource_of
+from connectors.kubernetes.tending import (
+    KILL_GRACE_S,
+    Tender,
+    is_over,
+    notice_patch,
+    pod_path,
+    stop_patch,
+)
 from connectors.kubernetes.voting import (
     KUEUE_VERSION,
     STOPPED,
@@ -55,11 +62,8 @@ from connectors.protocol import (
     LogReader,
     Observation,
     Workload,
-    WorkloadPhase,
 )
 from connectors.workload_checks import check_key
-
-log = logging.getLogger(__name__)
 
 Object = Mapping[str, Any]
 
@@ -157,7 +161,8 @@ class KubernetesConnector:
     def prepare(self) -> None:
         """Say in Kueue that our admission check is there."""
         if self._options.has_kueue:
-            _insist(lambda: CheckKeeper(self._api).keep())
+            with _insisting():
+                CheckKeeper(self._api).keep()
 
     def submit(self, workload: Workload, *, is_first: bool = False) -> str:
         """See the protocol. The nodes in `slots` are ignored: the cluster chooses them."""
@@ -214,7 +219,7 @@ class KubernetesConnector:
                 continue
             if naming.NOTICE not in (workload["metadata"].get("annotations") or {}):
                 path = workload_path(workload)
-                self._change(lambda path=path: self._api.merge_patch(path, notice_patch()))
+                self._patch(path, notice_patch())
 
     def stop(self, key: str, *, native_id: str | None = None) -> None:
         """See the protocol. Its Pods get a second between TERM and KILL."""
@@ -265,9 +270,7 @@ class KubernetesConnector:
             if seen is None or not seen.is_released:
                 return
         for attempt in attempts:
-            uid = attempt.uid
-            path = _path(attempt.item)
-            self._change(lambda path=path, uid=uid: self._delete(path, uid))
+            self._delete(_path(attempt.item), attempt.uid)
             self._caches.removed(attempt.item)
         self._logs.forget(key)
 
@@ -331,21 +334,17 @@ class KubernetesConnector:
             return known
         name = naming.workload_name(key)
         found: list[Attempt] = []
-        for kind in {self._options.resource, *self._other_kinds()}:
-            items = self._api.list(
-                kind.collection(),
-                labels=naming.selector(self._cluster_id),
-                fields=f"metadata.name={name}",
-            ).items
-            for item in items:
-                if naming.key_of(item, self._cluster_id) == key:
-                    self._caches.took(item)
-                    found.append(self._joined(key, item))
+        items = self._api.list(
+            # Of what an earlier option `kind` made, the watches tell.
+            self._options.resource.collection(),
+            labels=naming.selector(self._cluster_id),
+            fields=f"metadata.name={name}",
+        ).items
+        for item in items:
+            if naming.key_of(item, self._cluster_id) == key:
+                self._caches.took(item)
+                found.append(self._joined(key, item))
         return tuple(found)
-
-    def _other_kinds(self) -> tuple[Resource, ...]:
-        """None: of what an earlier option `kind` made, the watches tell."""
-        return ()
 
     def _joined(self, key: str, item: Object) -> Attempt:
         workload = None
@@ -364,12 +363,10 @@ class KubernetesConnector:
         attempt = Attempt(key, trimmed(item), workload, ())
         return replace(attempt, pods=self._pods_of(attempt))
 
-    def _pods_of(self, attempt: Attempt) -> tuple[Object, ...]:
+    def _pods_of(self, attempt: Attempt) -> tuple[dict[str, Any], ...]:
         """Its Pods, as the server lists them now."""
         namespace = attempt.item["metadata"]["namespace"]
-        listed = self._api.list(
-            POD.collection(namespace), labels=naming.selector(self._cluster_id)
-        )
+        listed = self._api.list(POD.collection(namespace), labels=naming.selector(self._cluster_id))
         return tuple(
             pod for pod in listed.items if naming.key_of(pod, self._cluster_id) == attempt.key
         )
@@ -385,8 +382,7 @@ class KubernetesConnector:
             # No Pod is made any more; those that are still ending are not waited for.
             for pod in attempt.pods:
                 if not is_over(pod):
-                    uid, path = pod["metadata"]["uid"], pod_path(pod)
-                    self._change(lambda path=path, uid=uid: self._delete(path, uid, grace_s=1))
+                    self._delete(pod_path(pod), pod["metadata"]["uid"], grace_s=KILL_GRACE_S)
             return
         if _is_stopped(attempt) and (workload is None or _is_inactive(workload)):
             return
@@ -398,24 +394,23 @@ class KubernetesConnector:
         if only_as_it_is:
             patch["metadata"]["resourceVersion"] = marked["metadata"]["resourceVersion"]
         try:
-            self._change(lambda: self._api.merge_patch(path, patch))
+            self._patch(path, patch)
         except Conflict as error:
             raise ClusterUnavailable(f"{attempt.key} has just changed: {error}") from error
         except NotFound:
             if workload is None:
                 return
             # Kueue has just replaced it: whatever comes instead belongs to the same object.
-            mark = stop_patch(now)
-            self._change(lambda: self._api.merge_patch(_path(attempt.item), mark))
+            self._patch(_path(attempt.item), stop_patch(now))
 
-    def _delete(self, path: str, uid: str, grace_s: int | None = None) -> None:
-        self._api.delete(path, uid=uid, grace_s=grace_s, propagation="Background")
+    def _patch(self, path: str, patch: Mapping[str, Any]) -> None:
+        """Write, and know it from now on. Raises NotFound and Conflict."""
+        with _insisting():
+            self._caches.took(self._api.merge_patch(path, patch))
 
-    def _change(self, act: Callable[[], Any]) -> None:
-        """Write what no job's owner can be blamed for, and know it from now on."""
-        answered = _insist(act)
-        if isinstance(answered, dict):
-            self._caches.took(answered)
+    def _delete(self, path: str, uid: str, *, grace_s: int | None = None) -> None:
+        with _insisting():
+            self._api.delete(path, uid=uid, grace_s=grace_s, propagation="Background")
 
     def _created(self, key: str, body: Object) -> dict[str, Any]:
         """The object of `key`: created now, or before. Raises WorkloadRejected."""
@@ -433,8 +428,8 @@ class KubernetesConnector:
             raise ClusterUnavailable(f"{key} has just been deleted; try again") from error
         if naming.key_of(found, self._cluster_id) != key:
             raise WorkloadRejected(
-                f"the cluster has another {kind.kind} named {body['metadata']['name']} in namespace "
-                f"{namespace}, which is not ours; an administrator there must remove it"
+                f"the cluster has another {kind.kind} named {body['metadata']['name']} in "
+                f"namespace {namespace}, which is not ours; an administrator there must remove it"
             )
         return found
 
@@ -469,8 +464,9 @@ class KubernetesConnector:
         """What a refusal to create something means to whoever asked for it."""
         if isinstance(error, NotFound):
             return WorkloadRejected(
-                f"the cluster has no namespace {namespace} for this team, or does not know the kind "
-                f"of object: {error}. An administrator can push the quota to the cluster again."
+                f"the cluster has no namespace {namespace} for this team, or does not know the "
+                f"kind of object: {error}. An administrator can push the quota to the cluster "
+                "again."
             )
         if isinstance(error, Forbidden) and " cannot " in error.message:
             return ClusterUnavailable(f"the cluster does not let us: {error}")
@@ -482,10 +478,11 @@ class KubernetesConnector:
         return self._version
 
 
-def _insist(act: Callable[[], Any]) -> Any:
+@contextlib.contextmanager
+def _insisting() -> Iterator[None]:
     """Do what no job's owner can be blamed for: a refusal is the cluster's fault, to be mended."""
     try:
-        return act()
+        yield
     except (NotFound, Conflict):
         raise
     except KubeRefused as error:
@@ -523,15 +520,10 @@ def _is_held(attempt: Attempt) -> bool:
     if not is_untouched(attempt.item):
         return False
     workload = attempt.workload
-    return workload is None or (
-        vote_of(workload) != "Ready" and not is_true(workload, "Admitted")
-    )
+    return workload is None or (vote_of(workload) != "Ready" and not is_true(workload, "Admitted"))
 
 
 def _close(api: KubeApi, caches: Caches, tender: Tender) -> None:
     tender.stop()
     caches.stop()
     api.close()
-
-
-__all__ = ["KINDS", "WorkloadPhase"]
