@@ -201,7 +201,7 @@ class KubernetesConnector:
         listing = self._listing(self._caches.state(probe.observed_at))
         if self._has_doubtful_ends(listing):
             listing = self._listing(self._caches.state(probe.observed_at))
-        self._logs.follow(self._api, self._caches, listing)
+        self._logs.follow(self._api, listing)
         return listing
 
     def find_ended(self, key: str, native_id: str) -> Observation | None:
