@@ -141,7 +141,7 @@ class Bed:
         api.apply_all(definitions)
         objects.wait_established(api, definitions)
         self._say(f"{len(definitions)} CRDs established")
-        self._launch("kwok")
+        self._launch("kwok", "runtime", "runner")
         for document in objects.kueue_home(settings):
             api.apply(document)
         api.apply_all(objects.webhooks(settings))

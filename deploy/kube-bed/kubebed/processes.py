@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kubebed.servers import Server
-from kubebed.settings import HOST, BedError, Settings
+from kubebed.settings import HOST, SOURCE, BedError, Settings
 
 _PAUSE_S = 0.05
 _ANSWER_S = 2
@@ -47,6 +47,7 @@ def launch(settings: Settings, server: Server) -> None:
         process = subprocess.Popen(
             server.command,
             cwd=settings.folder,
+            env=os.environ | {"PYTHONPATH": str(SOURCE)},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -72,6 +73,8 @@ def wait_for(settings: Settings, servers: Iterable[Server], within_s: int = 90) 
 
 def answers(settings: Settings, server: Server) -> bool:
     """Whether the server says that it is ready."""
+    if server.ready_url.startswith("unix:"):
+        return _listens(Path(server.ready_url.removeprefix("unix:")))
     tls = administrator_tls(settings) if server.ready_url.startswith("https:") else None
     try:
         with urllib.request.urlopen(  # noqa: S310 - an address of our own
@@ -123,6 +126,21 @@ def memory_mib(pid: int) -> int:
     """How much memory the process holds."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(_ANSWER_S)
+        try:
+            # Addresses of sockets are short, and the folder's may be long.
+            folder = os.open(path.parent, os.O_PATH)
+            try:
+                probe.connect(f"/proc/self/fd/{folder}/{path.name}")
+            finally:
+                os.close(folder)
+        except OSError:
+            return False
+        return True
 
 
 def _signal_server(settings: Settings, name: str, how: signal.Signals) -> None:

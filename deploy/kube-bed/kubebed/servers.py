@@ -5,6 +5,7 @@ What a flag is for stands beside it where its name does not tell.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -46,6 +47,8 @@ def all_servers(settings: Settings) -> dict[str, Server]:
         _controllers,
         _scheduler,
         _kwok,
+        _runtime,
+        _runner,
         _jobset,
         _kueue,
     )
@@ -178,7 +181,8 @@ def _kwok(settings: Settings) -> Server:
             f"--config={SOURCE / 'kwok.yaml'}",
             "--manage-all-nodes=true",
             f"--node-ip={HOST}",
-            f"--node-port={settings.port('kubelet')}",
+            # The nodes' port is the runner's, which asks kwok for the logs of Pods that it plays.
+            f"--node-port={settings.port('runner')}",
             f"--server-address={address}",  # without it, it listens on all addresses
             *_served_with(settings),
             "--cidr=10.128.0.1/12",
@@ -187,6 +191,24 @@ def _kwok(settings: Settings) -> Server:
         ),
         ports=("kubelet",),
         ready_url=f"https://{address}/healthz",
+    )
+
+
+def _runtime(settings: Settings) -> Server:
+    return Server(
+        name="runtime",
+        command=(sys.executable, "-m", "kubebed.runner.runtime", str(settings.folder)),
+        ports=(),
+        ready_url=f"unix:{settings.folder / 'run' / 'runtime.sock'}",
+    )
+
+
+def _runner(settings: Settings) -> Server:
+    return Server(
+        name="runner",
+        command=(sys.executable, "-m", "kubebed.runner.main", str(settings.folder)),
+        ports=("runner",),
+        ready_url=f"https://{HOST}:{settings.port('runner')}/healthz",
     )
 
 
