@@ -45,7 +45,6 @@ from connectors.kubernetes.tending import (
 )
 from connectors.kubernetes.voting import (
     KUEUE_VERSION,
-    STOPPED,
     Allowed,
     CheckKeeper,
     is_owned_by,
@@ -504,7 +503,7 @@ def _is_finished(attempt: Attempt) -> bool:
 
 def _is_stopped(attempt: Attempt) -> bool:
     marked = [attempt.item] if attempt.workload is None else [attempt.item, attempt.workload]
-    return any(STOPPED in (one["metadata"].get("annotations") or {}) for one in marked)
+    return any(naming.STOPPED in (one["metadata"].get("annotations") or {}) for one in marked)
 
 
 def _is_inactive(workload: Object) -> bool:

@@ -23,6 +23,8 @@ PATH = "tidegate.io/path"
 #: Annotation of Pods: `NOTICE_GIVEN` from when the workload was told that it will be stopped.
 NOTICE = "tidegate.io/notice"
 NOTICE_GIVEN = "given"
+#: Annotation of a Workload, or of an object without one: when we stopped it for good.
+STOPPED = "tidegate.io/stopped"
 #: Annotation of Pods: the rank of the Pod whose index is 0, where that is not 0.
 FIRST_RANK = "tidegate.io/first-rank"
 #: Label: "true" on all that belongs to an attempt.

@@ -29,6 +29,7 @@ from connectors.kubernetes.reading import (
     texts,
     units,
 )
+from connectors.kubernetes.resources import was_changed
 from connectors.kubernetes.states import (
     Finish,
     RankEnd,
@@ -63,6 +64,13 @@ JOBSET_UID = "jobset.sigs.k8s.io/jobset-uid"
 
 #: Seconds for which an admitted workload may have no Pods before that is told.
 PODS_WITHIN_S = 30
+#: Seconds after which Kueue has taken note of a new object, unless something is wrong.
+SEEN_WITHIN_S = 30
+_UNSEEN = Wait(
+    WaitCode.EVALUATING,
+    "Kueue has made no Workload of it; it may not run, or not look after this namespace or kind",
+    is_stuck=True,
+)
 _OWNERS_MAX = 8
 _STATE_LENGTH_MAX = 100
 _NAME_LENGTH_MAX = 200
@@ -605,8 +613,14 @@ def _phase(
         return WorkloadPhase.ENDED if is_over else WorkloadPhase.STOPPING, state, None, ""
     if text(item, "metadata", "deletionTimestamp"):
         return WorkloadPhase.STOPPING, "Being deleted", None, ""
+    is_marked = _is_stopped(run) and run.workload is None
+    if is_suspended(item) and not admission.is_admitted and (was_changed(item) or is_marked):
+        is_over = not run.alive and (is_at_rest(item) or not was_changed(item))
+        return WorkloadPhase.ENDED if is_over else WorkloadPhase.STOPPING, "Suspended", None, ""
     if run.workload is None and is_suspended(item):
-        return WorkloadPhase.HELD, "Suspended", None, ""
+        created_at = moment(item, "metadata", "creationTimestamp") or look.state.observed_at
+        is_unseen = look.state.observed_at - created_at >= SEEN_WITHIN_S
+        return WorkloadPhase.HELD, "Suspended", _UNSEEN if is_unseen else None, ""
     if run.workload is not None and not admission.is_admitted:
         if admission.is_voted and admission.is_reserved:
             return WorkloadPhase.STARTING, "QuotaReserved", admission.wait, admission.raw
@@ -697,9 +711,14 @@ def _outcome(run: _Run, admission: _Admission, finish: Finish | None) -> tuple[O
         if pod.end is not None and pod.end.start_failure:
             rank = "" if pod.rank is None else f"rank {pod.rank}: "
             return Outcome.START_FAILED, f"{rank}{pod.end.start_failure}"
+    if _is_stopped(run) and (finish is None or finish.outcome is not Outcome.SUCCEEDED):
+        # Whatever it was that ended first: its Pods, for which it fails, or its admission.
+        return Outcome.STOPPED, ""
     if finish is None:
         if not admission.is_active and admission.reason in ("", "Deactivated"):
             return Outcome.STOPPED, ""
+        if admission.reason == "":
+            return Outcome.PREEMPTED, "It was begun anew on the cluster, which is not let happen."
         return eviction(admission.reason, admission.message)
     # A rank that left with an error after a notice let the others finish: its code counts.
     if finish.outcome is Outcome.SUCCEEDED:
@@ -720,6 +739,12 @@ def _outcome(run: _Run, admission: _Admission, finish: Finish | None) -> tuple[O
     if finish.outcome is Outcome.FAILED and admission.was_admitted:
         return _unexplained(finish)
     return finish.outcome, printable(finish.message, _NAME_LENGTH_MAX)
+
+
+def _is_stopped(run: _Run) -> bool:
+    """Whether we stopped it. Raises Odd."""
+    marked = [one for one in (run.item, run.workload) if one is not None]
+    return any(naming.STOPPED in texts(one, "metadata", "annotations") for one in marked)
 
 
 def _unexplained(finish: Finish) -> tuple[Outcome, str]:

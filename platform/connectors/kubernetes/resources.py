@@ -76,3 +76,9 @@ OTHER_SCHEDULERS: Mapping[str, Resource] = {
 def resource_of(item: Mapping[str, Any]) -> Resource:
     """The kind of one of our own objects. Raises KeyError for a kind that we make none of."""
     return _BY_NAME[item["apiVersion"], item["kind"]]
+
+
+def was_changed(item: Mapping[str, Any]) -> bool:
+    """Whether the spec of one of our objects is no longer the one that was created, where its kind
+    tells: starting it changes the spec, so that one which is suspended then has run."""
+    return resource_of(item) in (JOB, JOBSET) and item["metadata"].get("generation", 1) != 1

@@ -432,6 +432,9 @@ def is_at_rest(item: Object) -> bool:
     That its spec says so is not enough: the controller may not have seen it yet. Raises Odd.
     """
     own = conditions(item)
+    # A Job that is about to fail makes none, and one suspended meanwhile stays so for ever.
+    if any(is_true(own, kind) for kind in ("FailureTarget", "SuccessCriteriaMet")):
+        return True
     if "Suspended" in own:
         return is_true(own, "Suspended")
     if any(is_true(own, kind) for kind, _ in _FINISHED):

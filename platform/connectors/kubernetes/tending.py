@@ -23,18 +23,16 @@ from typing import Any
 from connectors.errors import ConnectorError
 from connectors.kubernetes.api import Conflict, KubeApi, NotFound
 from connectors.kubernetes.attempts import Attempt, Attempts
-from connectors.kubernetes.naming import NOTICE, NOTICE_GIVEN
-from connectors.kubernetes.resources import POD
+from connectors.kubernetes.naming import NOTICE, NOTICE_GIVEN, STOPPED
+from connectors.kubernetes.resources import POD, was_changed
 from connectors.kubernetes.voting import (
     CHECKED_EVERY_S,
-    STOPPED,
     Allowed,
     CheckKeeper,
     is_owned_by,
     is_true,
     may_vote,
     vote_body,
-    was_changed,
     was_evicted,
     workload_path,
 )

@@ -19,17 +19,14 @@ from typing import Any
 
 from connectors.errors import ClusterUnavailable
 from connectors.kubernetes.api import KubeApi, NotFound
-from connectors.kubernetes.naming import ADMISSION_CHECK, CONTROLLER
-from connectors.kubernetes.resources import JOB, JOBSET, resource_of
+from connectors.kubernetes.naming import ADMISSION_CHECK, CONTROLLER, STOPPED
+from connectors.kubernetes.resources import resource_of, was_changed
 
 Object = Mapping[str, Any]
 
 KUEUE_VERSION = "kueue.x-k8s.io/v1beta2"
 WORKLOADS = f"/apis/{KUEUE_VERSION}/workloads"
 CHECK_PATH = f"/apis/{KUEUE_VERSION}/admissionchecks/{ADMISSION_CHECK}"
-#: Annotation of a Workload, or of an object without one: when it was stopped for good.
-STOPPED = "tidegate.io/stopped"
-
 CHECKED_EVERY_S = 5.0
 #: How often the check's message says that we are there.
 TOLD_EVERY_S = 30.0
@@ -205,11 +202,6 @@ def is_untouched(item: Object) -> bool:
         and resource.is_suspended(item)
         and not was_changed(item)
     )
-
-
-def was_changed(item: Object) -> bool:
-    """Whether the spec of the object is not the one that was created, where its kind tells."""
-    return resource_of(item) in (JOB, JOBSET) and item["metadata"].get("generation", 1) != 1
 
 
 def was_evicted(workload: Object) -> bool:
