@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import psycopg
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-pytest_plugins = ["slurm_bed"]
+pytest_plugins = ["kube_bed", "slurm_bed"]
 
 _PLAN = pytest.StashKey[ServerPlan]()
 OWNER = "tidegate_owner"

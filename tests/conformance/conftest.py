@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from conformance.rigs import LocalRig, Rig, SlurmRig
+from conformance.rigs import KubernetesRig, LocalRig, Rig, SlurmRig
 
 
-@pytest.fixture(params=["local", pytest.param("slurm", marks=pytest.mark.slurm)])
+@pytest.fixture(
+    params=[
+        "local",
+        pytest.param("slurm", marks=pytest.mark.slurm),
+        pytest.param("kubernetes", marks=pytest.mark.kubernetes),
+    ]
+)
 def rig(request: pytest.FixtureRequest) -> Rig:
     """One cluster of each kind."""
     rig: Rig = request.getfixturevalue(f"{request.param}_rig")
@@ -25,5 +31,12 @@ def local_rig(tmp_path: Path) -> Iterator[LocalRig]:
 @pytest.fixture
 def slurm_rig(request: pytest.FixtureRequest) -> Iterator[SlurmRig]:
     opened = SlurmRig(request.getfixturevalue("slurm_bed"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def kubernetes_rig(request: pytest.FixtureRequest) -> Iterator[KubernetesRig]:
+    opened = KubernetesRig(request.getfixturevalue("kube_bed"))
     yield opened
     opened.close()

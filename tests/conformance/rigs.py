@@ -20,11 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from builders.connector_builders import eventually, until_released, whole_log
+from builders.kube_queues import a_flavor, a_team
 from connectors.errors import ClusterUnavailable
+from connectors.kubernetes.api import KubeApi
+from connectors.kubernetes.naming import workload_name
 from connectors.local.attempt_files import is_locked
 from connectors.protocol import ClusterConnector, LogChunk, Workload
 from connectors.registry import open_connector
 from connectors.slurm.minter import Minter, Policy
+from kube_bed import KubeBed
 from slurm_bed import SlurmBed
 
 TEAM = "conformance/rig"
@@ -40,10 +44,12 @@ class Rig:
 
     `asked` is what every workload must say there. What clusters may do differently: whether they
     choose the nodes, tell the exit codes of ranks before the end of the workload and of ranks
-    that they killed, can forget, and keep processes from hiding.
+    that they killed, can forget, keep processes from hiding, and keep what a job says as an error
+    apart from what it says.
     """
 
     kind: str
+    cluster_id = CLUSTER_ID
     options: dict[str, Any]
     scratch: Path
     connector: ClusterConnector
@@ -55,6 +61,7 @@ class Rig:
     tells_exits_of_stopped = True
     forgets = True
     finds_hidden_processes = True
+    parts_streams = True
     gang_ranks = 125
     node_count = 130
     first_node = "node-001"
@@ -62,7 +69,11 @@ class Rig:
 
     def open(self) -> ClusterConnector:
         """Another connector to the same cluster, as another process would have."""
-        return open_connector(self.kind, self.options, CLUSTER_ID)
+        return open_connector(self.kind, self.options, self.cluster_id)
+
+    def master_of(self, key: str) -> str:
+        """Where the ranks of the gang `key` find rank 0."""
+        return "127.0.0.1"
 
     def submit(self, workload: Workload) -> str:
         """Give it to the cluster, which may hold it."""
@@ -104,6 +115,11 @@ class Rig:
             limit=limit,
             cluster_user=self.cluster_user,
         )
+
+    @property
+    def error_stream(self) -> str:
+        """The stream that has what a job says as an error."""
+        return "stderr" if self.parts_streams else "stdout"
 
     def close(self) -> None:
         """End whatever still runs."""
@@ -216,6 +232,56 @@ class SlurmRig(Rig):
         except ClusterUnavailable:
             return False
         return True
+
+
+class KubernetesRig(Rig):
+    """The H100 nodes of a real Kubernetes. Others may use it too; their objects are not this rig's,
+    because every rig is another cluster's name for it."""
+
+    kind = "kubernetes"
+    asked = {"team": TEAM}
+    chooses_nodes = True
+    parts_streams = False
+    # What the containers see of this machine has no virtual environment.
+    python = "/usr/bin/python3"
+
+    def __init__(self, bed: KubeBed) -> None:
+        self.bed = bed
+        self.cluster_id = f"rig-{secrets.token_hex(8)}"
+        self.admin = KubeApi(kubeconfig=bed.admin_kubeconfig)
+        a_flavor(self.admin, "h100", {bed.product_label: bed.product})
+        self.namespace = a_team(self.admin, TEAM, "h100")
+        self.scratch = Path(tempfile.mkdtemp(prefix="kube-rig-"))
+        self.scratch.chmod(0o777)
+        self.gang_ranks = self.node_count = len(bed.h100_nodes)
+        self.first_node, self.last_node = bed.h100_nodes[0], bed.h100_nodes[-1]
+        self.options: dict[str, Any] = {
+            "kubeconfig": bed.portal_kubeconfig,
+            "pools": {
+                "h100": {
+                    "node_selector": {bed.product_label: bed.product},
+                    "image": "bed/none:1",
+                }
+            },
+            "log_root": str(self.scratch / "logs"),
+            "log_cap_bytes": LOG_CAP_BYTES,
+        }
+        self.connector = self.open()
+        self.connector.prepare()
+
+    def master_of(self, key: str) -> str:
+        """A name that its Service gives to rank 0."""
+        return f"{workload_name(key)}-0.{workload_name(key)}"
+
+    def close(self) -> None:
+        """End whatever still runs or waits, and take it off the cluster."""
+        listing = self.connector.observe()
+        for key in listing.observations:
+            self.connector.stop(key)
+        for key in listing.observations:
+            until_released(self.connector, key)
+            self.connector.forget(key)
+        shutil.rmtree(self.scratch, ignore_errors=True)
 
 
 _made: set[Path] = set()

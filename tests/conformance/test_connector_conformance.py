@@ -25,7 +25,7 @@ from builders.connector_builders import (
     until_released,
     until_running,
 )
-from conformance.rigs import CLUSTER_ID, LOG_CAP_BYTES, Rig
+from conformance.rigs import LOG_CAP_BYTES, Rig
 from connectors.errors import LogUnavailable, WorkloadRejected
 from connectors.protocol import (
     LogChunk,
@@ -64,7 +64,7 @@ def test_a_second_submit_changes_nothing(rig: Rig) -> None:
 def test_submits_from_eight_processes_at_once_start_one_workload(rig: Rig) -> None:
     key, go = a_key(), rig.scratch / "go"
     script, asked = f"echo started >> {rig.scratch}/proof", json.dumps(rig.asked)
-    arguments = [rig.kind, json.dumps(rig.options), CLUSTER_ID, key, script, asked]
+    arguments = [rig.kind, json.dumps(rig.options), rig.cluster_id, key, script, asked]
     environment = {**os.environ, "PYTHONPATH": f"{REPO}/platform:{REPO}/tests"}
     submitters = [
         subprocess.Popen(
