@@ -12,6 +12,7 @@ from connectors.kubernetes.connector import (
     open_kubernetes,
     open_kubernetes_logs,
 )
+from connectors.kubernetes.natives import control_natives as control_kubernetes_natives
 from connectors.kubernetes.options import default_images as kubernetes_default_images
 from connectors.kubernetes.options import names_images
 from connectors.local.connector import open_local
@@ -55,6 +56,7 @@ DEFAULT_IMAGES: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, str | No
 KINDS_WITH_OPEN_OPTIONS = frozenset({"kubernetes"})
 #: How natives are controlled, on the kinds of cluster that may have any.
 NATIVE_CONTROLS: Mapping[str, Callable[[ClusterConnector], NativeControl]] = {
+    "kubernetes": control_kubernetes_natives,
     "slurm": control_natives,
 }
 #: How nodes are drained and resumed, on the kinds of cluster where that can be done.

@@ -29,6 +29,7 @@ from connectors.kubernetes.api import (
 )
 from connectors.kubernetes.attempts import Attempt
 from connectors.kubernetes.caches import NODES, Caches, trimmed
+from connectors.kubernetes.gating import GateWatch
 from connectors.kubernetes.inventory import nodes_of
 from connectors.kubernetes.logs import Logs
 from connectors.kubernetes.manifests.building import objects_for, owned
@@ -120,6 +121,7 @@ class KubernetesConnector:
             took=self._caches.took,
             keeps_check=options.has_kueue,
         )
+        self._gate = GateWatch(self._api) if options.has_kueue else None
         self._logs = Logs(options)
         self._lock = threading.Lock()
         self._sure: dict[str, None] = {}
@@ -136,6 +138,15 @@ class KubernetesConnector:
     def api(self) -> KubeApi:
         """Its client, for the other things that a Kubernetes cluster can do."""
         return self._api
+
+    def known_state(self) -> KubeState:
+        """What the watches tell now. Raises ClusterUnavailable."""
+        self._start()
+        return self._caches.state(0)
+
+    def took(self, found: dict[str, Any]) -> None:
+        """What the server just answered with is known from now on."""
+        self._caches.took(found)
 
     @property
     def cluster_id(self) -> str:
@@ -235,12 +246,12 @@ class KubernetesConnector:
             nodes = self._caches.nodes()
         else:
             nodes = tuple(self._api.list(NODES).items)
-        found, complaints = nodes_of(nodes, self._options.pools, self._options.features)
+        found, odd = nodes_of(nodes, self._options.pools, self._options.features)
         return Inventory(
             observed_at=probe.observed_at,
             nodes=found,
             api_version=self._api_version(),
-            complaints=complaints,
+            complaints=(*self._gate_complaints(), *odd),
             identity={CLUSTER: probe.uid},
         )
 
@@ -278,7 +289,19 @@ class KubernetesConnector:
         self._tender.start()
 
     def _listing(self, state: KubeState) -> Listing:
-        return listing_of(state, cluster_id=self._cluster_id, pools=self._options.pools)
+        listing = listing_of(state, cluster_id=self._cluster_id, pools=self._options.pools)
+        if self._gate is not None and self._gate.last_state.is_in_place:
+            return listing
+        # Anybody could have written who made them.
+        natives = tuple(replace(native, user="") for native in listing.natives)
+        return replace(listing, natives=natives)
+
+    def _gate_complaints(self) -> tuple[str, ...]:
+        """What is wrong with the gate of what is submitted beside the portal."""
+        if self._gate is None:
+            return ()
+        complaint = self._gate.state().complaint
+        return (complaint,) if complaint else ()
 
     def _observation(self, attempt: Attempt) -> Observation | None:
         """What is to be said of this attempt alone."""

@@ -771,10 +771,11 @@ def _natives(look: _Look, run: _Run) -> list[NativeWorkload]:
         return []
     admission = _admission(workload, look.check)
     asked = _asked_by_pool(look, workload)
-    if not asked and not any(pod.mgpu for pod in run.pods):
-        return []
     item = run.item or workload
     finish = finish_of(run.item or {}, workload)
+    is_over = finish is not None or admission.is_admitted
+    if is_over and not asked and not any(pod.mgpu for pod in run.pods):
+        return []
     outcome: Outcome | None = None
     slots: tuple[Pod, ...] = ()
     is_released = False
@@ -785,6 +786,12 @@ def _natives(look: _Look, run: _Run) -> list[NativeWorkload]:
         outcome = finish.outcome if is_released else None
         slots = tuple(run.pods)
         state = f"Finished ({finish.reason})"
+    elif _is_stopped(run):
+        # It was ended for good (`natives.cancel`).
+        is_released = not run.alive and not admission.is_admitted
+        phase = WorkloadPhase.ENDED if is_released else WorkloadPhase.STOPPING
+        outcome = Outcome.STOPPED if is_released else None
+        slots, state = tuple(run.alive), "Cancelled"
     elif admission.is_admitted and admission.is_active and not admission.evicted_at:
         is_all = sum(pod.phase == "Running" for pod in run.alive) >= _rank_count(item, workload)
         phase = WorkloadPhase.RUNNING if is_all else WorkloadPhase.STARTING
@@ -840,7 +847,8 @@ def _by_pool(
 ) -> list[NativeWorkload]:
     ordered = sorted(pods, key=lambda pod: pod.order)
     holding = [pod for pod in ordered if pod.mgpu and pod.node]
-    names = sorted({pod.pool or "" for pod in holding} or set(asked))
+    # What waits and asks for none of our GPUs is told too: somebody must start it.
+    names = sorted({pod.pool or "" for pod in holding} or set(asked) or {""})
     is_mixed = len(names) > 1
     started_at = admission.admitted_at if phase is not WorkloadPhase.HELD else None
     ended_at = None
@@ -931,6 +939,15 @@ def _phase_of_foreign(pod: Pod) -> WorkloadPhase:
     if pod.is_deleting:
         return WorkloadPhase.STOPPING
     return WorkloadPhase.RUNNING if pod.phase == "Running" else WorkloadPhase.STARTING
+
+
+def pods_below(state: KubeState, uid: str) -> tuple[Object, ...]:
+    """The Pods of which the object `uid` is the owner, or the owner of their owners."""
+    look = _Look(state, "", {}, naming.ADMISSION_CHECK)
+    of_runs = [pod for run in look.runs() if run.uid == uid for pod in run.pods]
+    return tuple(pod.source for pod in of_runs) or tuple(
+        pod.source for pod in look.foreign if pod.root == uid
+    )
 
 
 def pods_of_ours(state: KubeState, *, cluster_id: str) -> tuple[tuple[str, int, Object], ...]:

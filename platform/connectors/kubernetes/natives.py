@@ -1,0 +1,307 @@
+"""Workloads that people gave to Kueue beside the portal: found by uid, started, stopped, ended.
+
+`start` opens the gate (`gating`), makes a Workload active that an earlier `stop` left inactive, and
+votes for it once Kueue has reserved its quota. It goes that way as far as it leads at once and is
+repeated while the workload is listed as held, so that nothing needs to be remembered here. After a
+run the Workload is left inactive: whatever Kueue would start anew waits for the next `start`, and
+where Kueue itself ended the run, no vote of ours lets it begin again.
+
+An object that was ended for good here says so by annotation `naming.STOPPED`; its owner can still
+look at it, and removes it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from connectors.errors import ClusterUnavailable
+from connectors.kubernetes.api import Conflict, KubeApi, KubeRefused, NotFound
+from connectors.kubernetes.connector import KubernetesConnector
+from connectors.kubernetes.gating import GATE, OUR_GATE
+from connectors.kubernetes.naming import NOTICE, PATH, STOPPED, team_namespace
+from connectors.kubernetes.observing import KubeState, pods_below
+from connectors.kubernetes.resources import resource_of
+from connectors.kubernetes.tending import (
+    KILL_GRACE_S,
+    is_over,
+    notice_patch,
+    pod_path,
+    stop_patch,
+)
+from connectors.kubernetes.voting import (
+    KUEUE_VERSION,
+    WORKLOADS,
+    condition_of,
+    is_true,
+    rfc3339,
+    vote_body,
+    vote_of,
+    workload_path,
+)
+from connectors.natives import NativeRef
+from connectors.protocol import ClusterConnector, NativeWorkload
+
+Object = Mapping[str, Any]
+
+#: Condition of a Workload: whether Tidegate has granted its GPUs, and why not yet.
+GRANTED = "tidegate.io/Granted"
+#: Who writes it, so that a vote does not take it away.
+EXPLAINER = "tidegate-explain"
+JOB_UID = "kueue.x-k8s.io/job-uid"
+#: For so long `start` waits for Kueue to reserve quota; the next one finds it reserved.
+RESERVED_WITHIN_S = 1.0
+_PAUSE_S = 0.1
+_SENTENCE_MAX = 2_000
+_NAMESPACE = re.compile(r"tg-[0-9a-f]{16}", re.ASCII)
+
+
+def control_natives(connector: ClusterConnector) -> KubernetesNatives:
+    """The control of the natives on the cluster of `connector`, which must be Kubernetes."""
+    assert isinstance(connector, KubernetesConnector)
+    return KubernetesNatives(
+        connector.api,
+        connector.known_state,
+        has_kueue=connector.options.has_kueue,
+        took=connector.took,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Native:
+    """An object (None where Kueue's Workload stands for it) and its Workload, if it has one yet."""
+
+    item: Object | None
+    workload: Object | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or is ended for good."""
+        return any(_is_marked(one, STOPPED) for one in (self.item, self.workload)) or (
+            self.workload is not None and is_true(self.workload, "Finished")
+        )
+
+
+class KubernetesNatives:
+    """Implements `connectors.natives.NativeControl` and `NativeStarter`; safe to use from several
+    threads. `state` is what is known of the cluster, `took` is told what the server answers."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        state: Callable[[], KubeState],
+        *,
+        has_kueue: bool = True,
+        took: Callable[[dict[str, Any]], None] = lambda found: None,
+    ) -> None:
+        self._api = api
+        self._state = state
+        self._has_kueue = has_kueue
+        self._took = took
+
+    @property
+    def starter(self) -> KubernetesNatives | None:
+        """See the protocol: with Kueue they wait for us."""
+        return self if self._has_kueue else None
+
+    def team_of(self, account: str) -> str | None:
+        """See the protocol: the account is a namespace, which tells the path of its team."""
+        if not _NAMESPACE.fullmatch(account):
+            return None
+        try:
+            found = self._api.get(f"/api/v1/namespaces/{account}")
+        except NotFound:
+            return None
+        except KubeRefused as error:
+            raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
+        path = (found["metadata"].get("annotations") or {}).get(PATH)
+        # Its name is made of the path: nobody can write another team's there.
+        return path if isinstance(path, str) and team_namespace(path) == account else None
+
+    def start(self, ref: NativeRef) -> None:
+        """See the protocol."""
+        native = self._find(ref)
+        if native is None or native.is_over:
+            return
+        if native.item is not None and _is_gated(native.item):
+            path = resource_of(native.item).path(*_place(native.item))
+            others = _gates(native.item) - {OUR_GATE}
+            gates = ",".join(sorted(others)) if others else None
+            self._change(lambda: self._patch(path, {GATE: gates}))
+        workload = native.workload
+        if workload is None:
+            return
+        if (workload.get("spec") or {}).get("active") is False:
+            path = workload_path(workload)
+            self._change(lambda: self._api.merge_patch(path, {"spec": {"active": True}}))
+        self._vote(ref, workload)
+
+    def stop(self, ref: NativeRef) -> None:
+        """See the protocol. Its Pods get a second between TERM and KILL."""
+        native = self._find(ref)
+        if native is None:
+            return
+        workload = native.workload
+        if workload is not None and not is_true(workload, "Finished"):
+            self._deactivate(workload)
+        self._kill(ref)
+
+    def cancel(self, ref: NativeRef) -> None:
+        """See the protocol."""
+        native = self._find(ref)
+        if native is None or (native.workload is not None and is_true(native.workload, "Finished")):
+            return
+        mark = stop_patch(datetime.now(UTC))
+        if native.item is not None and not _is_marked(native.item, STOPPED):
+            path = resource_of(native.item).path(*_place(native.item))
+            self._change(lambda: self._api.merge_patch(path, mark))
+        workload = native.workload
+        if workload is not None and not (_is_marked(workload, STOPPED) and _is_inactive(workload)):
+            path = workload_path(workload)
+            self._change(lambda: self._api.merge_patch(path, {**mark, "spec": {"active": False}}))
+            self._tell(workload, "False", "Cancelled", "It was cancelled in Tidegate.")
+        self._kill(ref)
+
+    def notify(self, ref: NativeRef) -> None:
+        """See the protocol: every Pod gets annotation `naming.NOTICE`, which a program can read
+        through the downward API."""
+        for pod in pods_below(self._state(), ref.native_id):
+            if not is_over(pod) and not _is_marked(pod, NOTICE):
+                self._change(partial(self._api.merge_patch, pod_path(pod), notice_patch()))
+
+    def find_ended(self, ref: NativeRef) -> NativeWorkload | None:
+        """See the protocol: nothing, as a cluster keeps no accounts, once it is gone for sure."""
+        if self._find(ref) is not None:
+            raise ClusterUnavailable(f"{ref.native_id} is still there")
+        labels = f"{JOB_UID}={ref.native_id}"
+        try:
+            listed = self._api.list(WORKLOADS, labels=labels).items
+        except KubeRefused as error:
+            raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
+        if any(not one["metadata"].get("deletionTimestamp") for one in listed):
+            raise ClusterUnavailable(f"{ref.native_id} is still there")
+        return None
+
+    def explain(self, ref: NativeRef, code: str, sentence: str) -> None:
+        """See the protocol: condition `GRANTED` in the status of its Workload."""
+        native = self._find(ref)
+        if native is not None and native.workload is not None and not native.is_over:
+            reason = "".join(word.capitalize() for word in code.split("_"))
+            self._tell(native.workload, "False", reason, sentence)
+
+    def _vote(self, ref: NativeRef, workload: Object) -> None:
+        """Vote as soon as Kueue has reserved quota, if that is now."""
+        ends_s = time.monotonic() + RESERVED_WITHIN_S
+        while True:
+            native = self._find(ref)
+            workload = workload if native is None or native.workload is None else native.workload
+            if is_true(workload, "Admitted") and not _is_inactive(workload):
+                return
+            if is_true(workload, "QuotaReserved") and vote_of(workload) == "Pending":
+                break
+            if time.monotonic() >= ends_s:
+                return
+            time.sleep(_PAUSE_S)
+        path, body = workload_path(workload), vote_body(workload, datetime.now(UTC))
+        self._change(lambda: self._api.apply(path, body, force=True, subresource="status"))
+        told = condition_of(workload, GRANTED)
+        if told is not None and told.get("status") != "True":
+            self._tell(workload, "True", "Granted", "Tidegate has granted its GPUs.")
+
+    def _tell(self, workload: Object, status: str, reason: str, sentence: str) -> None:
+        message = sentence[:_SENTENCE_MAX]
+        told = condition_of(workload, GRANTED) or {}
+        if (told.get("status"), told.get("message")) == (status, message):
+            return
+        since = told.get("lastTransitionTime") if told.get("status") == status else None
+        name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
+        condition = {
+            "type": GRANTED,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": since or rfc3339(datetime.now(UTC)),
+        }
+        body = {
+            "apiVersion": KUEUE_VERSION,
+            "kind": "Workload",
+            "metadata": {"name": name, "namespace": namespace},
+            "status": {"conditions": [condition]},
+        }
+        path = workload_path(workload)
+        self._change(
+            lambda: self._api.apply(path, body, force=True, subresource="status", manager=EXPLAINER)
+        )
+
+    def _deactivate(self, workload: Object) -> None:
+        if not _is_inactive(workload):
+            path = workload_path(workload)
+            self._change(lambda: self._api.merge_patch(path, {"spec": {"active": False}}))
+
+    def _kill(self, ref: NativeRef) -> None:
+        for pod in pods_below(self._state(), ref.native_id):
+            if not is_over(pod):
+                uid = pod["metadata"]["uid"]
+                self._change(
+                    partial(self._api.delete, pod_path(pod), uid=uid, grace_s=KILL_GRACE_S)
+                )
+
+    def _patch(self, path: str, annotations: Mapping[str, str | None]) -> dict[str, Any]:
+        return self._api.merge_patch(path, {"metadata": {"annotations": dict(annotations)}})
+
+    def _change(self, act: Callable[[], Any]) -> None:
+        """Write; what is not there any more, or has just changed, the next listing tells."""
+        try:
+            answered = act()
+        except (NotFound, Conflict):
+            return
+        except KubeRefused as error:
+            raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
+        if isinstance(answered, dict):
+            self._took(answered)
+
+    def _find(self, ref: NativeRef) -> _Native | None:
+        state = self._state()
+        uid = ref.native_id
+        item = next((one for one in state.objects if one["metadata"]["uid"] == uid), None)
+        workloads = [
+            one
+            for one in state.workloads
+            if one["metadata"]["uid"] == uid
+            or any(
+                owner.get("uid") == uid for owner in one["metadata"].get("ownerReferences") or ()
+            )
+        ]
+        workload = max(workloads, key=_age_of, default=None)
+        return None if item is None and workload is None else _Native(item, workload)
+
+
+def _age_of(workload: Object) -> tuple[bool, str]:
+    """Of several Workloads of one object the one that has not finished counts, then the newest."""
+    return not is_true(workload, "Finished"), str(workload["metadata"].get("creationTimestamp"))
+
+
+def _place(item: Object) -> tuple[str, str]:
+    return str(item["metadata"]["namespace"]), str(item["metadata"]["name"])
+
+
+def _gates(item: Object) -> frozenset[str]:
+    value = (item["metadata"].get("annotations") or {}).get(GATE, "")
+    return frozenset(one.strip() for one in str(value).split(",") if one.strip())
+
+
+def _is_gated(item: Object) -> bool:
+    return OUR_GATE in _gates(item)
+
+
+def _is_inactive(workload: Object) -> bool:
+    return (workload.get("spec") or {}).get("active") is False
+
+
+def _is_marked(item: Object | None, annotation: str) -> bool:
+    return item is not None and annotation in (item["metadata"].get("annotations") or {})
