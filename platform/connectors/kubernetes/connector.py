@@ -31,9 +31,9 @@ from connectors.kubernetes.attempts import Attempt
 from connectors.kubernetes.caches import NODES, Caches, trimmed
 from connectors.kubernetes.gating import GateWatch
 from connectors.kubernetes.inventory import nodes_of
-from connectors.kubernetes.logs import Logs
+from connectors.kubernetes.logs import KubernetesLogs, LogKeeper
 from connectors.kubernetes.manifests.building import objects_for, owned
-from connectors.kubernetes.observing import KubeState, listing_of
+from connectors.kubernetes.observing import KubeState, listing_of, pods_of_ours
 from connectors.kubernetes.options import KubernetesOptions, parse_options
 from connectors.kubernetes.resources import POD, resource_of
 from connectors.kubernetes.tending import (
@@ -70,6 +70,8 @@ Object = Mapping[str, Any]
 #: What tells a cluster from others, see `protocol.Inventory`.
 CLUSTER = "cluster"
 VERSION_PATH = "/version"
+#: Seconds for which a look waits for the rest of the logs of what it finds ended.
+LOG_WAIT_S = 1.0
 #: How many ends are made sure of in one look, by asking for the Pods that are left.
 _CONFIRMED_MAX = 200
 _SURE_MAX = 50_000
@@ -94,7 +96,7 @@ def check_kubernetes_options(options: Mapping[str, Any]) -> None:
 
 def open_kubernetes_logs(options: Mapping[str, Any]) -> LogReader:
     """The outputs of jobs of such a cluster. Raises ValueError for bad options."""
-    return Logs(parse_options(options))
+    return KubernetesLogs(parse_options(options))
 
 
 class KubernetesConnector:
@@ -122,12 +124,20 @@ class KubernetesConnector:
             keeps_check=options.has_kueue,
         )
         self._gate = GateWatch(self._api) if options.has_kueue else None
-        self._logs = Logs(options)
+        self._logs = KubernetesLogs(options)
+        self._keeper: LogKeeper | None = None
+        if options.log_root is not None:
+            self._keeper = LogKeeper(
+                self._api,
+                root=options.log_root,
+                cluster_id=cluster_id,
+                cap_bytes=options.log_cap_bytes,
+            )
         self._lock = threading.Lock()
         self._sure: dict[str, None] = {}
         self._version = ""
         # The protocol knows no closing: threads and connections end with the connector.
-        weakref.finalize(self, _close, self._api, self._caches, self._tender)
+        weakref.finalize(self, _close, self._api, self._caches, self._tender, self._keeper)
 
     @property
     def options(self) -> KubernetesOptions:
@@ -208,10 +218,15 @@ class KubernetesConnector:
         self._start()
         # Asked at every look: the watches alone do not say whether it is still the same cluster.
         probe = self._api.probe()
-        listing = self._listing(self._caches.state(probe.observed_at))
+        state = self._caches.state(probe.observed_at)
+        listing = self._listing(state)
         if self._has_doubtful_ends(listing):
-            listing = self._listing(self._caches.state(probe.observed_at))
-        self._logs.follow(self._api, listing)
+            state = self._caches.state(probe.observed_at)
+            listing = self._listing(state)
+        if self._keeper is not None:
+            self._keeper.tend(pods_of_ours(state, cluster_id=self._cluster_id))
+            # What is told to have ended has its whole log, wherever that can be had soon.
+            self._keeper.catch_up(LOG_WAIT_S)
         return listing
 
     def find_ended(self, key: str, native_id: str) -> Observation | None:
@@ -282,7 +297,8 @@ class KubernetesConnector:
         for attempt in attempts:
             self._delete(_path(attempt.item), attempt.uid)
             self._caches.removed(attempt.item)
-        self._logs.forget(key)
+        if self._keeper is not None:
+            self._keeper.forget(key)
 
     def _start(self) -> None:
         self._caches.start()
@@ -545,7 +561,9 @@ def _is_held(attempt: Attempt) -> bool:
     return workload is None or (vote_of(workload) != "Ready" and not is_true(workload, "Admitted"))
 
 
-def _close(api: KubeApi, caches: Caches, tender: Tender) -> None:
+def _close(api: KubeApi, caches: Caches, tender: Tender, keeper: LogKeeper | None) -> None:
+    if keeper is not None:
+        keeper.close()
     tender.stop()
     caches.stop()
     api.close()

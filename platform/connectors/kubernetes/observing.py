@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 from connectors.kubernetes import naming
@@ -951,10 +950,10 @@ def pods_below(state: KubeState, uid: str) -> tuple[Object, ...]:
 
 
 def pods_of_ours(state: KubeState, *, cluster_id: str) -> tuple[tuple[str, int, Object], ...]:
-    """The ranks of our attempts: key, rank and Pod. What makes no sense is left out."""
+    """The ranks of our attempts that are there: key, rank and Pod. What is odd is left out."""
     cluster = naming.cluster_label(cluster_id)
     found: list[tuple[str, int, Object]] = []
-    for source in chain(state.pods, state.gone_pods):
+    for source in state.pods:
         try:
             labels = texts(source, "metadata", "labels")
             key = texts(source, "metadata", "annotations").get(naming.KEY)

@@ -1,0 +1,206 @@
+"""Taking up a log again where it stopped, without losing a line or having it twice.
+
+Kubernetes tells each line with its time, and all lines since a second, in the order in which they
+were written. So of what is kept it is known which second is its newest and how many lines there are
+since that second: asked again for lines since then, the cluster sends these first. They are
+recognized by a digest over their times and contents. Where they are others, the node does not have
+the old ones any more (it rotated the log), and what is new is told by its time.
+
+A line that is written down after one of a later second is told only to who was listening already:
+the cluster leaves it out of what it is asked for since then.
+
+Pure: no files, no network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+
+_NANOS = 1_000_000_000
+_STAMP_LENGTH_MAX = 40
+
+
+@dataclass(slots=True)
+class Position:
+    """How far the log of a rank is kept.
+
+    Of the Pod with uid `pod`, `size` bytes are kept (of earlier Pods too, if the rank had any).
+    `last_nano` is the newest time of any whole line. Of the lines since that whole second `lines`
+    are kept, with `digest` over them, and of the next line `within` bytes. One that `is_truncated`
+    reached the cap, one that `is_complete` gets no more.
+    """
+
+    pod: str = ""
+    size: int = 0
+    last_nano: int = -1
+    lines: int = 0
+    digest: str = ""
+    within: int = 0
+    is_truncated: bool = False
+    is_complete: bool = False
+
+    def since(self) -> str | None:
+        """From when on lines are to be asked for, None for all."""
+        if self.last_nano < 0:
+            return None
+        return f"{datetime.fromtimestamp(self.last_nano // _NANOS, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+class LineReader:
+    """Takes a log with times as it comes, from `position.since()` on, and says what of it is new.
+
+    It moves `position` on. At most `cap_bytes` are kept in all: the head.
+    """
+
+    def __init__(self, position: Position, cap_bytes: int) -> None:
+        self.position = position
+        # What of the newest second is kept is not known since the node rotated the log.
+        self._is_by_time = position.last_nano >= 0 and position.lines == 0
+        self._cap_bytes = cap_bytes
+        self._head = b""
+        self._in_line = False
+        self._nano: int | None = None
+        self._length = 0
+        self._crc = 0
+        self._again = position.lines
+        self._within = position.within
+        self._digest = hashlib.sha256()
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._held_nano = -1
+        self._pieces: list[bytes] = []
+
+    def take(self, chunk: bytes) -> bytes:
+        """The bytes that `chunk` adds to what is kept."""
+        added: list[bytes] = []
+        data, self._head = self._head + chunk, b""
+        at = 0
+        while at < len(data):
+            if not self._in_line:
+                space = data.find(b" ", at, at + _STAMP_LENGTH_MAX)
+                newline = data.find(b"\n", at, at + _STAMP_LENGTH_MAX)
+                if space < 0 and newline < 0 and len(data) - at < _STAMP_LENGTH_MAX:
+                    self._head = data[at:]
+                    break
+                if space < 0 or 0 <= newline < space:
+                    # Without a time the Pod did not write it: the node complains.
+                    self._begin(None)
+                else:
+                    self._begin(_nano(data[at:space]))
+                    at = space + 1
+            newline = data.find(b"\n", at)
+            end = newline + 1 if newline >= 0 else len(data)
+            self._feed(data[at:end], added)
+            if newline >= 0:
+                self._end(added)
+            at = end
+        return self._capped(b"".join(added))
+
+    def finish(self) -> bytes:
+        """The bytes that are added because the log has ended, and this was all that there is."""
+        added: list[bytes] = []
+        if self._again:
+            self._rotated(added)
+        return self._capped(b"".join(added))
+
+    def _begin(self, nano: int | None) -> None:
+        is_old = nano is not None and self._is_by_time and nano <= self.position.last_nano
+        self._in_line, self._nano = True, None if is_old else nano
+        self._length = self._crc = 0
+        self._pieces = []
+
+    def _feed(self, piece: bytes, added: list[bytes]) -> None:
+        if self._nano is None:
+            return
+        if self._again:
+            if self._nano > self.position.last_nano and self._held_bytes < self._cap_bytes:
+                self._pieces.append(piece)
+                self._held_bytes += len(piece)
+        else:
+            new = piece[max(0, self._within - self._length) :]
+            added.append(new)
+            if new:
+                self.position.within = self._length + len(piece)
+        self._length += len(piece)
+        self._crc = zlib.crc32(piece, self._crc)
+
+    def _end(self, added: list[bytes]) -> None:
+        self._in_line = False
+        if self._nano is None:
+            return
+        position = self.position
+        if self._again:
+            self._digest.update(b"%d %d %d\n" % (self._nano, self._length, self._crc))
+            self._again -= 1
+            self._held += self._pieces
+            if self._pieces:
+                self._held_nano = max(self._held_nano, self._nano)
+            if self._again == 0 and self._digest.hexdigest() != position.digest:
+                self._rotated(added)
+            return
+        self._within = position.within = 0
+        second = self._nano // _NANOS
+        if position.last_nano < 0 or second > position.last_nano // _NANOS:
+            position.lines = 0
+            self._digest = hashlib.sha256()
+        if second >= position.last_nano // _NANOS:
+            position.lines += 1
+            self._digest.update(b"%d %d %d\n" % (self._nano, self._length, self._crc))
+            position.digest = self._digest.hexdigest()
+        position.last_nano = max(position.last_nano, self._nano)
+
+    def _rotated(self, added: list[bytes]) -> None:
+        """What was fetched before is not there any more: what is newer than all of it is new."""
+        position = self.position
+        if position.within:
+            # The rest of the line that was begun is lost.
+            added.append(b"\n")
+        added.extend(self._held)
+        position.last_nano = max(position.last_nano, self._held_nano)
+        position.lines, position.digest, position.within = 0, "", 0
+        self._again = self._within = 0
+        self._digest = hashlib.sha256()
+        self._is_by_time = True
+
+    def _capped(self, new: bytes) -> bytes:
+        room = max(0, self._cap_bytes - self.position.size)
+        if len(new) > room:
+            new = new[:room]
+            self.position.is_truncated = True
+        self.position.size += len(new)
+        return new
+
+
+def _nano(stamp: bytes) -> int | None:
+    """`stamp` in epoch nanoseconds, None for what is no time."""
+    try:
+        whole, dot, rest = stamp.decode("ascii").partition(".")
+    except UnicodeDecodeError:
+        return None
+    if not dot:
+        second = _second(whole)
+        return None if second is None else second * _NANOS
+    digits = rest.rstrip("Z")
+    zone = "Z"
+    for sign in "+-":
+        digits, found, offset = digits.partition(sign)
+        if found:
+            zone = sign + offset
+            break
+    second = _second(whole + zone)
+    if second is None or not digits.isdecimal() or len(digits) > 9:
+        return None
+    return second * _NANOS + int(digits.ljust(9, "0"))
+
+
+@lru_cache(maxsize=1024)
+def _second(text: str) -> int | None:
+    try:
+        moment = datetime.fromisoformat(text)
+        return None if moment.tzinfo is None else int(moment.timestamp())
+    except (ValueError, OverflowError):
+        return None

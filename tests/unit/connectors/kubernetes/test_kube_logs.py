@@ -1,0 +1,488 @@
+"""Logs of Pods: kept by a few threads, read from files."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors.errors import ClusterUnavailable, LogUnavailable
+from connectors.kubernetes import logs
+from connectors.kubernetes.api import KubeRefused, NotFound
+from connectors.kubernetes.log_positions import Position
+from connectors.kubernetes.logs import LogKeeper, LogStream, read_log
+from connectors.protocol import LogChunk
+
+NANOS = 1_000_000_000
+START = 1_795_294_377
+CLUSTER = "a-cluster"
+NAMESPACE = "tg-0123456789abcdef"
+
+
+class FakePod:
+    """A Pod that writes what the test says, as its node tells it."""
+
+    def __init__(self, name: str, *, key: str = "tg-a", rank: int = 0) -> None:
+        self.name, self.key, self.rank = name, key, rank
+        self.lines: list[tuple[int, bytes]] = []
+        self.state = "running"
+        self.is_deleting = False
+
+    def writes(self, *texts: str, second: int | None = None) -> None:
+        """Lines of one moment, by default the next second's."""
+        at = START + len(self.lines) if second is None else second
+        self.lines += [(at * NANOS, text.encode()) for text in texts]
+
+    def seen(self) -> tuple[str, int, Mapping[str, Any]]:
+        """As `observing.pods_of_ours` tells it."""
+        metadata: dict[str, Any] = {
+            "name": self.name,
+            "namespace": NAMESPACE,
+            "uid": f"uid-{self.name}",
+        }
+        if self.is_deleting:
+            metadata["deletionTimestamp"] = "2026-11-21T20:00:00Z"
+        phase = {"running": "Running", "waiting": "Pending", "terminated": "Succeeded"}[self.state]
+        status = {
+            "phase": phase,
+            "containerStatuses": [{"name": "main", "state": {self.state: {}}}],
+        }
+        return self.key, self.rank, {"metadata": metadata, "status": status}
+
+
+class FakeStream:
+    """A log as it comes; followed, it ends with its Pod or when it is closed."""
+
+    def __init__(self, cluster: FakeCluster, pod: FakePod, query: Mapping[str, str]) -> None:
+        self._cluster, self._pod, self._query = cluster, pod, query
+        self.is_closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        since = self._query.get("sinceTime")
+        first = 0 if since is None else int(datetime.fromisoformat(since).timestamp())
+        sent = 0
+        while True:
+            with self._cluster.changed:
+                if self.is_closed:
+                    raise ClusterUnavailable("closed")
+                new = self._pod.lines[sent:]
+                sent += len(new)
+                is_over = self._pod.state == "terminated" or "follow" not in self._query
+                if not new and not is_over:
+                    self._cluster.changed.wait(1)
+            for nano, text in new:
+                if nano // NANOS >= first:
+                    moment = datetime.fromtimestamp(nano // NANOS, UTC)
+                    yield f"{moment:%Y-%m-%dT%H:%M:%S}.{nano % NANOS:09d}Z ".encode() + text
+                    if self._cluster.breaks_after > 0:
+                        self._cluster.breaks_after -= 1
+                        if self._cluster.breaks_after == 0:
+                            raise ClusterUnavailable("the connection broke")
+            if is_over and not new:
+                return
+
+    def close(self) -> None:
+        with self._cluster.changed:
+            self.is_closed = True
+            self._cluster.changed.notify_all()
+
+
+class FakeCluster:
+    """Where logs are asked for. `asked` are the requests: Pod, and whether it was followed."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.pods: dict[str, FakePod] = {}
+        self.asked: list[tuple[str, bool, str | None]] = []
+        self.breaks_after = 0
+        self.refusal: Exception | None = None
+
+    def pod(self, name: str, *, key: str = "tg-a", rank: int = 0) -> FakePod:
+        """A Pod that runs."""
+        self.pods[name] = FakePod(name, key=key, rank=rank)
+        return self.pods[name]
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str] | None = None, silence_s: float = 10
+    ) -> LogStream:
+        """See `logs.LogSource`."""
+        name = path.removesuffix("/log").rpartition("/")[2]
+        assert path == f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/log"
+        assert query is not None
+        assert (query["container"], query["timestamps"]) == ("main", "true")
+        with self.changed:
+            self.asked.append((name, "follow" in query, query.get("sinceTime")))
+        if self.refusal is not None:
+            raise self.refusal
+        if name not in self.pods:
+            raise NotFound(404, "NotFound", "gone", ())
+        return FakeStream(self, self.pods[name], query)
+
+    def told(self, change: Callable[[], None]) -> None:
+        """Change Pods while they are followed."""
+        with self.changed:
+            change()
+            self.changed.notify_all()
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def keeper_of(cluster: FakeCluster, tmp_path: Path) -> Iterator[Callable[..., LogKeeper]]:
+    keepers: list[LogKeeper] = []
+
+    def open_one(*, cap_bytes: int = 1 << 20, root: Path = tmp_path / "logs") -> LogKeeper:
+        keeper = LogKeeper(cluster, root=str(root), cluster_id=CLUSTER, cap_bytes=cap_bytes)
+        keepers.append(keeper)
+        return keeper
+
+    yield open_one
+    for keeper in keepers:
+        keeper.close()
+
+
+def chunk_of(tmp_path: Path, key: str = "tg-a", *, rank: int = 0, offset: int = 0) -> LogChunk:
+    return read_log(
+        str(tmp_path / "logs"), key, rank=rank, stream="stdout", offset=offset, limit=1 << 20
+    )
+
+
+def eventually(true: Callable[[], bool], within_s: float = 10) -> None:
+    until = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < until, "it never was so"
+        time.sleep(0.005)
+
+
+def is_there(tmp_path: Path, data: bytes, key: str = "tg-a", *, rank: int = 0) -> bool:
+    try:
+        return chunk_of(tmp_path, key, rank=rank).data == data
+    except LogUnavailable:
+        return False
+
+
+def tend(keeper: LogKeeper, *pods: FakePod) -> None:
+    keeper.tend([pod.seen() for pod in pods])
+
+
+def test_a_log_is_followed_and_complete_when_its_pod_has_ended(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
+) -> None:
+    """Mutants: final as soon as the stream ended, before the Pod had; never final."""
+    keeper, pod = keeper_of(), cluster.pod("p")
+    pod.writes("one\n")
+    tend(keeper, pod)
+    eventually(lambda: is_there(tmp_path, b"one\n"))
+    assert chunk_of(tmp_path) == LogChunk(b"one\n", 0, 4, is_final=False, is_truncated=False)
+    cluster.told(lambda: pod.writes("two\n"))
+    eventually(lambda: is_there(tmp_path, b"one\ntwo\n"))
+    assert chunk_of(tmp_path).is_final is False
+
+    def end() -> None:
+        pod.writes("last, without an end")
+        pod.state = "terminated"
+
+    cluster.told(end)
+    tend(keeper, pod)
+    assert keeper.catch_up(5) is True
+    expected = b"one\ntwo\nlast, without an end"
+    assert chunk_of(tmp_path) == LogChunk(expected, 0, 28, is_final=True, is_truncated=False)
+    assert chunk_of(tmp_path, offset=-3) == LogChunk(b"end", 25, 28, True, False)
+    assert cluster.asked == [("p", True, None), ("p", False, "2026-11-21T20:52:58Z")]
+
+
+def test_what_has_ended_before_it_is_seen_is_asked_for_once(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
+) -> None:
+    keeper, pod = keeper_of(), cluster.pod("p")
+    pod.writes("one\n")
+    pod.state = "terminated"
+    tend(keeper, pod)
+    assert keeper.catch_up(5) is True
+    tend(keeper, pod)
+    assert keeper.catch_up(5) is True
+    assert cluster.asked == [("p", False, None)]
+    assert chunk_of(tmp_path) == LogChunk(b"one\n", 0, 4, is_final=True, is_truncated=False)
+
+
+def test_broken_connections_lose_and_double_nothing(
+    cluster: FakeCluster,
+    keeper_of: Callable[..., LogKeeper],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logs, "AGAIN_S", 0.0)
+    keeper, pod = keeper_of(), cluster.pod("p")
+    pod.writes(*(f"{n}\n" for n in range(5)))
+    cluster.breaks_after = 3
+    tend(keeper, pod)
+    eventually(lambda: is_there(tmp_path, b"0\n1\n2\n3\n4\n"))
+    assert len(cluster.asked) == 2
+
+
+def test_another_keeper_goes_on_where_the_first_was_killed(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
+) -> None:
+    """Also from a note that is older than what was written: that is written over itself."""
+    first, pod = keeper_of(), cluster.pod("p")
+    pod.writes("one\n", "one\n")
+    tend(first, pod)
+    eventually(lambda: is_there(tmp_path, b"one\none\n"))
+    note = tmp_path / "logs" / "tg-a" / "0.json"
+    first.close()
+    eventually(lambda: note.exists() and '"lines": 2' in note.read_text())
+    older = note.read_text()
+    second = keeper_of()
+    cluster.told(lambda: pod.writes("two\n", second=START))
+    tend(second, pod)
+    eventually(lambda: is_there(tmp_path, b"one\none\ntwo\n"))
+    second.close()
+    eventually(lambda: '"lines": 3' in note.read_text())
+    note.write_text(older)
+    third = keeper_of()
+    pod.state = "terminated"
+    tend(third, pod)
+    assert third.catch_up(5) is True
+    assert chunk_of(tmp_path).data == b"one\none\ntwo\n"
+
+
+def test_there_is_one_keeper_at_a_time(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
+) -> None:
+    """Mutant: both followed, and each line was there twice."""
+    first, second, pod = keeper_of(), keeper_of(), cluster.pod("p")
+    pod.writes("one\n")
+    tend(first, pod)
+    tend(second, pod)
+    eventually(lambda: is_there(tmp_path, b"one\n"))
+    assert [asked[0] for asked in cluster.asked] == ["p"]
+    first.close()
+    cluster.told(lambda: pod.writes("two\n"))
+    tend(second, pod)
+    eventually(lambda: is_there(tmp_path, b"one\ntwo\n"))
+
+
+def test_more_pods_than_followers_are_asked_in_turn(
+    cluster: FakeCluster,
+    keeper_of: Callable[..., LogKeeper],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Mutant: whoever came first was followed and the others had no log before their end."""
+    monkeypatch.setattr(logs, "ASK_EVERY_S", 0.05)
+    keeper = keeper_of()
+    pods = [cluster.pod(f"p{n:02d}", rank=n) for n in range(logs.FOLLOWERS_MAX + 10)]
+    for pod in pods:
+        pod.writes(f"{pod.rank}\n")
+    tend(keeper, *pods)
+    eventually(lambda: all(is_there(tmp_path, b"%d\n" % pod.rank, rank=pod.rank) for pod in pods))
+    with cluster.changed:
+        followed = {name for name, is_followed, _ in cluster.asked if is_followed}
+    assert len(followed) == logs.FOLLOWERS_MAX
+    assert keeper._threads == logs.FOLLOWERS_MAX + logs.ASKERS_MAX
+
+    def write() -> None:
+        for pod in pods:
+            pod.writes("more\n")
+
+    cluster.told(write)
+    eventually(
+        lambda: all(is_there(tmp_path, b"%d\nmore\n" % pod.rank, rank=pod.rank) for pod in pods)
+    )
+
+
+def test_the_head_is_kept_and_no_more_asked_for(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
+) -> None:
+    keeper, pod = keeper_of(cap_bytes=6), cluster.pod("p")
+    pod.writes("1234\n", "5678\n", "9\n")
+    tend(keeper, pod)
+    eventually(lambda: is_there(tmp_path, b"1234\n5"))
+    pod.state = "terminated"
+    tend(keeper, pod)
+    assert keeper.catch_up(5) is True
+    assert chunk_of(tmp_path) == LogChunk(b"1234\n5", 0, 6, is_final=True, is_truncated=True)
+    assert len(cluster.asked) == 1
+
+
+def test_a_pod_that_is_gone_leaves_what_was_kept(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
+) -> None:
+    keeper, pod = keeper_of(), cluster.pod("p")
+    pod.writes("one\n")
+    tend(keeper, pod)
+    eventually(lambda: is_there(tmp_path, b"one\n"))
+    del cluster.pods["p"]
+    tend(keeper)
+    assert keeper.catch_up(5) is True
+    assert chunk_of(tmp_path) == LogChunk(b"one\n", 0, 4, is_final=True, is_truncated=False)
+    tend(keeper)
+    assert keeper._logs == {}
+
+
+def test_what_never_had_a_container_has_an_empty_log_in_the_end(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
+) -> None:
+    keeper, pod = keeper_of(), cluster.pod("p")
+    pod.state = "waiting"
+    tend(keeper, pod)
+    with pytest.raises(LogUnavailable, match="has no output of rank 0, or not yet"):
+        chunk_of(tmp_path)
+    pod.state = "terminated"
+    cluster.refusal = KubeRefused(400, "BadRequest", "container is waiting to start", ())
+    tend(keeper, pod)
+    assert keeper.catch_up(5) is True
+    assert chunk_of(tmp_path) == LogChunk(b"", 0, 0, is_final=True, is_truncated=False)
+
+
+def test_what_cannot_be_fetched_is_not_waited_for_long(
+    cluster: FakeCluster,
+    keeper_of: Callable[..., LogKeeper],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that is away keeps no observation waiting; its log comes when it is back."""
+    monkeypatch.setattr(logs, "WAIT_FOR_END_S", 0.1)
+    monkeypatch.setattr(logs, "AGAIN_S", 0.01)
+    keeper, pod = keeper_of(), cluster.pod("p")
+    pod.writes("one\n")
+    pod.state = "terminated"
+    cluster.refusal = ClusterUnavailable("the node does not answer")
+    tend(keeper, pod)
+    begun = time.monotonic()
+    assert keeper.catch_up(5) is False
+    assert keeper.catch_up(5) is False
+    assert time.monotonic() - begun < 3
+    cluster.refusal = None
+    eventually(lambda: is_there(tmp_path, b"one\n") and chunk_of(tmp_path).is_final)
+
+
+def test_what_is_forgotten_is_gone_for_good(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
+) -> None:
+    """Mutant: a Pod that was still listed was followed again, and its log was back."""
+    keeper, pod, other = keeper_of(), cluster.pod("p"), cluster.pod("q", key="tg-b")
+    pod.writes("one\n")
+    other.writes("other\n")
+    tend(keeper, pod, other)
+    eventually(lambda: is_there(tmp_path, b"one\n") and is_there(tmp_path, b"other\n", "tg-b"))
+    keeper.forget("tg-a")
+    keeper.forget("tg-a")
+    keeper.forget("unknown")
+    tend(keeper, pod, other)
+
+    def write() -> None:
+        pod.writes("two\n")
+        other.writes("more\n")
+
+    cluster.told(write)
+    eventually(lambda: is_there(tmp_path, b"other\nmore\n", "tg-b"))
+    with pytest.raises(LogUnavailable):
+        chunk_of(tmp_path)
+    assert sorted(path.name for path in (tmp_path / "logs").iterdir() if path.name[0] != ".") == [
+        "tg-b"
+    ]
+
+
+def test_only_the_portal_may_read_what_is_kept(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
+) -> None:
+    keeper, pod = keeper_of(), cluster.pod("p")
+    pod.writes("one\n")
+    tend(keeper, pod)
+    eventually(lambda: is_there(tmp_path, b"one\n"))
+    root = tmp_path / "logs"
+    modes = {path.relative_to(root).as_posix(): path.stat().st_mode for path in root.rglob("*")}
+    assert oct(root.stat().st_mode & 0o777) == "0o700"
+    assert oct(modes["tg-a"] & 0o777) == "0o700"
+    assert oct(modes["tg-a/0.log"] & 0o777) == "0o600"
+
+
+# Reading
+
+
+def kept(tmp_path: Path, data: bytes, *, is_complete: bool = True) -> None:
+    directory = tmp_path / "logs" / "tg-a"
+    directory.mkdir(parents=True)
+    (directory / "0.log").write_bytes(data)
+    opened = os.open(directory, os.O_RDONLY)
+    logs._write_state(opened, 0, Position(size=len(data), is_complete=is_complete))
+    os.close(opened)
+
+
+@pytest.mark.parametrize(
+    ("offset", "limit", "expected"),
+    [
+        (0, 100, LogChunk(b"0123456789", 0, 10, is_final=True, is_truncated=False)),
+        (0, 4, LogChunk(b"0123", 0, 4, is_final=False, is_truncated=False)),
+        (8, 4, LogChunk(b"89", 8, 10, is_final=True, is_truncated=False)),
+        (99, 4, LogChunk(b"", 10, 10, is_final=True, is_truncated=False)),
+        (-3, 2, LogChunk(b"78", 7, 9, is_final=False, is_truncated=False)),
+        (-99, 2, LogChunk(b"01", 0, 2, is_final=False, is_truncated=False)),
+        (0, -1, LogChunk(b"", 0, 0, is_final=False, is_truncated=False)),
+    ],
+)
+def test_reading_by_offset(tmp_path: Path, offset: int, limit: int, expected: LogChunk) -> None:
+    kept(tmp_path, b"0123456789")
+    root = str(tmp_path / "logs")
+    chunk = read_log(root, "tg-a", rank=0, stream="stdout", offset=offset, limit=limit)
+    assert chunk == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "rank", "stream", "why"),
+    [
+        ("tg-a", 1, "stdout", "tg-a has no output of rank 1, or not yet"),
+        ("tg-a", -1, "stdout", "there is no rank -1"),
+        ("tg-a", 10**9, "stdout", "there is no rank 1000000000"),
+        ("tg-a", 0, "stderr", "Kubernetes writes both streams into one: read stdout"),
+        ("tg-a", 0, "../0.json", "there is no stream '../0.json'; use stdout"),
+        ("../logs/tg-a", 0, "stdout", "../logs/tg-a has no output of rank 0, or not yet"),
+        ("..", 0, "stdout", ".. has no output of rank 0, or not yet"),
+        ("", 0, "stdout", " has no output of rank 0, or not yet"),
+    ],
+)
+def test_what_there_is_no_log_of(
+    tmp_path: Path, key: str, rank: int, stream: str, why: str
+) -> None:
+    kept(tmp_path, b"x")
+    with pytest.raises(LogUnavailable) as refused:
+        read_log(str(tmp_path / "logs"), key, rank=rank, stream=stream, offset=0, limit=9)
+    assert str(refused.value) == why
+
+
+def test_without_a_root_there_are_no_logs() -> None:
+    with pytest.raises(LogUnavailable, match="keeps no outputs: its option log_root is not set"):
+        read_log(None, "tg-a", rank=0, stream="stdout", offset=0, limit=9)
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    """Mutant: opened without O_NOFOLLOW; the secret was read."""
+    kept(tmp_path, b"x")
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    directory = tmp_path / "logs" / "tg-a"
+    (directory / "1.log").symlink_to(secret)
+    (directory / "2.log").mkdir()
+    os.mkfifo(directory / "3.log")
+    (tmp_path / "logs" / "tg-link").symlink_to(directory)
+    for key, rank in (("tg-a", 1), ("tg-a", 2), ("tg-a", 3), ("tg-link", 0)):
+        with pytest.raises((LogUnavailable, ClusterUnavailable)):
+            read_log(str(tmp_path / "logs"), key, rank=rank, stream="stdout", offset=0, limit=9)
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", '{"is_complete": true}', '{"size": "x"}'])
+def test_a_damaged_note_ends_nothing(tmp_path: Path, note: str) -> None:
+    kept(tmp_path, b"x")
+    (tmp_path / "logs" / "tg-a" / "0.json").write_text(note)
+    chunk = chunk_of(tmp_path)
+    assert chunk == LogChunk(b"x", 0, 1, is_final=False, is_truncated=False)
