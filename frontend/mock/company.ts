@@ -186,7 +186,7 @@ export function theClusters(): Cluster[] {
     seen_at: iso(now - ageS * 1000),
     stale_after_s: 60,
     message: "",
-    api_version: kind === "slurm" ? "v0.0.40" : "",
+    api_version: { slurm: "v0.0.40", kubernetes: "v1.36.3" }[kind] ?? "",
     nodes_refusal: kind === "kubernetes" ? "nodes of clusters of kind kubernetes cannot be drained from here" : "",
     pools: [
       {
@@ -199,6 +199,23 @@ export function theClusters(): Cluster[] {
       },
     ],
     outside: { running: 0, running_mgpu: 0, pending: 0, pending_mgpu: 0, holders: null },
+    runs_images: kind === "kubernetes",
+    default_images: kind === "kubernetes" ? [{ pool: "h100", image: "nvcr.io/nvidia/pytorch:24.05-py3" }] : [],
+    options:
+      kind === "kubernetes"
+        ? {
+            kubeconfig: "/etc/tidegate/kube-b",
+            mode: "shared",
+            pools: {
+              h100: {
+                node_selector: { "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3" },
+                image: "nvcr.io/nvidia/pytorch:24.05-py3",
+              },
+            },
+            allowed_registries: ["nvcr.io", "docker.io/pytorch"],
+            log_root: "/var/lib/tidegate/kube-b",
+          }
+        : null,
   });
   return [
     aCluster(0, "local", "local", 2, 200),

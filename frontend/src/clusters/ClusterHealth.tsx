@@ -25,14 +25,30 @@ export function ClusterHealth({ cluster }: { cluster: Cluster }) {
   );
 }
 
+const SCHEDULERS: Record<string, string> = { kueue: "Kueue", volcano: "Volcano", kai: "KAI", yunikorn: "YuniKorn" };
+
+/** Who places the Pods, and in which mode; for those who may read the options. */
+function kubernetesWords({ kind, options }: Cluster): string | null {
+  if (kind !== "kubernetes" || options === null) return null;
+  const scheduler = typeof options.scheduler === "string" ? options.scheduler : "kueue";
+  const name = SCHEDULERS[scheduler] ?? scheduler;
+  return scheduler === "kueue" ? `${name}, ${options.mode === "shared" ? "shared" : "arbiter"} mode` : name;
+}
+
 /** The kind, the API version where there are several, and whether it is switched off. */
 export function ClusterPills({ cluster }: { cluster: Cluster }) {
+  const scheduler = kubernetesWords(cluster);
   return (
     <>
       <span className="pill">{cluster.kind}</span>{" "}
       {cluster.api_version && (
-        <span className="pill" title="REST API version that is spoken with it">
+        <span className="pill" title="Version that is spoken with it">
           {cluster.api_version}
+        </span>
+      )}{" "}
+      {scheduler && (
+        <span className="pill" title="Who places the Pods; in shared mode Kueue holds the tree's quotas too">
+          {scheduler}
         </span>
       )}{" "}
       {!cluster.is_enabled && <span className="pill bad">disabled</span>}

@@ -1,7 +1,7 @@
 import { Button, Tabs } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useState } from "react";
+import { lazy, Suspense, useState } from "react";
 
 import { client, unwrap } from "../api/client";
 import { clustersQuery } from "../api/queries";
@@ -24,8 +24,20 @@ import { PoolTable } from "./PoolTable";
 import { QuotaPushes } from "./QuotaPushes";
 import "./cluster.css";
 
-/** Kinds of cluster whose jobs run as users of the cluster, and that keep limits of their own. */
+/** Kinds of cluster whose jobs run as users of the cluster. */
 const KINDS_WITH_USERS: readonly string[] = ["slurm"];
+/** Kinds of cluster that keep limits of their own. */
+const KINDS_WITH_LIMITS: readonly string[] = ["slurm", "kubernetes"];
+
+const TAB_WORDS: Record<(typeof CLUSTER_TABS)[number], string> = {
+  nodes: "Nodes",
+  users: "Users",
+  quotas: "Quotas on it",
+  options: "Options",
+  use: "Use",
+};
+
+const KubernetesForm = lazy(() => import("./KubernetesForm").then((module) => ({ default: module.KubernetesForm })));
 
 export function ClusterPage() {
   const { name } = useParams({ from: "/shell/clusters/$name" });
@@ -59,8 +71,14 @@ export function ClusterPage() {
 function ClusterView({ cluster }: { cluster: Cluster }) {
   const { isFresh } = freshnessOf(cluster, useNowMs());
   const mayManage = may(useSession(), "manage_clusters", "");
-  const hasUsers = mayManage && KINDS_WITH_USERS.includes(cluster.kind);
-  const shown = CLUSTER_TABS.filter((tab) => tab === "nodes" || (tab === "use" ? mayManage : hasUsers));
+  const has = {
+    nodes: true,
+    users: mayManage && KINDS_WITH_USERS.includes(cluster.kind),
+    quotas: mayManage && KINDS_WITH_LIMITS.includes(cluster.kind),
+    options: mayManage && cluster.options !== null && cluster.kind === "kubernetes",
+    use: mayManage,
+  };
+  const shown = CLUSTER_TABS.filter((tab) => has[tab]);
   const search = useSearch({ from: "/shell/clusters/$name" });
   const tab = shown.find((each) => each === search.tab) ?? "nodes";
   const navigate = useNavigate({ from: "/clusters/$name" });
@@ -95,22 +113,30 @@ function ClusterView({ cluster }: { cluster: Cluster }) {
             }
           >
             <Tabs.List mb={12}>
-              <Tabs.Tab value="nodes">Nodes</Tabs.Tab>
-              {hasUsers && <Tabs.Tab value="users">Users</Tabs.Tab>}
-              {hasUsers && <Tabs.Tab value="quotas">Quotas on it</Tabs.Tab>}
-              {mayManage && <Tabs.Tab value="use">Use</Tabs.Tab>}
+              {shown.map((each) => (
+                <Tabs.Tab key={each} value={each}>
+                  {TAB_WORDS[each]}
+                </Tabs.Tab>
+              ))}
             </Tabs.List>
             <Tabs.Panel value="nodes">
               <Nodes cluster={cluster} mayManage={mayManage} />
             </Tabs.Panel>
-            {hasUsers && (
+            {has.users && (
               <Tabs.Panel value="users">
                 <ClusterUsers cluster={cluster} />
               </Tabs.Panel>
             )}
-            {hasUsers && (
+            {has.quotas && (
               <Tabs.Panel value="quotas">
                 <QuotaPushes cluster={cluster} />
+              </Tabs.Panel>
+            )}
+            {has.options && (
+              <Tabs.Panel value="options">
+                <Suspense fallback={<Lines count={8} label="Loading the options" />}>
+                  <KubernetesForm cluster={cluster} />
+                </Suspense>
               </Tabs.Panel>
             )}
             {mayManage && (

@@ -14,8 +14,15 @@ const WHY = {
   not_yet_counted: "counted from the next look on",
 } as const;
 
+/** Where the cluster has namespaces and queues for accounts and users. */
+const WHY_THERE: Partial<Record<keyof typeof WHY, string>> = {
+  unknown_account: "the Pods came through no team's queue",
+  unknown_user: "nobody here is known by this name",
+};
+
 /** What runs and waits on the cluster beside the portal; by name for those who manage clusters. */
 export function OutsideUse({ cluster }: { cluster: Cluster }) {
+  const isKubernetes = cluster.kind === "kubernetes";
   const { running, running_mgpu, pending, pending_mgpu, holders } = cluster.outside;
   if (running === 0 && pending === 0) return null;
   return (
@@ -30,7 +37,7 @@ export function OutsideUse({ cluster }: { cluster: Cluster }) {
         <table aria-label={`Who holds GPUs of ${cluster.name} beside the portal`}>
           <thead>
             <tr>
-              <th scope="col">Account</th>
+              <th scope="col">{isKubernetes ? "Namespace" : "Account"}</th>
               <th scope="col">User</th>
               <th scope="col" className="n">
                 GPUs
@@ -43,12 +50,12 @@ export function OutsideUse({ cluster }: { cluster: Cluster }) {
           <tbody>
             {holders.map((holder) => (
               <tr key={`${holder.account} ${holder.user} ${holder.pool} ${holder.reason}`}>
-                <th scope="row">{holder.account}</th>
-                <td>{holder.user}</td>
+                <th scope="row">{holder.account || "–"}</th>
+                <td>{holder.user || "–"}</td>
                 <td className="n">
                   {formatGpus(holder.mgpu)} <span className="faint">{holder.pool}</span>
                 </td>
-                <td className="hide">{WHY[holder.reason]}</td>
+                <td className="hide">{(isKubernetes && WHY_THERE[holder.reason]) || WHY[holder.reason]}</td>
               </tr>
             ))}
           </tbody>

@@ -11,7 +11,15 @@ import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastError } from "../ui/toast";
 import { formatCount } from "../ui/units";
-import { isRefused, outcomeOf, PUSH_WORDS, settingsOf, type PushKind } from "./pushes";
+import { isRefused, outcomeOf, PUSH_WORDS, settingsOf, subjectParts, type PushKind } from "./pushes";
+
+/** What of the tree a cluster holds itself. */
+const ABOUT = {
+  accounts: "The cluster enforces the quotas too, as accounts and limits of its own.",
+  shared: "Kueue enforces the quotas too, as cohorts and queues of its own, also while this portal is away.",
+  arbiter:
+    "Each team has a namespace and a queue there. Kueue's own quotas are wide on purpose: it holds nothing back that was granted here.",
+} as const;
 
 /**
  * The quota tree against the cluster's own limits: compare, push, or let a difference stand.
@@ -43,7 +51,8 @@ export function QuotaPushes({ cluster }: { cluster: Cluster }) {
   return (
     <>
       <p className="dim">
-        The cluster enforces the quotas too, as accounts and limits of its own. Here they are compared with the tree.
+        {ABOUT[cluster.kind === "kubernetes" ? (cluster.options?.mode === "shared" ? "shared" : "arbiter") : "accounts"]}{" "}
+        Here they are compared with the tree.
       </p>
       <div className="inline">
         <Button variant="default" loading={request.isPending} onClick={() => request.mutate({ kind: "dry_run" })}>
@@ -61,8 +70,9 @@ export function QuotaPushes({ cluster }: { cluster: Cluster }) {
         onConfirm={() => request.mutate({ kind: "push" })}
         onClose={() => setAsked(false)}
       >
-        Its accounts, members and limits become what the tree says. Differences that were accepted stay. What is taken
-        is taken before anything is given; no running job is stopped.
+        Its {cluster.kind === "kubernetes" ? "namespaces, queues and cohorts" : "accounts, members and limits"} become
+        what the tree says. Differences that were accepted stay. What is taken is taken before anything is given; no
+        running job is stopped.
       </Confirm>
       <QueryView query={pushes} loading={<Lines count={4} label="Loading comparisons" />}>
         {(items) =>
@@ -220,7 +230,7 @@ function Changes({
                 </td>
               )}
               <th scope="row">
-                <span className="pill">{change.kind}</span> <code>{change.subject}</code>
+                <span className="pill">{change.kind}</span> <Subject subject={change.subject} />
                 {change.note && <div className="small dim">{change.note}</div>}
               </th>
               <td>
@@ -236,6 +246,19 @@ function Changes({
       </table>
       {more > 0 && <p className="dim">and {formatCount(more)} more</p>}
     </section>
+  );
+}
+
+/** Kubernetes' things by their kind and the node of the tree; all others as the cluster names them. */
+function Subject({ subject }: { subject: string }) {
+  const { thing, name, path } = subjectParts(subject);
+  return thing === "" ? (
+    <code>{name}</code>
+  ) : (
+    <>
+      {thing} <code>{path || name}</code>
+      {path && <div className="small faint">{name}</div>}
+    </>
   );
 }
 

@@ -6,8 +6,10 @@ import { aSession, theNodes } from "../../mock/company.ts";
 import type { ClusterNode, Placement } from "../api/types";
 import { accessibilityFaults, open, type Override } from "../test/render";
 import { isOut, jobsByNode, matching } from "./nodes";
-import { outcomeOf, settingsOf } from "./pushes";
-import { fieldOf, NO_POOL, readOptions } from "./slurmOptions";
+import { outcomeOf, settingsOf, settingText, subjectParts } from "./pushes";
+import { fieldsOf, NO_FIELDS, readKubernetes } from "./kubernetesOptions";
+import { fieldOf } from "./options";
+import { NO_POOL, readOptions } from "./slurmOptions";
 
 const admin = aCompany({ session: aSession({ permissions: { "": ["view_jobs", "manage_clusters"] } }) });
 
@@ -254,6 +256,34 @@ describe("quotas on a cluster", () => {
     ]);
   });
 
+  it("call Kubernetes' things by their kind and path, and what holds nothing back wide", () => {
+    expect(subjectParts("cluster queue tg-12ab (ai-company/research)")).toEqual({
+      thing: "ClusterQueue",
+      name: "tg-12ab",
+      path: "ai-company/research",
+    });
+    expect(subjectParts("queue tg-12ab (ai-company)").thing).toBe("LocalQueue");
+    expect(subjectParts("priority class tidegate-borrowed")).toEqual({
+      thing: "WorkloadPriorityClass",
+      name: "tidegate-borrowed",
+      path: "",
+    });
+    expect(subjectParts("qos g-x (y)")).toEqual({ thing: "", name: "qos g-x (y)", path: "" });
+    expect([settingText(1e15), settingText(2 ** 60), settingText(999), settingText(null)]).toEqual([
+      "wide",
+      "wide",
+      "999",
+      "no limit",
+    ]);
+  });
+
+  it("of Kubernetes say what Kueue holds in its mode", async () => {
+    open("/clusters/kube-b?tab=quotas", { company: admin });
+    expect(await screen.findByText(/Kueue enforces the quotas too/)).toBeInTheDocument();
+    expect(screen.getByRole("heading", { name: /^kube-b/ })).toHaveTextContent("Kueue, shared mode");
+    expect(screen.queryByRole("tab", { name: "Users" })).toBeNull();
+  });
+
   it("are compared, pushed after a question, and accepted one by one", async () => {
     const { user, container, requests, router } = open("/clusters/slurm-a?tab=quotas", { company: admin });
     const differences = await screen.findByRole("table", { name: "Differences" });
@@ -370,5 +400,155 @@ describe("adding a Slurm cluster", () => {
   it("is for platform administrators", async () => {
     open("/add-cluster");
     expect(await screen.findByText("Clusters are added by platform administrators.")).toBeInTheDocument();
+  });
+});
+
+describe("a Kubernetes cluster", () => {
+  const all = {
+    kubeconfig: "/etc/k",
+    context: "prod",
+    kind: "jobset",
+    mode: "shared",
+    allowed_registries: ["nvcr.io", "docker.io/pytorch"],
+    require_digest: true,
+    pull_secrets: ["registry"],
+    service_account: "runner",
+    run_as_user: 2000,
+    training_runtime: "torch",
+    ray_version: "2.40.0",
+    log_root: "/var/logs",
+    log_cap_bytes: 1000,
+    features: { nvlink: "nvidia.com/nvlink=true", ib: "ib" },
+    pools: {
+      h100: {
+        flavor: "big",
+        node_selector: { "nvidia.com/gpu.product": "H100", zone: "" },
+        resource: "nvidia.com/mig-1g.10gb",
+        mgpu_per_unit: 125,
+        device_class: "gpu.nvidia.com",
+        tolerations: [
+          { key: "gpu", operator: "Exists", effect: "NoSchedule" },
+          { key: "team", operator: "Equal", value: "ml" },
+        ],
+        required_topology: "rack",
+        topology_name: "fabric",
+        topology_levels: ["block", "rack"],
+        image: "nvcr.io/x:1",
+        cpu_per_gpu: 8,
+        memory_mib_per_gpu: 4096,
+        runtime_class: "nvidia",
+      },
+      a100: { preferred_topology: "block" },
+    },
+  };
+
+  it("is the same options after they were shown in the form", () => {
+    expect(readKubernetes(fieldsOf(all))).toEqual({ options: all, problems: {} });
+    const others = { in_cluster: true, scheduler: "volcano", queue: "gpu", allowed_registries: [], pools: { h100: {} } };
+    expect(readKubernetes(fieldsOf(others))).toEqual({ options: others, problems: {} });
+    const least = { kubeconfig: "/k", pools: { h100: {} } };
+    expect(readKubernetes(fieldsOf(least))).toEqual({ options: least, problems: {} });
+  });
+
+  it("leaves out what belongs to another choice", () => {
+    const fields = fieldsOf(all);
+    expect(readKubernetes({ ...fields, scheduler: "kai", isInCluster: true, registries: "all" }).options).toEqual({
+      ...Object.fromEntries(
+        Object.entries(all).filter(([name]) => !["kubeconfig", "context", "kind", "mode", "allowed_registries"].includes(name)),
+      ),
+      in_cluster: true,
+      scheduler: "kai",
+    });
+  });
+
+  it("says what cannot be sent", () => {
+    expect(readKubernetes(NO_FIELDS).problems).toEqual({ kubeconfig: "is needed", pools: "Each pool needs a name." });
+    const withPool = (texts: Record<string, string>, placing: "any" | "required" = "any") =>
+      readKubernetes({ ...NO_FIELDS, pools: [{ placing, texts: { pool: "h100", ...texts } }] }).problems.pools;
+    expect(withPool({})).toBeUndefined();
+    expect(withPool({ node_selector: "gpu" })).toBe("Pool h100: write the labels of its nodes as label=value.");
+    expect(withPool({ cpu_per_gpu: "x" })).toBe("Pool h100: cpu per gpu must be a whole number.");
+    expect(withPool({}, "required")).toBe("Pool h100: name the level at which its jobs are kept together.");
+    const listed = readKubernetes({ ...NO_FIELDS, registries: "listed", texts: { kubeconfig: "/k", features: "ib" } });
+    expect(listed.problems).toMatchObject({
+      allowed_registries: "is needed",
+      features: "ib: write it as feature=label or feature=label=value.",
+    });
+  });
+
+  it("is added by form, and a refusal stands at its field", async () => {
+    let refusals = 1;
+    const override: Override = (request) => {
+      if (request.method !== "POST") return undefined;
+      refusals -= 1;
+      return refusals >= 0
+        ? aProblem(400, "invalid_request", "No.", {
+            errors: [{ pointer: "/options", detail: "option kubeconfig names /k, which is not listed", code: "x" }],
+          })
+        : answer(admin, request);
+    };
+    const { user, container, requests, router } = open("/add-cluster", { company: admin, override });
+    await user.click(await screen.findByRole("radio", { name: "Kubernetes" }));
+    expect(router.state.location.search).toEqual({ kind: "kubernetes" });
+    const type = (label: RegExp, value: string) => fireEvent.change(screen.getByLabelText(label), { target: { value } });
+    await user.click(await screen.findByRole("button", { name: "Add the cluster" }));
+    expect(screen.getAllByText("is needed")).toHaveLength(2);
+    expect(screen.getByText("Each pool needs a name.")).toBeInTheDocument();
+    expect(await accessibilityFaults(container)).toEqual([]);
+    type(/^Name *\*?$/, "kube");
+    type(/^Kubeconfig/, "/k");
+    type(/^Pool/, "h100");
+    type(/^Labels of its nodes/, "gpu=h100");
+    type(/^Image *$|^Image$/, "nvcr.io/x:1");
+    type(/^Folder for outputs/, "/logs");
+    await user.click(screen.getByRole("radio", { name: "Shared" }));
+    await user.click(screen.getByRole("radio", { name: "Only the pools' own" }));
+    await user.click(screen.getByRole("button", { name: "Add the cluster" }));
+    expect(await screen.findByText(/which is not listed/)).toBeInTheDocument();
+    await user.click(screen.getByRole("button", { name: "Add the cluster" }));
+    await waitFor(() => expect(router.state.location.pathname).toBe("/clusters/kube"));
+    expect(requests.filter(({ method }) => method === "POST").at(-1)?.body).toEqual({
+      name: "kube",
+      kind: "kubernetes",
+      is_enabled: true,
+      options: {
+        kubeconfig: "/k",
+        log_root: "/logs",
+        mode: "shared",
+        allowed_registries: [],
+        pools: { h100: { node_selector: { gpu: "h100" }, image: "nvcr.io/x:1" } },
+      },
+    });
+  });
+
+  it("shows its options to those who manage clusters, who replace them", async () => {
+    const first = open("/clusters/kube-b?tab=options", { company: admin });
+    const { user, container, requests } = first;
+    expect(await screen.findByLabelText(/^Kubeconfig/)).toHaveValue("/etc/tidegate/kube-b");
+    expect(await accessibilityFaults(container)).toEqual([]);
+    const root = screen.getByLabelText(/^Folder for outputs/);
+    await user.clear(root);
+    await user.type(root, "/logs");
+    await user.click(screen.getByRole("button", { name: "Replace the options" }));
+    expect(await screen.findByText("The options of kube-b were replaced")).toBeInTheDocument();
+    const { body } = requests.find(({ method }) => method === "PATCH") ?? {};
+    expect(body).toEqual({
+      options: {
+        kubeconfig: "/etc/tidegate/kube-b",
+        mode: "shared",
+        allowed_registries: ["nvcr.io", "docker.io/pytorch"],
+        log_root: "/logs",
+        pools: {
+          h100: {
+            node_selector: { "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3" },
+            image: "nvcr.io/nvidia/pytorch:24.05-py3",
+          },
+        },
+      },
+    });
+    first.unmount();
+    open("/clusters/slurm-a?tab=options", { company: admin });
+    expect(await screen.findByRole("table", { name: "Nodes of slurm-a" })).toBeInTheDocument();
+    expect(screen.queryByRole("tab", { name: "Options" })).toBeNull();
   });
 });

@@ -26,6 +26,33 @@ export function isRefused(change: QuotaPushChange): boolean {
   return change.result.startsWith("refused");
 }
 
+/** What Kubernetes calls the things that a quota tree becomes there. */
+const KUBERNETES_WORDS: Record<string, string> = {
+  topology: "Topology",
+  flavor: "ResourceFlavor",
+  "priority class": "WorkloadPriorityClass",
+  "admission check": "AdmissionCheck",
+  cohort: "Cohort",
+  namespace: "Namespace",
+  "cluster queue": "ClusterQueue",
+  "network policy": "NetworkPolicy",
+  "object limits": "ResourceQuota",
+  queue: "LocalQueue",
+};
+
+/** "cluster queue tg-12ab (ai-company/nlp)" in its parts; what is no such text is one name. */
+export function subjectParts(subject: string): { thing: string; name: string; path: string } {
+  const thing = Object.keys(KUBERNETES_WORDS)
+    .filter((each) => subject.startsWith(`${each} `))
+    .sort((a, b) => b.length - a.length)[0];
+  if (thing === undefined) return { thing: "", name: subject, path: "" };
+  const [name = "", path = ""] = subject.slice(thing.length + 1).replace(/\)$/, "").split(" (");
+  return { thing: KUBERNETES_WORDS[thing] ?? thing, name, path };
+}
+
+/** Kueue's quotas in arbiter mode are so large that they hold nothing back. */
+const WIDE = 1e15;
+
 /** A setting of an account or a QoS as text; null is "no limit". */
 export function settingText(value: unknown): string {
   if (value === null || value === undefined) return "no limit";
@@ -35,6 +62,7 @@ export function settingText(value: unknown): string {
       .map(([name, each]) => `${name} ${settingText(each)}`)
       .join(", ");
   }
+  if (typeof value === "number" && value >= WIDE) return "wide";
   return typeof value === "string" ? value || "none" : JSON.stringify(value);
 }
 

@@ -1,14 +1,5 @@
 /** The options of a Slurm cluster as fields of a form, and what the API takes of them. */
-
-export interface OptionField {
-  name: string;
-  label: string;
-  help: string;
-  placeholder?: string;
-  isRequired?: boolean;
-  isNumber?: boolean;
-  isList?: boolean;
-}
+import { readFields, type OptionField } from "./options";
 
 export interface PoolFields {
   pool: string;
@@ -117,22 +108,7 @@ export function readOptions(fields: SlurmFields): {
   options: Record<string, unknown>;
   problems: Record<string, string>;
 } {
-  const options: Record<string, unknown> = {};
-  const problems: Record<string, string> = {};
-  for (const { name, isRequired, isNumber, isList } of [...MAIN_FIELDS, ...MORE_FIELDS]) {
-    const text = (fields.texts[name] ?? "").trim();
-    if (text === "") {
-      if (isRequired) problems[name] = "is needed";
-    } else if (isList) {
-      options[name] = text.split(/\s+/);
-    } else if (!isNumber) {
-      options[name] = text;
-    } else if (/^\d{1,15}$/.test(text)) {
-      options[name] = Number(text);
-    } else {
-      problems[name] = "must be a whole number";
-    }
-  }
+  const { options, problems } = readFields([...MAIN_FIELDS, ...MORE_FIELDS], fields.texts);
   if (fields.isFast) options.settle_s = 0;
   const pools: Record<string, unknown> = {};
   for (const { pool, partition, gres_type, constraint } of fields.pools) {
@@ -150,9 +126,4 @@ export function readOptions(fields: SlurmFields): {
   if (fields.pools.length === 0) problems.pools = "At least one pool is needed.";
   options.pools = pools;
   return { options, problems };
-}
-
-/** Which field a sentence of the server is about: "option url must be ..." -> "url". */
-export function fieldOf(sentence: string): string | null {
-  return /\boption ([a-z_]+)/.exec(sentence)?.[1] ?? null;
 }

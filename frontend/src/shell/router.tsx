@@ -20,7 +20,9 @@ export const JOB_TABS = ["log", "timeline", "attempts", "script"] as const;
 export const PERIODS = ["hour", "today", "yesterday", "month", "last-month", "custom"] as const;
 export const GROUPINGS = ["team", "department"] as const;
 export const SUBMIT_DOORS = ["form", "sbatch"] as const;
-export const CLUSTER_TABS = ["nodes", "users", "quotas", "use"] as const;
+export const CLUSTER_TABS = ["nodes", "users", "quotas", "options", "use"] as const;
+/** Kinds of cluster that are added by a form. */
+export const ADDED_KINDS = ["slurm", "kubernetes"] as const;
 export const NODE_CHOICES = ["out", "busy"] as const;
 export const USAGE_CLASSES = ["guaranteed", "borrowed"] as const;
 
@@ -175,6 +177,9 @@ const clusterRoute = createRoute({
 const addClusterRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/add-cluster",
+  validateSearch: (search): { kind?: (typeof ADDED_KINDS)[number] } => ({
+    kind: choiceParam(search, "kind", ADDED_KINDS),
+  }),
   component: lazyRouteComponent(() => import("../clusters/AddClusterPage"), "AddClusterPage"),
 });
 

@@ -29,6 +29,7 @@ import {
   type Draft,
   type DraftErrors,
 } from "./draft";
+import { imageAdvice } from "./images";
 import { PlanPanel } from "./PlanPanel";
 import { SbatchDrop } from "./SbatchDrop";
 import "./submit.css";
@@ -269,6 +270,19 @@ function FormFields({
       draft.image !== "" ||
       draft.dependsOn !== "" || draft.array !== "",
   );
+  const advice = imageAdvice(clusters.data ?? [], pool?.name, draft.cluster);
+  const image = (
+    <TextInput
+      label="Container image"
+      description={advice.description}
+      placeholder={advice.placeholder}
+      required={advice.isNeeded}
+      spellCheck={false}
+      value={draft.image}
+      error={errors.image}
+      onChange={(event) => set({ image: event.currentTarget.value })}
+    />
+  );
   return (
     <>
       <TextInput
@@ -380,6 +394,7 @@ function FormFields({
         error={errors.script}
         onChange={(event) => set({ script: event.currentTarget.value })}
       />
+      {advice.isNeeded && image}
       <button
         type="button"
         className="plain link"
@@ -422,15 +437,7 @@ function FormFields({
             error={errors.features}
             onChange={(features) => set({ features })}
           />
-          <TextInput
-            label="Container image"
-            description="Such as nvcr.io#nvidia/pytorch:24.05-py3, or the path of a .sqsh file. Runs on clusters that run images."
-            placeholder="none"
-            spellCheck={false}
-            value={draft.image}
-            error={errors.image}
-            onChange={(event) => set({ image: event.currentTarget.value })}
-          />
+          {!advice.isNeeded && image}
           <Textarea
             label="Environment"
             description="One NAME=VALUE a line."

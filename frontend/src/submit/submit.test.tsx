@@ -2,9 +2,10 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aProblem } from "../../mock/answer.ts";
-import { aJob, theJobs } from "../../mock/company.ts";
+import { aJob, theClusters, theJobs } from "../../mock/company.ts";
 import { accessibilityFaults, open } from "../test/render";
 import { draftOf, emptyDraft, parseArray, parseEnvironment, placeRefusals, readDraft, submitCommand } from "./draft";
+import { imageAdvice } from "./images";
 
 const VISION = "ai-company/research/vision";
 
@@ -141,7 +142,42 @@ describe("the draft", () => {
   });
 });
 
+describe("the image of a job", () => {
+  const [local, , kube] = theClusters();
+  if (!local || !kube) throw new Error("there are local and kube-b");
+  const lacking = { ...kube, name: "kube-c", default_images: [{ pool: "h100", image: null }] };
+
+  it("is the pool's own where there is one, and needed where there is none", () => {
+    expect(imageAdvice([local], "h100", null)).toMatchObject({ isNeeded: false, placeholder: "none" });
+    expect(imageAdvice([local, kube], "h100", null)).toEqual({
+      isNeeded: false,
+      placeholder: "none",
+      description:
+        "Such as nvcr.io#nvidia/pytorch:24.05-py3. Without one: on kube-b it is nvcr.io/nvidia/pytorch:24.05-py3.",
+    });
+    expect(imageAdvice([local, kube], "h100", "kube-b").placeholder).toBe("nvcr.io/nvidia/pytorch:24.05-py3");
+    expect(imageAdvice([local, lacking], "h100", "kube-c")).toEqual({
+      isNeeded: true,
+      placeholder: "",
+      description: "Such as nvcr.io#nvidia/pytorch:24.05-py3. kube-c runs every job in an image, so name one.",
+    });
+    expect(imageAdvice([kube, lacking], "h100", null)).toMatchObject({ isNeeded: false, placeholder: "none" });
+    expect(imageAdvice([lacking, { ...lacking, name: "kube-d" }], "h100", null)).toMatchObject({ isNeeded: true });
+    expect(imageAdvice([lacking], "a100", null).isNeeded).toBe(false);
+  });
+});
+
 describe("the submit page", () => {
+  it("asks for an image at once where no cluster has one of its own", async () => {
+    const items = theClusters()
+      .slice(2)
+      .map((cluster) => ({ ...cluster, default_images: [{ pool: "h100", image: null }] }));
+    open(`/submit?scope=${VISION}`, {
+      override: ({ path }) => (path === "/api/v1/clusters" ? { status: 200, body: { items, next: null } } : undefined),
+    });
+    expect(await screen.findByRole("textbox", { name: "Container image" })).toBeRequired();
+  });
+
   it("plans while one types, then submits once under one key", async () => {
     const { user, requests, router } = open(`/submit?scope=${VISION}`);
     const plan = await screen.findByRole("region", { name: "Plan" });
