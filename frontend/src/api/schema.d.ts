@@ -1381,11 +1381,12 @@ export interface components {
             state: components["schemas"]["ClusterState"];
         };
         /**
-         * @description * `local` - local
+         * @description * `kubernetes` - kubernetes
+         *     * `local` - local
          *     * `slurm` - slurm
          * @enum {string}
          */
-        ClusterCreateKindEnum: "local" | "slurm";
+        ClusterCreateKindEnum: "kubernetes" | "local" | "slurm";
         /** @description A new cluster. */
         ClusterCreateRequest: {
             /** @default true */

@@ -8,7 +8,7 @@ import type { Cluster, ClusterRequest } from "../api/types";
 import { toastDone } from "../ui/toast";
 import { fieldOf, type Reading } from "./options";
 
-type Kind = "slurm" | "kubernetes";
+type Kind = ClusterRequest["kind"];
 export type ErrorOf = (field: string) => string | undefined;
 
 /**
@@ -36,7 +36,7 @@ export function ClusterForm({
     mutationFn: () =>
       unwrap(
         cluster === undefined
-          ? client.POST("/api/v1/clusters", { body: { name: name.trim(), kind: kind as ClusterRequest["kind"], options, is_enabled: true } })
+          ? client.POST("/api/v1/clusters", { body: { name: name.trim(), kind, options, is_enabled: true } })
           : client.PATCH("/api/v1/clusters/{cluster_id}", {
               params: { path: { cluster_id: cluster.id } },
               body: { options },
