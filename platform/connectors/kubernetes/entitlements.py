@@ -34,6 +34,8 @@ from connectors.kubernetes.objects import (
     Json,
     Shape,
     depth,
+    for_apply,
+    for_merge_patch,
     is_of_another_portal,
     is_ours,
     is_terminating,
@@ -43,7 +45,6 @@ from connectors.kubernetes.objects import (
     quantity,
     settings_of,
     wanted_items,
-    without_none,
 )
 
 MANAGER = "tidegate-quota"
@@ -122,23 +123,13 @@ def _of_item(item: Item, now: Known | None) -> Iterable[Change]:
 
 
 def _of_settings(item: Item, now: Known) -> Iterable[Change]:
-    """At most one change that takes and one that gives. With another parent all is one change:
-    limits are legal only below a parent, and a queue is in one tree or in the other."""
+    """At most one change that takes and one that gives."""
+    item = replace(item, settings={**item.settings, **_with_others(item, now)})
     differing = {
         name: value for name, value in item.settings.items() if now.settings.get(name) != value
     }
     before = now.settings
-    parent = "parent" if item.thing == COHORT else "cohort"
-    if parent in differing:
-        is_taken = item.settings[parent] is None
-        kind = ChangeKind.LOWER if is_taken else ChangeKind.CHANGE
-        yield _settled(kind, item, before, differing, "")
-        return
-    taken = {
-        name: value
-        for name, value in differing.items()
-        if _takes(item.thing, name, value, before.get(name))
-    }
+    taken = _taken(item, before, differing)
     given = {name: value for name, value in differing.items() if name not in taken}
     if taken:
         note = _note(item.settings, taken, now.in_use or {})
@@ -147,6 +138,37 @@ def _of_settings(item: Item, now: Known) -> Iterable[Change]:
         is_raised = any(_is_amount(item.thing, name) for name in given)
         kind = ChangeKind.RAISE if is_raised else ChangeKind.CHANGE
         yield _settled(kind, item, before, given, "")
+
+
+def _taken(
+    item: Item, before: Mapping[str, Value], differing: Mapping[str, Value]
+) -> dict[str, Value]:
+    """The settings of `differing` by which somebody gets less.
+
+    Limits are legal only below a parent, so they come and go with it; and what a queue lends is at
+    most what it has, so it falls with that.
+    """
+    parent = "parent" if item.thing == COHORT else "cohort"
+    found = {
+        name
+        for name, value in differing.items()
+        if _takes(item.thing, name, value, before.get(name))
+    }
+    found |= {name for name in differing if name.removesuffix(LENDS) in found}
+    if parent in differing:
+        limits = {name for name in differing if name.endswith((BORROWS, LENDS))} | {parent}
+        found = found | limits if item.settings[parent] is None else found - limits
+    return {name: value for name, value in differing.items() if name in found}
+
+
+def _with_others(item: Item, now: Known) -> dict[str, Value]:
+    """Of a list that others add to, what is wanted with what they added."""
+    checks = _texts(now.settings.get("checks"))
+    if item.thing != CLUSTER_QUEUE or not checks:
+        return {}
+    ours = _texts(item.settings["checks"])
+    others = [text for text in checks if text.partition(" on ")[0] not in ours]
+    return {"checks": sorted([*ours, *others])}
 
 
 def _settled(
@@ -204,12 +226,13 @@ def _note(wanted: Mapping[str, Value], taken: Iterable[str], in_use: Mapping[str
 
 
 def _of_what_left(wanted: Sequence[Item], known: Sequence[Known]) -> Iterable[Change]:
+    """Children before parents: what has to stay keeps what it names."""
     stays = {item.key for item in wanted}
     left = [item for item in known if item.is_ours and item.key not in stays]
-    others = [item for item in known if not item.is_ours]
+    using: list[Item | Known] = [*wanted, *(item for item in known if not item.is_ours)]
     queues = {item.name: item for item in known if item.thing == CLUSTER_QUEUE}
-    for item in left:
-        queue = queues.get(item.name)
+    things = list(KINDS)
+    for item in sorted(left, key=lambda one: (things.index(one.thing), depth(one.path)))[::-1]:
         if item.thing == CLUSTER_QUEUE and item.settings.get("stop") == _RUNNING:
             yield Change(
                 *(ChangeKind.LOWER, *item.key),
@@ -218,27 +241,32 @@ def _of_what_left(wanted: Sequence[Item], known: Sequence[Known]) -> Iterable[Ch
                 note="is no longer in the tree; nothing new starts in it",
                 path=item.path,
             )
-        change = Change(
+        reason = _reason_to_stay(item, queues.get(item.name), using)
+        if reason:
+            using.append(item)
+        yield Change(
             *(ChangeKind.DELETE, *item.key),
             before=dict(item.settings),
-            note="is no longer in the tree",
+            note=reason or "is no longer in the tree",
+            is_blocked=bool(reason),
             path=item.path,
         )
-        if item.is_terminating:
-            yield replace(change, note="is being deleted; what uses it ends first", is_blocked=True)
-        elif item.thing == NAMESPACE:
-            note = (
-                "stays with all that is in it, which may be somebody's data; when nobody needs it, "
-                f"remove it by kubectl delete namespace {item.name}"
-            )
-            yield replace(change, note=note, is_blocked=True)
-        elif item.thing in (CLUSTER_QUEUE, QUEUE) and queue is not None and _is_used(queue):
-            yield replace(change, note=_use(queue), is_blocked=True)
-        elif users := _users(item, [*wanted, *others]):
-            note = f"is still used by {', '.join(users[:5])}"
-            yield replace(change, note=note, is_blocked=True)
-        else:
-            yield change
+
+
+def _reason_to_stay(item: Known, queue: Known | None, using: Iterable[Item | Known]) -> str:
+    """Why `item` is not deleted although it left the tree, "" when it is. `queue` is the cluster
+    queue of its team."""
+    if item.is_terminating:
+        return "is being deleted; what uses it ends first"
+    if item.thing == NAMESPACE:
+        return (
+            "stays with all that is in it, which may be somebody's data; when nobody needs it, "
+            f"remove it by kubectl delete namespace {item.name}"
+        )
+    if item.thing in (CLUSTER_QUEUE, QUEUE) and queue is not None and _is_used(queue):
+        return _use(queue)
+    users = _users(item, using)
+    return f"is still used by {', '.join(users[:5])}" if users else ""
 
 
 def _is_used(queue: Known) -> bool:
@@ -325,7 +353,7 @@ class KubernetesEntitlements:
         if self._lost(change, kept):
             # Somebody else wrote a field that is to be gone, which an apply leaves to him.
             path = KINDS[change.thing].path(change.name)
-            kept = self._sent(change, lambda: self._api.merge_patch(path, _patch(body)))
+            kept = self._sent(change, lambda: self._api.merge_patch(path, for_merge_patch(body)))
         if lost := self._lost(change, kept):
             raise OutcomeUnknown(f"{change.subject}: {lost}")
 
@@ -421,7 +449,7 @@ class KubernetesEntitlements:
     def _refusal(self, change: Change, body: Json) -> str:
         path = KINDS[change.thing].path(change.name)
         try:
-            self._api.apply(path, without_none(body), force=True, dry_run=True, manager=MANAGER)
+            self._api.apply(path, for_apply(body), force=True, dry_run=True, manager=MANAGER)
         except KubeRefused as error:
             return _said(error)
         except OutcomeUnknown as error:
@@ -436,7 +464,7 @@ class KubernetesEntitlements:
         # Without force an object that somebody made meanwhile is a conflict.
         return self._sent(
             change,
-            lambda: self._api.apply(path, without_none(body), force=not is_new, manager=MANAGER),
+            lambda: self._api.apply(path, for_apply(body), force=not is_new, manager=MANAGER),
         )
 
     def _sent(self, change: Change, send: _Send) -> Json:
@@ -480,11 +508,6 @@ def _said(error: KubeRefused) -> str:
     if isinstance(error, Forbidden) and "is forbidden: User " in error.message:
         return f"{error.message}; the rights that are needed are in deploy/kubernetes/role.yaml"
     return error.message
-
-
-def _patch(body: Json) -> Json:
-    """The same as a merge patch, in which None takes a field away."""
-    return {key: value for key, value in body.items() if key not in ("apiVersion", "kind")}
 
 
 def _in_use(status: Json) -> dict[str, int]:

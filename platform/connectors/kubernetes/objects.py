@@ -558,8 +558,8 @@ _READERS: Mapping[str, Callable[[Json, Shape], dict[str, Value]]] = {
 
 
 def manifest(thing: str, name: str, settings: Mapping[str, Value], shape: Shape) -> Json:
-    """The object with `settings`, all of which must be there. A field that is None shall not be in
-    the object: `without_none` is for server-side apply, this for a merge patch."""
+    """The object with `settings`, all of which must be there. What is None in it shall not be in
+    the object; `for_apply` and `for_merge_patch` say so."""
     kind = KINDS[thing]
     metadata: Json = {
         "name": kind.only or name,
@@ -584,11 +584,28 @@ def manifest(thing: str, name: str, settings: Mapping[str, Value], shape: Shape)
     return found
 
 
-def without_none(value: Any) -> Any:
-    """`value` without all fields that are None."""
+def for_apply(body: Json) -> Json:
+    """`body` for server-side apply: what is ours, and nothing of what others added to a list."""
+    body = _without_none(body)
+    strategy = body.get("spec", {}).get("admissionChecksStrategy")
+    if strategy:
+        ours = [one for one in strategy["admissionChecks"] if one["name"] == naming.ADMISSION_CHECK]
+        strategy["admissionChecks"] = ours
+    return body
+
+
+def for_merge_patch(body: Json) -> Json:
+    """`body` as a merge patch: None takes a field away, a list replaces the list."""
+    return {
+        key: for_merge_patch(value) if isinstance(value, dict) else _without_none(value)
+        for key, value in body.items()
+    }
+
+
+def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: without_none(one) for key, one in value.items() if one is not None}
-    return [without_none(one) for one in value] if isinstance(value, list) else value
+        return {key: _without_none(one) for key, one in value.items() if one is not None}
+    return [_without_none(one) for one in value] if isinstance(value, list) else value
 
 
 def _write_topology(settings: Mapping[str, Value], shape: Shape) -> Json:

@@ -1,0 +1,645 @@
+"""What of a Kubernetes cluster differs from the quota tree, and in which order it changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from builders.kube_quota_builders import (
+    GPUS,
+    FakeKubeApi,
+    a_company_tree,
+    a_control,
+    a_node,
+    a_tree,
+    gpus,
+    kube_shape,
+    push,
+)
+from connectors.entitlements import Change, ChangeKind
+from connectors.errors import ClusterUnavailable, OutcomeUnknown, WorkloadRejected
+from connectors.kubernetes.api import Forbidden, KubeRefused, NotFound
+from connectors.kubernetes.naming import team_namespace
+from connectors.kubernetes.objects import KINDS, quantity
+
+KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+ORG, RESEARCH = team_namespace("org"), team_namespace("org/research")
+NLP, VISION = team_namespace("org/research/nlp"), team_namespace("org/research/vision")
+PRODUCTION = team_namespace("org/production")
+
+
+def queue_path(team: str) -> str:
+    return f"{KUEUE}/clusterqueues/{team}"
+
+
+def cell(found: dict[str, Any], flavor: str = "h100", name: str = "nvidia.com/gpu") -> Any:
+    (group,) = found["spec"]["resourceGroups"]
+    (one,) = (one for one in group["flavors"] if one["name"] == flavor)
+    (it,) = (it for it in one["resources"] if it["name"] == name)
+    return it
+
+
+def told(changes: tuple[Change, ...]) -> list[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    return [(c.kind.value, c.subject, dict(c.before), dict(c.after)) for c in changes]
+
+
+@pytest.fixture
+def api() -> FakeKubeApi:
+    return FakeKubeApi()
+
+
+def pushed(api: FakeKubeApi, mode: str = "shared") -> None:
+    push(a_control(api, kube_shape(mode)), a_company_tree())
+    assert api.broken == []
+    api.writes.clear()
+
+
+def test_the_first_push_makes_everything_parents_first(api: FakeKubeApi) -> None:
+    control = a_control(api, kube_shape("shared"))
+    assert push(control, a_company_tree()) == [
+        "create flavor h100",
+        "create priority class tidegate-borrowed",
+        "create priority class tidegate-guaranteed",
+        "create admission check tidegate",
+        "create cohort tidegate",
+        f"create cohort {ORG} (org)",
+        f"create cohort {RESEARCH} (org/research)",
+        f"create namespace {PRODUCTION} (org/production)",
+        f"create namespace {NLP} (org/research/nlp)",
+        f"create namespace {VISION} (org/research/vision)",
+        f"create network policy {PRODUCTION} (org/production)",
+        f"create network policy {NLP} (org/research/nlp)",
+        f"create network policy {VISION} (org/research/vision)",
+        f"create object limits {PRODUCTION} (org/production)",
+        f"create object limits {NLP} (org/research/nlp)",
+        f"create object limits {VISION} (org/research/vision)",
+        f"create cluster queue {PRODUCTION} (org/production)",
+        f"create cluster queue {NLP} (org/research/nlp)",
+        f"create cluster queue {VISION} (org/research/vision)",
+        f"create queue {PRODUCTION} (org/production)",
+        f"create queue {NLP} (org/research/nlp)",
+        f"create queue {VISION} (org/research/vision)",
+    ]
+    assert api.broken == []
+    assert control.changes(a_company_tree()) == ()
+
+
+def test_the_queue_of_a_team_in_shared_mode(api: FakeKubeApi) -> None:
+    pushed(api)
+    found = api.get(queue_path(NLP))
+    owner = kube_shape().owner
+    assert found["metadata"]["labels"] == {
+        "app.kubernetes.io/managed-by": "tidegate",
+        "tidegate.io/cluster": owner,
+    }
+    assert found["metadata"]["annotations"] == {"tidegate.io/path": "org/research/nlp"}
+    wide = {"borrowingLimit": "0", "lendingLimit": "0"}
+    assert found["spec"] == {
+        "cohortName": RESEARCH,
+        "queueingStrategy": "BestEffortFIFO",
+        "stopPolicy": "None",
+        "namespaceSelector": {"matchLabels": {"tidegate.io/team": NLP}},
+        "preemption": {
+            "reclaimWithinCohort": "Never",
+            "withinClusterQueue": "Never",
+            "borrowWithinCohort": {"policy": "Never"},
+        },
+        "admissionChecksStrategy": {"admissionChecks": [{"name": "tidegate"}]},
+        "fairSharing": {"weight": "30"},
+        "resourceGroups": [
+            {
+                "coveredResources": ["cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"],
+                "flavors": [
+                    {
+                        "name": "h100",
+                        "resources": [
+                            {"name": "cpu", "nominalQuota": str(10**15), **wide},
+                            {"name": "memory", "nominalQuota": str(2**60), **wide},
+                            {"name": "ephemeral-storage", "nominalQuota": str(2**60), **wide},
+                            {
+                                "name": "nvidia.com/gpu",
+                                "nominalQuota": "16",
+                                "borrowingLimit": "8",
+                                "lendingLimit": "4",
+                            },
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
+
+
+def test_cohorts_own_what_their_members_are_not_guaranteed(api: FakeKubeApi) -> None:
+    """Kueue adds a cohort's quota to its members', and a root has no limits."""
+    pushed(api)
+    top = api.get(f"{KUEUE}/cohorts/tidegate")
+    organization = api.get(f"{KUEUE}/cohorts/{ORG}")
+    research = api.get(f"{KUEUE}/cohorts/{RESEARCH}")
+    assert cell(top) == {"name": "nvidia.com/gpu", "nominalQuota": "64"}
+    assert (organization["spec"]["parentName"], "resourceGroups" in organization["spec"]) == (
+        *("tidegate", False),
+    )
+    assert research["spec"]["parentName"] == ORG
+    assert cell(research) == {
+        "name": "nvidia.com/gpu",
+        "nominalQuota": "8",
+        "borrowingLimit": "8",
+    }
+    assert api.total() == 24 + 16 + 16 + 8 + 64
+
+
+def test_nothing_stands_above_one_organization_that_has_all(api: FakeKubeApi) -> None:
+    wanted = replace(a_company_tree(), spare_mgpu={"h100": 999})
+    push(a_control(api, kube_shape("shared")), wanted)
+    assert f"{KUEUE}/cohorts/tidegate" not in api.objects
+    assert "parentName" not in api.get(f"{KUEUE}/cohorts/{ORG}")["spec"]
+    # With a second organization each may borrow from the other.
+    both = replace(wanted, nodes=(*wanted.nodes, a_node("rival", gpus(0, borrows=0))))
+    done = push(a_control(api, kube_shape("shared")), both)
+    rival = team_namespace("rival")
+    assert done == [
+        "create cohort tidegate",
+        f"create cohort {rival} (rival)",
+        f"change cohort {ORG} (org)",
+    ]
+    assert api.get(f"{KUEUE}/cohorts/{rival}")["spec"]["resourceGroups"][0]["flavors"] == [
+        {
+            "name": "h100",
+            "resources": [{"name": "nvidia.com/gpu", "nominalQuota": "0", "borrowingLimit": "0"}],
+        }
+    ]
+    # And it goes again with all that named it.
+    assert push(a_control(api, kube_shape("shared")), wanted) == [
+        f"lower cohort {ORG} (org)",
+        f"delete cohort {rival} (rival)",
+        "delete cohort tidegate",
+    ]
+    assert api.broken == []
+
+
+def test_arbiter_mode_gives_every_queue_more_than_can_be_asked_for(api: FakeKubeApi) -> None:
+    pushed(api, "arbiter")
+    for team in (NLP, VISION, PRODUCTION):
+        assert cell(api.get(queue_path(team))) == {
+            "name": "nvidia.com/gpu",
+            "nominalQuota": str(10**15),
+            "borrowingLimit": "0",
+            "lendingLimit": "0",
+        }
+    assert all(
+        "resourceGroups" not in found["spec"]
+        for path, found in api.objects.items()
+        if "/cohorts/" in path
+    )
+    assert "requests.nvidia.com/gpu" not in hard_limits(api, NLP)
+
+
+def hard_limits(api: FakeKubeApi, team: str) -> dict[str, str]:
+    found: dict[str, str] = api.get(f"/api/v1/namespaces/{team}/resourcequotas/tidegate")["spec"][
+        "hard"
+    ]
+    return found
+
+
+def test_a_teams_namespace(api: FakeKubeApi) -> None:
+    pushed(api)
+    found = api.get(f"/api/v1/namespaces/{NLP}")
+    assert found["metadata"]["labels"] == {
+        "app.kubernetes.io/managed-by": "tidegate",
+        "tidegate.io/cluster": kube_shape().owner,
+        "tidegate.io/team": NLP,
+        "pod-security.kubernetes.io/enforce": "restricted",
+        "pod-security.kubernetes.io/enforce-version": "v1.36",
+    }
+    # Twice what it may use: what is being stopped counts until it is gone.
+    assert hard_limits(api, NLP) == {
+        "pods": "10000",
+        "count/jobs.batch": "100000",
+        "count/configmaps": "100000",
+        "count/services": "5000",
+        "services.nodeports": "0",
+        "services.loadbalancers": "0",
+        "requests.nvidia.com/gpu": "48",
+    }
+    assert "requests.nvidia.com/gpu" not in hard_limits(api, VISION)
+    policy = api.get(f"/apis/networking.k8s.io/v1/namespaces/{NLP}/networkpolicies/tidegate")
+    assert policy["spec"] == {
+        "podSelector": {},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"podSelector": {}}]}],
+    }
+    queue = api.get(f"{KUEUE}/namespaces/{NLP}/localqueues/main")
+    assert queue["spec"] == {"clusterQueue": NLP, "stopPolicy": "None"}
+
+
+def test_pools_become_flavors_in_a_fixed_order_each_with_its_own_resource(
+    api: FakeKubeApi,
+) -> None:
+    mig = "nvidia.com/mig-1g.10gb"
+    toleration = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
+    levels = ["example.com/block", "kubernetes.io/hostname"]
+    shape = kube_shape(
+        "shared",
+        pools={
+            "slices": {"node_selector": {"gpu": "a100"}, "resource": mig, "mgpu_per_unit": 125},
+            "h100": {
+                "node_selector": {"gpu": "h100"},
+                "tolerations": [toleration],
+                "topology_name": "fabric",
+                "topology_levels": levels,
+            },
+        },
+    )
+    node = a_node("org/t", gpus(2, lends=1, borrows=0), is_team=True)
+    team = replace(node, terms={**node.terms, "slices": gpus(1, borrows=1)})
+    wanted = a_tree(a_node("org", gpus(2)), team)
+    push(a_control(api, shape), wanted)
+    name = team_namespace("org/t")
+    found = api.get(queue_path(name))
+    assert [one["name"] for one in found["spec"]["resourceGroups"][0]["flavors"]] == [
+        *("h100", "slices"),
+    ]
+    none = {"nominalQuota": "0", "borrowingLimit": "0", "lendingLimit": "0"}
+    assert cell(found, "h100", mig) == {"name": mig, **none}
+    assert cell(found, "slices") == {"name": "nvidia.com/gpu", **none}
+    assert cell(found, "slices", mig) == {
+        "name": mig,
+        "nominalQuota": "8",
+        "borrowingLimit": "8",
+    }
+    assert api.get(f"{KUEUE}/resourceflavors/h100")["spec"] == {
+        "nodeLabels": {"gpu": "h100"},
+        "tolerations": [toleration],
+        "topologyName": "fabric",
+    }
+    assert api.get(f"{KUEUE}/resourceflavors/slices")["spec"] == {"nodeLabels": {"gpu": "a100"}}
+    assert api.get(f"{KUEUE}/topologies/fabric")["spec"] == {
+        "levels": [{"nodeLabel": label} for label in levels]
+    }
+    assert hard_limits(api, name)["requests.nvidia.com/gpu"] == "4"
+    assert hard_limits(api, name)[f"requests.{mig}"] == "32"
+    assert api.broken == []
+    assert a_control(api, shape).changes(wanted) == ()
+
+
+def test_what_is_taken_is_taken_before_anything_is_given(api: FakeKubeApi) -> None:
+    pushed(api)
+    wanted = a_tree(
+        a_node("org", gpus(64)),
+        a_node("org/production", gpus(26, lends=0, borrows=0), is_team=True),
+        a_node("org/research", gpus(38)),
+        a_node("org/research/nlp", gpus(20, lends=4, borrows=2), is_team=True, weight=31),
+        a_node("org/research/vision", gpus(10), is_team=True),
+        spare_gpus=60,
+    )
+    control = a_control(api, kube_shape("shared"))
+    borrows = f"{GPUS} borrow limit"
+    assert told(control.changes(wanted)) == [
+        ("lower", f"cluster queue {NLP} (org/research/nlp)", {borrows: 8}, {borrows: 2}),
+        ("lower", f"cluster queue {VISION} (org/research/vision)", {GPUS: 16}, {GPUS: 10}),
+        (
+            *("lower", f"object limits {NLP} (org/research/nlp)"),
+            *({"requests.nvidia.com/gpu": 48}, {"requests.nvidia.com/gpu": 44}),
+        ),
+        ("lower", "cohort tidegate", {GPUS: 64}, {GPUS: 60}),
+        ("raise", f"cohort {RESEARCH} (org/research)", {borrows: 8}, {borrows: None}),
+        (
+            *("raise", f"object limits {PRODUCTION} (org/production)"),
+            *({"requests.nvidia.com/gpu": 48}, {"requests.nvidia.com/gpu": 52}),
+        ),
+        ("raise", f"cluster queue {PRODUCTION} (org/production)", {GPUS: 24}, {GPUS: 26}),
+        (
+            *("raise", f"cluster queue {NLP} (org/research/nlp)"),
+            *({"weight": 30, GPUS: 16}, {"weight": 31, GPUS: 20}),
+        ),
+    ]
+    push(control, wanted)
+    assert control.changes(wanted) == ()
+
+
+def test_what_somebody_changed_by_hand_is_found_to_the_setting(api: FakeKubeApi) -> None:
+    pushed(api)
+    queue = queue_path(NLP)
+    spec = api.objects[queue]["spec"]
+    spec["stopPolicy"] = "Hold"
+    spec["preemption"]["reclaimWithinCohort"] = "Any"
+    spec["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = "100"
+    spec["resourceGroups"][0]["flavors"][0]["resources"][3]["lendingLimit"] = "1"
+    spec["admissionChecksStrategy"]["admissionChecks"] = [
+        {"name": "tidegate", "onFlavors": ["h100"]},
+        {"name": "multikueue"},
+    ]
+    namespace = api.objects[f"/api/v1/namespaces/{NLP}"]["metadata"]
+    namespace["labels"] |= {"pod-security.kubernetes.io/enforce": "privileged", "mine": "stays"}
+    control = a_control(api, kube_shape("shared"))
+    lends = f"{GPUS} lend limit"
+    assert told(control.changes(a_company_tree())) == [
+        (
+            *("change", f"namespace {NLP} (org/research/nlp)"),
+            *({"pod_security": "privileged"}, {"pod_security": "restricted"}),
+        ),
+        (
+            *("raise", f"cluster queue {NLP} (org/research/nlp)"),
+            {
+                "stop": "Hold",
+                "preemption": ["reclaimWithinCohort=Any"],
+                "checks": ["multikueue", "tidegate on h100"],
+                "h100 cpu": "100/0/0",
+                lends: 1,
+            },
+            {
+                "stop": "None",
+                "preemption": [],
+                "checks": ["multikueue", "tidegate"],
+                "h100 cpu": None,
+                lends: 4,
+            },
+        ),
+    ]
+    push(control, a_company_tree())
+    assert control.changes(a_company_tree()) == ()
+    # What others set besides is still there.
+    assert api.get(queue)["spec"]["admissionChecksStrategy"]["admissionChecks"] == [
+        *({"name": "multikueue"}, {"name": "tidegate"}),
+    ]
+    assert api.get(f"/api/v1/namespaces/{NLP}")["metadata"]["labels"]["mine"] == "stays"
+
+
+def test_a_difference_that_was_accepted_stays_when_others_are_overwritten(
+    api: FakeKubeApi,
+) -> None:
+    """An accepted one comes without its setting; the object is written with what it has."""
+    pushed(api)
+    queue = queue_path(NLP)
+    resources = api.objects[queue]["spec"]["resourceGroups"][0]["flavors"][0]["resources"]
+    resources[0]["nominalQuota"] = "100"
+    resources[3]["nominalQuota"] = "12"
+    control = a_control(api, kube_shape("shared"))
+    (change,) = control.changes(a_company_tree())
+    assert dict(change.after) == {"h100 cpu": None, GPUS: 16}
+    control.apply(replace(change, before={GPUS: 12}, after={GPUS: 16}))
+    found = api.get(queue)
+    assert (cell(found)["nominalQuota"], cell(found, name="cpu")["nominalQuota"]) == ("16", "100")
+
+
+def test_a_field_of_another_writer_that_is_to_be_gone_goes(api: FakeKubeApi) -> None:
+    """An apply leaves it to him; a merge patch takes it away."""
+    wanted = replace(a_company_tree(), spare_mgpu={})
+    control = a_control(api, kube_shape("shared"))
+    push(control, wanted)
+    organization = f"{KUEUE}/cohorts/{ORG}"
+    api.objects[organization]["spec"]["parentName"] = "elsewhere"
+    (change,) = control.changes(wanted)
+    assert (change.kind, dict(change.after)) == (ChangeKind.LOWER, {"parent": None})
+    control.apply(change)
+    assert "parentName" not in api.get(organization)["spec"]
+
+
+def test_what_left_the_tree_is_stopped_emptied_and_removed(api: FakeKubeApi) -> None:
+    pushed(api)
+    left = a_tree(
+        a_node("org", gpus(64)),
+        a_node("org/production", gpus(24, lends=0, borrows=0), is_team=True),
+        spare_gpus=64,
+    )
+    api.objects[queue_path(NLP)]["status"] = {"reservingWorkloads": 2, "pendingWorkloads": 1}
+    control = a_control(api, kube_shape("shared"))
+    changes = [c for c in control.changes(left) if c.kind is not ChangeKind.RAISE]
+    assert [
+        (c.kind.value, c.thing, c.path.removeprefix("org/research"), c.is_blocked) for c in changes
+    ] == [
+        ("lower", "cluster queue", "/nlp", False),
+        ("lower", "cluster queue", "/vision", False),
+        ("delete", "queue", "", True),
+        ("delete", "queue", "", False),
+        ("delete", "cluster queue", "/nlp", True),
+        ("delete", "cluster queue", "/vision", False),
+        ("delete", "object limits", "", False),
+        ("delete", "object limits", "", False),
+        ("delete", "network policy", "", False),
+        ("delete", "network policy", "", False),
+        ("delete", "namespace", "/nlp", True),
+        ("delete", "namespace", "/vision", True),
+        ("delete", "cohort", "", True),
+    ]
+    assert changes[4].note == (
+        "2 workloads hold quota in it and 1 wait; it goes when they are done or deleted"
+    )
+    assert changes[12].note == f"is still used by cluster queue {NLP}"
+    push(control, left)
+    assert api.broken == []
+    assert api.get(queue_path(NLP))["spec"]["stopPolicy"] == "Hold"
+    assert queue_path(VISION) not in api.objects
+    assert f"/api/v1/namespaces/{VISION}" in api.objects
+    api.objects[queue_path(NLP)]["status"] = {}
+    push(control, left)
+    assert {c.thing for c in control.changes(left)} == {"namespace"}
+    # Both come back with what their namespaces hold.
+    push(control, a_company_tree())
+    assert control.changes(a_company_tree()) == ()
+
+
+def test_a_queue_that_was_taken_into_use_again_is_not_deleted(api: FakeKubeApi) -> None:
+    pushed(api)
+    control = a_control(api, kube_shape("shared"))
+    change = Change(ChangeKind.DELETE, "cluster queue", NLP)
+    api.objects[queue_path(NLP)]["status"] = {"pendingWorkloads": 3}
+    with pytest.raises(WorkloadRejected, match="0 workloads hold quota in it and 3 wait"):
+        control.apply(change)
+    with pytest.raises(WorkloadRejected, match="is never deleted from here"):
+        control.apply(Change(ChangeKind.DELETE, "namespace", NLP))
+    api.objects[queue_path(NLP)]["status"] = {}
+    control.apply(change)
+    control.apply(change)
+    assert queue_path(NLP) not in api.objects
+
+
+def test_a_cohort_that_others_use_stays(api: FakeKubeApi) -> None:
+    pushed(api)
+    api.objects[f"{KUEUE}/clusterqueues/theirs"] = {
+        "kind": "ClusterQueue",
+        "metadata": {"name": "theirs"},
+        "spec": {"cohortName": RESEARCH},
+    }
+    control = a_control(api, kube_shape("shared"))
+    left = a_tree(a_node("org", gpus(64)), spare_gpus=64)
+    (cohort,) = (c for c in control.changes(left) if c.thing == "cohort" and c.is_blocked)
+    assert (cohort.name, cohort.note) == (RESEARCH, "is still used by cluster queue theirs")
+
+
+@pytest.mark.parametrize(
+    ("labels", "note"),
+    [
+        (
+            {},
+            "the cluster has one of this name, of somebody else; rename or remove it",
+        ),
+        (
+            {"app.kubernetes.io/managed-by": "tidegate", "tidegate.io/cluster": "other"},
+            "the cluster has one of this name, of another Tidegate, or of this one under another "
+            "name of the cluster; whoever hands it over sets its label tidegate.io/cluster to ours",
+        ),
+    ],
+)
+def test_what_is_of_others_is_left_alone(
+    api: FakeKubeApi, labels: dict[str, str], note: str
+) -> None:
+    path = f"{KUEUE}/resourceflavors/h100"
+    theirs = {"kind": "ResourceFlavor", "metadata": {"name": "h100", "labels": labels}, "spec": {}}
+    api.objects[path] = theirs
+    control = a_control(api, kube_shape())
+    first = control.changes(a_company_tree())[0]
+    assert (first.kind, first.subject, first.is_blocked) == (
+        *(ChangeKind.CREATE, "flavor h100", True),
+    )
+    assert first.note == note
+    with pytest.raises(WorkloadRejected, match="somebody else's meanwhile"):
+        control.apply(first)
+    assert api.objects[path] is theirs
+
+
+def test_the_check_of_who_votes_is_taken_over(api: FakeKubeApi) -> None:
+    api.objects[f"{KUEUE}/admissionchecks/tidegate"] = {
+        "kind": "AdmissionCheck",
+        "metadata": {"name": "tidegate"},
+        "spec": {"controllerName": "tidegate.io/arbiter"},
+    }
+    pushed(api)
+    assert a_control(api, kube_shape("shared")).changes(a_company_tree()) == ()
+
+
+def test_what_the_cluster_would_refuse_is_told_before(api: FakeKubeApi) -> None:
+    pushed(api)
+    wanted = a_tree(*(replace(node, weight=5) for node in a_company_tree().nodes), spare_gpus=64)
+    message = 'User "portal" cannot patch resource "clusterqueues"'
+    api.refuses[queue_path(NLP)] = Forbidden(403, "Forbidden", f"it is forbidden: {message}")
+    api.refuses[queue_path(VISION)] = KubeRefused(422, "Invalid", "weight: too small")
+    control = a_control(api, kube_shape("shared"))
+    refused = {c.name: c.note for c in control.changes(wanted) if c.is_blocked}
+    assert refused == {
+        NLP: 'the cluster would refuse it: it is forbidden: User "portal" cannot patch resource '
+        '"clusterqueues"; the rights that are needed are in deploy/kubernetes/role.yaml',
+        VISION: "the cluster would refuse it: weight: too small",
+    }
+    assert api.writes == []
+    assert api.dry_runs > 0
+    change = next(c for c in control.changes(wanted) if c.name == VISION)
+    with pytest.raises(WorkloadRejected, match="weight: too small"):
+        control.apply(change)
+
+
+def test_what_the_cluster_does_not_keep_is_unknown(api: FakeKubeApi) -> None:
+    pushed(api)
+    api.loses.add(queue_path(NLP))
+    control = a_control(api, kube_shape("shared"))
+    change = Change(ChangeKind.RAISE, "cluster queue", NLP, after={GPUS: 99})
+    with pytest.raises(OutcomeUnknown, match="was set to 99 and the cluster has 16"):
+        control.apply(change)
+
+
+def test_a_change_of_what_is_gone_or_going_is_refused(api: FakeKubeApi) -> None:
+    pushed(api)
+    control = a_control(api, kube_shape("shared"))
+    change = Change(ChangeKind.RAISE, "cluster queue", NLP, after={GPUS: 99})
+    api.objects[queue_path(NLP)]["metadata"]["deletionTimestamp"] = "2026-11-21T08:00:00Z"
+    with pytest.raises(WorkloadRejected, match="is being deleted; compare again"):
+        control.apply(change)
+    (waits,) = control.changes(a_company_tree())
+    assert (waits.kind, waits.is_blocked, waits.note) == (
+        *(ChangeKind.CREATE, True, "is being deleted; it is made again when it is gone"),
+    )
+    del api.objects[queue_path(NLP)]
+    with pytest.raises(WorkloadRejected, match="is gone; compare again"):
+        control.apply(change)
+
+
+def test_lowering_below_what_is_in_use_says_that_it_runs_on(api: FakeKubeApi) -> None:
+    pushed(api)
+    api.objects[queue_path(PRODUCTION)]["status"] = {
+        "flavorsReservation": [
+            {"name": "h100", "resources": [{"name": "nvidia.com/gpu", "total": "20"}]}
+        ]
+    }
+    wanted = a_tree(
+        *(
+            replace(node, terms={"h100": gpus(10, lends=0, borrows=0)})
+            if node.path == "org/production"
+            else node
+            for node in a_company_tree().nodes
+        ),
+        spare_gpus=64,
+    )
+    first = a_control(api, kube_shape("shared")).changes(wanted)[0]
+    assert first.note == (
+        f"20 {GPUS} are in use and run on; nothing starts before less than 10 are"
+    )
+
+
+def test_nobody_with_quota_is_a_mistake(api: FakeKubeApi) -> None:
+    with pytest.raises(WorkloadRejected, match="set a quota first"):
+        a_control(api, kube_shape()).changes(replace(a_company_tree(), nodes=()))
+
+
+def test_a_cluster_without_kueue_says_so(api: FakeKubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(path: str, **more: object) -> None:
+        raise NotFound(404, "NotFound", "the server could not find the requested resource")
+
+    monkeypatch.setattr(api, "list", absent)
+    with pytest.raises(ClusterUnavailable, match="newer must be installed there"):
+        a_control(api, kube_shape()).changes(a_company_tree())
+
+
+def test_another_scheduler_has_namespaces_and_no_queues(api: FakeKubeApi) -> None:
+    shape = kube_shape(scheduler="volcano")
+    push(a_control(api, shape), a_company_tree())
+    assert {found["kind"] for found in api.objects.values()} == {
+        *("Namespace", "NetworkPolicy", "ResourceQuota"),
+    }
+    with pytest.raises(WorkloadRejected, match="has no 'cohort' to change"):
+        a_control(api, shape).apply(Change(ChangeKind.CREATE, "cohort", "x"))
+
+
+def test_pools_that_give_one_topology_two_shapes_are_refused(api: FakeKubeApi) -> None:
+    pools = {
+        name: {
+            "node_selector": {"gpu": name},
+            "topology_name": "fabric",
+            "topology_levels": [label],
+        }
+        for name, label in (("a", "example.com/rack"), ("b", "example.com/row"))
+    }
+    with pytest.raises(WorkloadRejected, match="different topology_levels in different pools"):
+        a_control(api, kube_shape(pools=pools)).changes(a_company_tree())
+
+
+def test_a_pool_that_left_is_taken_from_the_queues_first(api: FakeKubeApi) -> None:
+    two = {"h100": {"node_selector": {"gpu": "h100"}}, "a100": {"node_selector": {"gpu": "a100"}}}
+    push(a_control(api, kube_shape(pools=two)), a_company_tree())
+    control = a_control(api, kube_shape(pools={"h100": two["h100"]}))
+    assert push(control, a_company_tree()) == [
+        f"lower cluster queue {NLP} (org/research/nlp)",
+        f"lower cluster queue {VISION} (org/research/vision)",
+        f"lower cluster queue {PRODUCTION} (org/production)",
+        "delete flavor a100",
+    ]
+    assert (api.broken, control.changes(a_company_tree())) == ([], ())
+
+
+def test_quantities() -> None:
+    assert [quantity(text) for text in ("0", "1k", "128", "1Pi", "1E", 3)] == [
+        *(0, 1_000, 128, 2**50, 10**18, 3),
+    ]
+    assert [quantity(text) for text in ("500m", "1.5", "2e3", "-1", "")] == [
+        *("500m", "1.5", "2e3", "-1", ""),
+    ]
+
+
+def test_every_thing_has_a_place_in_the_api() -> None:
+    assert {thing: kind.path("x") for thing, kind in KINDS.items() if kind.only} == {
+        "network policy": "/apis/networking.k8s.io/v1/namespaces/x/networkpolicies/tidegate",
+        "object limits": "/api/v1/namespaces/x/resourcequotas/tidegate",
+        "queue": f"{KUEUE}/namespaces/x/localqueues/main",
+    }
