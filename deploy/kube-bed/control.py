@@ -24,8 +24,10 @@ def main() -> None:
     """Do what the command line says; end with a sentence where that cannot be."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("start", "reset", "status", "build"):
+    for name in ("reset", "status", "build"):
         commands.add_parser(name)
+    start = commands.add_parser("start")
+    start.add_argument("--no-build", action="store_true", help="end if the servers are not built")
     commands.add_parser("stop").add_argument("--purge", action="store_true")
     for name in ("kill", "run", "freeze", "thaw", "node-down", "node-up"):
         commands.add_parser(name).add_argument("names", nargs="+")
@@ -42,7 +44,7 @@ def _do(arguments: argparse.Namespace) -> None:
     build_s = build_seconds()
     match arguments.command:
         case "start":
-            bed.start(build_s)
+            bed.start(None if arguments.no_build else build_s)
         case "reset":
             bed.reset(build_s)
         case "build":

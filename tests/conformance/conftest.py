@@ -12,7 +12,7 @@ from conformance.rigs import KubernetesRig, LocalRig, Rig, SlurmRig
     params=[
         "local",
         pytest.param("slurm", marks=pytest.mark.slurm),
-        pytest.param("kubernetes", marks=pytest.mark.kubernetes),
+        pytest.param("kubernetes", marks=pytest.mark.kube),
     ]
 )
 def rig(request: pytest.FixtureRequest) -> Rig:

@@ -34,6 +34,7 @@ class Api:
         self._port = settings.port("apiserver")
         self._tls: ssl.SSLContext = client_tls(settings, user)
         self._local = threading.local()
+        self._links: list[http.client.HTTPSConnection] = []
 
     def connection(self, timeout_s: float = _CALL_S) -> http.client.HTTPSConnection:
         """A connection of the caller's own."""
@@ -43,22 +44,45 @@ class Api:
         self, method: str, path: str, body: Document | None = None, kind: str = "application/json"
     ) -> Document:
         """The answer to one request. Raises Refused, and OSError where there is no answer."""
+        data = None if body is None else json.dumps(body)
+        try:
+            status, told = self._exchange(method, path, data, kind)
+        except (OSError, http.client.HTTPException) as error:
+            if method == "POST":
+                raise ConnectionError(f"{method} {path}: {error!r}") from error
+            # The server may have closed a connection that waited, or be another since.
+            status, told = self._exchange_anew(method, path, data, kind)
+        if status >= 400:
+            raise Refused(f"{method} {path}: {status} {told.get('message')}", status)
+        return told
+
+    def _exchange_anew(
+        self, method: str, path: str, data: str | None, kind: str
+    ) -> tuple[int, Document]:
+        try:
+            return self._exchange(method, path, data, kind)
+        except (OSError, http.client.HTTPException) as error:
+            raise ConnectionError(f"{method} {path}: {error!r}") from error
+
+    def _exchange(
+        self, method: str, path: str, data: str | None, kind: str
+    ) -> tuple[int, Document]:
         link = getattr(self._local, "link", None)
         if link is None:
             link = self._local.link = self.connection()
-        data = None if body is None else json.dumps(body)
+            self._links.append(link)
         try:
             link.request(method, path, data, {"Content-Type": kind})
             response = link.getresponse()
-            told = json.loads(response.read() or b"{}")
-        except (OSError, http.client.HTTPException) as error:
+            return response.status, dict(json.loads(response.read() or b"{}"))
+        except (OSError, http.client.HTTPException):
             link.close()
-            raise ConnectionError(f"{method} {path}: {error!r}") from error
-        if response.status >= 400:
-            raise Refused(
-                f"{method} {path}: {response.status} {told.get('message')}", response.status
-            )
-        return dict(told)
+            raise
+
+    def close(self) -> None:
+        """Close the connections of every thread."""
+        for link in self._links:
+            link.close()
 
     def apply(self, document: Document) -> Document:
         """Create the object or bring it to this shape (server-side apply)."""

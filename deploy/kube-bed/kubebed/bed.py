@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from kubebed import objects, processes
 from kubebed.api import Api
-from kubebed.building import build
+from kubebed.building import build, is_complete
 from kubebed.configuration import PORTAL_ACCOUNT, PORTAL_NAMESPACE, write_configuration
 from kubebed.keys import make_keys
 from kubebed.servers import Server, all_servers
@@ -37,10 +37,19 @@ class Bed:
         """The servers, in the order in which they start."""
         return tuple(self._servers)
 
-    def start(self, build_within_s: int) -> None:
-        """Everything up and ready; what runs already is left as it is."""
+    def start(self, build_within_s: int | None) -> None:
+        """Everything up and ready; what runs already is left as it is.
+
+        None builds nothing: raises BedError where the servers were never built.
+        """
         settings = self._settings
-        build(settings.binaries, self._say, build_within_s)
+        if build_within_s is not None:
+            build(settings.binaries, self._say, build_within_s)
+        elif not is_complete(settings.binaries):
+            raise BedError(
+                f"its servers are not built in {settings.binaries}: `make kube-bed` builds them, "
+                "which takes some minutes, once."
+            )
         for folder in (settings.folder, settings.log, settings.run):
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700 if folder == settings.folder else 0o755)
@@ -48,6 +57,10 @@ class Bed:
             if (settings.folder / "bed.json").exists() and self._is_up():
                 self._say("runs already")
                 return
+            if not any(processes.process_of(settings, name) for name in self._servers):
+                # Who mends a bed that runs has not started it.
+                starter = os.environ.get("TIDEGATE_KUBE_STARTER", "")
+                (settings.folder / "starter").write_text(starter)
             settings.keep()
             self._start_servers()
             self._tell()
@@ -172,7 +185,6 @@ class Bed:
     def _tell(self) -> None:
         """Write bed.json, which tells tests all that they need, once everything is ready."""
         settings = self._settings
-        (settings.folder / "starter").write_text(os.environ.get("TIDEGATE_KUBE_STARTER", ""))
         told = {
             "url": settings.url,
             "ca_file": str(settings.pki / "ca.crt"),
