@@ -33,9 +33,11 @@ ATTEMPT = "tidegate.io/attempt"
 CLUSTER = "tidegate.io/cluster"
 #: Label: the team, see `team_namespace`.
 TEAM = "tidegate.io/team"
-#: Label of Pods: `ROLE_RANK` where the Pod is a rank of the workload; helpers have none.
+#: Label of Pods: `ROLE_RANK` where the Pod is a rank that can be told from the others, and
+#: `ROLE_MEMBER` where it only lends its GPUs to rank 0.
 ROLE = "tidegate.io/role"
 ROLE_RANK = "rank"
+ROLE_MEMBER = "member"
 
 ADMISSION_CHECK = "tidegate"
 CONTROLLER = "tidegate.io/arbiter"
@@ -46,8 +48,12 @@ BORROWED_CLASS = "tidegate-borrowed"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 
-#: The container of every rank that runs the script.
+#: The container of every rank, the only one that we put into its Pod.
 CONTAINER = "main"
+#: What operators of some kinds want it to be called instead.
+PYTORCH_CONTAINER = "pytorch"
+TRAINER_CONTAINER = "node"
+CONTAINERS = frozenset({CONTAINER, PYTORCH_CONTAINER, TRAINER_CONTAINER})
 
 #: With what the kinds of workload append, names of Pods stay within 63 characters.
 _NAME_MAX = 40
@@ -65,8 +71,7 @@ _INDEX = re.compile(r"[0-9]{1,6}", re.ASCII)
 #: Where the kinds of workload say which of its Pods one is; the first that is there counts.
 INDEX_OF_JOB = "batch.kubernetes.io/job-completion-index"
 INDEX_OF_REPLICA = "training.kubeflow.org/replica-index"
-INDEX_OF_VOLCANO = "volcano.sh/task-index"
-_INDEXES = (INDEX_OF_JOB, INDEX_OF_REPLICA, INDEX_OF_VOLCANO)
+_INDEXES = (INDEX_OF_JOB, INDEX_OF_REPLICA)
 
 
 def workload_name(key: str) -> str:

@@ -6,7 +6,7 @@ in_cluster          true: the portal runs in this cluster, as its Pod's service 
 context             which context of the kubeconfig; null (default): its current one
 scheduler           "kueue" (default), "volcano", "kai" or "yunikorn": who places the Pods
 kind                what a workload becomes with Kueue: "job" (default), "jobset", "trainjob",
-                    "pytorchjob", "mpijob" or "rayjob"; the other schedulers have one kind each
+                    "pytorchjob", "mpijob" or "rayjob"; the other schedulers run Jobs
 mode                "arbiter" (default): Kueue's quotas are wide and hold nothing back that the
                     portal granted; "shared": they are the tree's own, and hold without the portal
 pools               {pool: {...}}, what each pool is on the cluster:
@@ -21,7 +21,8 @@ pools               {pool: {...}}, what each pool is on the cluster:
                         instead of `resource`; null (default): they are not
   tolerations           [{"key", "operator", "value", "effect"}] of its Pods; none by default
   required_topology     label of a node's place (a level of the topology) that all ranks share;
-                        null by default. Kueue, Volcano (its network tiers) and KAI know it
+                        null by default. With Volcano it names a tier of its HyperNodes, KAI needs
+                        topology_name, too, and YuniKorn knows no topology
   preferred_topology    the same as a wish; a pool has one of the two at most
   topology_name         the Topology with these levels, null (default): none
   topology_levels       its labels, from the widest to the narrowest
@@ -42,7 +43,6 @@ service_account     ServiceAccount of the Pods in every team's namespace, which 
 run_as_user         numeric user and group of every script, 1000 by default; never 0
 queue               name of the queue of all teams on a cluster without Kueue; null (default): each
                     team has its own, named as its namespace
-training_runtime    ClusterTrainingRuntime of kind "trainjob", "torch-distributed" by default
 ray_version         version of Ray in the images of kind "rayjob"; null (default): not told
 log_root            directory where the portal keeps what the Pods wrote; null (default): outputs
                     cannot be shown
@@ -58,7 +58,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from connectors.kubernetes.images import ImageReference, is_allowed, parse_allowed, parse_image
-from connectors.kubernetes.resources import KINDS, OTHER_SCHEDULERS, Resource
+from connectors.kubernetes.resources import JOB, KINDS, OTHER_SCHEDULERS, Resource
 
 T = TypeVar("T")
 
@@ -68,7 +68,6 @@ SHARED_MODE = "shared"
 GPU_RESOURCE = "nvidia.com/gpu"
 WHOLE_MGPU = 1_000
 RUN_AS_USER = 1_000
-TRAINING_RUNTIME = "torch-distributed"
 FEATURE_PREFIX = "feature.node.kubernetes.io/"
 LOG_CAP_BYTES = 16 << 20
 LOG_CAP_BYTES_MAX = 1 << 40
@@ -79,7 +78,7 @@ _KNOWN = frozenset(
     {
         *("kubeconfig", "in_cluster", "context", "scheduler", "kind", "mode", "pools", "features"),
         *("allowed_registries", "require_digest", "pull_secrets", "service_account"),
-        *("run_as_user", "queue", "training_runtime", "ray_version", "log_root", "log_cap_bytes"),
+        *("run_as_user", "queue", "ray_version", "log_root", "log_cap_bytes"),
     }
 )
 _POOL_KNOWN = frozenset(
@@ -150,7 +149,6 @@ class KubernetesOptions:
     service_account: str | None
     run_as_user: int
     queue: str | None
-    training_runtime: str
     ray_version: str | None
     log_root: str | None
     log_cap_bytes: int
@@ -158,7 +156,7 @@ class KubernetesOptions:
     @property
     def resource(self) -> Resource:
         """The kind of object that a workload becomes."""
-        return KINDS[self.kind] if self.scheduler == KUEUE else OTHER_SCHEDULERS[self.scheduler]
+        return KINDS[self.kind] if self.scheduler == KUEUE else JOB
 
     @property
     def has_kueue(self) -> bool:
@@ -184,35 +182,43 @@ def parse_options(options: Mapping[str, Any]) -> KubernetesOptions:
     mode = _choice(options, "mode", ARBITER_MODE, (ARBITER_MODE, SHARED_MODE))
     if scheduler != KUEUE and (kind != "job" or mode != ARBITER_MODE or "kind" in options):
         raise ValueError(f"options kind and mode are of Kueue; leave them out with {scheduler}")
+    pools = _pools(options.get("pools"), requires_digest=_flag(options, "require_digest"))
+    _check_topology(scheduler, pools)
     if scheduler == KUEUE and options.get("queue") is not None:
         raise ValueError("option queue is of the other schedulers; with Kueue leave it out")
-    allowed = _allowed(options.get("allowed_registries"))
-    requires_digest = _flag(options, "require_digest")
     return KubernetesOptions(
         kubeconfig=None if kubeconfig is None else _path("kubeconfig", kubeconfig),
         context=context,
         scheduler=scheduler,
         kind=kind,
         mode=mode,
-        pools=_pools(options.get("pools"), requires_digest=requires_digest),
+        pools=pools,
         features=_features(options.get("features", {})),
-        allowed_registries=allowed,
-        requires_digest=requires_digest,
+        allowed_registries=_allowed(options.get("allowed_registries")),
+        requires_digest=_flag(options, "require_digest"),
         pull_secrets=_list("pull_secrets", options.get("pull_secrets", []), _object_name),
         service_account=_or_none("service_account", options.get("service_account"), _object_name),
         run_as_user=_count(
             "run_as_user", options.get("run_as_user", RUN_AS_USER), 1, (1 << 31) - 1
         ),
         queue=_or_none("queue", options.get("queue"), _queue),
-        training_runtime=_object_name(
-            "training_runtime", options.get("training_runtime", TRAINING_RUNTIME)
-        ),
         ray_version=_or_none("ray_version", options.get("ray_version"), _version),
         log_root=_or_none("log_root", options.get("log_root"), _path),
         log_cap_bytes=_count(
             "log_cap_bytes", options.get("log_cap_bytes", LOG_CAP_BYTES), 0, LOG_CAP_BYTES_MAX
         ),
     )
+
+
+def _check_topology(scheduler: str, pools: Mapping[str, KubernetesPool]) -> None:
+    for name, pool in pools.items():
+        asked = pool.required_topology or pool.preferred_topology
+        if asked is None:
+            continue
+        if scheduler == "yunikorn":
+            raise ValueError(f"pool {name} asks for topology {asked}, and YuniKorn knows none")
+        if scheduler == "kai" and pool.topology_name is None:
+            raise ValueError(f"pool {name} asks for topology {asked}: name it in topology_name")
 
 
 def image_refusal(image: str, options: KubernetesOptions) -> str:

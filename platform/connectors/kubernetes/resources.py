@@ -42,17 +42,18 @@ PYTORCHJOB = Resource(
 )
 MPIJOB = Resource("kubeflow.org/v2beta1", "MPIJob", "mpijobs", ("spec", "runPolicy", "suspend"))
 RAYJOB = Resource("ray.io/v1", "RayJob", "rayjobs", ("spec", "suspend"))
-VOLCANO_JOB = Resource("batch.volcano.sh/v1alpha1", "Job", "jobs")
 
 CONFIG_MAP = Resource("v1", "ConfigMap", "configmaps")
 SERVICE = Resource("v1", "Service", "services")
 POD = Resource("v1", "Pod", "pods")
 CLAIM_TEMPLATE = Resource("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
+TRAINING_RUNTIME = Resource("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", "trainingruntimes")
+VOLCANO_POD_GROUP = Resource("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups")
 KAI_POD_GROUP = Resource("scheduling.run.ai/v2alpha2", "PodGroup", "podgroups")
 
 _ALL = (
-    *(JOB, JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, RAYJOB, VOLCANO_JOB),
-    *(CONFIG_MAP, SERVICE, POD, CLAIM_TEMPLATE, KAI_POD_GROUP),
+    *(JOB, JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, RAYJOB, CONFIG_MAP, SERVICE, POD),
+    *(CLAIM_TEMPLATE, TRAINING_RUNTIME, VOLCANO_POD_GROUP, KAI_POD_GROUP),
 )
 _BY_NAME = {(resource.api_version, resource.kind): resource for resource in _ALL}
 
@@ -65,12 +66,10 @@ KINDS: Mapping[str, Resource] = {
     "mpijob": MPIJOB,
     "rayjob": RAYJOB,
 }
-#: What a workload is elsewhere, by option `scheduler`.
-OTHER_SCHEDULERS: Mapping[str, Resource] = {
-    "volcano": VOLCANO_JOB,
-    "kai": JOB,
-    "yunikorn": JOB,
-}
+#: The other schedulers, by option `scheduler`; with each of them a workload is a Job, which alone
+#: can be created so that no Pod of it is there before it is released (a Job of Volcano's own
+#: kind cannot).
+OTHER_SCHEDULERS = ("volcano", "kai", "yunikorn")
 
 
 def resource_of(item: Mapping[str, Any]) -> Resource:

@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from connectors.kubernetes.manifests.job import job, service_name
+from connectors.kubernetes.manifests.jobset import jobset
+from connectors.kubernetes.manifests.mpijob import mpijob
+from connectors.kubernetes.manifests.other_schedulers import pod_group, scheduled_job
 from connectors.kubernetes.manifests.pod_template import (
     SCRIPT_KEY,
     claim_template_name,
+    kueue_labels,
     metadata,
     pool_of,
     units,
 )
+from connectors.kubernetes.manifests.pytorchjob import pytorchjob
+from connectors.kubernetes.manifests.rayjob import rayjob
+from connectors.kubernetes.manifests.trainjob import training_runtime, trainjob
 from connectors.kubernetes.options import KubernetesOptions
 from connectors.kubernetes.resources import CLAIM_TEMPLATE, CONFIG_MAP, SERVICE
 from connectors.protocol import Workload
@@ -23,10 +30,12 @@ from connectors.workload_checks import check_workload
 @dataclass(frozen=True, slots=True)
 class WorkloadObjects:
     """`main` is the workload, suspended; `others` belong to it and are created after it, each with
-    `owned`, so that they go when it goes."""
+    `owned`, so that they go when it goes. It may need `before` to be there when it is created; they
+    are made its own (`owner_patch`) after it."""
 
     main: Mapping[str, Any]
     others: tuple[Mapping[str, Any], ...]
+    before: tuple[Mapping[str, Any], ...] = ()
 
 
 def objects_for(
@@ -38,25 +47,51 @@ def objects_for(
     for what this cluster can never run.
     """
     check_workload(workload)
-    return WorkloadObjects(
-        main=job(workload, options, cluster_id),
-        others=(
-            _script(workload, cluster_id),
-            *_service(workload, cluster_id),
-            *_claim_templates(workload, options, cluster_id),
-        ),
+    others = (
+        _script(workload, cluster_id),
+        *_claim_templates(workload, options, cluster_id),
     )
+    if not options.has_kueue:
+        return WorkloadObjects(
+            scheduled_job(workload, options, cluster_id),
+            (
+                *others,
+                *_service(workload, cluster_id),
+                *pod_group(workload, options, cluster_id),
+            ),
+        )
+    match options.kind:
+        case "jobset":
+            return WorkloadObjects(jobset(workload, options, cluster_id), others)
+        case "trainjob":
+            runtime = training_runtime(workload, options, cluster_id)
+            return WorkloadObjects(trainjob(workload, cluster_id), others, (runtime,))
+        case "pytorchjob":
+            return WorkloadObjects(pytorchjob(workload, options, cluster_id), others)
+        case "mpijob":
+            return WorkloadObjects(mpijob(workload, options, cluster_id), others)
+        case "rayjob":
+            return WorkloadObjects(rayjob(workload, options, cluster_id), others)
+        case _:
+            main = job(workload, options, cluster_id, labels=kueue_labels(workload))
+            return WorkloadObjects(main, (*others, *_service(workload, cluster_id)))
 
 
 def owned(item: Mapping[str, Any], main: Mapping[str, Any]) -> dict[str, Any]:
     """`item` as a dependent of `main`, as the API server answered it (with its uid)."""
+    patch = owner_patch(main)
+    return {**item, "metadata": {**item["metadata"], **patch["metadata"]}}
+
+
+def owner_patch(main: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that makes an object a dependent of `main`, as the API server answered it."""
     owner = {
         "apiVersion": main["apiVersion"],
         "kind": main["kind"],
         "name": main["metadata"]["name"],
         "uid": main["metadata"]["uid"],
     }
-    return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
+    return {"metadata": {"ownerReferences": [owner]}}
 
 
 def _script(workload: Workload, cluster_id: str) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from connectors.kubernetes import naming
 from connectors.kubernetes.manifests.pod_template import (
     TTL_S,
+    Ranks,
     backstop_s,
-    kueue_labels,
     metadata,
     pod_template,
     uniform_mgpu,
@@ -20,40 +21,42 @@ from connectors.protocol import Workload
 INDEX_FIELD = f"metadata.annotations['{naming.INDEX_OF_JOB}']"
 
 
-def job(workload: Workload, options: KubernetesOptions, cluster_id: str) -> dict[str, Any]:
-    """The suspended Job in its team's queue. Raises WorkloadRejected for ranks that differ."""
+def job(
+    workload: Workload,
+    options: KubernetesOptions,
+    cluster_id: str,
+    *,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The suspended Job, with `labels` and `annotations` for whoever admits it.
+
+    Raises WorkloadRejected for ranks that differ.
+    """
     return {
         "apiVersion": JOB.api_version,
         "kind": JOB.kind,
-        "metadata": metadata(workload, cluster_id, labels=kueue_labels(workload)),
+        "metadata": metadata(workload, cluster_id, labels=labels, annotations=annotations or {}),
         "spec": {
             "suspend": True,
             "ttlSecondsAfterFinished": TTL_S,
             **job_spec(
                 workload,
-                options,
-                cluster_id,
-                mgpu=uniform_mgpu(workload, "Job"),
-                ranks=len(workload.slots),
-                master=master_name(workload),
-                subdomain=service_name(workload),
+                len(workload.slots),
+                pod_template(
+                    workload,
+                    options,
+                    cluster_id,
+                    Ranks(uniform_mgpu(workload, "Job"), master_name(workload), INDEX_FIELD),
+                    subdomain=service_name(workload),
+                ),
             ),
         },
     }
 
 
-def job_spec(
-    workload: Workload,
-    options: KubernetesOptions,
-    cluster_id: str,
-    *,
-    mgpu: int,
-    ranks: int,
-    master: str,
-    first_rank: int = 0,
-    subdomain: str | None = None,
-) -> dict[str, Any]:
-    """The spec of a Job that runs `ranks` ranks from `first_rank` on, each once at most."""
+def job_spec(workload: Workload, ranks: int, template: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of a Job that runs `ranks` Pods of `template`, each once at most."""
     spec: dict[str, Any] = {
         "parallelism": ranks,
         "completions": ranks,
@@ -61,16 +64,7 @@ def job_spec(
         # A rank that fails ends all of them, and none is started again.
         "backoffLimit": 0,
         "podReplacementPolicy": "Failed",
-        "template": pod_template(
-            workload,
-            options,
-            cluster_id,
-            mgpu=mgpu,
-            index_field=INDEX_FIELD,
-            master=master,
-            first_rank=first_rank,
-            subdomain=subdomain,
-        ),
+        "template": template,
     }
     deadline_s = backstop_s(workload)
     if deadline_s is not None:

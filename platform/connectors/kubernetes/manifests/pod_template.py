@@ -10,7 +10,9 @@ Paths in the container: the launcher (see launcher.sh) reads the script and the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -42,6 +44,7 @@ TTL_S = 7 * 86_400
 BACKSTOP_S = 3_600
 
 _CLAIM = "gpus"
+_TASK_GROUP = "ranks"
 _SCRIPT_MODE = 0o555
 
 
@@ -109,7 +112,76 @@ def kueue_labels(workload: Workload) -> dict[str, str]:
     }
 
 
-def topology_annotations(pool: KubernetesPool) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """What every Pod tells the scheduler that places it."""
+
+    scheduler_name: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+def queue_name(workload: Workload, options: KubernetesOptions) -> str:
+    """The workload's queue on a cluster without Kueue."""
+    if options.queue is not None:
+        return options.queue
+    name = naming.team_namespace(workload.team)
+    return f"root.{name}" if options.scheduler == "yunikorn" else name
+
+
+def placing_of(workload: Workload, options: KubernetesOptions) -> Placing:
+    """What the Pods of `workload` tell the cluster's scheduler; one of Kueue's are Kubernetes' own.
+
+    Volcano finds the PodGroup by an annotation, and may push aside only what says so. KAI wants the
+    queue on the Pod, too. YuniKorn has no object for a gang: its Pods describe it, so that it can
+    hold the place of those that are not there yet.
+    """
+    name = naming.workload_name(workload.key)
+    queue = queue_name(workload, options)
+    match options.scheduler:
+        case "volcano":
+            return Placing(
+                "volcano",
+                {"volcano.sh/preemptable": "true" if workload.is_borrowed else "false"},
+                {"scheduling.k8s.io/group-name": name, "scheduling.volcano.sh/queue-name": queue},
+            )
+        case "kai":
+            return Placing(
+                "kai-scheduler", {"kai.scheduler/queue": queue}, {"pod-group-name": name}
+            )
+        case "yunikorn":
+            return Placing(
+                "yunikorn",
+                {"yunikorn.apache.org/app-id": name, "yunikorn.apache.org/queue": queue},
+                _task_group(workload, options),
+            )
+        case _:
+            return Placing(annotations=_topology_annotations(pool_of(workload, options)))
+
+
+def _task_group(workload: Workload, options: KubernetesOptions) -> dict[str, str]:
+    pool = pool_of(workload, options)
+    mgpu = uniform_mgpu(workload, "gang of YuniKorn")
+    group: dict[str, Any] = {
+        "name": _TASK_GROUP,
+        "minMember": len(workload.slots),
+        "minResource": requests_of(mgpu, pool),
+        **_placement(workload, options, pool),
+    }
+    group.pop("runtimeClassName", None)
+    return {
+        "yunikorn.apache.org/task-group-name": _TASK_GROUP,
+        "yunikorn.apache.org/task-groups": json.dumps([group], sort_keys=True),
+        "yunikorn.apache.org/schedulingPolicyParameters": "gangSchedulingStyle=Hard",
+    }
+
+
+def requests_of(mgpu: int, pool: KubernetesPool) -> dict[str, str]:
+    """The resources that one rank asks for, as Kubernetes counts them."""
+    return dict(_resources(mgpu, pool).get("requests", {}))
+
+
+def _topology_annotations(pool: KubernetesPool) -> dict[str, str]:
     """What the Pods of one gang say to Kueue of where they want to be together."""
     if pool.required_topology is not None:
         return {"kueue.x-k8s.io/podset-required-topology": pool.required_topology}
@@ -118,109 +190,70 @@ def topology_annotations(pool: KubernetesPool) -> dict[str, str]:
     return {}
 
 
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Ranks of one size whose Pods have one template.
+
+    `mgpu` is what each has and `first` the first of them. `index_field` is where a Pod says which
+    of them it is, as the downward API names it; None where there is one only. `master` is the name
+    under which rank 0 is found.
+    """
+
+    mgpu: int
+    master: str
+    index_field: str | None = None
+    first: int = 0
+
+
 def pod_template(
     workload: Workload,
     options: KubernetesOptions,
     cluster_id: str,
+    ranks: Ranks,
     *,
-    mgpu: int,
-    index_field: str | None,
-    master: str,
-    first_rank: int = 0,
+    container_name: str = naming.CONTAINER,
+    command: Sequence[str] | None = None,
+    ports: Sequence[Mapping[str, Any]] = (),
+    role: str = naming.ROLE_RANK,
     subdomain: str | None = None,
 ) -> dict[str, Any]:
-    """The template of the Pods of ranks `first_rank` and on, each with `mgpu` milli-GPU.
+    """The template of the Pods of `ranks`.
 
-    `index_field` is where a Pod says which of them it is, as the downward API names it; None where
-    there is one only. `master` is the name under which rank 0 is found.
+    Their container runs `command`: the launcher where it is None, and what the kind's operator puts
+    there where it is empty.
     """
     annotations = {naming.KEY: workload.key}
-    if first_rank:
-        annotations[naming.FIRST_RANK] = str(first_rank)
-    if options.has_kueue:
-        annotations |= topology_annotations(pool_of(workload, options))
+    if ranks.first:
+        annotations[naming.FIRST_RANK] = str(ranks.first)
+    placing = placing_of(workload, options)
+    if command is None:
+        command = launcher_command(workload, ranks.first)
+    container = {
+        "name": container_name,
+        **_container(workload, options, ranks),
+        **({"command": list(command)} if command else {}),
+        **({"ports": [dict(port) for port in ports]} if ports else {}),
+    }
+    spec = _pod_spec(workload, options, container)
+    pool = pool_of(workload, options)
+    if placing.scheduler_name is not None:
+        spec["schedulerName"] = placing.scheduler_name
+    if subdomain is not None:
+        spec["subdomain"] = subdomain
+    if pool.device_class is not None and ranks.mgpu:
+        name = claim_template_name(workload, ranks.mgpu)
+        spec["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": name}]
     return {
         "metadata": {
             "labels": {
                 **naming.labels(cluster_id, workload.team),
-                naming.ROLE: naming.ROLE_RANK,
+                naming.ROLE: role,
+                **placing.labels,
             },
-            "annotations": annotations,
+            "annotations": {**annotations, **placing.annotations},
         },
-        "spec": pod_spec(
-            workload,
-            options,
-            mgpu=mgpu,
-            variables=rank_variables(workload, options, mgpu, master, index_field),
-            command=launcher_command(workload, first_rank),
-            subdomain=subdomain,
-        ),
+        "spec": spec,
     }
-
-
-def pod_spec(
-    workload: Workload,
-    options: KubernetesOptions,
-    *,
-    mgpu: int,
-    variables: list[dict[str, Any]],
-    command: list[str] | None,
-    subdomain: str | None = None,
-) -> dict[str, Any]:
-    """A Pod with one container that runs `command`; None leaves it to the kind's own operator."""
-    pool = pool_of(workload, options)
-    container: dict[str, Any] = {
-        "name": naming.CONTAINER,
-        "image": image_of(workload, options),
-        "env": variables,
-        "workingDir": WORK_DIRECTORY,
-        "resources": _resources(mgpu, pool),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "terminationMessagePath": MESSAGE_PATH,
-        "terminationMessagePolicy": "File",
-        "volumeMounts": [
-            {"name": "script", "mountPath": SCRIPT_DIRECTORY, "readOnly": True},
-            {"name": "pod", "mountPath": POD_DIRECTORY, "readOnly": True},
-            {"name": "work", "mountPath": WORK_DIRECTORY},
-            {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - not of this machine
-        ],
-    }
-    if command is not None:
-        container["command"] = command
-    spec: dict[str, Any] = {
-        "automountServiceAccountToken": False,
-        "containers": [container],
-        "enableServiceLinks": False,
-        "restartPolicy": "Never",
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": options.run_as_user,
-            "runAsGroup": options.run_as_user,
-            "fsGroup": options.run_as_user,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        # 0 would take the Pod off the API server while its processes may still run.
-        "terminationGracePeriodSeconds": max(1, workload.grace_s),
-        "volumes": _volumes(workload),
-    }
-    spec |= _placement(workload, options, pool)
-    if subdomain is not None:
-        spec["subdomain"] = subdomain
-    if options.service_account is not None:
-        spec["serviceAccountName"] = options.service_account
-    if options.pull_secrets:
-        spec["imagePullSecrets"] = [{"name": name} for name in options.pull_secrets]
-    if pool.device_class is not None and mgpu:
-        spec["resourceClaims"] = [
-            {
-                "name": _CLAIM,
-                "resourceClaimTemplateName": claim_template_name(workload, mgpu),
-            }
-        ]
-    return spec
 
 
 def claim_template_name(workload: Workload, mgpu: int) -> str:
@@ -250,38 +283,6 @@ def launcher_words(workload: Workload, first_rank: int = 0) -> list[str]:
     ]
 
 
-def rank_variables(
-    workload: Workload,
-    options: KubernetesOptions,
-    mgpu: int,
-    master: str,
-    index_field: str | None,
-) -> list[dict[str, Any]]:
-    """The environment of a rank: the workload's own, and its place."""
-    ranks = str(len(workload.slots))
-    # A GPU that is shared counts: a script starts as many processes as it sees devices.
-    devices = units(mgpu, pool_of(workload, options))
-    fixed = {
-        "HOME": WORK_DIRECTORY,
-        **workload.environment,
-        "LOCAL_RANK": "0",
-        "MASTER_ADDR": master,
-        "MASTER_PORT": str(naming.master_port(workload.key)),
-        "NNODES": ranks,
-        "TIDEGATE_GPUS_PER_NODE": str(devices),
-        "WORLD_SIZE": ranks,
-    }
-    variables: list[dict[str, Any]] = [
-        {"name": name, "value": escaped(value)} for name, value in fixed.items()
-    ]
-    variables.append(_field_variable("TIDEGATE_NODE", "spec.nodeName"))
-    if index_field is None:
-        variables.append({"name": INDEX_VARIABLE, "value": "0"})
-    else:
-        variables.append(_field_variable(INDEX_VARIABLE, index_field))
-    return variables
-
-
 def escaped(text: str) -> str:
     """`text` in a command or a variable, where Kubernetes replaces $(NAME) and takes $$ for $."""
     return text.replace("$", "$$")
@@ -303,6 +304,79 @@ def uniform_mgpu(workload: Workload, kind: str) -> int:
             "each node"
         )
     return sizes.pop()
+
+
+def _container(workload: Workload, options: KubernetesOptions, ranks: Ranks) -> dict[str, Any]:
+    return {
+        "image": image_of(workload, options),
+        "env": _variables(workload, options, ranks),
+        "workingDir": WORK_DIRECTORY,
+        "resources": _resources(ranks.mgpu, pool_of(workload, options)),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "terminationMessagePath": MESSAGE_PATH,
+        "terminationMessagePolicy": "File",
+        "volumeMounts": [
+            {"name": "script", "mountPath": SCRIPT_DIRECTORY, "readOnly": True},
+            {"name": "pod", "mountPath": POD_DIRECTORY, "readOnly": True},
+            {"name": "work", "mountPath": WORK_DIRECTORY},
+            {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - not of this machine
+        ],
+    }
+
+
+def _pod_spec(
+    workload: Workload, options: KubernetesOptions, container: Mapping[str, Any]
+) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "automountServiceAccountToken": False,
+        "containers": [container],
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": options.run_as_user,
+            "runAsGroup": options.run_as_user,
+            "fsGroup": options.run_as_user,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        # 0 would take the Pod off the API server while its processes may still run.
+        "terminationGracePeriodSeconds": max(1, workload.grace_s),
+        "volumes": _volumes(workload),
+        **_placement(workload, options, pool_of(workload, options)),
+    }
+    if options.service_account is not None:
+        spec["serviceAccountName"] = options.service_account
+    if options.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in options.pull_secrets]
+    return spec
+
+
+def _variables(
+    workload: Workload, options: KubernetesOptions, ranks: Ranks
+) -> list[dict[str, Any]]:
+    """The environment of a rank: the workload's own, and its place."""
+    count = str(len(workload.slots))
+    fixed = {
+        "HOME": WORK_DIRECTORY,
+        **workload.environment,
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": ranks.master,
+        "MASTER_PORT": str(naming.master_port(workload.key)),
+        "NNODES": count,
+        "TIDEGATE_GPUS_PER_NODE": str(units(ranks.mgpu, pool_of(workload, options))),
+        "WORLD_SIZE": count,
+    }
+    index: dict[str, Any] = {"name": INDEX_VARIABLE, "value": "0"}
+    if ranks.index_field is not None:
+        index = _field_variable(INDEX_VARIABLE, ranks.index_field)
+    return [
+        *({"name": name, "value": escaped(value)} for name, value in fixed.items()),
+        _field_variable("TIDEGATE_NODE", "spec.nodeName"),
+        index,
+    ]
 
 
 def _field_variable(name: str, field: str) -> dict[str, Any]:

@@ -1,0 +1,92 @@
+"""A workload for Volcano, KAI or YuniKorn: a suspended Job, and the gang that it is.
+
+With all of them the hold is the Job's own `suspend`: no Pod of it exists before it is released, and
+to suspend it again ends its Pods. A Job of Volcano's own kind has no such field.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from connectors.kubernetes.manifests.job import job
+from connectors.kubernetes.manifests.pod_template import (
+    metadata,
+    pool_of,
+    queue_name,
+    requests_of,
+    uniform_mgpu,
+)
+from connectors.kubernetes.options import KubernetesOptions
+from connectors.kubernetes.resources import KAI_POD_GROUP, VOLCANO_POD_GROUP
+from connectors.protocol import Workload
+
+#: KAI makes no gang of its own out of a Job that says so.
+_KAI_OWN_GROUP = {"kai.scheduler/skip-podgrouper": "true"}
+
+
+def scheduled_job(
+    workload: Workload, options: KubernetesOptions, cluster_id: str
+) -> dict[str, Any]:
+    """The suspended Job. Raises WorkloadRejected for ranks that differ."""
+    annotations = _KAI_OWN_GROUP if options.scheduler == "kai" else {}
+    return job(workload, options, cluster_id, labels={}, annotations=annotations)
+
+
+def pod_group(
+    workload: Workload, options: KubernetesOptions, cluster_id: str
+) -> tuple[dict[str, Any], ...]:
+    """What makes the Pods a gang; () with YuniKorn, whose Pods say it themselves."""
+    match options.scheduler:
+        case "volcano":
+            return (_volcano_group(workload, options, cluster_id),)
+        case "kai":
+            return (_kai_group(workload, options, cluster_id),)
+        case _:
+            return ()
+
+
+def _volcano_group(
+    workload: Workload, options: KubernetesOptions, cluster_id: str
+) -> dict[str, Any]:
+    pool = pool_of(workload, options)
+    ranks = len(workload.slots)
+    spec: dict[str, Any] = {"minMember": ranks, "queue": queue_name(workload, options)}
+    requests = requests_of(uniform_mgpu(workload, "Job"), pool)
+    if requests:
+        spec["minResources"] = {name: _times(text, ranks) for name, text in requests.items()}
+    tier = pool.required_topology or pool.preferred_topology
+    if tier is not None:
+        mode = "soft" if pool.required_topology is None else "hard"
+        spec["networkTopology"] = {"mode": mode, "highestTierName": tier}
+    return {
+        "apiVersion": VOLCANO_POD_GROUP.api_version,
+        "kind": VOLCANO_POD_GROUP.kind,
+        "metadata": metadata(workload, cluster_id),
+        "spec": spec,
+    }
+
+
+def _kai_group(workload: Workload, options: KubernetesOptions, cluster_id: str) -> dict[str, Any]:
+    """Only what is borrowed may be pushed aside; KAI runs the rest within the queue's quota."""
+    pool = pool_of(workload, options)
+    spec: dict[str, Any] = {
+        "minMember": len(workload.slots),
+        "queue": queue_name(workload, options),
+        "preemptibility": "preemptible" if workload.is_borrowed else "non-preemptible",
+    }
+    level = pool.required_topology or pool.preferred_topology
+    if level is not None:
+        wish = "requiredTopologyLevel" if pool.required_topology else "preferredTopologyLevel"
+        spec["topologyConstraint"] = {"topology": pool.topology_name, wish: level}
+    return {
+        "apiVersion": KAI_POD_GROUP.api_version,
+        "kind": KAI_POD_GROUP.kind,
+        "metadata": metadata(workload, cluster_id),
+        "spec": spec,
+    }
+
+
+def _times(quantity: str, count: int) -> str:
+    """`count` times a quantity that is a whole number and a unit."""
+    digits = quantity.rstrip("Kim")
+    return f"{int(digits) * count}{quantity.removeprefix(digits)}"
