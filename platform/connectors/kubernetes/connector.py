@@ -32,7 +32,7 @@ from connectors.kubernetes.caches import NODES, Caches, trimmed
 from connectors.kubernetes.gating import GateWatch
 from connectors.kubernetes.inventory import nodes_of
 from connectors.kubernetes.logs import KubernetesLogs, LogKeeper
-from connectors.kubernetes.manifests.building import objects_for, owned
+from connectors.kubernetes.manifests.building import objects_for, owned, owner_patch
 from connectors.kubernetes.observing import KubeState, listing_of, pods_of_ours
 from connectors.kubernetes.options import KubernetesOptions, parse_options
 from connectors.kubernetes.resources import POD, resource_of
@@ -187,7 +187,14 @@ class KubernetesConnector:
     def submit(self, workload: Workload, *, is_first: bool = False) -> str:
         """See the protocol. The nodes in `slots` are ignored: the cluster chooses them."""
         objects = objects_for(workload, self._options, cluster_id=self._cluster_id)
+        for needed in objects.before:
+            self._created(workload.key, needed)
         main = self._created(workload.key, objects.main)
+        for needed in objects.before:
+            metadata = needed["metadata"]
+            path = resource_of(needed).path(metadata["namespace"], metadata["name"])
+            with _insisting():
+                self._api.merge_patch(path, owner_patch(main))
         for other in objects.others:
             self._create_owned(workload.key, owned(other, main))
         self._caches.took(main)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from connectors.kubernetes.options import FEATURE_PREFIX, KubernetesPool
+from connectors.kubernetes.features import features_of
+from connectors.kubernetes.options import KubernetesPool
 from connectors.kubernetes.reading import (
     Object,
     Odd,
@@ -32,8 +33,6 @@ _BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 _NAMED_MAX = 5
 _LENGTH_MAX = 200
-_FEATURES_MAX = 200
-_FEATURE_LENGTH_MAX = 64
 
 
 def nodes_of(
@@ -150,27 +149,8 @@ def _capacity(
         is_schedulable=is_ready and not is_cordoned and not taints and allocatable > 0,
         state=",".join(words),
         reason=printable("; ".join(reasons), _LENGTH_MAX),
-        features=_features(texts(node, "metadata", "labels"), features),
+        features=features_of(texts(node, "metadata", "labels"), features),
     )
-
-
-def _features(
-    labels: Mapping[str, str], features: Mapping[str, tuple[str, str | None]]
-) -> tuple[str, ...]:
-    """What the node has: the labels of the Node Feature Discovery, and what the options name."""
-    found = {
-        name.removeprefix(FEATURE_PREFIX)
-        for name, value in labels.items()
-        if name.startswith(FEATURE_PREFIX) and value != "false"
-    }
-    # A feature that the options define is theirs alone.
-    found -= features.keys()
-    found |= {
-        feature
-        for feature, (label, value) in features.items()
-        if label in labels and (labels[label] == value if value is not None else True)
-    }
-    return tuple(sorted(one for one in found if len(one) <= _FEATURE_LENGTH_MAX)[:_FEATURES_MAX])
 
 
 def _tolerates(toleration: Mapping[str, str], taint: Object) -> bool:

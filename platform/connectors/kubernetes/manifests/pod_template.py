@@ -409,7 +409,7 @@ def _placement(
     placement: dict[str, Any] = {}
     if pool.node_selector:
         placement["nodeSelector"] = dict(pool.node_selector)
-    if terms := feature_terms(workload.features, options):
+    if terms := feature_terms(workload.features, options.features):
         placement["affinity"] = {
             "nodeAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
