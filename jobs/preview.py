@@ -64,9 +64,10 @@ def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
         time_limit_s=request.time_limit_s,
         clusters=UsableClusters().of(
             user=str(actor.user.pk),
+            pool=str(resolved.pool.pk),
             mgpu_per_node=resolved.mgpu_per_node,
             pinned=None if resolved.cluster is None else str(resolved.cluster.pk),
-            has_image=request.image is not None,
+            image=request.image,
         ),
         features=frozenset(request.features) or None,
         has_image=request.image is not None,

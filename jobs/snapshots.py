@@ -73,9 +73,9 @@ def _queued(now: datetime, withheld: Iterable[Withheld]) -> tuple[QueuedJob, ...
     sets: dict[str | None, frozenset[str] | None] = {None: None}
 
     def clusters(
-        job: str, user: str, mgpu: int, pinned: str | None, has_image: bool
+        job: str, user: str, pool: str, mgpu: int, pinned: str | None, image: str | None
     ) -> frozenset[str] | None:
-        found = usable.of(user=user, mgpu_per_node=mgpu, pinned=pinned, has_image=has_image)
+        found = usable.of(user=user, pool=pool, mgpu_per_node=mgpu, pinned=pinned, image=image)
         return usable.without(found, avoided[job]) if job in avoided else found
 
     return tuple(
@@ -89,12 +89,12 @@ def _queued(now: datetime, withheld: Iterable[Withheld]) -> tuple[QueuedJob, ...
             priority_class,
             submitted_at,
             time_limit_s,
-            clusters(job, user, mgpu_per_node, pinned, has_image),
+            clusters(job, user, pool, mgpu_per_node, pinned, image),
             # The same features are the same object, which keeps 100,000 queued jobs small.
             sets[features]
             if features in sets
             else sets.setdefault(features, frozenset(features.split(" "))),
-            has_image,
+            image is not None,
         )
         for (
             job,
@@ -108,7 +108,7 @@ def _queued(now: datetime, withheld: Iterable[Withheld]) -> tuple[QueuedJob, ...
             time_limit_s,
             pinned,
             features,
-            has_image,
+            image,
         ) in _rows(_QUEUED + _NOT_DEPENDENT if has_dependent else _QUEUED)
         if job not in left_out
     )
@@ -118,7 +118,7 @@ _QUEUED = """
 SELECT id::text, team_id::text, user_id::text, pool_id::text, mgpu_per_node,
        node_count, priority_class_id::text,
        extract(epoch FROM submitted_at)::bigint, time_limit_s, cluster_id::text,
-       nullif(array_to_string(features, ' '), ''), image IS NOT NULL
+       nullif(array_to_string(features, ' '), ''), image
 FROM jobs_job WHERE state = 'queued'
 """
 _NOT_DEPENDENT = """

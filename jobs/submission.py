@@ -16,7 +16,7 @@ from audit.recording import record
 from bulk.inserting import insert_row, insert_rows
 from clusters.models import Cluster, Pool
 from clusters.queries import nodes_having
-from connectors.registry import runs_images
+from connectors.registry import IMAGE_REFUSALS, image_refusal
 from jobs.dependencies import array_states, open_dependencies
 from jobs.errors import NeverFits, TooManyDependencies, TooManyOpenJobs
 from jobs.fitting import Fleet, lay_out, why_never
@@ -200,15 +200,17 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     if pool is not None and request.cluster is not None:
         cluster = _cluster(request.cluster, pool, errors)
         clusters = None if cluster is None else frozenset({str(cluster.pk)})
-    if pool is not None and request.image is not None:
-        running = _with_containers(offer.fleet(pool), pool, cluster)
+    if pool is not None:
+        refusals = _image_refusals(request.image, offer.fleet(pool), pool, cluster)
+        running = frozenset(pk for pk, (_, why) in refusals.items() if not why)
         if running:
-            clusters = running
+            clusters = running if len(running) < len(refusals) or request.image else clusters
         elif request.image_note is not None:
-            detail = _no_containers(pool, cluster)
+            detail = _no_image_runs(refusals, pool, cluster)
             notes = settled(notes, request.image_note, Verdict.REFUSED, f"{detail}.")
-        else:
-            errors.append(FieldError("/image", _no_containers(pool, cluster), "unavailable"))
+        elif refusals or request.image is not None:
+            detail = _no_image_runs(refusals, pool, cluster)
+            errors.append(FieldError("/image", detail, "unavailable"))
     predecessors = _predecessors(request, team, actor, errors)
     if errors or pool is None or priority_class is None:
         errors.extend(_refused_lines(refused_of(notes)))
@@ -387,18 +389,33 @@ def _predecessors(
     return tuple(found)
 
 
-def _with_containers(fleet: Fleet, pool: Pool, pinned: Cluster | None) -> frozenset[str]:
-    """Those of the clusters that have nodes of the pool, or of the pinned one, which run container
-    images. One query."""
+def _image_refusals(
+    image: str | None, fleet: Fleet, pool: Pool, pinned: Cluster | None
+) -> dict[str, tuple[Cluster, str]]:
+    """By id, those of the clusters that have nodes of the pool, or the pinned one, each with why it
+    cannot run a job that names `image`, or none; "" where it can. One query."""
     known = fleet.sizes.keys() if pinned is None else {str(pinned.pk)}
-    return frozenset(
-        str(cluster.pk)
-        for cluster in Cluster.objects.filter(pk__in=known)
-        if runs_images(cluster.kind, cluster.options)
-    )
+    return {
+        str(cluster.pk): (
+            cluster,
+            image_refusal(cluster.kind, cluster.options, pool.name, image),
+        )
+        for cluster in Cluster.objects.filter(pk__in=known).order_by("name")
+    }
 
 
-def _no_containers(pool: Pool, pinned: Cluster | None) -> str:
+def _no_image_runs(
+    refusals: Mapping[str, tuple[Cluster, str]], pool: Pool, pinned: Cluster | None
+) -> str:
+    """Why no cluster runs a job for its image, or for lack of one, and what to do. Clusters that
+    run images say what would do; the others only matter where there is none of them."""
+    told = [
+        f"{cluster}: {why}"
+        for cluster, why in refusals.values()
+        if cluster.kind in IMAGE_REFUSALS and why
+    ]
+    if told:
+        return "; ".join(told[:3]) + (" and more" if len(told) > 3 else "")
     who = f"no cluster with {pool.name} runs" if pinned is None else f"{pinned} does not run"
     return f"{who} container images; leave the image out and let the script bring its software" + (
         "" if pinned is None else ", or choose another cluster"

@@ -3,51 +3,90 @@ container image be run."""
 
 from __future__ import annotations
 
-from clusters.models import Cluster
-from connectors.registry import KINDS_WITH_USERS, KINDS_WITH_WHOLE_GPUS, runs_images
-from primitives.units import MGPU_PER_GPU
+from clusters.models import Cluster, Pool
+from connectors.registry import (
+    GPU_UNITS,
+    IMAGE_REFUSALS,
+    KINDS_WITH_USERS,
+    gpu_unit_mgpu,
+    image_refusal,
+)
 from quotas.models import ClusterUser
 
 
 class UsableClusters:
-    """The rules of one moment, read once; at most two queries. Ids are texts, as in snapshots."""
+    """The rules of one moment, read once; at most three queries. Ids are texts, as in snapshots."""
 
     def __init__(self) -> None:
         rows = list(Cluster.objects.values_list("pk", "kind", "options"))
-        kinds = {str(pk): kind for pk, kind, _ in rows}
-        self._runs_images = frozenset(
-            str(pk) for pk, kind, options in rows if runs_images(kind, options)
+        self._rules = {str(pk): (kind, options) for pk, kind, options in rows}
+        kinds = {kind for kind, _ in self._rules.values()}
+        self._all = frozenset(self._rules)
+        self._needs_user = frozenset(
+            pk for pk, (kind, _) in self._rules.items() if kind in KINDS_WITH_USERS
         )
-        self._all = frozenset(kinds)
-        self._needs_user = frozenset(pk for pk in kinds if kinds[pk] in KINDS_WITH_USERS)
-        self._needs_whole = frozenset(pk for pk in kinds if kinds[pk] in KINDS_WITH_WHOLE_GPUS)
+        #: Whether some cluster may refuse a job that names no image.
+        self._needs_image = not kinds.isdisjoint(IMAGE_REFUSALS)
+        self._has_units = not kinds.isdisjoint(GPU_UNITS)
+        self._pools: dict[str, str] = {}
+        if self._needs_image or self._has_units:
+            self._pools = {str(pk): name for pk, name in Pool.objects.values_list("pk", "name")}
         self._mapped: dict[str, set[str]] = {}
         if self._needs_user:
             for cluster, user in ClusterUser.objects.values_list("cluster_id", "user_id"):
                 self._mapped.setdefault(str(user), set()).add(str(cluster))
-        self._known: dict[tuple[str | None, str, bool, bool], frozenset[str] | None] = {}
+        self._units: dict[str, dict[str, int]] = {}
+        self._running: dict[tuple[str, str | None], frozenset[str]] = {}
+        self._known: dict[tuple[str | None, ...], frozenset[str] | None] = {}
 
     def of(
-        self, *, user: str, mgpu_per_node: int, pinned: str | None, has_image: bool
+        self, *, user: str, pool: str, mgpu_per_node: int, pinned: str | None, image: str | None
     ) -> frozenset[str] | None:
-        """The clusters that may run a job of `user` with `mgpu_per_node`; None when all may.
+        """The clusters that may run a job of `user` in `pool` with `mgpu_per_node`; None when all
+        may.
 
         The same answer is the same object, which keeps 100,000 queued jobs small.
         """
-        if pinned is None and not has_image and not self._needs_user and not self._needs_whole:
+        asks_image = image is not None or self._needs_image
+        if pinned is None and not asks_image and not self._needs_user and not self._has_units:
             return None
-        is_whole = mgpu_per_node % MGPU_PER_GPU == 0
-        key = (pinned, user if self._needs_user else "", is_whole, has_image)
+        key = (
+            pinned,
+            user if self._needs_user else "",
+            pool if self._pools else "",
+            str(mgpu_per_node) if self._has_units else "",
+            image,
+        )
         if key not in self._known:
             usable = self._all - (self._needs_user - self._mapped.get(user, set()))
-            if not is_whole:
-                usable -= self._needs_whole
-            if has_image:
-                usable &= self._runs_images
+            if self._has_units:
+                units = self._units_of(pool)
+                usable = frozenset(pk for pk in usable if mgpu_per_node % units[pk] == 0)
+            if asks_image:
+                usable &= self._running_image(pool, image)
             if pinned is not None:
                 usable &= {pinned}
             self._known[key] = None if usable == self._all and pinned is None else usable
         return self._known[key]
+
+    def _units_of(self, pool: str) -> dict[str, int]:
+        if pool not in self._units:
+            name = self._pools.get(pool, "")
+            self._units[pool] = {
+                pk: gpu_unit_mgpu(kind, options, name)
+                for pk, (kind, options) in self._rules.items()
+            }
+        return self._units[pool]
+
+    def _running_image(self, pool: str, image: str | None) -> frozenset[str]:
+        if (pool, image) not in self._running:
+            name = self._pools.get(pool, "")
+            self._running[pool, image] = frozenset(
+                pk
+                for pk, (kind, options) in self._rules.items()
+                if not image_refusal(kind, options, name, image)
+            )
+        return self._running[pool, image]
 
     def without(self, usable: frozenset[str] | None, avoided: frozenset[str]) -> frozenset[str]:
         """`usable`, as `of` gave it, less the `avoided` clusters."""

@@ -14,7 +14,9 @@ from connectors.kubernetes.connector import (
 )
 from connectors.kubernetes.natives import control_natives as control_kubernetes_natives
 from connectors.kubernetes.options import default_images as kubernetes_default_images
+from connectors.kubernetes.options import job_image_refusal as kubernetes_image_refusal
 from connectors.kubernetes.options import names_images
+from connectors.kubernetes.options import unit_mgpu as kubernetes_unit_mgpu
 from connectors.local.connector import open_local
 from connectors.local.node_control import control_nodes as control_local_nodes
 from connectors.natives import NativeControl
@@ -27,6 +29,7 @@ from connectors.slurm.natives import control_natives
 from connectors.slurm.node_control import cannot_change_nodes
 from connectors.slurm.node_control import control_nodes as control_slurm_nodes
 from connectors.slurm.options import runs_images as runs_slurm_images
+from primitives.units import MGPU_PER_GPU
 
 Opener = Callable[[Mapping[str, Any], str, Mapping[str, str]], ClusterConnector]
 OPENERS: Mapping[str, Opener] = {
@@ -41,12 +44,21 @@ LASTING_OPTIONS: Mapping[str, frozenset[str]] = {
 }
 #: Kinds of cluster whose jobs run as users of the cluster, who must be mapped first.
 KINDS_WITH_USERS = frozenset({"slurm"})
-#: Kinds of cluster that give out whole GPUs only.
-KINDS_WITH_WHOLE_GPUS = frozenset({"kubernetes", "slurm"})
+#: The milli-GPU that a pool gives out at once, by options and the pool's name, on the kinds of
+#: cluster that cannot give out any number of them.
+GPU_UNITS: Mapping[str, Callable[[Mapping[str, Any], str], int]] = {
+    "kubernetes": kubernetes_unit_mgpu,
+    "slurm": lambda options, pool: MGPU_PER_GPU,
+}
 #: Whether container images are run, by the options, on the kinds of cluster that can do so.
 IMAGE_RUNNERS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "kubernetes": names_images,
     "slurm": runs_slurm_images,
+}
+#: Why a job does not run for the image that it names, or for lack of one ("": it does), by options,
+#: the pool's name and the image, on the kinds of cluster that have a say in it.
+IMAGE_REFUSALS: Mapping[str, Callable[[Mapping[str, Any], str, str | None], str]] = {
+    "kubernetes": kubernetes_image_refusal,
 }
 #: The image of jobs that name none, by pool, on the kinds of cluster where every job runs in one.
 DEFAULT_IMAGES: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, str | None]]] = {
@@ -114,6 +126,21 @@ def runs_images(kind: str, options: Mapping[str, Any]) -> bool:
     """Whether a cluster of `kind` with these stored `options` runs jobs in container images."""
     runner = IMAGE_RUNNERS.get(kind)
     return runner is not None and runner(options)
+
+
+def image_refusal(kind: str, options: Mapping[str, Any], pool: str, image: str | None) -> str:
+    """Why a cluster of `kind` with these stored `options` cannot run a job of the pool named `pool`
+    that names `image`, or none, for that alone, and what to do; "" when it can."""
+    if kind in IMAGE_REFUSALS:
+        return IMAGE_REFUSALS[kind](options, pool, image)
+    if image is None or runs_images(kind, options):
+        return ""
+    return "it does not run container images"
+
+
+def gpu_unit_mgpu(kind: str, options: Mapping[str, Any], pool: str) -> int:
+    """What ranks of jobs of the pool named `pool` must be a multiple of there, in milli-GPU."""
+    return GPU_UNITS[kind](options, pool) if kind in GPU_UNITS else 1
 
 
 def default_images(kind: str, options: Mapping[str, Any]) -> Mapping[str, str | None]:

@@ -250,6 +250,34 @@ def default_images(options: Mapping[str, Any]) -> Mapping[str, str | None]:
         return {}
 
 
+def job_image_refusal(options: Mapping[str, Any], pool: str, image: str | None) -> str:
+    """Why a cluster with these options does not run a job of `pool` that names `image`, or none,
+    and what to do; "" when it does. Of options that no cluster can have, nothing is told."""
+    try:
+        checked = parse_options(options)
+    except ValueError:
+        return ""
+    if image is not None:
+        return image_refusal(image, checked)
+    if pool in checked.pools and checked.pools[pool].image is None:
+        return no_image(pool)
+    return ""
+
+
+def no_image(pool: str) -> str:
+    """What a job of `pool` that names no image is told where the pool has none."""
+    return f"jobs run in container images there, and pool {pool} has none of its own: name one"
+
+
+def unit_mgpu(options: Mapping[str, Any], pool: str) -> int:
+    """The milli-GPU that `pool` gives out at once on a cluster with these options."""
+    try:
+        found = parse_options(options).pools.get(pool)
+    except ValueError:
+        found = None
+    return WHOLE_MGPU if found is None else found.mgpu_per_unit
+
+
 def is_label_name(text: str) -> bool:
     """Whether `text` can be the key of a label behind a prefix of its own."""
     return _matches(_LABEL_NAME, text)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders.portal_builders import a_cluster, a_user, an_organization
-from clusters.models import Cluster
+from builders.portal_builders import a_cluster, a_pool, a_user, an_organization
+from clusters.models import Cluster, Pool
 from jobs.usable_clusters import UsableClusters
 from quotas.models import ClusterUser
 from tenants.models import User
@@ -18,13 +18,15 @@ def usable(
     *,
     mgpu_per_node: int = 1000,
     pinned: Cluster | None = None,
-    has_image: bool = False,
+    image: str | None = None,
+    pool: Pool | None = None,
 ) -> set[str] | None:
     found = UsableClusters().of(
         user=str(user.pk),
+        pool="" if pool is None else str(pool.pk),
         mgpu_per_node=mgpu_per_node,
         pinned=None if pinned is None else str(pinned.pk),
-        has_image=has_image,
+        image=image,
     )
     names = {str(cluster.pk): cluster.name for cluster in Cluster.objects.all()}
     return None if found is None else {names[cluster] for cluster in found}
@@ -65,11 +67,11 @@ def test_an_image_runs_where_images_are_run() -> None:
     hpc, other = a_cluster("hpc", kind="slurm"), a_cluster("hpc2", kind="slurm")
     user = a_user(an_organization())
     ClusterUser.objects.create(cluster=other, user=user, name="ana")
-    assert usable(user, has_image=True) == set()
+    assert usable(user, image="docker.io/pytorch/pytorch:2.4") == set()
     other.options = {"containers": "pyxis"}
     other.save()
-    assert usable(user, has_image=True) == {"hpc2"}
-    assert usable(user, has_image=True, pinned=hpc) == set()
+    assert usable(user, image="docker.io/pytorch/pytorch:2.4") == {"hpc2"}
+    assert usable(user, image="docker.io/pytorch/pytorch:2.4", pinned=hpc) == set()
     assert usable(user) == {"local", "hpc2"}
 
 
@@ -77,4 +79,43 @@ def test_no_image_runs_on_this_machine() -> None:
     local = a_cluster()
     local.options = {"containers": "pyxis"}
     local.save()
-    assert usable(a_user(an_organization()), has_image=True) == set()
+    assert usable(a_user(an_organization()), image="docker.io/pytorch/pytorch:2.4") == set()
+
+
+KUBERNETES = {
+    "in_cluster": True,
+    "allowed_registries": ["docker.io/pytorch"],
+    "pools": {
+        "h100": {"image": "ghcr.io/acme/base:1"},
+        "slices": {"resource": "nvidia.com/mig-1g.10gb", "mgpu_per_unit": 125},
+    },
+}
+
+
+def test_kubernetes_runs_what_its_policy_allows_and_its_pool_has() -> None:
+    a_cluster()
+    kube = a_cluster("kube", kind="kubernetes")
+    kube.options = KUBERNETES
+    kube.save()
+    user = a_user(an_organization())
+    h100, slices = a_pool("h100"), a_pool("slices")
+    assert usable(user, pool=h100) is None
+    assert usable(user, pool=h100, image="pytorch/pytorch:2.4") == {"kube"}
+    assert usable(user, pool=h100, image="pytorch/vision:2.4") == {"kube"}
+    assert usable(user, pool=h100, image="quay.io/pytorch/pytorch:2.4") == set()
+    assert usable(user, pool=slices) == {"local"}, "a job that names no image has none there"
+    assert usable(user, pool=slices, image="pytorch/pytorch:2.4") == {"kube"}
+
+
+def test_kubernetes_gives_out_what_its_pools_are_made_of() -> None:
+    a_cluster()
+    kube = a_cluster("kube", kind="kubernetes")
+    kube.options = KUBERNETES
+    kube.save()
+    user = a_user(an_organization())
+    h100, slices = a_pool("h100"), a_pool("slices")
+    image = "pytorch/pytorch:2.4"
+    assert usable(user, pool=h100, mgpu_per_node=1500) == {"local"}
+    assert usable(user, pool=h100, mgpu_per_node=2000) is None
+    assert usable(user, pool=slices, mgpu_per_node=250, image=image) == {"kube"}
+    assert usable(user, pool=slices, mgpu_per_node=300, image=image) == set()

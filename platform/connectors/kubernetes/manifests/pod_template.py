@@ -25,6 +25,7 @@ from connectors.kubernetes.options import (
     KubernetesOptions,
     KubernetesPool,
     image_refusal,
+    no_image,
 )
 from connectors.protocol import Workload
 
@@ -77,10 +78,7 @@ def image_of(workload: Workload, options: KubernetesOptions) -> str:
     if workload.image is None:
         image = pool_of(workload, options).image
         if image is None:
-            raise WorkloadRejected(
-                f"jobs run in container images here, and pool {workload.pool} has none of its own: "
-                "name one in the job"
-            )
+            raise WorkloadRejected(no_image(workload.pool))
         return image
     if refusal := image_refusal(workload.image, options):
         raise WorkloadRejected(refusal)
