@@ -1,7 +1,8 @@
 """Tokens go only where the settings say.
 
 Planted and seen to die: a host compared by its beginning; ports not compared; a folder without its
-end; ".." below a folder; no check when saved; no check when opened.
+end; ".." below a folder; no check when saved; no check when opened; any kubeconfig; the Pod's own
+account without leave.
 """
 
 from __future__ import annotations
@@ -99,6 +100,38 @@ def test_without_the_settings_nothing_is_trusted(settings: Any) -> None:
     with pytest.raises(ValueError, match="none of the slurmrestd that may be given tokens"):
         check_trusted("slurm", GOOD)
     check_trusted("local", GOOD)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_listed"),
+    [
+        ("/etc/tidegate/gpu-1.kubeconfig", True),
+        ("/srv/kubeconfigs/gpu-2", True),
+        ("/srv/kubeconfigs/", True),
+        ("/etc/tidegate/gpu-1.kubeconfig2", False),
+        ("/srv/kubeconfigs2/gpu-2", False),
+        ("/srv/kubeconfigs/../evil", False),
+        ("/root/.kube/config", False),
+        ("in-cluster", False),
+    ],
+)
+def test_only_listed_kubeconfigs_are_used(settings: Any, path: str, is_listed: bool) -> None:
+    settings.KUBECONFIGS = frozenset(
+        {"/etc/tidegate/gpu-1.kubeconfig", "/srv/kubeconfigs/", "in-cluster"}
+    )
+    if is_listed:
+        check_trusted("kubernetes", {"kubeconfig": path})
+        return
+    with pytest.raises(ValueError, match="TIDEGATE_KUBECONFIGS"):
+        check_trusted("kubernetes", {"kubeconfig": path})
+
+
+def test_the_pods_own_account_is_used_where_it_is_listed(settings: Any) -> None:
+    settings.KUBECONFIGS = frozenset({"/srv/kubeconfigs/"})
+    with pytest.raises(ValueError, match="can add in-cluster to TIDEGATE_KUBECONFIGS"):
+        check_trusted("kubernetes", {"in_cluster": True})
+    settings.KUBECONFIGS = frozenset({"in-cluster"})
+    check_trusted("kubernetes", {"in_cluster": True})
 
 
 @pytest.mark.django_db

@@ -23,6 +23,7 @@ from builders.portal_builders import (
     a_user,
     an_actor,
 )
+from clusters.models import Cluster
 from jobs import submission
 from jobs.errors import NeverFits, TooManyOpenJobs
 from jobs.models import Job, JobEvent
@@ -48,6 +49,10 @@ def bob(company: Company) -> Actor:
 
 def submit(actor: Actor, **changes: Any) -> Job:
     return submit_job(read_job_request(a_body(**changes)), actor=actor, now=NOW)
+
+
+def resolved_clusters(actor: Actor, **changes: Any) -> frozenset[str] | None:
+    return submission.resolve(read_job_request(a_body(**changes)), actor=actor).clusters
 
 
 def test_a_job_is_queued_with_event_and_audit(company: Company, bob: Actor) -> None:
@@ -492,6 +497,39 @@ def test_an_image_confines_a_job_to_clusters_that_run_them(company: Company, bob
     with pytest.raises(NeverFits) as refusal:
         submit(bob, image="x:1", features=["ib"])
     assert "no node of pool h100 on clusters that run container images has" in refusal.value.detail
+
+
+def test_images_of_a_kubernetes_cluster_are_answered_at_once(company: Company, bob: Actor) -> None:
+    kube = a_cluster("kube", kind="kubernetes")
+    kube.options = {
+        "in_cluster": True,
+        "allowed_registries": ["docker.io/pytorch"],
+        "pools": {"h100": {}},
+    }
+    kube.save()
+    a_cluster_node(kube, company.pool)
+
+    def refused(**values: Any) -> str:
+        with pytest.raises(InvalidRequest) as refusal:
+            submit(bob, **values)
+        (error,) = refusal.value.errors
+        assert (error.pointer, error.code) == ("/image", "unavailable")
+        return error.detail
+
+    assert refused(image="ghcr.io/acme/train:1") == (
+        "kube: images of ghcr.io/acme/train may not be run here; use one of docker.io/pytorch"
+    )
+    assert "is no container image: write registry/path:tag" in refused(image="docker://x:1")
+    assert refused(cluster="kube") == (
+        "kube: jobs run in container images there, and pool h100 has none of its own: name one"
+    )
+    assert resolved_clusters(bob, image="pytorch/pytorch:2.4.0") == {str(kube.pk)}
+    local = Cluster.objects.get(name="local")
+    assert resolved_clusters(bob) == {str(local.pk)}, "only there a job runs without an image"
+    kube.options["pools"]["h100"]["image"] = "ghcr.io/acme/base:1"
+    kube.save()
+    assert resolved_clusters(bob) is None
+    assert resolved_clusters(bob, cluster="kube") == {str(kube.pk)}
 
 
 @pytest.mark.parametrize(
