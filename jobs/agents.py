@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from threading import Event, Lock, Thread
+from time import monotonic
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -34,7 +35,7 @@ from clusters.node_requests import node_shard
 from clusters.observation import record_inventory, record_silence
 from clusters.outside import OutsideUse, record_outside_use
 from connectors.errors import ConnectorError
-from connectors.protocol import ClusterConnector, Listing, Observation
+from connectors.protocol import ClusterConnector, Listing, Observation, TellsNews
 from connectors.recalling import RECALLERS
 from connectors.registry import native_control
 from jobs.arbitration import Cycles
@@ -61,6 +62,9 @@ Result = TypeVar("Result")
 STANDBY_S = 0.5
 RETRY_S = 1.0
 CLUSTERS_AGAIN_S = 5.0
+#: However much happens on a cluster, from one look at it to the next it takes at least so long, and
+#: at least as long as the look took.
+LOOK_AGAIN_S = 0.2
 SILENCE_PAUSE_MAX_S = 15.0
 #: Threads that start what is granted on one cluster; most of a start is waiting for answers.
 STARTERS = 3
@@ -201,6 +205,9 @@ class _ClusterAgent:
         """End the threads; a call to the cluster under way may take its time-out."""
         self.stopping.set()
         self.tell()
+        news = self._news_there()
+        if news is not None:
+            news.set()
         for thread in self._threads:
             thread.join(timeout=30)
 
@@ -210,7 +217,33 @@ class _ClusterAgent:
             event.set()
 
     def _watch(self) -> None:
-        self._loop(self._look, self.stopping.wait)
+        looked_s = 0.0
+
+        def look() -> float:
+            nonlocal looked_s
+            began_s = monotonic()
+            try:
+                return self._look()
+            finally:
+                looked_s = monotonic() - began_s
+
+        def pause(pause_s: float) -> None:
+            news = self._news_there()
+            if news is None:
+                self.stopping.wait(pause_s)
+                return
+            rest_s = min(pause_s, max(LOOK_AGAIN_S, looked_s))
+            if not self.stopping.wait(rest_s):
+                # `stop` sets it too.
+                news.wait(pause_s - rest_s)
+                news.clear()
+
+        self._loop(look, pause)
+
+    def _news_there(self) -> Event | None:
+        """What tells of news on the cluster, where it is open and tells any."""
+        connector = None if self._opened is None else self._opened[1]
+        return connector.news if isinstance(connector, TellsNews) else None
 
     def _serve(self, shard_of: Callable[[UUID], str]) -> None:
         news = self._news[shard_of]

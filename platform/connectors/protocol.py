@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from threading import Event
+from typing import Protocol, runtime_checkable
 
 
 class WorkloadPhase(StrEnum):
@@ -361,4 +362,18 @@ class ClusterConnector(Protocol):
 
     def forget(self, key: str, *, native_id: str | None = None) -> None:
         """Drop the cluster's record of an ended workload; its logs may go. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class TellsNews(Protocol):
+    """A connector that hears from its cluster when something happens there.
+
+    Others are looked at again and again; this one may be looked at as soon as there is news.
+    """
+
+    @property
+    def news(self) -> Event:
+        """Set when a look would show something new. Whoever waits for it clears it before the
+        look."""
         ...

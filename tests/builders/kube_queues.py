@@ -13,7 +13,7 @@ from connectors.kubernetes.naming import (
     TEAM,
     team_namespace,
 )
-from connectors.kubernetes.voting import CHECK_PATH, KUEUE_VERSION, CheckKeeper
+from connectors.kubernetes.voting import KUEUE_VERSION, CheckKeeper
 
 KUEUE = f"/apis/{KUEUE_VERSION}"
 ROOM = "1000k"
@@ -21,7 +21,9 @@ ROOM = "1000k"
 
 def a_flavor(admin: KubeApi, name: str, node_labels: dict[str, str]) -> None:
     """A kind of node."""
-    _apply(admin, f"{KUEUE}/resourceflavors", "ResourceFlavor", name, spec={"nodeLabels": node_labels})
+    _apply(
+        admin, f"{KUEUE}/resourceflavors", "ResourceFlavor", name, spec={"nodeLabels": node_labels}
+    )
 
 
 def a_team(admin: KubeApi, path: str, *flavors: str, gpus: str = ROOM) -> str:
@@ -91,5 +93,3 @@ def _apply(
     body = {"apiVersion": version, "kind": kind, "metadata": metadata, **rest}
     admin.apply(f"{collection}/{name}", body, force=True)
 
-
-__all__ = ["CHECK_PATH", "KUEUE", "a_flavor", "a_team"]

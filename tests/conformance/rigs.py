@@ -248,18 +248,20 @@ class KubernetesRig(Rig):
     def __init__(self, bed: KubeBed) -> None:
         self.bed = bed
         self.cluster_id = f"rig-{secrets.token_hex(8)}"
-        self.admin = KubeApi(kubeconfig=bed.admin_kubeconfig)
-        a_flavor(self.admin, "h100", {bed.product_label: bed.product})
+        self.admin = KubeApi(kubeconfig=str(bed.admin_kubeconfig))
+        model = bed.models["h100"]
+        labels = {model.product_label: model.product}
+        a_flavor(self.admin, "h100", labels)
         self.namespace = a_team(self.admin, TEAM, "h100")
         self.scratch = Path(tempfile.mkdtemp(prefix="kube-rig-"))
         self.scratch.chmod(0o777)
-        self.gang_ranks = self.node_count = len(bed.h100_nodes)
-        self.first_node, self.last_node = bed.h100_nodes[0], bed.h100_nodes[-1]
+        self.gang_ranks = self.node_count = len(model.nodes)
+        self.first_node, self.last_node = model.nodes[0], model.nodes[-1]
         self.options: dict[str, Any] = {
-            "kubeconfig": bed.portal_kubeconfig,
+            "kubeconfig": str(bed.portal_kubeconfig),
             "pools": {
                 "h100": {
-                    "node_selector": {bed.product_label: bed.product},
+                    "node_selector": labels,
                     "image": "bed/none:1",
                 }
             },
