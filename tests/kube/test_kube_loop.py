@@ -17,7 +17,7 @@ from connectors.kubernetes.resources import JOB
 from jobs.cancellation import cancel_job
 from jobs.models import Attempt, JobEvent
 from outbox.models import Message
-from quotas.models import Quota
+from quotas.models import PriorityClass, Quota
 from tenants.access import actor_of
 from tenants.models import User
 
@@ -102,8 +102,7 @@ def test_a_running_job_is_cancelled_with_notice_grace_and_stop(
     loop: KubernetesLoop, company: Company, bob: User
 ) -> None:
     """It hears the notice, does not end, and is stopped after its grace; metered to its end."""
-    company.normal.grace_period_s = 2
-    company.normal.save()
+    PriorityClass.objects.update(grace_period_s=2)
     job = a_job(
         company.nlp,
         bob,
