@@ -21,7 +21,7 @@ from quotas.models import PriorityClass, Quota
 from tenants.access import actor_of
 from tenants.models import User
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.kubernetes]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.kube]
 
 
 @pytest.fixture
