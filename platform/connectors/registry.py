@@ -12,6 +12,9 @@ from connectors.kubernetes.connector import (
     open_kubernetes,
     open_kubernetes_logs,
 )
+from connectors.kubernetes.entitlements import (
+    control_entitlements as control_kubernetes_entitlements,
+)
 from connectors.kubernetes.natives import control_natives as control_kubernetes_natives
 from connectors.kubernetes.options import default_images as kubernetes_default_images
 from connectors.kubernetes.options import job_image_refusal as kubernetes_image_refusal
@@ -78,6 +81,7 @@ NODE_CONTROLS: Mapping[str, Callable[[ClusterConnector], NodeControl]] = {
 }
 #: How limits are written, on the kinds of cluster that keep any themselves.
 ENTITLEMENT_CONTROLS: Mapping[str, Callable[[ClusterConnector], EntitlementControl]] = {
+    "kubernetes": control_kubernetes_entitlements,
     "slurm": control_entitlements,
 }
 #: The cluster's own account of what ran, on the kinds of cluster that keep one.

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from connectors.entitlements import Change, ChangeKind, Entitlements, Value
 from connectors.errors import ClusterUnavailable, OutcomeUnknown, WorkloadRejected
 from connectors.kubernetes.api import Forbidden, KubeApi, KubeRefused, NotFound
+from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.objects import (
     BORROWS,
     CLUSTER_QUEUE,
@@ -44,8 +45,10 @@ from connectors.kubernetes.objects import (
     path_of,
     quantity,
     settings_of,
+    shape_of,
     wanted_items,
 )
+from connectors.protocol import ClusterConnector
 
 MANAGER = "tidegate-quota"
 #: So many changes of one comparison are asked of the cluster before they are made.
@@ -311,6 +314,12 @@ def _order(change: Change) -> tuple[int, int, int, str]:
 
 
 # The cluster.
+
+
+def control_entitlements(connector: ClusterConnector) -> KubernetesEntitlements:
+    """The control of the entitlements on the cluster of `connector`, which must be Kubernetes'."""
+    assert isinstance(connector, KubernetesConnector)
+    return KubernetesEntitlements(connector.api, shape_of(connector.options, connector.cluster_id))
 
 
 class KubernetesEntitlements:
