@@ -25,7 +25,8 @@ NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 .DEFAULT_GOAL := help
 .PHONY: help up down status reset psql environment frontend-build test checks lint types imports \
 	migrations openapi openapi-check unit tests e2e chromium frontend bench bench-smoke lock \
-	slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-stop
+	slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
+	kube-bed-stop
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -117,6 +118,9 @@ slurm-chaos: environment ## kill -9 and a bad network while 100 jobs go to a rea
 
 kube-bed: environment ## A real Kubernetes with Kueue on this machine (docs/kube-bed.md; minutes once)
 	@$(BIN)/python deploy/kube-bed/control.py start
+
+kube-bed-join: environment ## Make that Kubernetes a cluster of the Tidegate that runs here
+	@$(BIN)/python deploy/kube-bed/join.py
 
 kube-bed-stop: ## Stop that Kubernetes and remove its files
 	@if [ -x $(BIN)/python ]; then $(BIN)/python deploy/kube-bed/control.py stop --purge; fi

@@ -11,24 +11,21 @@ TIDEGATE_PORT; the bed by TIDEGATE_SLURM_BED.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import secrets
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import httpx
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-REPO = Path(__file__).resolve().parents[2]
+from joining import REPO, Portal, Talk, state_folder
+
+TALK = Talk("Slurm bed")
 USER_PREFIX = "tg-"
-WITHIN_S = 120
 _CALL_S = 30
-_PAGE = 500
 
 
 def main() -> None:
@@ -38,105 +35,42 @@ def main() -> None:
     parser.add_argument("--settle-s", type=int, default=7, help="7 is strict, 0 is fast")
     arguments = parser.parse_args()
     if os.geteuid() != 0:
-        complain("must run as root: the key of the bed's tokens is root's.")
+        TALK.complain("must run as root: the key of the bed's tokens is root's.")
     folder = Path(os.environ.get("TIDEGATE_SLURM_BED") or _default_folder())
-    state = Path(os.environ.get("TIDEGATE_STATE_DIR") or REPO / "var").resolve()
-    bed = read(folder / "bed.json", "no bed runs there: `make slurm-bed` starts one")
-    demo = read(state / "demo.json", "no Tidegate was started there: `make up` starts one")
-    people = {persona["login"]: persona["token"] for persona in demo["personas"]}
-    if "admin" not in people:
-        complain(f"{state / 'demo.json'} has no token of the administrator.")
+    bed = TALK.read(folder / "bed.json", "no bed runs there: `make slurm-bed` starts one")
+    portal, state = Portal(TALK), state_folder()
     minter = start_minter(folder, bed, state)
-    port = os.environ.get("TIDEGATE_PORT", "8000")
-    portal = Portal(f"http://127.0.0.1:{port}", people["admin"])
     cluster = portal.join(
         arguments.name,
+        "slurm",
         {
             "url": bed["url"],
             "cluster_name": bed["cluster"],
             "service_user": bed["service_user"],
             "token_socket": str(minter),
             "tag_secret_file": str(tag_secret(state)),
-            "pools": portal.pools_of(bed),
+            "pools": pools_of(bed, portal.pools()),
             "output_root": bed["output_root"],
             "working_directory": bed["working_directory"],
             "settle_s": arguments.settle_s,
         },
     )
-    for login in people:
+    for login in portal.people:
         name = USER_PREFIX + login.partition("@")[0]
         if "@" in login and name in bed["users"]:
             portal.call("PUT", f"clusters/{cluster}/users", {"user": login, "name": name})
-            say(f"{login} is {name} there")
-    seen = until(lambda: portal.seen(cluster), "the cluster has not answered yet")
-    pools = ", ".join(f"{one['healthy_mgpu'] // 1000} {one['pool']}" for one in seen["pools"])
-    say(f"{arguments.name} answers ({seen['api_version']}): {pools}")
-    say(f"quotas: {portal.push_quotas(cluster)} changes made")
+            TALK.say(f"{login} is {name} there")
+    portal.wait_seen(cluster)
+    portal.push_quotas(cluster)
 
 
-class Portal:
-    """Tidegate's REST API, as its administrator."""
-
-    def __init__(self, address: str, token: str) -> None:
-        self._address = address
-        self._http = httpx.Client(
-            base_url=f"{address}/api/v1/",
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=_CALL_S,
-            trust_env=False,
-        )
-
-    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """The answer to a request; a refusal ends the script."""
-        try:
-            response = self._http.request(method, path, json=body)
-        except httpx.HTTPError as error:
-            complain(
-                f"Tidegate does not answer at {self._address} ({error}): is `make up` running?"
-            )
-        if not response.is_success:
-            complain(f"{method} {path}: {response.status_code} {response.text}")
-        return response.json()
-
-    def pools_of(self, bed: dict[str, Any]) -> dict[str, Any]:
-        """The bed's partitions that Tidegate has a pool for, as options of a cluster."""
-        known = {pool["name"] for pool in self.call("GET", f"pools?limit={_PAGE}")["items"]}
-        return {
-            name: {"partition": name, "gres_type": partition["gres_type"]}
-            for name, partition in bed["partitions"].items()
-            if name in known
-        }
-
-    def join(self, name: str, options: dict[str, Any]) -> str:
-        """The id of the cluster `name`, which now has these options."""
-        for cluster in self.call("GET", f"clusters?limit={_PAGE}")["items"]:
-            if cluster["name"] == name:
-                self.call("PATCH", f"clusters/{cluster['id']}", {"options": options})
-                say(f"cluster {name}: options replaced")
-                return str(cluster["id"])
-        body = {"name": name, "kind": "slurm", "options": options}
-        cluster = self.call("POST", "clusters", body)
-        say(f"cluster {name}: added")
-        return str(cluster["id"])
-
-    def seen(self, cluster: str) -> Any:
-        """The cluster, once it has answered."""
-        found = self.call("GET", f"clusters/{cluster}")
-        return found if found["seen_at"] and found["pools"] else None
-
-    def push_quotas(self, cluster: str) -> int:
-        """Make accounts, members and limits on the cluster as the quotas say; how many changes."""
-        path = f"clusters/{cluster}/quota-pushes"
-        push = self.call("POST", path, {"kind": "push"})
-
-        def is_over() -> Any:
-            found = self.call("GET", f"{path}/{push['id']}")
-            return found if found["status"] != "waiting" else None
-
-        done = until(is_over, "the quotas are not pushed yet")
-        if done["status"] != "done":
-            complain(f"the quotas could not be pushed: {done['error']}")
-        return int(done["change_count"])
+def pools_of(bed: dict[str, Any], known: set[str]) -> dict[str, Any]:
+    """The bed's partitions that Tidegate has a pool for, as options of a cluster."""
+    return {
+        name: {"partition": name, "gres_type": partition["gres_type"]}
+        for name, partition in bed["partitions"].items()
+        if name in known
+    }
 
 
 def start_minter(folder: Path, bed: dict[str, Any], state: Path) -> Path:
@@ -147,7 +81,7 @@ def start_minter(folder: Path, bed: dict[str, Any], state: Path) -> Path:
     owner = state.stat().st_uid
     path = state / "slurm-minter.sock"
     if _answers(path):
-        say("minter: runs already")
+        TALK.say("minter: runs already")
         return path
     users = folder / "run" / "minter-users"
     users.write_text("".join(f"{user}\n" for user in bed["users"]))
@@ -172,14 +106,14 @@ def start_minter(folder: Path, bed: dict[str, Any], state: Path) -> Path:
             start_new_session=True,
         )
     (folder / "run" / "minter.pid").write_text(f"{process.pid}\n")
-    until(
+    TALK.until(
         lambda: _answers(path) or process.poll() is not None,
         f"the minter does not listen: see {folder / 'log' / 'minter.log'}",
     )
     if process.poll() is not None:
-        complain(f"the minter ended again: see {folder / 'log' / 'minter.log'}")
+        TALK.complain(f"the minter ended again: see {folder / 'log' / 'minter.log'}")
     process.returncode = 0  # it stays; nobody is to wait for it
-    say(f"minter: started, tokens for the processes of uid {owner}")
+    TALK.say(f"minter: started, tokens for the processes of uid {owner}")
     return path
 
 
@@ -204,37 +138,8 @@ def tag_secret(state: Path) -> Path:
     return path
 
 
-def until(look: Callable[[], Any], otherwise: str) -> Any:
-    """The first result of `look` that is true; ends the script after WITHIN_S."""
-    deadline = time.monotonic() + WITHIN_S
-    while not (found := look()):
-        if time.monotonic() > deadline:
-            complain(f"{otherwise}, after {WITHIN_S} s.")
-        time.sleep(0.25)
-    return found
-
-
-def read(path: Path, otherwise: str) -> Any:
-    """The JSON in `path`."""
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        complain(f"there is no {path}: {otherwise}.")
-
-
 def _default_folder() -> Path:
     return Path(os.environ.get("TMPDIR") or "/tmp") / "tidegate-slurm-bed"  # noqa: S108 - as the bed
-
-
-def say(text: str) -> None:
-    """A line for the one who looks on."""
-    print(f"Slurm bed: {text}", flush=True)
-
-
-def complain(text: str) -> NoReturn:
-    """End with a sentence."""
-    print(f"Slurm bed: {text}", file=sys.stderr)
-    raise SystemExit(1)
 
 
 if __name__ == "__main__":

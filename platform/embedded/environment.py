@@ -100,10 +100,12 @@ def load_secrets(layout: Layout) -> Secrets:
 
 
 def _trusted(layout: Layout) -> dict[str, str]:
-    """Where tokens of a Slurm on this machine may go, as `make slurm-bed-join` starts one."""
+    """Where tokens of clusters on this machine may go, as `make slurm-bed-join` and
+    `make kube-bed-join` add them."""
     return {
         "TIDEGATE_SLURM_ORIGINS": "http://127.0.0.1:*",
         "TIDEGATE_SLURM_MINTERS": str(layout.state / "slurm-minter.sock"),
+        "TIDEGATE_KUBECONFIGS": f"{layout.state / 'kubeconfigs'}/",
     }
 
 

@@ -1,0 +1,101 @@
+"""Makes the bed a cluster of the Tidegate that runs here: `make kube-bed-join`.
+
+    .venv/bin/python deploy/kube-bed/join.py [--name NAME] [--mode arbiter|shared] [--image IMAGE]
+
+Gives Tidegate the kubeconfig of its service account, adds the cluster (or gives it the bed's
+options anew), and pushes the quotas, which makes namespaces and queues. It may be called again.
+Tidegate is found as `make up` leaves it, by TIDEGATE_STATE_DIR and TIDEGATE_PORT; the bed by
+TIDEGATE_KUBE_BED.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from joining import Portal, Talk, state_folder
+
+from kubebed.settings import BedError, read_settings
+
+#: Nothing is drawn on the bed: Pods are processes of this machine.
+IMAGE = "docker.io/library/debian:stable"
+TOPOLOGY = "fabric"
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def main() -> None:
+    """Join, telling each step."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--name", default="kubernetes", help="what the cluster is called")
+    parser.add_argument("--mode", default="arbiter", choices=["arbiter", "shared"])
+    parser.add_argument("--image", default=IMAGE, help="of jobs that name none")
+    arguments = parser.parse_args()
+    talk = Talk("Kubernetes bed")
+    try:
+        folder = read_settings().folder
+    except BedError as error:
+        talk.complain(str(error))
+    bed = talk.read(folder / "bed.json", "no bed runs there: `make kube-bed` starts one")
+    portal = Portal(talk)
+    state = state_folder()
+    kubeconfig = state / "kubeconfigs" / arguments.name
+    logs = state / "kubernetes-logs" / arguments.name
+    for path in (kubeconfig.parent, logs.parent, logs):
+        path.mkdir(mode=0o700, exist_ok=True)
+        _give(path, state)
+    _write_private(kubeconfig, Path(bed["portal_kubeconfig"]).read_text(), state)
+    cluster = portal.join(
+        arguments.name,
+        "kubernetes",
+        {
+            "kubeconfig": str(kubeconfig),
+            "mode": arguments.mode,
+            "pools": _pools(bed, portal.pools(), arguments.image),
+            "log_root": str(logs),
+        },
+    )
+    portal.wait_seen(cluster)
+    portal.push_quotas(cluster)
+
+
+def _pools(bed: dict[str, Any], known: set[str], image: str) -> dict[str, Any]:
+    """The bed's models of node that Tidegate has a pool for, as options of a cluster."""
+    levels = [bed["block_label"], bed["rack_label"], HOSTNAME]
+    return {
+        model["name"]: {
+            "node_selector": {model["product_label"]: model["product"]},
+            "image": image,
+            "topology_name": TOPOLOGY,
+            "topology_levels": levels,
+            "preferred_topology": bed["block_label"],
+        }
+        for model in bed["models"]
+        if model["name"] in known
+    }
+
+
+def _write_private(path: Path, text: str, state: Path) -> None:
+    """A file that only the owner of `state` may read; it appears whole or not at all."""
+    draft = path.with_name(f".{path.name}.new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    _give(draft, state)
+    draft.replace(path)
+
+
+def _give(path: Path, state: Path) -> None:
+    """To whom Tidegate runs as, where somebody else runs the script."""
+    owner = state.stat()
+    if path.stat().st_uid != owner.st_uid:
+        os.chown(path, owner.st_uid, owner.st_gid)
+
+
+if __name__ == "__main__":
+    main()
