@@ -32,13 +32,13 @@ class Api:
 
     def __init__(self, settings: Settings, user: str = "admin") -> None:
         self._port = settings.port("apiserver")
-        self._tls: ssl.SSLContext = client_tls(settings, user)
+        self.tls: ssl.SSLContext = client_tls(settings, user)
         self._local = threading.local()
         self._links: list[http.client.HTTPSConnection] = []
 
     def connection(self, timeout_s: float = _CALL_S) -> http.client.HTTPSConnection:
         """A connection of the caller's own."""
-        return http.client.HTTPSConnection(HOST, self._port, context=self._tls, timeout=timeout_s)
+        return http.client.HTTPSConnection(HOST, self._port, context=self.tls, timeout=timeout_s)
 
     def call(
         self, method: str, path: str, body: Document | None = None, kind: str = "application/json"
