@@ -142,29 +142,33 @@ class Reflector:
                 self._follow()
                 pause_s = PAUSE_MIN_S
                 continue
-            except NotFound as error:
-                if self._may_be_missing:
-                    self._nothing_of_it()
-                    continue
-                failure = str(error)
-            except Gone:
-                self._version = ""
-                failure = "the server has forgotten from where to go on"
-            except ConnectorError as error:
-                failure = str(error)
             except Exception as error:
                 # One odd object must not end the watch over all the others.
-                log.exception("the watch over %s stumbled", self._path)
-                self._version = ""
-                failure = repr(error)
-            with self._condition:
-                self._is_open = False
-                self._failure = failure
+                if self._failed(error):
+                    self._stopping.wait(MISSING_AGAIN_S)
+                    continue
             if self._monotonic_s() - self._alive_s < PAUSE_MAX_S:
                 pause_s = PAUSE_MIN_S
             # Jitter, so that the watches do not all knock at once when a server comes back.
             self._stopping.wait(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
+
+    def _failed(self, error: Exception) -> bool:
+        """Note why it is not followed any more; True when there is no such collection."""
+        if isinstance(error, NotFound) and self._may_be_missing:
+            self._nothing_of_it()
+            return True
+        if not isinstance(error, ConnectorError):
+            log.error("the watch over %s stumbled", self._path, exc_info=error)
+        with self._condition:
+            self._is_open = False
+            if isinstance(error, Gone):
+                self._failure = "the server has forgotten from where to go on"
+            else:
+                self._failure = str(error) if isinstance(error, ConnectorError) else repr(error)
+            if isinstance(error, Gone) or not isinstance(error, ConnectorError):
+                self._version = ""
+        return False
 
     def _nothing_of_it(self) -> None:
         """The cluster knows no such collection, so that it has none of it."""
@@ -173,14 +177,16 @@ class Reflector:
         with self._condition:
             self._is_open = self._is_missing = True
             self._condition.notify_all()
-        self._stopping.wait(MISSING_AGAIN_S)
 
     def _follow(self) -> None:
         """One list where one is due, and one watch to its end."""
         if not self._version or self._monotonic_s() - self._listed_s > LIST_EVERY_S:
             self._list()
         elif not self._is_open and self._api.version(self._path) < int(self._version):
-            # A server that was restored would be silent until it has caught up.
+            # A server that was restored would be silent until it has caught up, and what is known
+            # is newer than all that it has.
+            for one in self.peek():
+                self._drop(one)
             self._list()
         watch = self._api.watch(self._path, labels=self._labels, resource_version=self._version)
         with self._condition:
