@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -89,6 +90,29 @@ def is_alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in "ZX"
+
+
+#: What a job's shell says of its process, for `is_there`.
+WHO_AM_I = "echo $$ $(readlink /proc/self/ns/pid)"
+
+
+def is_there(who: str) -> bool:
+    """Whether the process runs that said `who`: its number, and the name space that gave it."""
+    number, _, space = who.partition(" ")
+    if space == os.readlink("/proc/self/ns/pid"):
+        return is_alive(int(number))
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            numbers = next(
+                line for line in status.read_text().splitlines() if line.startswith("NSpid:")
+            )
+            is_it = numbers.split()[-1] == number
+            if is_it and os.readlink(status.parent / "ns" / "pid") == space:
+                return is_alive(int(status.parent.name))
+        except (OSError, StopIteration):
+            # It has just ended.
+            continue
+    return False
 
 
 def observed(connector: ClusterConnector, key: str) -> Observation | None:

@@ -59,6 +59,7 @@ class Rig:
     chooses_nodes = False
     tells_exits_early = True
     tells_exits_of_stopped = True
+    codes_of_stopped: tuple[dict[int, int], ...] = ({0: -9},)
     forgets = True
     finds_hidden_processes = True
     parts_streams = True
@@ -270,6 +271,16 @@ class KubernetesRig(Rig):
         }
         self.connector = self.open()
         self.connector.prepare()
+
+    def log(self, key: str, *, rank: int = 0, stream: str = "stdout") -> str:
+        """Logs are kept by whoever looks at the cluster."""
+        self.connector.observe()
+        return super().log(key, rank=rank, stream=stream)
+
+    def read_log(self, key: str, *, rank: int, stream: str, offset: int, limit: int) -> LogChunk:
+        """Logs are kept by whoever looks at the cluster."""
+        self.connector.observe()
+        return super().read_log(key, rank=rank, stream=stream, offset=offset, limit=limit)
 
     def master_of(self, key: str) -> str:
         """A name that its Service gives to rank 0."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -75,6 +76,8 @@ LOG_WAIT_S = 1.0
 #: How many ends are made sure of in one look, by asking for the Pods that are left.
 _CONFIRMED_MAX = 200
 _SURE_MAX = 50_000
+#: How long it is believed how large the largest nodes are.
+_SIZES_S = 60.0
 
 
 def open_kubernetes(
@@ -135,6 +138,7 @@ class KubernetesConnector:
             )
         self._lock = threading.Lock()
         self._sure: dict[str, None] = {}
+        self._sizes: tuple[float, Mapping[str, int]] | None = None
         self._version = ""
         # The protocol knows no closing: threads and connections end with the connector.
         weakref.finalize(self, _close, self._api, self._caches, self._tender, self._keeper)
@@ -187,6 +191,7 @@ class KubernetesConnector:
     def submit(self, workload: Workload, *, is_first: bool = False) -> str:
         """See the protocol. The nodes in `slots` are ignored: the cluster chooses them."""
         objects = objects_for(workload, self._options, cluster_id=self._cluster_id)
+        self._check_size(workload)
         for needed in objects.before:
             self._created(workload.key, needed)
         main = self._created(workload.key, objects.main)
@@ -264,11 +269,7 @@ class KubernetesConnector:
     def inventory(self) -> Inventory:
         """See the protocol."""
         probe = self._api.probe()
-        if self._caches.is_started:
-            nodes = self._caches.nodes()
-        else:
-            nodes = tuple(self._api.list(NODES).items)
-        found, odd = nodes_of(nodes, self._options.pools, self._options.features)
+        found, odd = nodes_of(self._nodes(), self._options.pools, self._options.features)
         return Inventory(
             observed_at=probe.observed_at,
             nodes=found,
@@ -306,6 +307,39 @@ class KubernetesConnector:
             self._caches.removed(attempt.item)
         if self._keeper is not None:
             self._keeper.forget(key)
+
+    def _check_size(self, workload: Workload) -> None:
+        """Raises WorkloadRejected for ranks that are larger than every node of their pool.
+
+        Of a pool without any nodes nothing is known.
+        """
+        wanted_mgpu = max(slot.mgpu for slot in workload.slots)
+        largest_mgpu = self._largest_mgpu().get(workload.pool)
+        if largest_mgpu is not None and wanted_mgpu > largest_mgpu:
+            # Asked for anew before anything is refused because of it.
+            self._sizes = None
+            largest_mgpu = self._largest_mgpu().get(workload.pool)
+        if largest_mgpu is not None and wanted_mgpu > largest_mgpu:
+            raise WorkloadRejected(
+                f"a rank asks for {wanted_mgpu} milli-GPU, and the largest node of pool "
+                f"{workload.pool} on this cluster has {largest_mgpu}; ask for fewer on each node"
+            )
+
+    def _largest_mgpu(self) -> Mapping[str, int]:
+        """By pool, what its largest node has; asked for again when that is old."""
+        known, now_s = self._sizes, time.monotonic()
+        if known is None or now_s - known[0] > _SIZES_S:
+            nodes, _ = nodes_of(self._nodes(), self._options.pools, self._options.features)
+            largest: dict[str, int] = {}
+            for node in nodes:
+                largest[node.pool] = max(node.capacity_mgpu, largest.get(node.pool, 0))
+            known = self._sizes = (now_s, largest)
+        return known[1]
+
+    def _nodes(self) -> Sequence[Object]:
+        if self._caches.is_started:
+            return self._caches.nodes()
+        return self._api.list(NODES).items
 
     def _start(self) -> None:
         self._caches.start()
