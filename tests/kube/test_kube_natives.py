@@ -1,0 +1,410 @@
+"""What people give to a real Kueue beside the portal: gated, granted, billed, given back, told why
+it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from billing.models import UsageSegment
+from builders.connector_builders import eventually
+from builders.kube_natives import (
+    WORKLOADS,
+    NativesLoop,
+    Person,
+    a_native_job,
+    a_native_jobset,
+    a_pod_spec,
+    condition,
+    kube_options,
+    namespace_of,
+    new_slug,
+    push_teams,
+)
+from builders.loop_builders import a_job
+from builders.portal_builders import Company, a_company, a_grant, a_user
+from connectors.kubernetes.api import Forbidden, KubeApi
+from connectors.kubernetes.gating import GATE, GateWatch, gate_manifests, path_of
+from connectors.kubernetes.natives import GRANTED
+from connectors.kubernetes.observing import CREATOR
+from jobs.cancellation import cancel_job
+from jobs.models import Attempt, Job, JobOrigin
+from kube_bed import KubeBed
+from quotas.models import PriorityClass, Quota
+from tenants.access import actor_of
+from tenants.roles import Role
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.kubernetes]
+
+
+@pytest.fixture(scope="module")
+def admin(kube_bed: KubeBed) -> Iterator[KubeApi]:
+    """The cluster's administrator, who has applied what deploy/kubernetes has for them."""
+    api = KubeApi(kubeconfig=str(kube_bed.admin_kubeconfig))
+    for manifest in gate_manifests():
+        api.apply(path_of(manifest), manifest, force=True)
+    yield api
+    for manifest in reversed(gate_manifests()):
+        api.delete(path_of(manifest))
+
+
+@pytest.fixture
+def company() -> Company:
+    return a_company(new_slug())
+
+
+@pytest.fixture
+def loop(kube_bed: KubeBed, admin: KubeApi, company: Company) -> Iterator[NativesLoop]:
+    loop = NativesLoop(company.cluster, kube_options(kube_bed.portal_kubeconfig, new_slug()))
+    push_teams(loop.own, company)
+    # The policies are in effect a moment after they are there.
+    eventually(lambda: loop.own.inventory().complaints == () or None)
+    yield loop
+    for team in (company.nlp, company.vision, company.inference):
+        clear(admin, namespace_of(team))
+
+
+def clear(admin: KubeApi, namespace: str) -> None:
+    """Nothing of the team is left to hold GPUs or quota."""
+    for plural in ("batch/v1/namespaces/{}/jobs", "jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"):
+        collection = f"/apis/{plural.format(namespace)}"
+        for one in admin.list(collection).items:
+            admin.delete(f"{collection}/{one['metadata']['name']}", propagation="Background")
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    for pod in admin.list(pods).items:
+        admin.delete(f"{pods}/{pod['metadata']['name']}", grace_s=0)
+    admin.delete(f"/api/v1/namespaces/{namespace}")
+
+
+@pytest.fixture
+def person(
+    kube_bed: KubeBed, admin: KubeApi, loop: NativesLoop, company: Company, tmp_path: Path
+) -> Person:
+    return Person(admin, kube_bed.admin_kubeconfig, tmp_path, namespace_of(company.nlp))
+
+
+def native(loop: NativesLoop, body: dict[str, Any], person: Person) -> Job:
+    """The job that it becomes."""
+    uid = person.get(body)["metadata"]["uid"]
+
+    def look() -> Job | None:
+        loop.observe()
+        return Job.objects.filter(native_id=uid).first()
+
+    return eventually(look)
+
+
+def gated(person: Person, body: dict[str, Any]) -> dict[str, Any]:
+    """Its Workload, once Kueue says that it is gated."""
+
+    def look() -> dict[str, Any] | None:
+        try:
+            workload = person.workload(body)
+        except AssertionError:
+            return None
+        return workload if condition(workload, "QuotaReserved")[1] == "AdmissionGated" else None
+
+    return eventually(look)
+
+
+def reserved(admin: KubeApi, queue: str) -> int:
+    """GPUs for which the queue has reserved quota."""
+    found = admin.get(f"/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{queue}")
+    return sum(
+        int(one["total"])
+        for flavor in found["status"].get("flavorsReservation") or ()
+        for one in flavor["resources"]
+        if one["name"] == "nvidia.com/gpu"
+    )
+
+
+def test_it_is_gated_when_it_is_created_and_holds_no_quota(
+    loop: NativesLoop, person: Person, admin: KubeApi, company: Company
+) -> None:
+    waits = a_native_job("waits")
+    made = person.submit(waits)
+    assert made["metadata"]["annotations"][GATE] == "tidegate.io/arbiter"
+    assert made["metadata"]["annotations"][CREATOR] == person.login
+    gated(person, waits)
+    job = native(loop, waits, person)
+    assert (job.state, job.origin, job.team, job.mgpu) == ("queued", "native", company.nlp, 8000)
+    assert reserved(admin, person.namespace) == 0
+    # Others run past it.
+    own = a_job(company.nlp, a_user(company.organization), company.pool, gpus=8, script="sleep 600")
+    Job.objects.filter(pk=job.pk).update(state="held")
+    loop.cycle()
+    loop.deliver()
+    eventually(lambda: (loop.observe(), reserved(admin, person.namespace))[1] == 8 or None)
+    own.refresh_from_db()
+    assert own.state in ("starting", "running")
+    assert condition(person.workload(waits), "QuotaReserved")[0] == "False"
+    assert loop.outside.holders == ()
+
+
+def test_nobody_else_opens_the_gate(person: Person) -> None:
+    waits = a_native_job("waits")
+    person.submit(waits)
+    workload = gated(person, waits)
+    job, path = person.path(waits), WORKLOADS.format(person.namespace)
+    path = f"{path}/{workload['metadata']['name']}"
+    refused: list[tuple[str, dict[str, Any]]] = [
+        (job, {"metadata": {"annotations": {GATE: None}}}),
+        (job, {"metadata": {"annotations": {GATE: "mine"}}}),
+        (job, {"metadata": {"annotations": {CREATOR: "somebody"}}}),
+        (job, {"metadata": {"annotations": {"tidegate.io/stopped": "now"}}}),
+        (job, {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}}),
+        (job, {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": None}}}),
+        (path, {"metadata": {"annotations": {"tidegate.io/stopped": "now"}}}),
+        (
+            f"{path}/status",
+            {
+                "status": {
+                    "admissionChecks": [
+                        {
+                            "name": "tidegate",
+                            "state": "Ready",
+                            "message": "mine",
+                            "lastTransitionTime": "2026-01-01T00:00:00Z",
+                        }
+                    ]
+                }
+            },
+        ),
+    ]
+    for where, patch in refused:
+        with pytest.raises(Forbidden, match=r"Tidegate|queue"):
+            person.api.merge_patch(where, patch)
+    # What is theirs they change.
+    person.api.merge_patch(job, {"metadata": {"labels": {"mine": "yes"}}})
+    # To stop their own is theirs; to let it go again is not.
+    person.api.merge_patch(path, {"spec": {"active": False}})
+    with pytest.raises(Forbidden, match="only Tidegate makes it active"):
+        person.api.merge_patch(path, {"spec": {"active": True}})
+
+
+def test_no_queue_of_theirs_leads_elsewhere_and_none_is_faked(
+    person: Person, company: Company
+) -> None:
+    queues = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{person.namespace}/localqueues"
+    body = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": "mine"},
+        "spec": {"clusterQueue": namespace_of(company.inference)},
+    }
+    with pytest.raises(Forbidden, match="the quota of that team"):
+        person.api.create(queues, body)
+    for values in (
+        {"labels": {"tidegate.io/attempt": "true", "kueue.x-k8s.io/queue-name": "main"}},
+        {"annotations": {"tidegate.io/key": "tg-1"}},
+    ):
+        fake = a_native_job("fake")
+        fake["metadata"] |= values
+        with pytest.raises(Forbidden, match="by Tidegate alone"):
+            person.submit(fake)
+    # Who made it is what the cluster says.
+    liar = a_native_job("liar", annotations={CREATOR: "boss@ai-company", GATE: ""})
+    made = person.submit(liar)
+    assert made["metadata"]["annotations"][CREATOR] == person.login
+    assert made["metadata"]["annotations"][GATE] == "tidegate.io/arbiter"
+
+
+def test_one_that_is_granted_runs_and_is_billed_to_its_team(
+    loop: NativesLoop, person: Person, company: Company
+) -> None:
+    body = a_native_job("runs", gpus=4, pods=2, run_s=2)
+    person.submit(body)
+    job = native(loop, body, person)
+    assert (job.mgpu_per_node, job.node_count) == (4000, 2)
+    job = loop.until(job, "running", "succeeded")
+    attempt = Attempt.objects.get(job=job)
+    assert attempt.native_id == job.native_id
+    assert sum(slot["mgpu"] for slot in attempt.slots) == 8000
+    assert all(slot["node"].startswith("h100-") for slot in attempt.slots)
+    job = loop.until(job, "succeeded")
+    segment = UsageSegment.objects.get()
+    assert (segment.team_id, segment.guaranteed_mgpu) == (company.nlp.pk, 8000)
+    attempt.refresh_from_db()
+    assert segment.start == attempt.started_at
+    assert segment.end == attempt.released_at
+    assert segment.end is not None
+    assert 2 <= (segment.end - segment.start).total_seconds() <= 8
+
+
+def test_a_jobset_is_gated_and_runs_when_it_is_granted(loop: NativesLoop, person: Person) -> None:
+    body = a_native_jobset("set", gpus=4, pods=2)
+    made = person.submit(body)
+    assert made["metadata"]["annotations"][GATE] == "tidegate.io/arbiter"
+    gated(person, body)
+    job = native(loop, body, person)
+    assert (job.mgpu_per_node, job.node_count) == (4000, 2)
+    assert loop.until(job, "running").attempt_number == 1
+
+
+def test_after_a_preemption_it_is_inactive_until_it_is_granted_again(
+    loop: NativesLoop, person: Person, company: Company
+) -> None:
+    PriorityClass.objects.update(grace_period_s=2)
+    body = a_native_job("borrows", gpus=8, pods=16)
+    person.submit(body)
+    job = loop.until(native(loop, body, person), "running")
+    attempt = Attempt.objects.get(job=job)
+    assert (attempt.guaranteed_mgpu, attempt.mgpu) == (8000, 128_000)
+    bob = a_user(company.organization, "bob")
+    own = a_job(company.inference, bob, company.pool, gpus=8, nodes=2, script="sleep 600")
+    job = loop.until(job, "queued")
+    workload = person.workload(body)
+    assert workload["spec"]["active"] is False
+    assert condition(workload, "QuotaReserved")[0] == "False"
+    pods = person.api.list(f"/api/v1/namespaces/{person.namespace}/pods").items
+    assert [one for one in pods if one["status"]["phase"] == "Running"] == []
+    assert (job.attempt_number, job.native_id) == (1, attempt.native_id)
+    own = loop.until(own, "running")
+    assert person.workload(body)["spec"]["active"] is False
+    boss = a_user(company.organization, "boss")
+    a_grant(boss, Role.ORGANIZATION_ADMIN, company.organization)
+    cancel_job(own.id, actor=actor_of(boss), now=loop.clock.now())
+    job = loop.until(job, "running")
+    assert job.attempt_number == 2
+    assert person.workload(body)["spec"]["active"] is True
+    assert UsageSegment.objects.filter(team_id=company.nlp.pk).count() >= 2
+
+
+def test_what_kueue_itself_evicts_waits_for_us_again(
+    loop: NativesLoop, person: Person, admin: KubeApi
+) -> None:
+    body = a_native_job("evicted")
+    person.submit(body)
+    job = loop.until(native(loop, body, person), "running")
+    queue = f"/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{person.namespace}"
+    admin.merge_patch(queue, {"spec": {"stopPolicy": "HoldAndDrain"}})
+    eventually(lambda: (loop.observe(), Job.objects.get(pk=job.pk).state)[1] == "queued" or None)
+    admin.merge_patch(queue, {"spec": {"stopPolicy": "None"}})
+    assert person.workload(body)["spec"]["active"] is False
+    assert Attempt.objects.get(job=job).outcome == "preempted"
+    assert loop.until(job, "running").attempt_number == 2
+
+
+def test_one_over_quota_says_why_in_its_own_status(loop: NativesLoop, person: Person) -> None:
+    Quota.objects.update(borrow_limit_mgpu=0)
+    first, second = a_native_job("first"), a_native_job("second")
+    person.submit(first)
+    loop.until(native(loop, first, person), "running")
+    person.submit(second)
+    job = native(loop, second, person)
+
+    def told() -> tuple[str, str, str] | None:
+        loop.turn()
+        found = condition(person.workload(second), GRANTED)
+        return found if found[0] else None
+
+    status, reason, message = eventually(told)
+    job.refresh_from_db()
+    assert job.explanation is not None
+    assert (status, reason) == ("False", "BorrowLimitReached")
+    assert message == job.explanation["sentence"]
+    assert (job.state, job.attempt_number) == ("queued", 0)
+    assert condition(person.workload(first), GRANTED)[0] in ("", "True")
+    person.api.delete(person.path(first), propagation="Background")
+    loop.until(job, "running")
+    assert condition(person.workload(second), GRANTED)[:2] == ("True", "Granted")
+
+
+def test_one_that_is_cancelled_here_or_removed_there_is_over_on_both_sides(
+    loop: NativesLoop, person: Person, company: Company
+) -> None:
+    Quota.objects.filter(node=company.nlp).update(borrow_limit_mgpu=0, guaranteed_mgpu=0)
+    bodies = [a_native_job("cancelled"), a_native_job("removed")]
+    for body in bodies:
+        person.submit(body)
+    jobs = [native(loop, body, person) for body in bodies]
+    boss = a_user(company.organization, "boss")
+    a_grant(boss, Role.ORGANIZATION_ADMIN, company.organization)
+    cancel_job(jobs[0].id, actor=actor_of(boss), now=loop.clock.now())
+    person.api.delete(person.path(bodies[1]), propagation="Background")
+    removed = loop.until(jobs[1], "cancelled")
+    assert removed.end_reason == "removed_on_cluster"
+
+    def cancelled() -> bool | None:
+        loop.turn()
+        return person.workload(bodies[0])["spec"].get("active") is False or None
+
+    eventually(cancelled)
+    assert "tidegate.io/stopped" in person.get(bodies[0])["metadata"]["annotations"]
+    assert condition(person.workload(bodies[0]), GRANTED)[1] == "Cancelled"
+    loop.turn()
+    assert Job.objects.filter(origin=JobOrigin.NATIVE).count() == 2
+    assert loop.outside.pending == 0
+
+
+def test_one_that_asks_for_no_gpus_is_started_at_once(loop: NativesLoop, person: Person) -> None:
+    body = a_native_job("plain", gpus=0)
+    made = person.submit(body)
+    assert made["metadata"]["annotations"][GATE] == "tidegate.io/arbiter"
+
+    def admitted() -> bool | None:
+        loop.observe()
+        return condition(person.workload(body), "Admitted")[0] == "True" or None
+
+    eventually(admitted)
+    assert Job.objects.count() == 0
+
+
+def test_a_job_without_a_queue_and_a_pod_are_held_outside(
+    loop: NativesLoop, person: Person
+) -> None:
+    made = person.submit(a_native_job("foreign", gpus=4, queue=None))
+    assert GATE not in made["metadata"].get("annotations", {})
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "foreign", "annotations": {"bed.tidegate.io/start-seconds": "0"}},
+        "spec": a_pod_spec(gpus=2),
+    }
+    person.submit(pod)
+
+    def held() -> int | None:
+        loop.observe()
+        mgpu = sum(holder.mgpu for holder in loop.outside.holders)
+        return mgpu if mgpu == 6000 else None
+
+    eventually(held)
+    assert sum(loop.outside.by_node.values()) == 6000
+    assert (Job.objects.count(), UsageSegment.objects.count()) == (0, 0)
+
+
+def test_a_gate_that_is_not_in_place_is_told(
+    loop: NativesLoop, admin: KubeApi, person: Person
+) -> None:
+    first = gate_manifests()[0]
+    assert GateWatch(loop.own.api).state().complaint == ""
+    admin.delete(path_of(first))
+    try:
+        state = GateWatch(loop.own.api).state()
+        assert not state.is_in_place
+        assert "MutatingAdmissionPolicy tidegate-gate is missing" in state.complaint
+        assert "gate.yaml" in state.complaint
+        # What was not gated waits all the same, and is told apart by nothing but its quota.
+        eventually(
+            lambda: (
+                GATE not in person.submit(a_native_job("late"))["metadata"].get("annotations", {})
+                or (person.api.delete(person.path(a_native_job("late"))), None)[1]
+            )
+        )
+        body = a_native_job("late")
+        job = native(loop, body, person)
+        assert job.state == "queued"
+        assert loop.until(job, "running").attempt_number == 1
+    finally:
+        admin.apply(path_of(first), first, force=True)
+    changed = {**gate_manifests()[2], "spec": {**gate_manifests()[2]["spec"], "validations": []}}
+    changed["spec"]["validations"] = [{"expression": "true", "message": "anything goes"}]
+    admin.apply(path_of(changed), changed, force=True)
+    try:
+        state = GateWatch(loop.own.api).state()
+        assert "ValidatingAdmissionPolicy tidegate-gate is another one" in state.complaint
+    finally:
+        admin.apply(path_of(gate_manifests()[2]), gate_manifests()[2], force=True)
