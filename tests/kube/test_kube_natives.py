@@ -37,7 +37,7 @@ from quotas.models import PriorityClass, Quota
 from tenants.access import actor_of
 from tenants.roles import Role
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.kubernetes]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.disturbs_kube]
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +226,7 @@ def test_one_that_is_granted_runs_and_is_billed_to_its_team(
     assert all(slot["node"].startswith("h100-") for slot in attempt.slots)
     job = loop.until(job, "succeeded")
     segment = UsageSegment.objects.get()
-    assert (segment.team_id, segment.guaranteed_mgpu) == (company.nlp.pk, 8000)
+    assert (segment.attempt.team_id, segment.guaranteed_mgpu) == (company.nlp.pk, 8000)
     attempt.refresh_from_db()
     assert segment.start == attempt.started_at
     assert segment.end == attempt.released_at
@@ -270,7 +270,7 @@ def test_after_a_preemption_it_is_inactive_until_it_is_granted_again(
     job = loop.until(job, "running")
     assert job.attempt_number == 2
     assert person.workload(body)["spec"]["active"] is True
-    assert UsageSegment.objects.filter(team_id=company.nlp.pk).count() >= 2
+    assert UsageSegment.objects.filter(attempt__team_id=company.nlp.pk).count() >= 2
 
 
 def test_what_kueue_itself_evicts_waits_for_us_again(
