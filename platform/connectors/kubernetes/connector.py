@@ -72,7 +72,7 @@ Object = Mapping[str, Any]
 CLUSTER = "cluster"
 VERSION_PATH = "/version"
 #: Seconds for which a look waits for the rest of the logs of what it finds ended.
-LOG_WAIT_S = 1.0
+LOG_WAIT_S = 3.0
 #: How many ends are made sure of in one look, by asking for the Pods that are left.
 _CONFIRMED_MAX = 200
 _SURE_MAX = 50_000
@@ -117,7 +117,20 @@ class KubernetesConnector:
         self._api = KubeApi(
             kubeconfig=options.kubeconfig, context=options.context, identity=identity
         )
-        self._caches = Caches(self._api, options, cluster_id)
+        self._keeper: LogKeeper | None = None
+        if options.log_root is not None:
+            self._keeper = LogKeeper(
+                self._api,
+                root=options.log_root,
+                cluster_id=cluster_id,
+                cap_bytes=options.log_cap_bytes,
+            )
+        self._caches = Caches(
+            self._api,
+            options,
+            cluster_id,
+            pod_changed=self._keeper.pod_changed if self._keeper else lambda before, now: None,
+        )
         self._allowed = Allowed()
         self._tender = Tender(
             self._api,
@@ -128,14 +141,6 @@ class KubernetesConnector:
         )
         self._gate = GateWatch(self._api) if options.has_kueue else None
         self._logs = KubernetesLogs(options)
-        self._keeper: LogKeeper | None = None
-        if options.log_root is not None:
-            self._keeper = LogKeeper(
-                self._api,
-                root=options.log_root,
-                cluster_id=cluster_id,
-                cap_bytes=options.log_cap_bytes,
-            )
         self._lock = threading.Lock()
         self._sure: dict[str, None] = {}
         self._sizes: tuple[float, Mapping[str, int]] | None = None

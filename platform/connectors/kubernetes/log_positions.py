@@ -15,13 +15,17 @@ Pure: no files, no network.
 from __future__ import annotations
 
 import hashlib
-import zlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
 _NANOS = 1_000_000_000
 _STAMP_LENGTH_MAX = 40
+#: Where the fraction of a second begins in a time as the API server writes it, and then the text.
+_PREFIX = 20
+_TEXT = 31
+#: So much at least is worth being taken at once.
+_MANY_BYTES = 1_024
 
 
 @dataclass(slots=True)
@@ -58,17 +62,20 @@ class LineReader:
 
     def __init__(self, position: Position, cap_bytes: int) -> None:
         self.position = position
+        self._cap_bytes = cap_bytes
+        #: Lines that are still to come again, and bytes of the one after them.
+        self._again = position.lines
+        self._within = position.within
         # What of the newest second is kept is not known since the node rotated the log.
         self._is_by_time = position.last_nano >= 0 and position.lines == 0
-        self._cap_bytes = cap_bytes
+        # Over the whole lines since the newest second, and with the line that is being read.
+        self._digest = hashlib.sha256()
+        self._with_line = self._digest
         self._head = b""
         self._in_line = False
         self._nano: int | None = None
         self._length = 0
-        self._crc = 0
-        self._again = position.lines
-        self._within = position.within
-        self._digest = hashlib.sha256()
+        # Lines that come where others should come again, and are newer than all that is kept.
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._held_nano = -1
@@ -78,7 +85,7 @@ class LineReader:
         """The bytes that `chunk` adds to what is kept."""
         added: list[bytes] = []
         data, self._head = self._head + chunk, b""
-        at = 0
+        at = self._take_many(data, added)
         while at < len(data):
             if not self._in_line:
                 space = data.find(b" ", at, at + _STAMP_LENGTH_MAX)
@@ -88,9 +95,9 @@ class LineReader:
                     break
                 if space < 0 or 0 <= newline < space:
                     # Without a time the Pod did not write it: the node complains.
-                    self._begin(None)
+                    self._begin(None, b"")
                 else:
-                    self._begin(_nano(data[at:space]))
+                    self._begin(_nano(data[at:space]), data[at : space + 1])
                     at = space + 1
             newline = data.find(b"\n", at)
             end = newline + 1 if newline >= 0 else len(data)
@@ -98,6 +105,8 @@ class LineReader:
             if newline >= 0:
                 self._end(added)
             at = end
+        if not self._again and self.position.lines:
+            self.position.digest = self._digest.hexdigest()
         return self._capped(b"".join(added))
 
     def finish(self) -> bytes:
@@ -107,11 +116,43 @@ class LineReader:
             self._rotated(added)
         return self._capped(b"".join(added))
 
-    def _begin(self, nano: int | None) -> None:
+    def _take_many(self, data: bytes, added: list[bytes]) -> int:
+        """Take the whole lines of `data` at once, where they are all new and of one second, as
+        where much is written; returns how many bytes are taken. Only faster than one by one."""
+        end = data.rfind(b"\n") + 1
+        if end < _MANY_BYTES or self._in_line or self._again or self._within or self._is_by_time:
+            return 0
+        prefix = data[:_PREFIX]
+        second = _second(prefix[:-1].decode("ascii", "replace") + "Z")
+        lines = data[: end - 1].split(b"\n")
+        # "2026-11-21T20:52:57." and nine digits and "Z ", as the API server writes it.
+        is_plain = second is not None and all(
+            line.startswith(prefix) and line[_PREFIX + 9 : _TEXT] == b"Z " for line in lines
+        )
+        fractions = [line[_PREFIX : _PREFIX + 9] for line in lines]
+        if second is None or not is_plain or not b"".join(fractions).isdigit():
+            return 0
+        position = self.position
+        known = position.last_nano // _NANOS
+        if position.last_nano >= 0 and second < known:
+            return 0
+        if position.last_nano < 0 or second > known:
+            position.lines, self._digest = 0, hashlib.sha256()
+        position.lines += len(lines)
+        position.last_nano = max(position.last_nano, second * _NANOS + int(max(fractions)))
+        self._digest.update(data[:end])
+        added.append(b"\n".join([line[_TEXT:] for line in lines]) + b"\n")
+        return end
+
+    def _begin(self, nano: int | None, stamp: bytes) -> None:
         is_old = nano is not None and self._is_by_time and nano <= self.position.last_nano
         self._in_line, self._nano = True, None if is_old else nano
-        self._length = self._crc = 0
+        self._length = 0
         self._pieces = []
+        if nano is not None:
+            is_first = not self._again and self._begins_second(nano)
+            self._with_line = hashlib.sha256() if is_first else self._digest.copy()
+            self._with_line.update(stamp)
 
     def _feed(self, piece: bytes, added: list[bytes]) -> None:
         if self._nano is None:
@@ -126,7 +167,7 @@ class LineReader:
             if new:
                 self.position.within = self._length + len(piece)
         self._length += len(piece)
-        self._crc = zlib.crc32(piece, self._crc)
+        self._with_line.update(piece)
 
     def _end(self, added: list[bytes]) -> None:
         self._in_line = False
@@ -134,7 +175,7 @@ class LineReader:
             return
         position = self.position
         if self._again:
-            self._digest.update(b"%d %d %d\n" % (self._nano, self._length, self._crc))
+            self._digest = self._with_line
             self._again -= 1
             self._held += self._pieces
             if self._pieces:
@@ -143,15 +184,15 @@ class LineReader:
                 self._rotated(added)
             return
         self._within = position.within = 0
-        second = self._nano // _NANOS
-        if position.last_nano < 0 or second > position.last_nano // _NANOS:
-            position.lines = 0
-            self._digest = hashlib.sha256()
-        if second >= position.last_nano // _NANOS:
-            position.lines += 1
-            self._digest.update(b"%d %d %d\n" % (self._nano, self._length, self._crc))
-            position.digest = self._digest.hexdigest()
+        if self._begins_second(self._nano):
+            position.lines, self._digest = 1, self._with_line
+        elif self._nano // _NANOS == position.last_nano // _NANOS:
+            position.lines, self._digest = position.lines + 1, self._with_line
         position.last_nano = max(position.last_nano, self._nano)
+
+    def _begins_second(self, nano: int) -> bool:
+        last = self.position.last_nano
+        return last < 0 or nano // _NANOS > last // _NANOS
 
     def _rotated(self, added: list[bytes]) -> None:
         """What was fetched before is not there any more: what is newer than all of it is new."""

@@ -30,6 +30,7 @@ from connectors.errors import ClusterUnavailable, ConnectorError, LogUnavailable
 from connectors.kubernetes.api import KubeRefused, NotFound
 from connectors.kubernetes.log_positions import LineReader, Position
 from connectors.kubernetes.naming import CONTAINER, cluster_label, workload_name
+from connectors.kubernetes.observing import rank_of_ours
 from connectors.kubernetes.options import KubernetesOptions
 from connectors.kubernetes.reading import Object, Odd, needed, part, parts, text
 from connectors.protocol import LogChunk
@@ -46,8 +47,10 @@ AGAIN_S = 1.0
 SILENCE_S = 300.0
 #: And an answer that is not followed must be there within so long.
 ASK_SILENCE_S = 10.0
+#: A stream that says nothing for so long after the end of its Pod is not waited for.
+QUIET_S = 0.3
 #: For how long what has ended is waited for; after that it comes when it comes.
-WAIT_FOR_END_S = 2.0
+WAIT_FOR_END_S = 3.0
 #: How often it is written down how far a log is.
 NOTED_EVERY_S = 1.0
 #: A keeper that is told of no Pods for so long lets another process keep the logs.
@@ -217,8 +220,11 @@ class _Log:
     is_busy: bool = False
     is_followed: bool = False
     ended_at_s: float = 0.0
+    heard_at_s: float = 0.0
     next_at_s: float = 0.0
     stream: LogStream | None = None
+    is_stopped: bool = False
+    has_begun: bool = False
     ended_before: bool = False
 
 
@@ -231,6 +237,7 @@ class LogKeeper:
 
     def __init__(self, source: LogSource, *, root: str, cluster_id: str, cap_bytes: int) -> None:
         self._source = source
+        self._cluster_id = cluster_id
         self._root = root
         self._lock_name = f".{cluster_label(cluster_id)}.lock"
         self._cap_bytes = cap_bytes
@@ -261,14 +268,10 @@ class LogKeeper:
             self._forgotten &= {one.key for one in told.values()}
             for uid, new in told.items():
                 known = self._logs.get(uid)
-                if known is None:
-                    if new.key not in self._forgotten:
-                        self._logs[uid] = new
-                        _note_end(new, is_ended=new.is_ended)
-                    continue
-                known.is_started = known.is_started or new.is_started
-                known.is_urgent = new.is_urgent
-                _note_end(known, is_ended=new.is_ended)
+                if known is not None:
+                    _take_over(known, new)
+                elif new.key not in self._forgotten:
+                    self._logs[uid] = new
             for uid in [uid for uid in self._logs if uid not in told]:
                 gone = self._logs[uid]
                 if gone.is_complete:
@@ -276,13 +279,51 @@ class LogKeeper:
                     continue
                 gone.is_gone = True
                 _note_end(gone, is_ended=True)
-            wanted = min(
-                FOLLOWERS_MAX + ASKERS_MAX, sum(_is_open(one) for one in self._logs.values())
-            )
-            for _ in range(self._threads, wanted):
-                self._threads += 1
-                threading.Thread(target=self._work, name="kube-logs", daemon=True).start()
-            self._changed.notify_all()
+                _stop(gone)
+            self._wake()
+
+    def pod_changed(self, before: Object | None, now: Object | None) -> None:
+        """What one Pod was and is, between two calls of `tend`: a short one would be missed."""
+        pod = now or before or {}
+        try:
+            found = rank_of_ours(pod, cluster_id=self._cluster_id)
+            if found is None:
+                return
+            new = _log_of(*found, pod)
+        except Odd:
+            return
+        is_gone = now is None
+        with self._changed:
+            # Whoever is not told of all Pods is not the one who keeps their logs.
+            is_told = time.monotonic() - self._told_s <= IDLE_S
+            if self._is_closed or self._lock is None or not is_told or new.key in self._forgotten:
+                return
+            known = self._logs.get(new.uid)
+            if known is not None:
+                _take_over(known, new)
+                if is_gone:
+                    known.is_gone = True
+                    _note_end(known, is_ended=True)
+                    _stop(known)
+            elif not is_gone:
+                self._logs[new.uid] = new
+            self._wake()
+
+    def _wake(self) -> None:
+        """Let there be threads for what is to be read, and have them look."""
+        self._stop_quiet()
+        is_open = sum(_is_open(one) for one in self._logs.values())
+        for _ in range(self._threads, min(FOLLOWERS_MAX + ASKERS_MAX, is_open)):
+            self._threads += 1
+            threading.Thread(target=self._work, name="kube-logs", daemon=True).start()
+        self._changed.notify_all()
+
+    def _stop_quiet(self) -> None:
+        """A stream that does not end with its Pod is ended: the rest is asked for."""
+        now = time.monotonic()
+        for one in self._logs.values():
+            if one.is_followed and one.is_ended and now - one.heard_at_s >= QUIET_S:
+                _stop(one)
 
     def catch_up(self, within_s: float) -> bool:
         """Wait until the logs of all that has ended are complete, `within_s` seconds at most, and
@@ -299,7 +340,8 @@ class LogKeeper:
                 late = min(until, max(waiting, default=now))
                 if not waiting or late <= now or self._is_closed:
                     return not waiting
-                self._changed.wait(late - now)
+                self._stop_quiet()
+                self._changed.wait(min(late - now, QUIET_S / 2))
 
     def forget(self, key: str) -> None:
         """Remove what is kept of `key`. Idempotent."""
@@ -353,6 +395,8 @@ class LogKeeper:
             one, is_following = task
             try:
                 is_done = self._fetch(one, is_following=is_following)
+            except FileNotFoundError:
+                is_done = one.has_begun
             except (ConnectorError, OSError) as error:
                 is_done = False
                 log.debug("the log of %s rank %d: %s", one.key, one.rank, error)
@@ -385,6 +429,7 @@ class LogKeeper:
                 if self._is_closed or not self._logs:
                     self._threads -= 1
                     return None
+                self._stop_quiet()
                 task = self._chosen(now)
                 if task is not None:
                     one, is_following = task
@@ -412,7 +457,9 @@ class LogKeeper:
         later = [
             one.next_at_s - now for one in self._logs.values() if _is_open(one) and not one.is_busy
         ]
-        return min(max(min(later, default=IDLE_S), self._ask_at_s - now, 0.01), IDLE_S / 4)
+        wait_s = min(max(min(later, default=IDLE_S), self._ask_at_s - now, 0.01), IDLE_S / 4)
+        is_ending = any(one.is_followed and one.is_ended for one in self._logs.values())
+        return min(wait_s, QUIET_S) if is_ending else wait_s
 
     def _fetch(self, one: _Log, *, is_following: bool) -> bool:
         """Fetch what is new of a log; returns whether it is complete. Raises ConnectorError and
@@ -440,16 +487,17 @@ class LogKeeper:
                 with self._changed:
                     if self._is_closed or one.uid not in self._logs:
                         return False
-                    one.stream = stream
-                    if one.is_ended and is_following:
-                        return False
+                    one.stream, one.is_stopped = stream, False
                 for chunk in stream:
+                    one.heard_at_s = time.monotonic()
                     writer.take(chunk)
                     if writer.is_full:
                         break
             finally:
                 stream.close()
-            if not is_ended:
+            # What was followed to its end, which came after the Pod's, is as good as asked for.
+            is_whole = is_ended or (is_following and one.is_ended and not one.is_stopped)
+            if not is_whole:
                 return False
             writer.finish()
             return writer.complete()
@@ -460,7 +508,10 @@ class LogKeeper:
             with self._changed:
                 if one.uid not in self._logs:
                     raise ClusterUnavailable("forgotten meanwhile")
-                directory = stack.enter_context(_directory(self._root, one.key, makes=True))
+                # Who forgot it in another process removed its directory: it is not made again.
+                makes = not one.has_begun
+                directory = stack.enter_context(_directory(self._root, one.key, makes=makes))
+                one.has_begun = True
             file = stack.enter_context(_opened(directory, f"{one.rank}.log", _WRITE))
             writer = _Writer(directory, file, one, self._cap_bytes)
             try:
@@ -546,6 +597,7 @@ def _log_of(key: str, rank: int, pod: Object) -> _Log:
     )
     if not 0 <= rank < RANKS_MAX:
         raise Odd("the rank is no rank")
+    now = time.monotonic()
     return _Log(
         key=key,
         rank=rank,
@@ -554,6 +606,8 @@ def _log_of(key: str, rank: int, pod: Object) -> _Log:
         is_started=is_ended or any(state.keys() & {"running", "terminated"} for state in states),
         is_ended=is_ended,
         is_urgent=bool(text(pod, "metadata", "deletionTimestamp")),
+        ended_at_s=now if is_ended else 0.0,
+        heard_at_s=now,
     )
 
 
@@ -570,15 +624,20 @@ def _is_open(one: _Log) -> bool:
 
 
 def _note_end(one: _Log, *, is_ended: bool) -> None:
-    """It has ended: what is read of it now is read to its end elsewhere, without following."""
+    """Whether its Pod has ended: the rest of it is fetched at once."""
     if is_ended and not one.is_ended:
         one.is_ended = True
         one.next_at_s = 0.0
-        _stop(one)
-    if one.is_ended and one.ended_at_s == 0.0:
-        one.ended_at_s = time.monotonic()
+        one.ended_at_s = one.heard_at_s = time.monotonic()
+
+
+def _take_over(known: _Log, new: _Log) -> None:
+    known.is_started = known.is_started or new.is_started
+    known.is_urgent = new.is_urgent
+    _note_end(known, is_ended=new.is_ended)
 
 
 def _stop(one: _Log) -> None:
     if one.stream is not None:
+        one.is_stopped = True
         one.stream.close()

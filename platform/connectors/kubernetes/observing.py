@@ -951,16 +951,23 @@ def pods_below(state: KubeState, uid: str) -> tuple[Object, ...]:
 
 def pods_of_ours(state: KubeState, *, cluster_id: str) -> tuple[tuple[str, int, Object], ...]:
     """The ranks of our attempts that are there: key, rank and Pod. What is odd is left out."""
-    cluster = naming.cluster_label(cluster_id)
     found: list[tuple[str, int, Object]] = []
     for source in state.pods:
         try:
-            labels = texts(source, "metadata", "labels")
-            key = texts(source, "metadata", "annotations").get(naming.KEY)
-            if labels.get(naming.CLUSTER) == cluster and key:
-                rank = naming.rank_of(source)
-                if rank is not None:
-                    found.append((key, rank, source))
+            rank = rank_of_ours(source, cluster_id=cluster_id)
         except Odd:
             continue
+        if rank is not None:
+            found.append((*rank, source))
     return tuple(found)
+
+
+def rank_of_ours(source: Object, *, cluster_id: str) -> tuple[str, int] | None:
+    """The key of the attempt of which the Pod `source` is a rank, and which; None where it is none
+    of ours. Raises Odd."""
+    labels = texts(source, "metadata", "labels")
+    key = texts(source, "metadata", "annotations").get(naming.KEY)
+    if labels.get(naming.CLUSTER) != naming.cluster_label(cluster_id) or not key:
+        return None
+    rank = naming.rank_of(source)
+    return None if rank is None else (key, rank)

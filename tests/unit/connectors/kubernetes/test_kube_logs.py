@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from connectors.errors import ClusterUnavailable, LogUnavailable
-from connectors.kubernetes import logs
+from connectors.kubernetes import logs, naming
 from connectors.kubernetes.api import KubeRefused, NotFound
 from connectors.kubernetes.log_positions import Position
 from connectors.kubernetes.logs import LogKeeper, LogStream, read_log
@@ -41,10 +41,20 @@ class FakePod:
 
     def seen(self) -> tuple[str, int, Mapping[str, Any]]:
         """As `observing.pods_of_ours` tells it."""
+        return self.key, self.rank, self.as_listed()
+
+    def as_listed(self) -> dict[str, Any]:
+        """As the API server sends it."""
         metadata: dict[str, Any] = {
             "name": self.name,
             "namespace": NAMESPACE,
             "uid": f"uid-{self.name}",
+            "labels": {
+                naming.CLUSTER: naming.cluster_label(CLUSTER),
+                naming.ROLE: naming.ROLE_RANK,
+                naming.INDEX_OF_JOB: str(self.rank),
+            },
+            "annotations": {naming.KEY: self.key},
         }
         if self.is_deleting:
             metadata["deletionTimestamp"] = "2026-11-21T20:00:00Z"
@@ -53,7 +63,7 @@ class FakePod:
             "phase": phase,
             "containerStatuses": [{"name": "main", "state": {self.state: {}}}],
         }
-        return self.key, self.rank, {"metadata": metadata, "status": status}
+        return {"metadata": metadata, "status": status}
 
 
 class FakeStream:
@@ -73,7 +83,8 @@ class FakeStream:
                     raise ClusterUnavailable("closed")
                 new = self._pod.lines[sent:]
                 sent += len(new)
-                is_over = self._pod.state == "terminated" or "follow" not in self._query
+                is_over = self._pod.state == "terminated" and not self._cluster.hangs
+                is_over = is_over or "follow" not in self._query
                 if not new and not is_over:
                     self._cluster.changed.wait(1)
             for nano, text in new:
@@ -101,6 +112,7 @@ class FakeCluster:
         self.pods: dict[str, FakePod] = {}
         self.asked: list[tuple[str, bool, str | None]] = []
         self.breaks_after = 0
+        self.hangs = False
         self.refusal: Exception | None = None
 
     def pod(self, name: str, *, key: str = "tg-a", rank: int = 0) -> FakePod:
@@ -197,7 +209,56 @@ def test_a_log_is_followed_and_complete_when_its_pod_has_ended(
     expected = b"one\ntwo\nlast, without an end"
     assert chunk_of(tmp_path) == LogChunk(expected, 0, 28, is_final=True, is_truncated=False)
     assert chunk_of(tmp_path, offset=-3) == LogChunk(b"end", 25, 28, True, False)
-    assert cluster.asked == [("p", True, None), ("p", False, "2026-11-21T20:52:58Z")]
+    # The end may be heard by whoever follows, or be asked for.
+    assert cluster.asked[0] == ("p", True, None)
+    assert cluster.asked[1:] in ([], [("p", False, "2026-11-21T20:52:58Z")])
+
+
+def test_a_stream_that_does_not_end_with_its_pod_is_not_waited_for(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
+) -> None:
+    """Mutant: it was; the log was never final."""
+    keeper, pod = keeper_of(), cluster.pod("p")
+    cluster.hangs = True
+    pod.writes("one\n")
+    tend(keeper, pod)
+    eventually(lambda: is_there(tmp_path, b"one\n"))
+    pod.writes("two\n")
+    pod.state = "terminated"
+    keeper.pod_changed(None, pod.as_listed())
+    assert keeper.catch_up(5) is True
+    assert chunk_of(tmp_path) == LogChunk(b"one\ntwo\n", 0, 8, is_final=True, is_truncated=False)
+
+
+def test_a_pod_that_is_told_between_two_looks_is_followed_at_once(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
+) -> None:
+    keeper, pod = keeper_of(), cluster.pod("p")
+    pod.writes("one\n")
+    keeper.pod_changed(None, pod.as_listed())
+    assert cluster.asked == []  # Nobody who looks at all Pods: another process keeps the logs.
+    tend(keeper)
+    keeper.pod_changed(None, {**pod.as_listed(), "metadata": {"labels": []}})
+    keeper.pod_changed(None, pod.as_listed())
+    eventually(lambda: is_there(tmp_path, b"one\n"))
+    del cluster.pods["p"]
+    keeper.pod_changed(pod.as_listed(), None)
+    assert keeper.catch_up(5) is True
+    assert chunk_of(tmp_path).is_final is True
+
+
+def test_what_another_process_forgot_is_not_begun_again(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
+) -> None:
+    keeper, pod = keeper_of(), cluster.pod("p")
+    pod.writes("one\n")
+    tend(keeper, pod)
+    eventually(lambda: is_there(tmp_path, b"one\n"))
+    logs.remove_logs(str(tmp_path / "logs"), "tg-a")
+    del cluster.pods["p"]
+    tend(keeper)
+    assert keeper.catch_up(5) is True
+    assert not (tmp_path / "logs" / "tg-a").exists()
 
 
 def test_what_has_ended_before_it_is_seen_is_asked_for_once(
