@@ -260,8 +260,8 @@ SLURM_ORIGINS = _listed(
 SLURM_MINTERS = _listed(
     "TIDEGATE_SLURM_MINTERS", r"/[A-Za-z0-9._/@+-]+", "/run/tidegate/minter.sock"
 )
-#: The only kubeconfigs that are used ("/" at its end: all below), and "in-cluster" where the service
-#: account of the portal's own Pod may be.
+#: The only kubeconfigs that are used ("/" at its end: all below), and "in-cluster" where the
+#: service account of the portal's own Pod may be.
 KUBECONFIGS = _listed(
     "TIDEGATE_KUBECONFIGS", r"/[A-Za-z0-9._/@+-]+|in-cluster", "/etc/tidegate/gpu-1.kubeconfig"
 )

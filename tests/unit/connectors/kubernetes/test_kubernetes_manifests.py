@@ -1,0 +1,262 @@
+"""Every object that a workload becomes, as a whole document, and what no Pod of ours may ever have.
+
+The documents stand in `golden/`, with the launcher's text as LAUNCHER. After a change that is
+meant, `TIDEGATE_WRITE_GOLDEN=1 pytest` on this file writes them again: read the difference.
+
+The mutants that died here: a gang with backoffLimit 1, no limit beside the request for GPUs, a
+script mounted with mode 0644, `$` left as it is, a grace of 0, the Service of a gang left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from builders.kubernetes_builders import (
+    CLUSTER_ID,
+    IMAGE,
+    ManifestCase,
+    a_kube_workload,
+    a_pool_with,
+    manifest_cases,
+    some_options,
+)
+from connectors.errors import WorkloadRejected
+from connectors.kubernetes import naming
+from connectors.kubernetes.manifests.building import (
+    WorkloadObjects,
+    objects_for,
+    owned,
+    owner_patch,
+)
+from connectors.kubernetes.manifests.pod_template import launcher_words
+from connectors.kubernetes.resources import resource_of
+from connectors.protocol import RankSlot, Workload
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES = {case.name: case for case in manifest_cases()}
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+def built(case: ManifestCase) -> WorkloadObjects:
+    return objects_for(case.workload, case.options, cluster_id=CLUSTER_ID)
+
+
+def documents(objects: WorkloadObjects) -> list[Mapping[str, Any]]:
+    return [*objects.before, objects.main, *objects.others]
+
+
+def pods_in(item: Any) -> Iterator[Mapping[str, Any]]:
+    """Every PodSpec anywhere in a document."""
+    if isinstance(item, Mapping):
+        if "containers" in item:
+            yield item
+        for value in item.values():
+            yield from pods_in(value)
+    elif isinstance(item, list | tuple):
+        for value in item:
+            yield from pods_in(value)
+
+
+@every_case
+def test_the_documents_are_these(case: ManifestCase) -> None:
+    launcher = launcher_words(case.workload)[2]
+    text = json.dumps(documents(built(case)))
+    for form in (launcher, launcher.replace("$", "$$"), launcher.replace("'", "'\"'\"'")):
+        text = text.replace(json.dumps(form)[1:-1], "LAUNCHER")
+    found = json.loads(text)
+    file = GOLDEN / f"{case.name}.yaml"
+    if os.environ.get("TIDEGATE_WRITE_GOLDEN"):
+        GOLDEN.mkdir(exist_ok=True)
+        file.write_text(yaml.safe_dump_all(found, sort_keys=True, width=100))
+    assert found == list(yaml.safe_load_all(file.read_text()))
+
+
+def test_there_is_no_golden_file_of_nothing() -> None:
+    assert {file.stem for file in GOLDEN.iterdir()} == set(CASES)
+
+
+@every_case
+def test_every_pod_passes_the_restricted_standard(case: ManifestCase) -> None:
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/, and more: no token."""
+    pods = [pod for document in documents(built(case)) for pod in pods_in(document)]
+    assert pods
+    for pod in pods:
+        for field in ("hostNetwork", "hostPID", "hostIPC", "hostUsers", "hostAliases", "nodeName"):
+            assert field not in pod
+        assert "shareProcessNamespace" not in pod
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["enableServiceLinks"] is False
+        assert pod["restartPolicy"] == "Never"
+        assert pod["terminationGracePeriodSeconds"] >= 1
+        security = pod["securityContext"]
+        assert security["runAsNonRoot"] is True
+        assert security["runAsUser"] > 0
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert security.keys() == {
+            *("runAsNonRoot", "runAsUser", "runAsGroup", "fsGroup", "seccompProfile")
+        }
+        assert "initContainers" not in pod
+        assert "ephemeralContainers" not in pod
+        (container,) = pod["containers"]
+        assert container["name"] in naming.CONTAINERS
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        for volume in pod["volumes"]:
+            (kind,) = volume.keys() - {"name"}
+            assert kind in {"configMap", "downwardAPI", "emptyDir"}
+        for port in container.get("ports", ()):
+            assert port.keys() == {"name", "containerPort"}
+        for mount in container["volumeMounts"]:
+            assert "mountPropagation" not in mount
+
+
+@every_case
+def test_gpus_are_requested_as_they_are_limited(case: ManifestCase) -> None:
+    for document in documents(built(case)):
+        for pod in pods_in(document):
+            resources = pod["containers"][0]["resources"]
+            requests, limits = resources.get("requests", {}), resources.get("limits", {})
+            gpus = {name for name in requests if "/" in name}
+            assert {name: limits[name] for name in gpus} == {name: requests[name] for name in gpus}
+            assert limits.keys() <= requests.keys()
+
+
+@every_case
+def test_all_that_belongs_to_an_attempt_is_found_by_label_and_key(case: ManifestCase) -> None:
+    for document in documents(built(case)):
+        resource_of(document)
+        assert naming.key_of(document, CLUSTER_ID) == case.workload.key
+        assert naming.key_of(document, "another") is None
+        assert document["metadata"]["namespace"] == naming.team_namespace(case.workload.team)
+        assert document["metadata"]["labels"][naming.ATTEMPT] == "true"
+
+
+@every_case
+def test_the_main_object_is_suspended(case: ManifestCase) -> None:
+    objects = built(case)
+    assert resource_of(objects.main) == case.options.resource
+    assert case.options.resource.is_suspended(objects.main)
+    queue = objects.main["metadata"]["labels"].get(naming.QUEUE_LABEL)
+    assert queue == (naming.LOCAL_QUEUE if case.options.has_kueue else None)
+
+
+def test_the_same_workload_gives_the_same_objects() -> None:
+    for case in CASES.values():
+        assert built(case) == built(case)
+
+
+def test_what_belongs_to_a_workload_goes_with_it() -> None:
+    objects = built(CASES["job-gang"])
+    main = {**objects.main, "metadata": {**objects.main["metadata"], "uid": "u-1"}}
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": objects.main["metadata"]["name"],
+        "uid": "u-1",
+    }
+    for other in objects.others:
+        assert owned(other, main)["metadata"]["ownerReferences"] == [owner]
+        assert "ownerReferences" not in other["metadata"]
+    assert owner_patch(main) == {"metadata": {"ownerReferences": [owner]}}
+
+
+@pytest.mark.parametrize("kind", ["job", "trainjob", "pytorchjob", "mpijob"])
+def test_ranks_that_differ_are_refused_where_the_kind_has_one_size(kind: str) -> None:
+    workload = a_kube_workload(slots=(RankSlot("", 8000), RankSlot("", 4000)))
+    with pytest.raises(WorkloadRejected, match="ask for as many on each node"):
+        objects_for(workload, some_options(kind=kind), cluster_id=CLUSTER_ID)
+
+
+def test_a_ray_cluster_may_have_another_head_but_not_other_workers() -> None:
+    options = some_options(kind="rayjob")
+    slots = tuple(RankSlot("", mgpu) for mgpu in (1000, 8000, 8000))
+    objects_for(a_kube_workload(slots=slots), options, cluster_id=CLUSTER_ID)
+    with pytest.raises(WorkloadRejected, match="all ranks of a RayJob but the first"):
+        objects_for(a_kube_workload(slots=slots[1:] + slots[:1]), options, cluster_id=CLUSTER_ID)
+
+
+def test_a_jobset_has_as_many_groups_as_kueue_takes() -> None:
+    options = some_options(kind="jobset")
+    slots = tuple(RankSlot("", 1000 + 1000 * (rank % 2)) for rank in range(19))
+    objects_for(a_kube_workload(slots=slots[:18]), options, cluster_id=CLUSTER_ID)
+    with pytest.raises(WorkloadRejected, match="change their size 18 times, and this cluster"):
+        objects_for(a_kube_workload(slots=slots), options, cluster_id=CLUSTER_ID)
+
+
+def refusal(workload: Workload, **options: Any) -> str:
+    with pytest.raises(WorkloadRejected) as error:
+        objects_for(workload, some_options(**options), cluster_id=CLUSTER_ID)
+    return str(error.value)
+
+
+def test_what_a_cluster_never_runs_is_refused_with_what_to_do() -> None:
+    assert refusal(a_kube_workload(pool="b200")) == "this cluster has no pool 'b200'"
+    assert refusal(a_kube_workload(mgpu=1500)) == (
+        "pool h100 gives out whole GPUs of 1000 milli-GPU on this cluster, and a rank asks for "
+        "1500; ask for a multiple of 1000"
+    )
+    assert refusal(
+        a_kube_workload(mgpu=300), pool=a_pool_with(resource="a.b/mig", mgpu_per_unit=125)
+    ) == (
+        "pool h100 gives out parts of GPUs of 125 milli-GPU on this cluster, and a rank asks for "
+        "300; ask for a multiple of 125"
+    )
+    assert refusal(a_kube_workload(), pool={}) == (
+        "jobs run in container images there, and pool h100 has none of its own: name one"
+    )
+    assert refusal(a_kube_workload(image="quay.io/x/y:1"), allowed_registries=["ghcr.io"]) == (
+        "images of quay.io/x/y may not be run here; use one of ghcr.io"
+    )
+    assert refusal(a_kube_workload(image="Upper"), allowed_registries=["ghcr.io"]).startswith(
+        "'Upper' is no container image: write registry/path:tag"
+    )
+    assert refusal(a_kube_workload(image=IMAGE), allowed_registries=[]) == (
+        "jobs may name no image here; leave it out to run in the pool's own"
+    )
+    pool = a_pool_with(image=f"{IMAGE}@sha256:{'0' * 64}")
+    assert refusal(a_kube_workload(image="x:1"), require_digest=True, pool=pool) == (
+        "the image docker.io/library/x must be named with its digest, as in "
+        "docker.io/library/x@sha256:..."
+    )
+    assert refusal(a_kube_workload(features=("-ib",))).startswith(
+        "feature '-ib' can be no label of this cluster's nodes"
+    )
+
+
+def test_a_rank_without_gpus_has_the_share_of_one() -> None:
+    options = some_options(pool=a_pool_with(cpu_per_gpu=12, memory_mib_per_gpu=1024))
+    objects = objects_for(a_kube_workload(mgpu=0), options, cluster_id=CLUSTER_ID)
+    (pod,) = pods_in(objects.main)
+    assert pod["containers"][0]["resources"] == {
+        "requests": {"cpu": "12000m", "memory": "1048576Ki"},
+        "limits": {"memory": "1048576Ki"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "rank"),
+    [
+        ({}, {}, None),
+        ({naming.ROLE: "member"}, {naming.FIRST_RANK: "1"}, None),
+        ({naming.ROLE: "rank"}, {}, 0),
+        ({naming.ROLE: "rank"}, {naming.INDEX_OF_JOB: "3"}, 3),
+        ({naming.ROLE: "rank"}, {naming.INDEX_OF_JOB: "3", naming.FIRST_RANK: "8"}, 11),
+        ({naming.ROLE: "rank", naming.INDEX_OF_REPLICA: "2"}, {naming.FIRST_RANK: "1"}, 3),
+        ({naming.ROLE: "rank", naming.INDEX_OF_REPLICA: "x"}, {}, None),
+        ({naming.ROLE: "rank"}, {naming.FIRST_RANK: "٣"}, None),
+    ],
+)
+def test_a_pod_says_which_rank_it_is(
+    labels: dict[str, str], annotations: dict[str, str], rank: int | None
+) -> None:
+    pod = {"metadata": {"labels": labels, "annotations": annotations}}
+    assert naming.rank_of(pod) == rank
