@@ -29,7 +29,6 @@ from connectors.kubernetes.objects import (
     NAMESPACE,
     OBJECT_LIMITS,
     QUEUE,
-    TOP_COHORT,
     TOPOLOGY,
     Item,
     Json,
@@ -303,7 +302,7 @@ def _users(item: Known, others: Iterable[Item | Known]) -> list[str]:
 
 def _order(change: Change) -> tuple[int, int, int, str]:
     thing = list(KINDS).index(change.thing)
-    level = 0 if change.name == TOP_COHORT else depth(change.path)
+    level = depth(change.path)
     match change.kind:
         case ChangeKind.LOWER:
             return 0, -thing, -level, change.name

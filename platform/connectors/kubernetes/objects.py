@@ -73,8 +73,6 @@ NETWORK_POLICY = "network policy"
 OBJECT_LIMITS = "object limits"
 QUEUE = "queue"
 
-#: The cohort above all organizations.
-TOP_COHORT = "tidegate"
 POD_SECURITY = "pod-security.kubernetes.io/enforce"
 #: Pinned, so that an upgrade of the cluster refuses no Pod that it took before.
 POD_SECURITY_VERSION = "v1.36"
@@ -159,6 +157,11 @@ class Shape:
     owner: str
     is_shared: bool = False
     has_kueue: bool = True
+
+    @property
+    def top_cohort(self) -> str:
+        """The name of the cohort above all organizations."""
+        return f"tidegate-{self.owner[:12]}"
 
     @property
     def flavors(self) -> list[str]:
@@ -259,11 +262,11 @@ def _of_tree(wanted: Entitlements, shape: Shape) -> Iterable[Item]:
     units = _Units(wanted, shape)
     top = units.top()
     if top:
-        yield Item(COHORT, TOP_COHORT, {"path": None, "parent": None, "weight": 1, **top})
+        yield Item(COHORT, shape.top_cohort, {"path": None, "parent": None, "weight": 1, **top})
     for node in wanted.nodes:
         name = team_namespace(node.path)
         above = node.path.rpartition("/")[0]
-        parent = team_namespace(above) if above else (TOP_COHORT if top else None)
+        parent = team_namespace(above) if above else (shape.top_cohort if top else None)
         placed: dict[str, Value] = {"path": node.path, "weight": node.weight}
         if not node.is_team:
             cells = units.of_cohort(node, has_parent=parent is not None)
@@ -407,8 +410,11 @@ class _Units:
 
 
 def is_ours(thing: str, found: Json, shape: Shape) -> bool:
-    """Whether we made the object `found`. The check is also made by who votes."""
+    """Whether we made the object `found`. What every Tidegate has alike under names of its own is
+    anybody's of them: the check is also made by who votes."""
     if thing == ADMISSION_CHECK and found.get("spec", {}).get("controllerName") == CONTROLLER:
+        return True
+    if thing == PRIORITY_CLASS and found["metadata"]["name"] in (GUARANTEED_CLASS, BORROWED_CLASS):
         return True
     return _owner(found) == shape.owner
 

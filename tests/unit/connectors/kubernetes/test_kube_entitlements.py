@@ -28,6 +28,7 @@ KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 ORG, RESEARCH = team_namespace("org"), team_namespace("org/research")
 NLP, VISION = team_namespace("org/research/nlp"), team_namespace("org/research/vision")
 PRODUCTION = team_namespace("org/production")
+TOP = kube_shape().top_cohort
 
 
 def queue_path(team: str) -> str:
@@ -63,7 +64,7 @@ def test_the_first_push_makes_everything_parents_first(api: FakeKubeApi) -> None
         "create priority class tidegate-borrowed",
         "create priority class tidegate-guaranteed",
         "create admission check tidegate",
-        "create cohort tidegate",
+        f"create cohort {TOP}",
         f"create cohort {ORG} (org)",
         f"create cohort {RESEARCH} (org/research)",
         f"create namespace {PRODUCTION} (org/production)",
@@ -135,12 +136,12 @@ def test_the_queue_of_a_team_in_shared_mode(api: FakeKubeApi) -> None:
 def test_cohorts_own_what_their_members_are_not_guaranteed(api: FakeKubeApi) -> None:
     """Kueue adds a cohort's quota to its members', and a root has no limits."""
     pushed(api)
-    top = api.get(f"{KUEUE}/cohorts/tidegate")
+    top = api.get(f"{KUEUE}/cohorts/{TOP}")
     organization = api.get(f"{KUEUE}/cohorts/{ORG}")
     research = api.get(f"{KUEUE}/cohorts/{RESEARCH}")
     assert cell(top) == {"name": "nvidia.com/gpu", "nominalQuota": "64"}
     assert (organization["spec"]["parentName"], "resourceGroups" in organization["spec"]) == (
-        *("tidegate", False),
+        *(TOP, False),
     )
     assert research["spec"]["parentName"] == ORG
     assert cell(research) == {
@@ -154,14 +155,14 @@ def test_cohorts_own_what_their_members_are_not_guaranteed(api: FakeKubeApi) -> 
 def test_nothing_stands_above_one_organization_that_has_all(api: FakeKubeApi) -> None:
     wanted = replace(a_company_tree(), spare_mgpu={"h100": 999})
     push(a_control(api, kube_shape("shared")), wanted)
-    assert f"{KUEUE}/cohorts/tidegate" not in api.objects
+    assert f"{KUEUE}/cohorts/{TOP}" not in api.objects
     assert "parentName" not in api.get(f"{KUEUE}/cohorts/{ORG}")["spec"]
     # With a second organization each may borrow from the other.
     both = replace(wanted, nodes=(*wanted.nodes, a_node("rival", gpus(0, borrows=0))))
     done = push(a_control(api, kube_shape("shared")), both)
     rival = team_namespace("rival")
     assert done == [
-        "create cohort tidegate",
+        f"create cohort {TOP}",
         f"create cohort {rival} (rival)",
         f"change cohort {ORG} (org)",
     ]
@@ -175,7 +176,7 @@ def test_nothing_stands_above_one_organization_that_has_all(api: FakeKubeApi) ->
     assert push(a_control(api, kube_shape("shared")), wanted) == [
         f"lower cohort {ORG} (org)",
         f"delete cohort {rival} (rival)",
-        "delete cohort tidegate",
+        f"delete cohort {TOP}",
     ]
     assert api.broken == []
 
@@ -304,7 +305,7 @@ def test_what_is_taken_is_taken_before_anything_is_given(api: FakeKubeApi) -> No
             *("lower", f"object limits {NLP} (org/research/nlp)"),
             *({"requests.nvidia.com/gpu": 48}, {"requests.nvidia.com/gpu": 44}),
         ),
-        ("lower", "cohort tidegate", {GPUS: 64}, {GPUS: 60}),
+        ("lower", f"cohort {TOP}", {GPUS: 64}, {GPUS: 60}),
         ("raise", f"cohort {RESEARCH} (org/research)", {borrows: 8}, {borrows: None}),
         (
             *("raise", f"object limits {PRODUCTION} (org/production)"),
