@@ -45,7 +45,10 @@ class QuotaPushChangeSerializer(serializers.Serializer[Any]):
         choices=[kind.value for kind in ChangeKind],
         help_text="What is taken (lower, delete) comes before what is given",
     )
-    subject = serializers.CharField(help_text="`account NAME`, `qos NAME` or `member USER of NAME`")
+    subject = serializers.CharField(
+        help_text="What differs: `THING NAME`, as in `account NAME` or `member USER of NAME` on "
+        "Slurm and `cluster queue NAME (PATH)` on Kubernetes, where the path is the tree's"
+    )
     before = SettingsField(help_text="What the cluster has; null is no limit")
     after = SettingsField(help_text="What it should have; null is no limit")
     note = serializers.CharField()

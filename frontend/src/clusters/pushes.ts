@@ -53,7 +53,7 @@ export function subjectParts(subject: string): { thing: string; name: string; pa
 /** Kueue's quotas in arbiter mode are so large that they hold nothing back. */
 const WIDE = 1e15;
 
-/** A setting of an account or a QoS as text; null is "no limit". */
+/** A setting of a thing on a cluster as text; null is "no limit". */
 export function settingText(value: unknown): string {
   if (value === null || value === undefined) return "no limit";
   if (Array.isArray(value)) return value.length === 0 ? "none" : value.map(String).join(", ");
