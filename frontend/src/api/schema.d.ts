@@ -2206,7 +2206,7 @@ export interface components {
             note: string;
             /** @description planned, waits, done, accepted, not tried, or `refused: ` and why */
             result: string;
-            /** @description `account NAME`, `qos NAME` or `member USER of NAME` */
+            /** @description What differs: `THING NAME`, as in `account NAME` or `member USER of NAME` on Slurm and `cluster queue NAME (PATH)` on Kubernetes, where the path is the tree's */
             subject: string;
         };
         /**
