@@ -102,9 +102,9 @@ export function KubernetesForm({ cluster }: { cluster?: Cluster }) {
             <Pools pools={fields.pools} error={errorOf("pools")} onChange={(pools) => set({ pools })} />
             <Choice
               label="Images of jobs"
-              help="A pool's own image is always allowed."
+              help="From where they may be drawn. A pool's own image is always allowed."
               value={fields.registries}
-              choices={{ all: "From anywhere", listed: "From these registries", own: "Only the pools' own" }}
+              choices={{ all: "From anywhere", listed: "Listed", own: "Pools' own" }}
               onChange={(registries) => set({ registries: registries as Registries })}
             />
             {fields.registries === "listed" && input(ALLOWED)}
@@ -213,9 +213,9 @@ function Pools({
                   {MORE_POOL_FIELDS.map(input)}
                 </div>
                 <Choice
-                  label="Ranks of a job"
+                  label="Keep the ranks of a job together"
                   value={pool.placing}
-                  choices={{ any: "Anywhere", preferred: "Together if possible", required: "Always together" }}
+                  choices={{ any: "No", preferred: "If possible", required: "Always" }}
                   onChange={(placing) => set(i, { placing: placing as Placing })}
                 />
                 {pool.placing !== "any" && input(LEVEL)}

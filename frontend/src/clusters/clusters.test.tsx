@@ -6,7 +6,7 @@ import { aSession, theNodes } from "../../mock/company.ts";
 import type { ClusterNode, Placement } from "../api/types";
 import { accessibilityFaults, open, type Override } from "../test/render";
 import { isOut, jobsByNode, matching } from "./nodes";
-import { outcomeOf, settingsOf, settingText, subjectParts } from "./pushes";
+import { outcomeOf, settingsOf, subjectParts } from "./pushes";
 import { fieldsOf, NO_FIELDS, readKubernetes } from "./kubernetesOptions";
 import { fieldOf } from "./options";
 import { NO_POOL, readOptions } from "./slurmOptions";
@@ -256,7 +256,7 @@ describe("quotas on a cluster", () => {
     ]);
   });
 
-  it("call Kubernetes' things by their kind and path, and what holds nothing back wide", () => {
+  it("call Kubernetes' things by their kind and path", () => {
     expect(subjectParts("cluster queue tg-12ab (ai-company/research)")).toEqual({
       thing: "ClusterQueue",
       name: "tg-12ab",
@@ -269,12 +269,6 @@ describe("quotas on a cluster", () => {
       path: "",
     });
     expect(subjectParts("qos g-x (y)")).toEqual({ thing: "", name: "qos g-x (y)", path: "" });
-    expect([settingText(1e15), settingText(2 ** 60), settingText(999), settingText(null)]).toEqual([
-      "wide",
-      "wide",
-      "999",
-      "no limit",
-    ]);
   });
 
   it("of Kubernetes say what Kueue holds in its mode", async () => {
@@ -502,7 +496,7 @@ describe("a Kubernetes cluster", () => {
     type(/^Image *$|^Image$/, "nvcr.io/x:1");
     type(/^Folder for outputs/, "/logs");
     await user.click(screen.getByRole("radio", { name: "Shared" }));
-    await user.click(screen.getByRole("radio", { name: "Only the pools' own" }));
+    await user.click(screen.getByRole("radio", { name: "Pools' own" }));
     await user.click(screen.getByRole("button", { name: "Add the cluster" }));
     expect(await screen.findByText(/which is not listed/)).toBeInTheDocument();
     await user.click(screen.getByRole("button", { name: "Add the cluster" }));

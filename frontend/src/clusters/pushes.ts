@@ -50,9 +50,6 @@ export function subjectParts(subject: string): { thing: string; name: string; pa
   return { thing: KUBERNETES_WORDS[thing] ?? thing, name, path };
 }
 
-/** Kueue's quotas in arbiter mode are so large that they hold nothing back. */
-const WIDE = 1e15;
-
 /** A setting of a thing on a cluster as text; null is "no limit". */
 export function settingText(value: unknown): string {
   if (value === null || value === undefined) return "no limit";
@@ -62,7 +59,6 @@ export function settingText(value: unknown): string {
       .map(([name, each]) => `${name} ${settingText(each)}`)
       .join(", ");
   }
-  if (typeof value === "number" && value >= WIDE) return "wide";
   return typeof value === "string" ? value || "none" : JSON.stringify(value);
 }
 
