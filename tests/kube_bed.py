@@ -173,6 +173,9 @@ class KubeBed:
             except Refused as error:
                 if error.code not in (404, 409):
                     raise
+            except ConnectionError:
+                # Many objects take longer than a call may; the namespace's own end follows.
+                continue
 
     def find(self, path: str) -> Document | None:
         """An object, or None where there is none."""

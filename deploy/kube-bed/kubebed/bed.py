@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
 
 from kubebed import objects, processes
 from kubebed.api import Api
@@ -81,6 +83,7 @@ class Bed:
             (folder / "bed.json").unlink(missing_ok=True)
             if purge:
                 shutil.rmtree(folder)
+                self._lock_file.unlink()
 
     def reset(self, build_within_s: int) -> None:
         """An empty cluster again; keys and binaries stay."""
@@ -208,23 +211,40 @@ class Bed:
     def _alone(self) -> Iterator[None]:
         """One command at a time changes a bed."""
         deadline = time.monotonic() + _LOCK_S
-        path = self._settings.folder.with_name(self._settings.folder.name + ".lock")
-        with path.open("w") as file:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise BedError(
-                            f"another command has been busy with the bed for {_LOCK_S} s."
-                        ) from None
-                time.sleep(0.1)
-            yield
+        path = self._lock_file
+        while True:
+            with path.open("w") as file:
+                if _is_locked(file) and _is_there(path, file):
+                    yield
+                    return
+            if time.monotonic() > deadline:
+                raise BedError(f"another command has been busy with the bed for {_LOCK_S} s.")
+            time.sleep(0.1)
+
+    @property
+    def _lock_file(self) -> Path:
+        """Beside the folder, which a purge removes."""
+        return self._settings.folder.with_name(self._settings.folder.name + ".lock")
 
     def _say(self, what: str) -> None:
         seconds = time.monotonic() - self._began
         print(f"Kubernetes bed: {seconds:6.1f} s  {what}", flush=True)
+
+
+def _is_locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_there(path: Path, file: IO[str]) -> bool:
+    """Whether the file is still the one of that name: a purge removes it."""
+    try:
+        return path.stat().st_ino == os.fstat(file.fileno()).st_ino
+    except FileNotFoundError:
+        return False
 
 
 def _told(model: NodeModel) -> dict[str, object]:

@@ -91,10 +91,12 @@ class _Module:
 def build(binaries: Path, say: Callable[[str], None], within_s: int) -> None:
     """Make `binaries` complete: programs and manifests. Raises BedError when it cannot be."""
     deadline = time.monotonic() + within_s
+    go = find_go() or _unpacked(binaries)
+    if _is_built(binaries, go):
+        return
     binaries.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(binaries, deadline, say):
-        go = find_go() or _unpacked(binaries)
-        if go and _read(binaries / _STAMP) == _stamp(go):
+        if _is_built(binaries, go):
             return
         _check_disk(binaries)
         if go is None:
@@ -120,6 +122,10 @@ def find_go() -> str | None:
         if candidate and Path(candidate).exists() and _is_new_enough(candidate):
             return candidate
     return None
+
+
+def _is_built(binaries: Path, go: str | None) -> bool:
+    return go is not None and _read(binaries / _STAMP) == _stamp(go)
 
 
 def _build_into(folder: Path, go: str, deadline: float) -> None:

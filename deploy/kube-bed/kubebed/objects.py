@@ -25,7 +25,7 @@ PRODUCT_LABEL = "nvidia.com/gpu.product"
 _ROLE = REPO / "deploy" / "kubernetes" / "role.yaml"
 _TOKEN_LIFE_S = 7 * 86400
 _PAUSE_S = 0.1
-_READY_S = 60
+_READY_S = 120
 #: CRDs whose older version Kueue converts through its webhook server.
 _CONVERTED = {"clusterqueues", "cohorts", "localqueues", "workloads", "multikueueclusters"}
 

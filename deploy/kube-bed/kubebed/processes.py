@@ -58,7 +58,7 @@ def launch(settings: Settings, server: Server) -> None:
     process.returncode = 0  # it stays; nobody is to wait for it
 
 
-def wait_for(settings: Settings, servers: Iterable[Server], within_s: int = 90) -> None:
+def wait_for(settings: Settings, servers: Iterable[Server], within_s: int = 150) -> None:
     """Return once all of them say that they are ready. Raises BedError when one does not."""
     deadline = time.monotonic() + within_s
     for server in servers:
