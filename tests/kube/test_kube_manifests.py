@@ -49,7 +49,18 @@ def pod_groups(kube_bed: KubeBed) -> None:
                 raise
         version = definition["spec"]["versions"][0]["name"]
         path = f"/apis/{definition['spec']['group']}/{version}/podgroups"
-        until(lambda path=path: kube_bed.find(path), f"{name} is not served")
+        until(lambda path=path: _is_served(kube_bed, path), f"{name} is not served")
+
+
+def _is_served(kube_bed: KubeBed, path: str) -> bool:
+    try:
+        kube_bed.api.call("GET", path)
+    except Refused as error:
+        # Not yet known, or its storage is just being made.
+        if error.code not in (404, 429):
+            raise
+        return False
+    return True
 
 
 def pods_in(item: Any) -> Iterator[Mapping[str, Any]]:

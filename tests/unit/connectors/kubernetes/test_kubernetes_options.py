@@ -1,0 +1,247 @@
+"""Options of a Kubernetes cluster: what is taken, and what is refused with a sentence."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from builders.kubernetes_builders import (
+    IMAGE,
+    RACK,
+    a_pool_with,
+    kubernetes_options,
+    some_options,
+)
+from connectors.errors import WorkloadRejected
+from connectors.kubernetes.features import feature_terms, features_of
+from connectors.kubernetes.images import ImageReference, is_allowed, parse_allowed, parse_image
+from connectors.kubernetes.options import (
+    image_refusal,
+    job_image_refusal,
+    names_images,
+    parse_options,
+    unit_mgpu,
+)
+from connectors.kubernetes.resources import JOB, RAYJOB
+
+DIGEST = "sha256:" + "a" * 64
+
+
+def test_the_least_options() -> None:
+    options = parse_options({"in_cluster": True, "pools": {"h100": {}}})
+    pool = options.pools["h100"]
+    assert (options.kubeconfig, options.scheduler, options.kind) == (None, "kueue", "job")
+    assert (options.mode, options.allowed_registries, options.run_as_user) == (
+        "arbiter",
+        None,
+        1000,
+    )
+    assert (pool.flavor, pool.resource, pool.mgpu_per_unit) == ("h100", "nvidia.com/gpu", 1000)
+    assert (options.resource, options.has_kueue) == (JOB, True)
+    assert some_options(kind="rayjob").resource == RAYJOB
+    assert some_options(scheduler="kai").resource == JOB
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"url": "x"}, "unknown options of a Kubernetes cluster: url"),
+        ({"in_cluster": True}, "either option kubeconfig or in_cluster true"),
+        ({"kubeconfig": None}, "either option kubeconfig or in_cluster true"),
+        ({"in_cluster": "yes"}, "option in_cluster must be true or false"),
+        ({"kubeconfig": "/a/../b"}, "absolute path without spaces and '..'"),
+        ({"kubeconfig": "relative"}, "absolute path"),
+        ({"context": "a b"}, "name of a context"),
+        ({"scheduler": "default"}, "option scheduler must be one of kueue, volcano, kai, yunikorn"),
+        ({"kind": "deployment"}, "option kind must be one of job, jobset"),
+        ({"mode": "both"}, "option mode must be one of arbiter, shared"),
+        ({"scheduler": "kai", "kind": "jobset"}, "options kind and mode are of Kueue"),
+        ({"scheduler": "kai", "mode": "shared"}, "options kind and mode are of Kueue"),
+        ({"queue": "all"}, "option queue is of the other schedulers"),
+        ({"scheduler": "kai", "queue": "A b"}, "option queue must be lower case"),
+        ({"pools": {}}, "option pools must be like"),
+        ({"pools": {"a b": {}}}, "'a b' is no name of a pool"),
+        ({"pools": {"h100": {"partition": "x"}}}, "pool h100 has cpu_per_gpu, device_class"),
+        ({"pools": {"a": {}, "b": {}}}, "two pools have the same node_selector and resource"),
+        ({"allowed_registries": "docker.io"}, "must be a list of at most 100"),
+        ({"allowed_registries": ["pytorch"]}, "write docker.io/pytorch for that name"),
+        ({"require_digest": True}, "option pools.h100.image: the image docker.io/pytorch/pytorch"),
+        ({"run_as_user": 0}, "option run_as_user must be a whole number from 1"),
+        ({"run_as_user": True}, "option run_as_user must be a whole number from 1"),
+        ({"pull_secrets": ["A"]}, "option pull_secrets must be lower case"),
+        ({"service_account": "a/b"}, "option service_account must be lower case"),
+        ({"features": {"a b": "x"}}, "'a b' is no feature"),
+        ({"features": {"ib": "x y=1"}}, "feature ib must be a label of nodes, or label=value"),
+        ({"features": {"ib": "x=a b"}}, "feature ib must be a label of nodes, or label=value"),
+        ({"log_root": "logs"}, "option log_root must be an absolute path"),
+        ({"log_cap_bytes": -1}, "option log_cap_bytes must be a whole number"),
+        ({"ray_version": "new"}, "option ray_version must be a version"),
+    ],
+)
+def test_what_no_cluster_can_have_is_refused(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        parse_options(kubernetes_options(**changes))
+
+
+@pytest.mark.parametrize(
+    ("pool", "why"),
+    [
+        ({"flavor": "H100"}, "option pools.h100.flavor must be lower case"),
+        ({"node_selector": {"a b": "x"}}, "which is no label of nodes"),
+        ({"node_selector": {"a": "x\n"}}, "which is no label of nodes"),
+        ({"resource": "cpu"}, "must be an extended resource"),
+        ({"resource": "requests.nvidia.com/gpu"}, "must not be of kubernetes.io"),
+        ({"resource": "kubernetes.io/x"}, "must not be of kubernetes.io"),
+        ({"mgpu_per_unit": 0}, "whole number from 1 to 1000"),
+        ({"mgpu_per_unit": 2000}, "whole number from 1 to 1000"),
+        ({"resource": "a.b/c", "device_class": "x"}, "either resource or device_class"),
+        ({"tolerations": [{}]}, "is a list of {key, operator, value, effect}"),
+        ({"tolerations": [{"key": "a", "operator": "In"}]}, 'is "Equal", or "Exists"'),
+        ({"tolerations": [{"key": "a", "operator": "Exists", "value": "x"}]}, 'or "Exists"'),
+        ({"tolerations": [{"operator": "Exists"}]}, "which is no key of a taint"),
+        ({"tolerations": [{"key": "a", "effect": "Never"}]}, "is one of NoExecute, NoSchedule"),
+        (
+            {"required_topology": RACK, "preferred_topology": RACK},
+            "pool h100 has either required_topology or preferred_topology",
+        ),
+        ({"topology_levels": [RACK]}, "has both topology_name and topology_levels"),
+        ({"topology_name": "t"}, "has both topology_name and topology_levels"),
+        ({"topology_name": "t", "topology_levels": [RACK, RACK]}, "different labels"),
+        (
+            {"topology_name": "t", "topology_levels": ["a/b"], "required_topology": RACK},
+            f"asks for topology {RACK}, which topology_levels do not have",
+        ),
+        ({"image": 7}, "must be a container image"),
+        ({"image": "a/Upper"}, "option pools.h100.image: 'a/Upper' is no container image"),
+        ({"cpu_per_gpu": 0}, "option pools.h100.cpu_per_gpu must be a whole number"),
+        ({"memory_mib_per_gpu": 1.5}, "must be a whole number"),
+    ],
+)
+def test_what_no_pool_can_have_is_refused(pool: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        parse_options(kubernetes_options(pool=pool))
+
+
+def test_topology_is_asked_of_those_who_know_it() -> None:
+    with pytest.raises(ValueError, match="and YuniKorn knows none"):
+        some_options(scheduler="yunikorn", pool=a_pool_with(required_topology=RACK))
+    with pytest.raises(ValueError, match="name it in topology_name"):
+        some_options(scheduler="kai", pool=a_pool_with(required_topology=RACK))
+    some_options(scheduler="volcano", pool=a_pool_with(required_topology=RACK))
+
+
+@pytest.mark.parametrize(
+    ("text", "registry", "path", "tag", "digest"),
+    [
+        ("busybox", "docker.io", "library/busybox", None, None),
+        ("busybox:1.36", "docker.io", "library/busybox", "1.36", None),
+        ("index.docker.io/busybox", "docker.io", "library/busybox", None, None),
+        ("acme/train:v1", "docker.io", "acme/train", "v1", None),
+        ("localhost/train", "localhost", "train", None, None),
+        ("host:5000/train", "host:5000", "train", None, None),
+        ("host:5000/train:v1", "host:5000", "train", "v1", None),
+        ("[::1]:5000/a/b", "[::1]:5000", "a/b", None, None),
+        (f"GHCR.io/a/b__c-d.e:T@{DIGEST}", "ghcr.io", "a/b__c-d.e", "T", DIGEST),
+        (f"nvcr.io/nvidia/pytorch@{DIGEST}", "nvcr.io", "nvidia/pytorch", None, DIGEST),
+    ],
+)
+def test_images_are_read_as_runtimes_read_them(
+    text: str, registry: str, path: str, tag: str | None, digest: str | None
+) -> None:
+    assert parse_image(text) == ImageReference(registry, path, tag, digest)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "/", "a/", "/a", "a//b", "A", "a/B", "-a", "a-", "a..b", "a:b:c", "a:", ":a", "a b"),
+        *("docker://x:1", "http://ghcr.io/a", "nvcr.io#nvidia/pytorch", "a@sha256:1", "a@", "a\n"),
+        *(f"a@{DIGEST}\n", f"a@{DIGEST.upper()}", "a:" + "t" * 129, "a" * 300, "ａ", "host:x/a"),
+        *("user@host/a", "ghcr.io/$(X)", "a;b", "a'b", 'a"b', "../a", "ghcr.io/../a"),
+    ],
+)
+def test_what_is_no_image_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"image|digest|tag"):
+        parse_image(text)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "image", "is_in"),
+    [
+        ("docker.io/pytorch", "pytorch/pytorch:2", True),
+        ("docker.io/pytorch", "pytorch-fork/pytorch", False),
+        ("docker.io/pytorch", "docker.io/pytorch/a/b", True),
+        ("docker.io/library/busybox", "busybox", True),
+        ("docker.io", "anything", True),
+        ("docker.io", "docker.io.evil.example/a", False),
+        ("ghcr.io/acme/train", "ghcr.io/acme/train:1", True),
+        ("ghcr.io/acme/train", "ghcr.io/acme/trainer", False),
+        ("host:5000", "host:5000/a", True),
+        ("host:5000", "host:5001/a", False),
+        ("host:5000", "host/a", False),
+        ("GHCR.io", "ghcr.io/a", True),
+    ],
+)
+def test_a_list_of_registries_matches_whole_parts(allowed: str, image: str, is_in: bool) -> None:
+    assert is_allowed(parse_image(image), [parse_allowed(allowed)]) is is_in
+
+
+@pytest.mark.parametrize(
+    "text", ["", "pytorch", "a/b", "docker.io/", "docker.io/a/", "ghcr.io/a:1", "*.io", "a b"]
+)
+def test_what_is_no_registry_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"registry|'/'"):
+        parse_allowed(text)
+
+
+def test_the_policy_of_images() -> None:
+    options = some_options(
+        allowed_registries=["docker.io/pytorch"],
+        require_digest=True,
+        pool=a_pool_with(image=f"{IMAGE}@{DIGEST}"),
+    )
+    assert image_refusal(f"pytorch/pytorch@{DIGEST}", options) == ""
+    assert "must be named with its digest" in image_refusal("pytorch/pytorch:2", options)
+    assert image_refusal("x", options).startswith("images of docker.io/library/x may not be run")
+
+
+def test_what_is_asked_of_stored_options() -> None:
+    stored = kubernetes_options(allowed_registries=["ghcr.io"])
+    wrong = stored | {"pools": {}}
+    assert job_image_refusal(stored, "h100", None) == ""
+    assert job_image_refusal(stored, "b200", None) == ""
+    assert job_image_refusal(stored, "h100", "x:1").startswith("images of docker.io/library/x")
+    assert job_image_refusal(wrong, "h100", "x:1") == ""
+    assert job_image_refusal(kubernetes_options(pool={}), "h100", None).endswith("name one")
+    assert (names_images(stored), names_images(stored | {"allowed_registries": []})) == (
+        True,
+        False,
+    )
+    sliced = kubernetes_options(pool=a_pool_with(resource="a.b/c", mgpu_per_unit=125))
+    assert [unit_mgpu(sliced, "h100"), unit_mgpu(sliced, "x"), unit_mgpu(wrong, "h100")] == [
+        *(125, 1000, 1000)
+    ]
+
+
+def test_features_are_labels() -> None:
+    features = some_options(features={"ib": "a.b/fabric=ib", "big": "a.b/big"}).features
+    assert feature_terms(("ib", "big", "nvlink", "ib"), features) == [
+        {"key": "a.b/fabric", "operator": "In", "values": ["ib"]},
+        {"key": "a.b/big", "operator": "Exists"},
+        {"key": "feature.node.kubernetes.io/nvlink", "operator": "Exists"},
+        {"key": "feature.node.kubernetes.io/nvlink", "operator": "NotIn", "values": ["false"]},
+    ]
+    labels = {
+        "a.b/fabric": "ib",
+        "a.b/big": "false",
+        "feature.node.kubernetes.io/nvlink": "true",
+        "feature.node.kubernetes.io/old": "false",
+        "feature.node.kubernetes.io/ib": "true",
+        "kubernetes.io/hostname": "n1",
+    }
+    assert features_of(labels, features) == ("big", "ib", "nvlink")
+    assert features_of({**labels, "a.b/fabric": "roce"}, features) == ("big", "nvlink")
+    with pytest.raises(WorkloadRejected, match="can be no label"):
+        feature_terms(("ib-",), features)
