@@ -4,6 +4,7 @@ it waits."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -245,8 +246,9 @@ def test_a_jobset_is_gated_and_runs_when_it_is_granted(loop: NativesLoop, person
 
 
 def test_after_a_preemption_it_is_inactive_until_it_is_granted_again(
-    loop: NativesLoop, person: Person, company: Company
+    loop: NativesLoop, person: Person, company: Company, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("jobs.cancellation.CANCEL_GRACE", timedelta(seconds=1))
     PriorityClass.objects.update(grace_period_s=2)
     body = a_native_job("borrows", gpus=8, pods=16)
     person.submit(body)

@@ -24,13 +24,12 @@ from connectors.errors import ClusterUnavailable
 from connectors.kubernetes.api import Conflict, KubeApi, KubeRefused, NotFound
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.gating import GATE, OUR_GATE
-from connectors.kubernetes.naming import NOTICE, PATH, STOPPED, team_namespace
+from connectors.kubernetes.naming import PATH, STOPPED, team_namespace
 from connectors.kubernetes.observing import KubeState, pods_below
 from connectors.kubernetes.resources import resource_of
 from connectors.kubernetes.tending import (
     KILL_GRACE_S,
     is_over,
-    notice_patch,
     pod_path,
     stop_patch,
 )
@@ -142,14 +141,12 @@ class KubernetesNatives:
         self._vote(ref, workload)
 
     def stop(self, ref: NativeRef) -> None:
-        """See the protocol. Its Pods get a second between TERM and KILL."""
+        """See the protocol. Pods that are ending get no more than a second from now on."""
         native = self._find(ref)
-        if native is None:
-            return
-        workload = native.workload
-        if workload is not None and not is_true(workload, "Finished"):
-            self._deactivate(workload)
-        self._kill(ref)
+        if native is not None:
+            if native.workload is not None:
+                self._deactivate(native.workload)
+            self._kill(ref)
 
     def cancel(self, ref: NativeRef) -> None:
         """See the protocol."""
@@ -168,11 +165,14 @@ class KubernetesNatives:
         self._kill(ref)
 
     def notify(self, ref: NativeRef) -> None:
-        """See the protocol: every Pod gets annotation `naming.NOTICE`, which a program can read
-        through the downward API."""
-        for pod in pods_below(self._state(), ref.native_id):
-            if not is_over(pod) and not _is_marked(pod, NOTICE):
-                self._change(partial(self._api.merge_patch, pod_path(pod), notice_patch()))
+        """See the protocol: its Pods get TERM, and the grace that they were made with.
+
+        Nothing else reaches a program that knows nothing of us; so its run ends here, and `stop`
+        only shortens what is left of the grace.
+        """
+        native = self._find(ref)
+        if native is not None and native.workload is not None:
+            self._deactivate(native.workload)
 
     def find_ended(self, ref: NativeRef) -> NativeWorkload | None:
         """See the protocol: nothing, as a cluster keeps no accounts, once it is gone for sure."""
@@ -239,13 +239,16 @@ class KubernetesNatives:
         )
 
     def _deactivate(self, workload: Object) -> None:
-        if not _is_inactive(workload):
+        if not _is_inactive(workload) and not is_true(workload, "Finished"):
             path = workload_path(workload)
             self._change(lambda: self._api.merge_patch(path, {"spec": {"active": False}}))
 
     def _kill(self, ref: NativeRef) -> None:
+        """Only what its own controller is already ending: a Pod that somebody else deletes counts
+        as failed, and a Job that may not fail would never run again. The next call has the rest."""
         for pod in pods_below(self._state(), ref.native_id):
-            if not is_over(pod):
+            grace_s = pod["metadata"].get("deletionGracePeriodSeconds")
+            if not is_over(pod) and grace_s is not None and grace_s > KILL_GRACE_S:
                 uid = pod["metadata"]["uid"]
                 self._change(
                     partial(self._api.delete, pod_path(pod), uid=uid, grace_s=KILL_GRACE_S)
