@@ -16,6 +16,7 @@ from connectors.kubernetes.entitlements import (
     control_entitlements as control_kubernetes_entitlements,
 )
 from connectors.kubernetes.natives import control_natives as control_kubernetes_natives
+from connectors.kubernetes.node_control import control_nodes as control_kubernetes_nodes
 from connectors.kubernetes.options import default_images as kubernetes_default_images
 from connectors.kubernetes.options import job_image_refusal as kubernetes_image_refusal
 from connectors.kubernetes.options import names_images
@@ -76,6 +77,7 @@ NATIVE_CONTROLS: Mapping[str, Callable[[ClusterConnector], NativeControl]] = {
 }
 #: How nodes are drained and resumed, on the kinds of cluster where that can be done.
 NODE_CONTROLS: Mapping[str, Callable[[ClusterConnector], NodeControl]] = {
+    "kubernetes": control_kubernetes_nodes,
     "local": control_local_nodes,
     "slurm": control_slurm_nodes,
 }

@@ -115,10 +115,11 @@ def listing_of(
     natives: list[NativeWorkload] = []
     for run in look.runs():
         try:
-            if run.key is not None:
-                found.setdefault(run.key, []).append(_observation(look, run.key, run))
-            else:
+            if run.key is None:
                 natives.extend(_natives(look, run))
+            elif run.item is not None or run.alive:
+                observation = _observation(look, run.key, run)
+                found.setdefault(run.key, []).append(observation)
         except Odd as error:
             look.unread.append(Unread(run.uid, str(error)))
     natives.extend(_foreign(look))
@@ -613,7 +614,7 @@ def _phase(
     if text(item, "metadata", "deletionTimestamp"):
         return WorkloadPhase.STOPPING, "Being deleted", None, ""
     is_marked = _is_stopped(run) and run.workload is None
-    if is_suspended(item) and not admission.is_admitted and (was_changed(item) or is_marked):
+    if is_suspended(item) and not admission.is_admitted and (_was_changed(item) or is_marked):
         is_over = not run.alive and (is_at_rest(item) or not was_changed(item))
         return WorkloadPhase.ENDED if is_over else WorkloadPhase.STOPPING, "Suspended", None, ""
     if run.workload is None and is_suspended(item):
@@ -634,6 +635,15 @@ def _phase(
             admission.raw,
         )
     return _phase_of_pods(look, run, item, admission)
+
+
+def _was_changed(item: Object) -> bool:
+    """See `resources.was_changed`. Raises Odd."""
+    number(item, "metadata", "generation")
+    try:
+        return was_changed(item)
+    except (KeyError, TypeError):
+        raise Odd("apiVersion and kind are of no object that is known") from None
 
 
 def _phase_of_pods(

@@ -1,0 +1,137 @@
+"""Nodes of a Kubernetes cluster, and what is said of those that do not count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from builders.kube_states import H100, PRODUCT_LABEL, a_node, pools_of, recorded
+from connectors.kubernetes.inventory import nodes_of, pools_of_nodes
+from connectors.protocol import NodeCapacity
+
+TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
+
+
+def one(node: dict[str, Any], **pools: Any) -> NodeCapacity:
+    (found,), complaints = nodes_of([node], pools_of(**pools), {})
+    assert complaints == ()
+    return found
+
+
+def test_a_node_that_takes_work() -> None:
+    assert one(a_node()) == NodeCapacity("n1", "h100", 8_000, True, "Ready")
+
+
+@pytest.mark.parametrize(
+    ("node", "state", "reason"),
+    [
+        (a_node(ready="False"), "NotReady", "not ready: kubelet is down"),
+        (a_node(ready="Unknown"), "NotReady", "not ready: kubelet is down"),
+        (a_node(unschedulable=True), "Ready,SchedulingDisabled", "cordoned"),
+        (
+            a_node(unschedulable=True, annotations={"tidegate.io/drained": "new fans"}),
+            "Ready,SchedulingDisabled",
+            "new fans",
+        ),
+        (
+            a_node(taints=(TAINT,)),
+            "Ready,Tainted",
+            "taint team=a:NoSchedule, which the pool does not tolerate",
+        ),
+        (a_node(gpus="0"), "Ready,NoGPUs", "none of its nvidia.com/gpu is allocatable"),
+    ],
+)
+def test_a_node_that_takes_no_work(node: dict[str, Any], state: str, reason: str) -> None:
+    found = one(node)
+    assert (found.is_schedulable, found.state, found.reason) == (False, state, reason)
+
+
+@pytest.mark.parametrize(
+    ("toleration", "takes_work"),
+    [
+        ({"key": "team", "operator": "Equal", "value": "a"}, True),
+        ({"key": "team", "operator": "Equal", "value": "a", "effect": "NoExecute"}, False),
+        ({"key": "team", "operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"key": "team", "value": "b"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+    ],
+)
+def test_taints_that_the_pool_tolerates(toleration: dict[str, str], takes_work: bool) -> None:
+    pool = {"node_selector": {PRODUCT_LABEL: H100}, "tolerations": [toleration]}
+    assert one(a_node(taints=(TAINT,)), h100=pool).is_schedulable is takes_work
+
+
+def test_a_soft_taint_and_the_taint_of_a_cordon_say_nothing_more() -> None:
+    soft = {"key": "x", "effect": "PreferNoSchedule"}
+    cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    assert one(a_node(taints=(soft, cordon))).is_schedulable is True
+
+
+def test_parts_of_gpus() -> None:
+    node = a_node(gpus="0")
+    node["status"]["allocatable"] = {"nvidia.com/mig-1g.10gb": "7"}
+    pool = {
+        "node_selector": {PRODUCT_LABEL: H100},
+        "resource": "nvidia.com/mig-1g.10gb",
+        "mgpu_per_unit": 142,
+    }
+    assert one(node, mig=pool).capacity_mgpu == 994
+
+
+def test_devices_are_counted_by_their_label() -> None:
+    node = a_node(labels={PRODUCT_LABEL: H100, "nvidia.com/gpu.count": "4"})
+    pool = {"node_selector": {PRODUCT_LABEL: H100}, "device_class": "gpu.nvidia.com"}
+    assert one(node, h100=pool).capacity_mgpu == 4_000
+
+
+def test_nodes_of_no_pool_are_left_out() -> None:
+    nodes = [a_node("cpu", labels={}), a_node("other", labels={PRODUCT_LABEL: "A100"})]
+    assert nodes_of(nodes, pools_of(), {}) == ((), ())
+
+
+def test_a_node_of_two_pools_is_complained_of_and_left_out() -> None:
+    """Mutant: it counted for the first, and what ran there for the second."""
+    node = a_node(labels={"a": "1", "b": "1"})
+    pools = {"one": {"node_selector": {"a": "1"}}, "two": {"node_selector": {"b": "1"}}}
+    found, complaints = nodes_of([node, a_node("n2", labels={"a": "1"})], pools_of(**pools), {})
+    assert [(each.name, each.pool) for each in found] == [("n2", "one")]
+    assert complaints == (
+        "Node n1 belongs to the pools one and two by their node_selector and resource; it is left "
+        "out until it belongs to one of them.",
+    )
+    assert pools_of_nodes([node], pools_of(**pools)) == {}
+
+
+def test_a_node_that_makes_no_sense_is_complained_of() -> None:
+    node = a_node()
+    node["status"]["allocatable"] = {"nvidia.com/gpu": "0.5"}
+    assert nodes_of([node, a_node("n2")], pools_of(), {}) == (
+        (NodeCapacity("n2", "h100", 8_000, True, "Ready"),),
+        (
+            "Node n1 makes no sense and is left out: status.allocatable.nvidia.com/gpu is no whole "
+            "quantity.",
+        ),
+    )
+
+
+def test_features_are_labels() -> None:
+    labels = {
+        PRODUCT_LABEL: H100,
+        "feature.node.kubernetes.io/rdma": "true",
+        "feature.node.kubernetes.io/sriov": "false",
+        "feature.node.kubernetes.io/own": "true",
+        "fabric": "ib",
+    }
+    options = {"infiniband": ("fabric", "ib"), "ethernet": ("fabric", "eth"), "own": ("x", None)}
+    ((found,), _) = nodes_of([a_node(labels=labels)], pools_of(), options)
+    assert found.features == ("infiniband", "rdma")
+
+
+def test_the_nodes_of_a_real_cluster() -> None:
+    found, complaints = nodes_of(recorded("node-down").nodes, pools_of(), {})
+    assert complaints == ()
+    assert {node.name for node in found if not node.is_schedulable} == {"gpu-007"}
+    down = next(node for node in found if node.name == "gpu-007")
+    assert down.state == "NotReady,Tainted"
+    assert down.reason.startswith("not ready: down by annotation; taint node.kubernetes.io/not-rea")
