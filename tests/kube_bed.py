@@ -250,6 +250,8 @@ def read_bed(folder: Path) -> KubeBed:
 def start_bed(folder: Path) -> KubeBed:
     """The bed in `folder`, started where it does not run. Raises NoKube with the reason."""
     _run("start", "--no-build", folder=folder, timeout_s=_START_TIMEOUT_S)
+    if not json.loads((folder / "bed.json").read_text()).get("has_processes", True):
+        raise NoKube("the kernel refuses the namespaces in which Pods' processes would run")
     return read_bed(folder)
 
 

@@ -19,6 +19,7 @@ from kubebed.api import Api
 from kubebed.building import build, is_complete
 from kubebed.configuration import PORTAL_ACCOUNT, PORTAL_NAMESPACE, write_configuration
 from kubebed.keys import make_keys
+from kubebed.runner.isolation import can_isolate
 from kubebed.servers import Server, all_servers
 from kubebed.settings import GPUS_PER_NODE, PORT_NAMES, BedError, NodeModel, Settings
 
@@ -57,6 +58,7 @@ class Bed:
             folder.chmod(0o700 if folder == settings.folder else 0o755)
         with self._alone():
             if (settings.folder / "bed.json").exists() and self._is_up():
+                objects.apply_role(Api(settings))  # it may have changed since
                 self._say("runs already")
                 return
             if not any(processes.process_of(settings, name) for name in self._servers):
@@ -67,6 +69,8 @@ class Bed:
             self._start_servers()
             self._tell()
         self._say(f"ready: {settings.url}, kubeconfigs in {settings.conf}")
+        if not can_isolate():
+            self._say("the kernel refuses namespaces: Pods without annotations cannot run here")
 
     def stop(self, *, purge: bool) -> None:
         """End every process; `purge` removes the folder too."""
@@ -196,6 +200,7 @@ class Bed:
             "portal_account": f"system:serviceaccount:{PORTAL_NAMESPACE}:{PORTAL_ACCOUNT}",
             "ports": {name: settings.port(name) for name in PORT_NAMES},
             "servers": list(self._servers),
+            "has_processes": can_isolate(),
             "models": [_told(model) for model in settings.models if model.count],
             "block_label": objects.BLOCK_LABEL,
             "rack_label": objects.RACK_LABEL,

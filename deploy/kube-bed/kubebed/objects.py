@@ -157,10 +157,15 @@ def wait_nodes(api: Api) -> None:
         time.sleep(_PAUSE_S)
 
 
-def make_portal_account(api: Api, settings: Settings) -> None:
-    """The portal's service account with exactly the rights of role.yaml, and its kubeconfig."""
+def apply_role(api: Api) -> None:
+    """The portal's service account has exactly the rights of role.yaml."""
     for document in yaml.safe_load_all(_ROLE.read_text()):
         api.apply(document)
+
+
+def make_portal_account(api: Api, settings: Settings) -> None:
+    """The portal's service account with its rights, and its kubeconfig."""
+    apply_role(api)
     token = api.call(
         "POST",
         f"/api/v1/namespaces/{PORTAL_NAMESPACE}/serviceaccounts/{PORTAL_ACCOUNT}/token",

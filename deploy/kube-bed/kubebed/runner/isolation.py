@@ -82,6 +82,18 @@ def adopt_orphans() -> None:
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
 
 
+def can_isolate() -> bool:
+    """Whether the kernel lets this user make the namespaces that a container needs."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _enter_namespaces(user_id=1, group_id=1)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
 def spawn(spec: ContainerSpec, output: int) -> Spawned:
     """Start a container that prints to `output`. Raises CannotStart where it cannot be made."""
     told_read, told_write = os.pipe()
@@ -107,7 +119,7 @@ def _help(
     try:
         for number in foreign:
             os.close(number)
-        _enter_namespaces(spec)
+        _enter_namespaces(spec.user_id, spec.group_id)
         released_read, released_write = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -121,7 +133,7 @@ def _help(
     os._exit(0)
 
 
-def _enter_namespaces(spec: ContainerSpec) -> None:
+def _enter_namespaces(user_id: int, group_id: int) -> None:
     kinds = _CLONE_NEWNS | _CLONE_NEWPID | _CLONE_NEWUTS | _CLONE_NEWIPC
     user, group = os.geteuid(), os.getegid()
     if user == 0:
@@ -130,8 +142,8 @@ def _enter_namespaces(spec: ContainerSpec) -> None:
     _check(_libc.unshare(kinds | _CLONE_NEWUSER), "unshare")
     for file, text in (
         ("setgroups", "deny"),
-        ("uid_map", f"{spec.user_id} {user} 1"),
-        ("gid_map", f"{spec.group_id} {group} 1"),
+        ("uid_map", f"{user_id} {user} 1"),
+        ("gid_map", f"{group_id} {group} 1"),
     ):
         with open(f"/proc/self/{file}", "w") as opened:
             opened.write(text)
