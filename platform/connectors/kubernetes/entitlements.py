@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from connectors.entitlements import Change, ChangeKind, Entitlements, Value
 from connectors.errors import ClusterUnavailable, OutcomeUnknown, WorkloadRejected
+from connectors.kubernetes import naming
 from connectors.kubernetes.api import Forbidden, KubeApi, KubeRefused, NotFound
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.objects import (
@@ -85,27 +86,30 @@ class Known:
 # The difference.
 
 
-def difference(wanted: Sequence[Item], known: Sequence[Known]) -> tuple[Change, ...]:
+def difference(wanted: Sequence[Item], known: Sequence[Known], owner: str) -> tuple[Change, ...]:
     """What is to be done, in the order in which it is to be done: what is taken first, children
-    before parents; then what goes, likewise; then what is given or made, parents first."""
+    before parents; then what goes, likewise; then what is given or made, parents first.
+
+    `owner` is the label of ours, see `objects.Shape`.
+    """
     there = {item.key: item for item in known}
     found: list[Change] = []
     for item in wanted:
-        found += _of_item(item, there.get(item.key))
+        found += _of_item(item, there.get(item.key), owner)
     found += _of_what_left(wanted, known)
     return tuple(sorted(found, key=_order))
 
 
-def _of_item(item: Item, now: Known | None) -> Iterable[Change]:
+def _of_item(item: Item, now: Known | None, owner: str) -> Iterable[Change]:
     if now is None:
         yield Change(ChangeKind.CREATE, *item.key, after=dict(item.settings), path=item.path)
     elif not now.is_ours:
-        whose = (
-            "another Tidegate, or of this one under another name of the cluster; whoever hands it "
-            "over sets its label tidegate.io/cluster to ours"
-            if now.is_another_portals
-            else "somebody else; rename or remove it"
-        )
+        whose = "somebody else; rename or remove it"
+        if now.is_another_portals:
+            whose = (
+                "another Tidegate, or of this one under another entry for the cluster; to hand it "
+                f"over, set its label {naming.CLUSTER} to {owner}"
+            )
         yield Change(
             *(ChangeKind.CREATE, *item.key),
             note=f"the cluster has one of this name, of {whose}",
@@ -338,7 +342,7 @@ class KubernetesEntitlements:
             )
         items = wanted_items(wanted, self._shape)
         known = self._read(items)
-        return self._asked(difference(items, known), known)
+        return self._asked(difference(items, known, self._shape.owner), known)
 
     def apply(self, change: Change) -> None:
         """See the protocol."""
@@ -389,7 +393,7 @@ class KubernetesEntitlements:
             return self._api.list(KINDS[thing].collection).items
         except NotFound as error:
             raise ClusterUnavailable(
-                f"the cluster knows no {KINDS[thing].kind} of {KINDS[thing].api}; Kueue 0.16 or "
+                f"the cluster knows no {KINDS[thing].kind} of {KINDS[thing].api}; Kueue 0.17 or "
                 f"newer must be installed there ({error})"
             ) from error
         except KubeRefused as error:

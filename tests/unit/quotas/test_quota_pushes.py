@@ -27,7 +27,7 @@ from builders.portal_builders import (
     an_organization,
 )
 from clusters.models import Cluster
-from connectors.entitlements import Change, ChangeKind, Entitlements, Share
+from connectors.entitlements import Change, ChangeKind, Entitlements, Share, Terms
 from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.registry import ENTITLEMENT_CONTROLS
 from jobs.dispatch import handlers
@@ -422,6 +422,29 @@ def test_each_cluster_of_a_pool_has_the_whole_guarantee(company: Company) -> Non
         assert shares(cluster)[inference] == Share(16, None)
 
 
+def test_terms_are_every_nodes_own_and_what_nobody_is_guaranteed_is_told(company: Company) -> None:
+    """Spare is what the pool has on all its clusters, drained nodes with it, above what its
+    organizations are guaranteed."""
+    Quota.objects.filter(node=company.research).update(borrow_limit_mgpu=4_500)
+    Quota.objects.filter(node=company.nlp).update(lend_limit_mgpu=1_000)
+    Quota.objects.filter(node=company.vision).delete()
+    other = a_cluster("second", kind="slurm")
+    a_cluster_node(other, company.pool, capacity_mgpu=5_000, is_schedulable=False)
+    a_cluster_node(other, company.pool, capacity_mgpu=8_000, is_schedulable=False, state="gone")
+    wanted = entitlements_on(company.cluster)
+    assert {node.path: node.terms["h100"] for node in wanted.nodes} == {
+        "ai-company": Terms(32_000),
+        "ai-company/production": Terms(16_000),
+        "ai-company/production/inference": Terms(16_000),
+        "ai-company/research": Terms(16_000, None, 4_500),
+        "ai-company/research/nlp": Terms(8_000, 1_000),
+        "ai-company/research/vision": Terms(0),
+    }
+    assert wanted.spare_mgpu == {"h100": 5_000}
+    Quota.objects.filter(node=company.organization).update(guaranteed_mgpu=99_000)
+    assert entitlements_on(company.cluster).spare_mgpu == {"h100": 0}
+
+
 def test_an_organization_without_quota_has_no_accounts_and_is_known(company: Company) -> None:
     a_company("rival", nodes=1)
     Quota.objects.filter(node__path__startswith="rival/").delete()
@@ -435,6 +458,7 @@ def test_an_organization_without_quota_has_no_accounts_and_is_known(company: Com
     a_cluster_node(company.cluster, rival.pool)
     first = entitlements_on(company.cluster).nodes[0]
     assert (first.path, first.shares["a100"]) == ("ai-company", Share(0, 0))
+    assert first.terms["a100"] == Terms(0, None, 0)
 
 
 def test_users_are_those_who_may_submit_and_are_known_there(company: Company) -> None:

@@ -321,6 +321,27 @@ def test_what_is_taken_is_taken_before_anything_is_given(api: FakeKubeApi) -> No
     assert control.changes(wanted) == ()
 
 
+def test_what_a_queue_lends_falls_with_what_it_has(api: FakeKubeApi) -> None:
+    """Kueue refuses a queue that lends more than it has, also for a moment."""
+    pushed(api)
+    wanted = a_tree(
+        *(
+            replace(node, terms={"h100": gpus(2, borrows=8)})
+            if node.path == "org/research/nlp"
+            else node
+            for node in a_company_tree().nodes
+        ),
+        spare_gpus=64,
+    )
+    control = a_control(api, kube_shape("shared"))
+    first = control.changes(wanted)[0]
+    assert (first.kind, dict(first.after), first.note) == (
+        *(ChangeKind.LOWER, {GPUS: 2, f"{GPUS} lend limit": None}, ""),
+    )
+    push(control, wanted)
+    assert control.changes(wanted) == ()
+
+
 def test_what_somebody_changed_by_hand_is_found_to_the_setting(api: FakeKubeApi) -> None:
     pushed(api)
     queue = queue_path(NLP)
@@ -481,7 +502,8 @@ def test_a_cohort_that_others_use_stays(api: FakeKubeApi) -> None:
         (
             {"app.kubernetes.io/managed-by": "tidegate", "tidegate.io/cluster": "other"},
             "the cluster has one of this name, of another Tidegate, or of this one under another "
-            "name of the cluster; whoever hands it over sets its label tidegate.io/cluster to ours",
+            "entry for the cluster; to hand it over, set its label tidegate.io/cluster to "
+            f"{kube_shape().owner}",
         ),
     ],
 )

@@ -1,0 +1,59 @@
+"""The rights of the portal's account in a cluster, as they stand in deploy/kubernetes/role.yaml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from connectors.kubernetes.objects import KINDS, NAMESPACE
+
+ROLE = Path(__file__).resolve().parents[4] / "deploy" / "kubernetes" / "role.yaml"
+
+
+def rules() -> list[dict[str, Any]]:
+    (role,) = (
+        document
+        for document in yaml.safe_load_all(ROLE.read_text())
+        if document["kind"] == "ClusterRole"
+    )
+    found: list[dict[str, Any]] = role["rules"]
+    return found
+
+
+def given() -> set[tuple[str, str, str]]:
+    """Group, resource and verb of every right that is not cut to some names."""
+    return {
+        (group, resource, verb)
+        for rule in rules()
+        if "resourceNames" not in rule
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_no_right_is_a_wildcard_and_none_reads_secrets_or_gives_rights() -> None:
+    words = [
+        word
+        for rule in rules()
+        for word in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
+    ]
+    assert not [word for word in words if "*" in word]
+    assert not {"secrets", "pods/exec", "serviceaccounts/token", "update", "deletecollection"} & {
+        *words
+    }
+    assert not {"bind", "escalate", "impersonate", "rbac.authorization.k8s.io"} & {*words}
+    assert ("", "namespaces", "delete") not in given()
+
+
+def test_every_thing_that_quotas_become_can_be_written() -> None:
+    rights = given()
+    for thing, kind in KINDS.items():
+        group = kind.api.rpartition("/")[0]
+        verbs = {"get", "list", "create", "patch"}
+        if thing != NAMESPACE:
+            verbs.add("delete")
+        missing = {verb for verb in verbs if (group, kind.plural, verb) not in rights}
+        assert missing == set(), thing
