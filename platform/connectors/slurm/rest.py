@@ -316,16 +316,8 @@ class SlurmRest:
 
         A running job that is held runs on and stays held should it be requeued.
         """
-        self._update(job_id, {"hold": held}, "hold" if held else "release")
-
-    def change_qos(self, job_id: int, qos: str) -> None:
-        """Give a job another quality of service."""
-        outgoing.check_name("QOS", qos)
-        self._update(job_id, {"qos": qos}, "change the QOS of")
-
-    def _update(self, job_id: int, change: Mapping[str, Any], verb: str) -> None:
-        what = f"{verb} job {job_id}"
-        answer = self._write("POST", f"/slurm/{{}}/job/{int(job_id)}", change, what)
+        what = f"{'hold' if held else 'release'} job {job_id}"
+        answer = self._write("POST", f"/slurm/{{}}/job/{int(job_id)}", {"hold": held}, what)
         self._check_write(answer, what)
 
     def cancel(self, job_id: int, *, signal: str | None = None) -> None:
@@ -617,10 +609,6 @@ class SlurmRest:
     def _count_qos_write(self) -> None:
         with self._lock:
             self._qos_writes += 1
-
-    def delete_user(self, name: str) -> None:
-        """Remove a user from the accounting; one that is not there is no error."""
-        self._delete("user", name)
 
     def delete_association(self, account: str, *, cluster: str, user: str) -> None:
         """Take a user out of an account; one that is not in it is no error."""

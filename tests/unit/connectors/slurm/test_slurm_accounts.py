@@ -42,8 +42,6 @@ RUN = HistoryJob(
     eligible_time=90,
     start_time=110,
     end_time=150,
-    elapsed_s=40,
-    suspended_s=0,
     nodes=("h001",),
     gpus={"h100": 8},
     exit_code=0,
@@ -63,7 +61,7 @@ class Records:
         now: int = 10**6,
     ) -> None:
         self.runs, self.names = runs, clusters
-        self.told = Diag(now, 0, 0, 0, backlog)
+        self.told = Diag(now, backlog)
         self.asked: list[tuple[int, int]] = []
         self.looked_up: list[int] = []
         self.before: tuple[HistoryJob, ...] = ()

@@ -137,10 +137,10 @@ def a_running_job(**changes: Any) -> SlurmJob:
         **{"job_id": 7, "name": "job", "user": "ana", "account": "org_nlp"},
         **{"partition": "h100", "qos": "g-org_nlp", "comment": "", "state": "RUNNING"},
         **{"state_flags": frozenset(), "reason": "", "is_held": False, "submit_time": 1},
-        **{"start_time": 2, "end_time": None, "preempt_time": None, "exit_code": None},
-        **{"exit_signal": None, "restart_count": 0, "node_count": 1, "nodes": ("h001",)},
+        **{"start_time": 2, "end_time": None, "exit_code": None},
+        **{"exit_signal": None, "node_count": 1, "nodes": ("h001",)},
         **{"gpus_requested": {"h100": 6}, "gpus_allocated": {"h100": 6}, "gpus_by_node": {}},
-        **{"gpu_type": "h100", "time_limit_s": None, "requeue": False},
+        **{"time_limit_s": None},
     }
     return SlurmJob(**values | changes)
 

@@ -40,18 +40,14 @@ JOB = SlurmJob(
     submit_time=100,
     start_time=110,
     end_time=170,
-    preempt_time=None,
     exit_code=None,
     exit_signal=None,
-    restart_count=0,
     node_count=2,
     nodes=("n1", "n2"),
     gpus_requested={"h100": 4},
     gpus_allocated={"h100": 4},
     gpus_by_node={"n1": 3, "n2": 1},
-    gpu_type="h100",
     time_limit_s=600,
-    requeue=True,
 )
 RUN = HistoryJob(
     job_id=7,
@@ -69,8 +65,6 @@ RUN = HistoryJob(
     eligible_time=100,
     start_time=110,
     end_time=170,
-    elapsed_s=60,
-    suspended_s=0,
     nodes=("n1", "n2"),
     gpus={"h100": 4},
     exit_code=0,
@@ -105,7 +99,7 @@ class ARest:
 
     def diag(self) -> Diag:
         """How late the accounting is."""
-        return Diag(200, 0, 0, 0, self.backlog)
+        return Diag(200, self.backlog)
 
 
 def control(rest: ARest) -> SlurmNatives:

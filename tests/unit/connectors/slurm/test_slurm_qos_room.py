@@ -70,8 +70,8 @@ def a_job(
     has = {"h100": gpus}
     return SlurmJob(
         *(1, name, "ana", "org_nlp", "gpu", qos, "", state, frozenset(), "", held, 100),
-        *(None, None, None, None, None, 0, 1, (), has, has if state == "RUNNING" else {}),
-        *({}, "h100", None, False),
+        *(None, None, None, None, 1, (), has, has if state == "RUNNING" else {}),
+        *({}, None),
     )
 
 
@@ -104,10 +104,7 @@ def test_what_may_not_be_queued_again_waits_in_its_own_and_counts_there() -> Non
 def test_slurm_gets_no_chance_to_end_what_may_not_be_queued_again(
     is_requeueable: bool, qos: str
 ) -> None:
-    node = {
-        **{"name": "h001", "state": "idle", "partitions": ["h100"], "tres": "gres/gpu:h100=8"},
-        **{"cpus": 8, "real_memory": 1000},
-    }
+    node = {"name": "h001", "state": "idle", "partitions": ["h100"], "tres": "gres/gpu:h100=8"}
     partition = {"name": "h100", "nodes": "h001", "state": "UP"}
     slurm = (
         ScriptedCluster("v0.0.38")
