@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from django.db import transaction
 from uuid_utils.compat import uuid7
 
 from arbiter.decisions import Waiting
@@ -88,12 +87,6 @@ class ResolvedRequest:
     def mgpu(self) -> int:
         """What it asks for in all, in milli-GPU."""
         return self.mgpu_per_node * self.node_count
-
-
-@transaction.atomic
-def submit_job(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
-    """`submit_job_here` in a transaction of its own."""
-    return submit_job_here(request, actor=actor, now=now)
 
 
 def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
@@ -187,7 +180,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
 def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     """Look up everything that `request` names, as far as the actor may use it.
 
-    Raises as `submit_job`, except for NeverFits and refused lines, which are answers here: an
+    Raises as `submit_job_here`, except for NeverFits and refused lines, which are answers here: an
     image of the sbatch text that no cluster can run is such a line.
     """
     team = _team(request, actor)

@@ -27,7 +27,7 @@ from jobs import submission
 from jobs.errors import NeverFits, TooManyOpenJobs
 from jobs.models import Job, JobEvent
 from jobs.requests import read_job_request
-from jobs.submission import submit_job
+from jobs.submission import submit_job_here
 from primitives.errors import Forbidden, InvalidRequest, NotFound
 from quotas.models import Quota
 from tenants.access import Actor, actor_of
@@ -47,7 +47,8 @@ def bob(company: Company) -> Actor:
 
 
 def submit(actor: Actor, **changes: Any) -> Job:
-    return submit_job(read_job_request(a_body(**changes)), actor=actor, now=NOW)
+    with transaction.atomic():
+        return submit_job_here(read_job_request(a_body(**changes)), actor=actor, now=NOW)
 
 
 def test_a_job_is_queued_with_event_and_audit(company: Company, bob: Actor) -> None:
