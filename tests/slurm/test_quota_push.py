@@ -25,8 +25,8 @@ from builders.portal_builders import (
 from builders.slurm_loop import SlurmLoop
 from clusters.registration import Administrator
 from conformance.rigs import SlurmRig
+from connectors.slurm.accounting import NO_LIMIT
 from connectors.slurm.connector import open_slurm
-from connectors.slurm.rest import NO_LIMIT
 from jobs.agents import run_observer
 from jobs.dispatch import handlers
 from outbox.delivery import deliver_due

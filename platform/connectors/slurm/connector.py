@@ -46,6 +46,7 @@ from connectors.protocol import (
 )
 from connectors.slurm.answers import SlurmRefused
 from connectors.slurm.batch import NOTICE_SIGNAL, STOP_SIGNAL, batch_script
+from connectors.slurm.controller import SlurmController
 from connectors.slurm.logs import RankExits, read_exits, read_log, within
 from connectors.slurm.naming import account_name, guaranteed_qos, key_of, secret_mark, tag
 from connectors.slurm.neutral import JobList, SlurmJob, SlurmNode, SlurmPartition, Submission
@@ -68,9 +69,10 @@ from connectors.slurm.options import (
 )
 from connectors.slurm.qos_room import QosRoom
 from connectors.slurm.resizing import joined
-from connectors.slurm.rest import SlurmRest, TokenSource
+from connectors.slurm.rest import SlurmRest
 from connectors.slurm.states import is_held_by_others, phase_of
 from connectors.slurm.tokens import MinterTokens, TokenRefused
+from connectors.slurm.transport import TokenSource
 from connectors.workload_checks import TIME_LIMIT_S_MAX, check_key, check_workload
 
 Value = TypeVar("Value")
@@ -140,7 +142,9 @@ class SlurmConnector:
         weakref.finalize(self, self._rest.close)
         self._hardware = _Kept(self._read_hardware)
         self._in_accounting = _Kept(self._ask_accounting_who_it_is)
-        self._room = QosRoom(self._rest, otherwise=options.borrow_qos)
+        self._room = QosRoom(
+            self._rest.controller, self._rest.accounting, otherwise=options.borrow_qos
+        )
         self._exits: Mapping[tuple[int, int], RankExits] = {}
         self._waiting_since: Mapping[tuple[int, int], int] = {}
         self._let_go: frozenset[tuple[int, int]] = frozenset()
@@ -154,6 +158,10 @@ class SlurmConnector:
     def rest(self) -> SlurmRest:
         """Its client, for the other things that a Slurm cluster can do."""
         return self._rest
+
+    @property
+    def _controller(self) -> SlurmController:
+        return self._rest.controller
 
     @property
     def submits_held(self) -> bool:
@@ -181,7 +189,7 @@ class SlurmConnector:
             submission = self._room.take(submission, may_borrow=workload.is_requeueable)
         try:
             self._tokens.token_for(user)
-            return str(self._rest.submit(user, submission))
+            return str(self._controller.submit(user, submission))
         except OutcomeUnknown:
             raise
         except ConnectorError as error:
@@ -200,7 +208,7 @@ class SlurmConnector:
         if is_held_by_others(job) or _number(job) in self._let_go:
             return
         self._check_settled(job)
-        insist(lambda: self._rest.set_hold(job.job_id, held=False))
+        insist(lambda: self._controller.set_hold(job.job_id, held=False))
 
     def remove_copy(self, key: str, native_id: str) -> None:
         """See the protocol."""
@@ -212,7 +220,7 @@ class SlurmConnector:
 
     def observe(self) -> Listing:
         """See the protocol. Of ended jobs the ranks' exit codes are read where they can be."""
-        listed = self._rest.jobs()
+        listed = self._controller.jobs()
         unread = [
             Unread(None if one.job_id is None else str(one.job_id), one.why)
             for one in listed.unread
@@ -278,11 +286,11 @@ class SlurmConnector:
             return None
         runs = [
             run
-            for run in joined(self._rest.job_history(int(native_id)))
+            for run in joined(self._rest.accounting.job_history(int(native_id)))
             if key_of(self._options.tag_secret, run.name, run.user) == key
         ]
         if not runs:
-            if self._rest.diag().accounting_backlog > 0:
+            if self._controller.diag().accounting_backlog > 0:
                 raise ClusterUnavailable("the cluster's accounting is late; it may know more soon")
             return None
         last = max(runs, key=lambda run: (run.submit_time, run.start_time or 0))
@@ -328,12 +336,12 @@ class SlurmConnector:
     def inventory(self) -> Inventory:
         """See the protocol: the nodes that have GPUs of one of the cluster's pools."""
         # Before the nodes are asked, so that what it says is never older than it claims.
-        observed_at = self._rest.diag().observed_at
+        observed_at = self._controller.diag().observed_at
         odd: list[str] = []
         partitions = {
-            partition.name: partition for partition in self._rest.partitions(odd=odd.append)
+            partition.name: partition for partition in self._controller.partitions(odd=odd.append)
         }
-        seen = self._rest.nodes(odd=odd.append)
+        seen = self._controller.nodes(odd=odd.append)
         if shared := [n.name for n in seen if n.has_shards and self._pool_of(n.gpus)]:
             odd.append(
                 f"{len(shared)} nodes offer shards of their GPUs (gres/shard), {shared[0]} for "
@@ -484,8 +492,11 @@ class SlurmConnector:
 
     def _read_hardware(self) -> _Hardware:
         return _Hardware(
-            {partition.name: partition for partition in self._rest.partitions(odd=log.warning)},
-            {node.name: node for node in self._rest.nodes(odd=log.warning)},
+            {
+                partition.name: partition
+                for partition in self._controller.partitions(odd=log.warning)
+            },
+            {node.name: node for node in self._controller.nodes(odd=log.warning)},
         )
 
     def _pool_of(self, gpus: Mapping[str, int]) -> str | None:
@@ -497,14 +508,14 @@ class SlurmConnector:
         return key_of(self._options.tag_secret, job.name, job.user)
 
     def _tagged(self, key: str) -> Sequence[SlurmJob]:
-        listed: JobList = self._rest.jobs()
+        listed: JobList = self._controller.jobs()
         return [job for job in listed.jobs if job.name.startswith(key) and self._key(job) == key]
 
     def _job(self, key: str, native_id: str) -> SlurmJob | None:
         """Job `native_id` if it is a job of `key`, else None."""
         if not _NATIVE_ID.fullmatch(native_id):
             return None
-        job = self._rest.job(int(native_id))
+        job = self._controller.job(int(native_id))
         return job if job is not None and self._key(job) == key else None
 
     def _jobs_of(self, key: str, native_id: str | None) -> Sequence[SlurmJob]:
@@ -514,10 +525,10 @@ class SlurmConnector:
         return self._tagged(key)
 
     def _send(self, job: SlurmJob, signal: str | None) -> None:
-        insist(lambda: self._rest.cancel(job.job_id, signal=signal))
+        insist(lambda: self._controller.cancel(job.job_id, signal=signal))
 
     def _check_settled(self, job: SlurmJob) -> None:
-        age_s = self._rest.diag().observed_at - job.submit_time if self.settle_s else 0
+        age_s = self._controller.diag().observed_at - job.submit_time if self.settle_s else 0
         if age_s < self.settle_s:
             raise ClusterUnavailable(
                 f"job {job.job_id} is not settled yet: the controller may still forget it; "

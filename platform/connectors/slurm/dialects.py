@@ -167,7 +167,7 @@ class Dialect(ABC):
         return any(text.startswith("No job changes") for text in warnings)
 
     def diag(self, statistics: Record) -> Diag:
-        """The controller's statistics."""
+        """The controller's clock, and how late the accounting is."""
         return Diag(
             observed_at=self._required(statistics, "req_time"),
             accounting_backlog=self._required(statistics, "dbd_agent_queue_size"),

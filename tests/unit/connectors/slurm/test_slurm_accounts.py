@@ -9,11 +9,12 @@ import pytest
 
 from connectors.accounts import AccountLate
 from connectors.errors import ClusterUnavailable
+from connectors.slurm.accounting import SlurmAccounting
 from connectors.slurm.accounts import PART_S, SlurmAccount
+from connectors.slurm.controller import SlurmController
 from connectors.slurm.naming import tag
 from connectors.slurm.neutral import Diag, HistoryJob
 from connectors.slurm.options import parse_options
-from connectors.slurm.rest import SlurmRest
 
 SECRET = "0123456789abcdef"
 OPTIONS: dict[str, Any] = {
@@ -51,7 +52,7 @@ RUN = HistoryJob(
 
 
 class Records:
-    """The part of SlurmRest that is asked, with fixed answers."""
+    """What is asked of controller and accounting, with fixed answers."""
 
     def __init__(
         self,
@@ -82,7 +83,11 @@ class Records:
 
 
 def account(records: Records, **options: Any) -> SlurmAccount:
-    return SlurmAccount(cast(SlurmRest, records), parse_options({**OPTIONS, **options}))
+    return SlurmAccount(
+        cast(SlurmController, records),
+        cast(SlurmAccounting, records),
+        parse_options({**OPTIONS, **options}),
+    )
 
 
 def test_a_run_in_the_words_of_the_protocol() -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from connectors.entitlements import Change, ChangeKind, Entitlement, Entitlements, Share
 from connectors.errors import ClusterUnavailable, OutcomeUnknown, WorkloadRejected
+from connectors.slurm.accounting import SlurmAccounting
+from connectors.slurm.controller import SlurmController
 from connectors.slurm.entitlements import SlurmEntitlements
 from connectors.slurm.neutral import Account, Association, JobList, Qos, SlurmJob, User
 from connectors.slurm.options import parse_options
-from connectors.slurm.rest import SlurmRest
 
 OPTIONS = {
     "url": "http://127.0.0.1:6820",
@@ -110,7 +111,11 @@ class Accounting:
 
 
 def a_control(accounting: Accounting, **options: Any) -> SlurmEntitlements:
-    return SlurmEntitlements(cast(SlurmRest, accounting), parse_options(OPTIONS | options))
+    return SlurmEntitlements(
+        cast(SlurmController, accounting),
+        cast(SlurmAccounting, accounting),
+        parse_options(OPTIONS | options),
+    )
 
 
 def a_team(path: str = "org/nlp", guaranteed: int = 8, ceiling: int | None = 12) -> Entitlement:

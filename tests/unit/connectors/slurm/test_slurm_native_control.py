@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -102,8 +103,8 @@ class ARest:
         return Diag(200, self.backlog)
 
 
-def control(rest: ARest) -> SlurmNatives:
-    return SlurmNatives(rest, OPTIONS)  # type: ignore[arg-type]
+def control(rest: ARest, **options: Any) -> SlurmNatives:
+    return SlurmNatives(rest, rest, replace(OPTIONS, **options))  # type: ignore[arg-type]
 
 
 def test_it_is_told_and_ended() -> None:
@@ -200,7 +201,7 @@ def test_nothing_is_said_while_accounting_is_late_or_says_that_it_runs() -> None
 
 def test_accounts_are_teams() -> None:
     assert control(ARest()).team_of("ai-company_research_nlp") == "ai-company/research/nlp"
-    prefixed = SlurmNatives(ARest(), replace(OPTIONS, account_prefix="tg-"))  # type: ignore[arg-type]
+    prefixed = control(ARest(), account_prefix="tg-")
     assert prefixed.team_of("tg-ai-company") == "ai-company"
     assert prefixed.team_of("ai-company") is None
 

@@ -12,11 +12,12 @@ import pytest
 from builders.connector_builders import DEADLINE_S, a_workload
 from builders.slurm_rest_builders import PlainTokens, ScriptedCluster, a_client, an_answer
 from connectors.errors import ClusterUnavailable
+from connectors.slurm.accounting import SlurmAccounting
 from connectors.slurm.connector import SlurmConnector
+from connectors.slurm.controller import SlurmController
 from connectors.slurm.neutral import Qos, SlurmJob, Submission
 from connectors.slurm.options import parse_options
 from connectors.slurm.qos_room import LIMITS_KEPT_S, LIMITS_TIMEOUT_S, TAKEN_KEPT_S, QosRoom
-from connectors.slurm.rest import SlurmRest
 
 MINE, OTHERS, BORROW = "g-org_nlp", "g-org_vision", "tg-borrow"
 OPTIONS: dict[str, Any] = {
@@ -55,7 +56,12 @@ class Cluster:
 
 
 def a_room(cluster: Cluster) -> QosRoom:
-    return QosRoom(cast(SlurmRest, cluster), otherwise=BORROW, monotonic_s=lambda: cluster.now_s)
+    return QosRoom(
+        cast(SlurmController, cluster),
+        cast(SlurmAccounting, cluster),
+        otherwise=BORROW,
+        monotonic_s=lambda: cluster.now_s,
+    )
 
 
 def asks(name: str, gpus: int, nodes: int = 1, qos: str = MINE) -> Submission:
