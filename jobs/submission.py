@@ -214,6 +214,8 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     if request.features:
         fleet = replace(fleet, having=nodes_having(pool, request.features))
     mgpu_per_node, node_count = _shape(request, fleet, clusters)
+    if request.mgpu is not None and request.node_count is None and node_count > 1:
+        notes = (*notes, _shared_out(request.mgpu, mgpu_per_node, node_count))
     return ResolvedRequest(
         request=request,
         team=team,
@@ -420,6 +422,18 @@ def _shape(request: JobRequest, fleet: Fleet, clusters: frozenset[str] | None) -
     largest_mgpu = fleet.largest_node_mgpu(clusters)
     # What cannot be laid out is left whole, which no node can hold: so the refusal says.
     return lay_out(request.mgpu, largest_mgpu) or (request.mgpu, 1)
+
+
+def _shared_out(mgpu: int, mgpu_per_node: int, node_count: int) -> Note:
+    """That we chose the nodes: a total that divides badly becomes many small ranks."""
+    return Note(
+        0,
+        "",
+        Verdict.UNDERSTOOD,
+        f"No node has {_gpus(mgpu)}, so this job takes {_nodes(node_count)} with "
+        f"{_gpus(mgpu_per_node)} each and runs its script on each of them. To share out otherwise, "
+        "ask for nodes and GPUs per node instead of GPUs in all.",
+    )
 
 
 def _never_fits(resolved: ResolvedRequest, never: Waiting) -> NeverFits:

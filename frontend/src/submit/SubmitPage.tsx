@@ -148,7 +148,8 @@ function SubmitForm({
       </div>
     );
   }
-  const notes = plan.data?.notes ?? [];
+  // What is said of the whole request stands in the plan.
+  const notes = (plan.data?.notes ?? []).filter((note) => note.line > 0);
   return (
     <form
       className="two"
@@ -424,7 +425,7 @@ function FormFields({
           />
           <TextInput
             label="Container image"
-            description="Such as nvcr.io#nvidia/pytorch:24.05-py3, or the path of a .sqsh file. Runs on clusters that run images."
+            description="The script runs inside it, on clusters that run images: nvcr.io#nvidia/pytorch:24.05-py3 from a registry, or the path of a .sqsh file."
             placeholder="none"
             spellCheck={false}
             value={draft.image}
@@ -477,7 +478,7 @@ function FormFields({
           />
           <Textarea
             label="Start after"
-            description="Jobs that must have succeeded, one id a line; ended or failed before it asks for that instead, array for all tasks of one."
+            description="Ids of jobs that must succeed first, one a line. Before an id, “ended” or “failed” waits for that instead, and “array” says that it is the id of an array."
             autosize
             minRows={1}
             maxRows={8}

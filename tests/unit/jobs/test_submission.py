@@ -201,6 +201,27 @@ def test_gpus_are_laid_out_on_equal_nodes(
 
 
 @pytest.mark.parametrize(
+    ("gpus", "taken"),
+    [(16, "2 nodes with 8 GPUs each"), (9, "3 nodes with 3 GPUs each")],
+)
+def test_whoever_names_a_total_is_told_how_it_is_shared_out(
+    bob: Actor, gpus: int, taken: str
+) -> None:
+    """Nobody is told who chose the nodes, or whom one node serves."""
+    (note,) = submit(bob, gpus=gpus).notes
+    assert note == {
+        "line": 0,
+        "text": "",
+        "verdict": "understood",
+        "detail": f"No node has {gpus} GPUs, so this job takes {taken} and runs its script on each "
+        "of them. To share out otherwise, ask for nodes and GPUs per node instead of GPUs in all.",
+    }
+    assert submit(bob, gpus=8).notes == []
+    assert submit(bob, gpus=16, nodes=2).notes == []
+    assert submit(bob, gpus=..., gpus_per_node=8, nodes=2).notes == []
+
+
+@pytest.mark.parametrize(
     ("changes", "numbers"),
     [
         # The fleet is four nodes with eight GPUs; everything of it may be borrowed.
