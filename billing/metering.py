@@ -69,12 +69,6 @@ class _Told:
     mgpu: int | None = None
 
 
-def register_attempt(grant: Grant, *, now: datetime) -> MeteredAttempt:
-    """Open the account of one attempt; see `register_attempts`."""
-    register_attempts([grant], now=now)
-    return MeteredAttempt.objects.get(pk=grant.attempt_id)
-
-
 @transaction.atomic
 def register_attempts(grants: Sequence[Grant], *, now: datetime) -> None:
     """Open an account for each attempt, with its first class. A repeat changes nothing.
@@ -126,10 +120,13 @@ class Observed:
 
 
 def record_observed(observed: Sequence[Observed], now: datetime) -> None:
-    """What `record_started`, `record_ended` and `record_lost` do, for many attempts in a constant
-    number of statements; of one attempt in the given order.
+    """What clusters say of many attempts, in a constant number of statements; of one attempt in
+    the given order. Starts and losses as in `record_started` and `record_lost`.
 
-    Of two sizes within one second the later one counts.
+    An end says that the attempt's processes were gone, and its GPUs free. Repeats and strange
+    times as in `record_started`. An end before the start means no usage, with an anomaly. It
+    replaces what `record_lost` said, so a workload that turns up again after all is charged for
+    what it really used. Of two sizes within one second the later one counts.
     """
     _record(
         [_Told(item.attempt_id, item.kind, item.at, mgpu=item.mgpu) for item in observed], now=now
@@ -144,16 +141,6 @@ def record_started(attempt_id: UUID, at: datetime, now: datetime) -> None:
     Raises AttemptNotMetered, and ValueError for a time without a zone.
     """
     _record([_Told(attempt_id, "started", at)], now=now)
-
-
-def record_ended(attempt_id: UUID, at: datetime, now: datetime) -> None:
-    """The cluster says that the attempt's processes were gone, and its GPUs free, at `at`.
-
-    Repeats and strange times as in `record_started`. An end before the start means no usage,
-    with an anomaly. It replaces what `record_lost` said, so a workload that turns up again
-    after all is charged for what it really used.
-    """
-    _record([_Told(attempt_id, "ended", at)], now=now)
 
 
 def record_lost(attempt_id: UUID, at: datetime, now: datetime) -> None:

@@ -8,7 +8,6 @@ they must do is stored in the outbox, in the same transaction.
 from __future__ import annotations
 
 import gc
-import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,8 +38,6 @@ from live.waking import wake
 from outbox.recording import intend
 from primitives.clock import from_epoch
 from quotas.queries import record_use
-
-log = logging.getLogger(__name__)
 
 #: Forced stops asked for in one cycle at most.
 DEADLINES_MAX = 1_000

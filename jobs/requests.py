@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from connectors.workload_checks import RANKS_MAX, RESERVED_ENVIRONMENT, SCRIPT_BYTES_MAX
-from jobs.arrays import STORED_BYTES_MAX, ArrayShape, parse_array, task_name
+from jobs.array_text import STORED_BYTES_MAX, ArrayShape, parse_array, task_name
 from jobs.dependencies import DEPENDENCIES_MAX
 from jobs.models import Condition, JobType
 from jobs.sbatch import (

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from jobs.arrays import parse_array
+from jobs.array_text import parse_array
 
 #: Directive lines of one text at most.
 DIRECTIVES_MAX = 200

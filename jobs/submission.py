@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from django.db import transaction
 from uuid_utils.compat import uuid7
 
 from arbiter.decisions import Waiting
@@ -88,12 +87,6 @@ class ResolvedRequest:
     def mgpu(self) -> int:
         """What it asks for in all, in milli-GPU."""
         return self.mgpu_per_node * self.node_count
-
-
-@transaction.atomic
-def submit_job(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
-    """`submit_job_here` in a transaction of its own."""
-    return submit_job_here(request, actor=actor, now=now)
 
 
 def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
@@ -187,7 +180,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
 def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     """Look up everything that `request` names, as far as the actor may use it.
 
-    Raises as `submit_job`, except for NeverFits and refused lines, which are answers here: an
+    Raises as `submit_job_here`, except for NeverFits and refused lines, which are answers here: an
     image of the sbatch text that no cluster can run is such a line.
     """
     team = _team(request, actor)
@@ -223,6 +216,8 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     if request.features:
         fleet = replace(fleet, having=nodes_having(pool, request.features))
     mgpu_per_node, node_count = _shape(request, fleet, clusters)
+    if request.mgpu is not None and request.node_count is None and node_count > 1:
+        notes = (*notes, _shared_out(request.mgpu, mgpu_per_node, node_count))
     return ResolvedRequest(
         request=request,
         team=team,
@@ -444,6 +439,18 @@ def _shape(request: JobRequest, fleet: Fleet, clusters: frozenset[str] | None) -
     largest_mgpu = fleet.largest_node_mgpu(clusters)
     # What cannot be laid out is left whole, which no node can hold: so the refusal says.
     return lay_out(request.mgpu, largest_mgpu) or (request.mgpu, 1)
+
+
+def _shared_out(mgpu: int, mgpu_per_node: int, node_count: int) -> Note:
+    """That we chose the nodes: a total that divides badly becomes many small ranks."""
+    return Note(
+        0,
+        "",
+        Verdict.UNDERSTOOD,
+        f"No node has {_gpus(mgpu)}, so this job takes {_nodes(node_count)} with "
+        f"{_gpus(mgpu_per_node)} each and runs its script on each of them. To share out otherwise, "
+        "ask for nodes and GPUs per node instead of GPUs in all.",
+    )
 
 
 def _never_fits(resolved: ResolvedRequest, never: Waiting) -> NeverFits:

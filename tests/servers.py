@@ -168,7 +168,8 @@ def _stop_and_remove(folder: Path) -> None:
         number = signal.SIGQUIT if record.name == "postgres" else signal.SIGTERM
         records.send_signal(record, number)
         if not records.wait_until_gone(record, within_s=10):
-            records.stop_process(record, within_s=0)
+            records.send_signal(record, signal.SIGKILL)
+            records.wait_until_gone(record, within_s=5)
     for process in _OURS:
         process.poll()
     postgres.remove_home(folder / "postgres")

@@ -292,7 +292,7 @@ function submit({ query, body }: MockRequest): MockAnswer {
       tasks: last === undefined ? 1 : Number(last) + 1,
       tasks_at_once: atOnce === undefined ? null : Number(atOnce),
     },
-    notes: readSbatch(request.sbatch ?? ""),
+    notes: [...readSbatch(request.sbatch ?? ""), ...sharedOut(request.gpus ?? 0)],
     fits: true,
     would_start_now: startsNow,
     explanation: startsNow
@@ -305,6 +305,12 @@ function submit({ query, body }: MockRequest): MockAnswer {
     currency: "EUR",
   };
   return { status: 200, body: plan };
+}
+
+function sharedOut(gpus: number): JobPlan["notes"] {
+  if (gpus <= 8 || gpus % 8 !== 0) return [];
+  const detail = `No node has ${gpus} GPUs, so this job takes ${gpus / 8} nodes with 8 GPUs each.`;
+  return [{ line: 0, text: "", verdict: "understood", detail }];
 }
 
 function readSbatch(script: string): JobPlan["notes"] {

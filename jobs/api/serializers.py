@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from arbiter.decisions import Code
 from jobs import explaining
-from jobs.arrays import TASKS_MAX, TEXT_MAX
+from jobs.array_text import TASKS_MAX, TEXT_MAX
 from jobs.dependencies import DEPENDENCIES_MAX
 from jobs.models import AttemptState, Condition, JobOrigin, JobState, JobType
 from jobs.requests import FEATURES_MAX, IMAGE_MAX, TIME_LIMIT_S_MAX

@@ -36,6 +36,7 @@ NUMBERS: Mapping[str, str] = {
     "largest_free_on_a_cluster_mgpu": "the same on the cluster that has most",
     "available_by_quota_mgpu": "what quota still lets the team start; negative when over",
     "guaranteed_mgpu": "the guarantee of the team",
+    "within_guarantee_mgpu": "what of the job is within the guarantee of its team: all or nothing",
     "in_use_mgpu": "what the team has in use, claims that are free already included",
     "protected_mgpu": "what of the team's guarantee running jobs and claims take",
     "limit_mgpu": "the most that the binding node may hold: guarantee and borrow limit",

@@ -151,7 +151,8 @@ def _waiting_for_free_gpus(waiting: Waiting, job: QueuedJob, names: Mapping[str,
 def _waiting_for_reclaim(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
     numbers = waiting.numbers
     need, here = numbers["need_mgpu"], numbers["earmarked_mgpu"]
-    if numbers["guaranteed_mgpu"] >= need:
+    # A reason that was stored by an older version has no such number.
+    if numbers.get("within_guarantee_mgpu", 0) >= need:
         they_are = "It is" if need == 1_000 else "They are"
         told = (
             f"Your team is entitled to {_these(need)}."

@@ -49,7 +49,8 @@ class Holding:
 class Earmark:
     """A claim in force. `free_mgpu` is the part of each slot, by node, that no victim holds any
     more and nobody else may take; `uncovered_mgpu` is what counts as use of the team. `stand_in`
-    takes the job's place where running jobs are classed and victims are sought."""
+    takes the job's place where running jobs are classed and victims are sought. `fits_guarantee`
+    is of a claim of this cycle: it is within the team's own guarantee."""
 
     job: QueuedJob
     claim: Claim
@@ -58,6 +59,7 @@ class Earmark:
     stand_in: Holding
     free_mgpu: dict[str, int] = field(default_factory=dict)
     uncovered_mgpu: int = 0
+    fits_guarantee: bool = False
 
     @property
     def coming_back_mgpu(self) -> int:
@@ -194,6 +196,7 @@ class Pool:
             self.free.take(place.cluster, device, mgpu)
         self.now.charge(team, earmark.uncovered_mgpu)
         self.later.charge(team, job.mgpu)
+        earmark.fits_guarantee = self.protected[team] + job.mgpu <= self.quota.guaranteed[team]
         self.protect_new(team, job.mgpu)
         self._add_class_use(team, job)
         self.earmarks[job.id] = earmark

@@ -109,11 +109,17 @@ class Reasons:
 
 
 def of_claimed(pool: Pool, earmark: Earmark) -> Reason:
-    """Why a job waits whose GPUs are being given back."""
+    """Why a job waits whose GPUs are being given back.
+
+    It may take them by the guarantee of a node above its team, or from its own team's lower
+    classes: only where it is protected in its team is the team itself entitled to them.
+    """
     job = earmark.job
+    is_protected = earmark.stand_in.protected >> pool.tree.depths[earmark.team] & 1
     numbers = {
         "need_mgpu": job.mgpu,
         "guaranteed_mgpu": pool.quota.guaranteed[earmark.team],
+        "within_guarantee_mgpu": job.mgpu if is_protected or earmark.fits_guarantee else 0,
         "coming_back_mgpu": earmark.coming_back_mgpu,
         "earmarked_mgpu": job.mgpu - earmark.coming_back_mgpu,
         "victims": len(earmark.victims),

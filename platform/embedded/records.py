@@ -109,16 +109,3 @@ def send_signal(record: ProcessRecord, number: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def stop_process(record: ProcessRecord, *, within_s: float) -> bool:
-    """Ask the process to stop, and kill it when it has not after `within_s` seconds.
-
-    Returns False when it had to be killed. A process that is gone already counts as stopped.
-    """
-    send_signal(record, record.stop_signal)
-    if wait_until_gone(record, within_s=within_s):
-        return True
-    send_signal(record, signal.SIGKILL)
-    wait_until_gone(record, within_s=5)
-    return False

@@ -24,7 +24,6 @@ class Service:
     environment: Mapping[str, str]
     run_as: str | None = None
     stop_signal: int = signal.SIGTERM
-    stop_within_s: float = STOP_WITHIN_S
 
 
 def postgres_service(layout: Layout, secrets: Secrets) -> Service:
@@ -36,7 +35,6 @@ def postgres_service(layout: Layout, secrets: Secrets) -> Service:
         postgres.server_environment(),
         run_as=home.run_as,
         stop_signal=postgres.STOP_SIGNAL,
-        stop_within_s=postgres.STOP_WITHIN_S,
     )
 
 

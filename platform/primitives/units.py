@@ -9,7 +9,6 @@ from typing import TypeVar
 MGPU_PER_GPU = 1_000
 MGPU_S_PER_GPU_HOUR = 1_000 * 3_600
 NANO_PER_UNIT = 1_000_000_000
-PER_MILLE = 1_000
 PPM = 1_000_000
 BASIS_POINTS = 10_000
 
@@ -33,11 +32,6 @@ def mgpu_of(gpus: Decimal) -> int:
     if scaled != scaled.to_integral_value():
         raise ValueError("GPUs are counted in thousandths; use at most three decimals")
     return int(scaled)
-
-
-def gpu_hours(mgpu_s: int) -> Decimal:
-    """Exact GPU-hours in `mgpu_s` milli-GPU-seconds (28 significant digits)."""
-    return Decimal(mgpu_s) / Decimal(MGPU_S_PER_GPU_HOUR)
 
 
 def div_half_even(numerator: int, denominator: int) -> int:

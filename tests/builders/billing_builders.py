@@ -8,7 +8,14 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from billing.metering import Grant, record_classed, record_ended, record_started, register_attempt
+from billing.metering import (
+    Grant,
+    Observed,
+    record_classed,
+    record_observed,
+    record_started,
+    register_attempts,
+)
 from billing.models import MeteredAttempt, RateCard, RateLine
 from builders.portal_builders import a_cluster, a_pool, a_user
 from clusters.models import Pool
@@ -53,6 +60,17 @@ def a_grant_of(
         guaranteed_mgpu=mgpu if guaranteed_mgpu is None else guaranteed_mgpu,
         at=at(granted),
     )
+
+
+def register_attempt(grant: Grant, *, now: datetime) -> MeteredAttempt:
+    """Open the account of one attempt."""
+    register_attempts([grant], now=now)
+    return MeteredAttempt.objects.get(pk=grant.attempt_id)
+
+
+def record_ended(attempt_id: UUID, at: datetime, now: datetime) -> None:
+    """The cluster says that the attempt ended at `at`."""
+    record_observed([Observed(attempt_id, "ended", at)], now=now)
 
 
 def a_metered_attempt(

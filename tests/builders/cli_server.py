@@ -15,6 +15,7 @@ from cli.main import app
 
 SECRET = "tdg_" + "a" * 36
 JOB_ID = "01a1fd00-0000-7000-8000-000000000001"
+TEAM = "ai-company/research/nlp"
 
 Answer = httpx.Response | Exception | dict[str, Any]
 
@@ -148,3 +149,8 @@ def a_server(monkeypatch: pytest.MonkeyPatch, home: str) -> Server:
     monkeypatch.setenv("TIDEGATE_TOKEN", SECRET)
     monkeypatch.setattr(api, "sleep", server.pauses_s.append)
     return server
+
+
+def created(**changes: Any) -> httpx.Response:
+    """The answer to a submission."""
+    return httpx.Response(201, json=a_shown_job(**changes))

@@ -130,3 +130,13 @@ def an_attempt(
     job.attempt_number = number
     job.save(update_fields=["attempt_number"])
     return attempt
+
+
+def tasks_of(array: JobArray) -> list[Job]:
+    """The tasks of an array by their index, as they are stored now."""
+    return list(Job.objects.filter(array=array).order_by("array_index"))
+
+
+def states_of(array: JobArray) -> list[str]:
+    """Their states."""
+    return [task.state for task in tasks_of(array)]

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
-from builders.portal_builders import NOW
+from billing.models import UsageSegment
+from builders.loop_builders import Fenced
+from builders.portal_builders import NOW, Company
 from clusters.models import Cluster
+from clusters.outside import OutsideUse, record_outside_use
 from connectors.errors import ClusterUnavailable
 from connectors.natives import NativeRef, NativeStarter
-from connectors.protocol import NativeWorkload, Outcome, RankSlot, WorkloadPhase
+from connectors.protocol import Listing, NativeWorkload, Outcome, RankSlot, WorkloadPhase
 from connectors.slurm.naming import team_path
+from jobs.arbitration import CycleReport, Cycles
+from jobs.dispatch import handlers
+from jobs.intentions import stop_shard
+from jobs.natives import apply_natives
+from outbox.delivery import deliver_due
 
 T0 = int(NOW.timestamp())
 RUNNING = WorkloadPhase.RUNNING
@@ -115,3 +124,62 @@ def a_slurm(cluster: Cluster) -> Cluster:
     cluster.kind = "slurm"
     cluster.save(update_fields=["kind"])
     return cluster
+
+
+def at(seconds: int) -> datetime:
+    """So many seconds after NOW."""
+    return NOW + timedelta(seconds=seconds)
+
+
+def look(
+    company: Company,
+    control: AControl,
+    *natives: NativeWorkload,
+    at_s: int = 1,
+    previous_s: int | None = -1,
+) -> OutsideUse:
+    """One look at the cluster, on which `natives` are listed."""
+    use = apply_natives(
+        company.cluster,
+        Listing(T0 + at_s, {}, natives=natives),
+        control=control,
+        previous_at=None if previous_s is None else at(previous_s),
+        leadership=Fenced("observer"),  # type: ignore[arg-type]
+        now=at(at_s),
+    )
+    record_outside_use(company.cluster, use)
+    return use
+
+
+def decide(now: datetime = NOW) -> CycleReport:
+    """One cycle of the arbiter."""
+    return Cycles(Fenced("arbiter")).run(now)  # type: ignore[arg-type]
+
+
+def deliver(company: Company, now: datetime = NOW) -> int:
+    """Tell the cluster what is due to end; returns how many messages were delivered."""
+    observer = Fenced("observer")
+    return deliver_due(
+        handlers(observer, lambda: now, lambda cluster: None),  # type: ignore[arg-type,return-value]
+        shard=stop_shard(company.cluster.pk),
+        clock=lambda: now,
+        fence=observer.fence,
+    )
+
+
+def segments() -> list[tuple[int, int | None, int, int]]:
+    """Every usage segment: its seconds since NOW, guaranteed and borrowed milli-GPU."""
+    return [
+        (
+            int(row.start.timestamp()) - T0,
+            None if row.end is None else int(row.end.timestamp()) - T0,
+            row.guaranteed_mgpu,
+            row.borrowed_mgpu,
+        )
+        for row in UsageSegment.objects.order_by("start")
+    ]
+
+
+def reasons(use: OutsideUse) -> list[tuple[str, int]]:
+    """Why GPUs are held outside, and how many milli-GPU."""
+    return [(holder.reason, holder.mgpu) for holder in use.holders]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from connectors.slurm.neutral import Submission
 from connectors.slurm.rest import SlurmRest
@@ -22,6 +23,21 @@ RECORDINGS = {
 }
 STRUCTURED = [version for version in RECORDINGS if version != "v0.0.38"]
 NOW = 1_795_242_300
+#: What httpx raises where a call may have been carried out, and where it never left.
+CLOSED = httpx.RemoteProtocolError("Server disconnected without sending a response.")
+FINE = httpx.Response(200, json={"errors": [], "warnings": []})
+LOST = [
+    httpx.ReadTimeout("late"),
+    httpx.WriteTimeout("late"),
+    httpx.ReadError("reset"),
+    httpx.WriteError("reset"),
+    CLOSED,
+]
+NEVER_SENT = [
+    httpx.ConnectError("Connection refused"),
+    httpx.ConnectTimeout("late"),
+    httpx.PoolTimeout("busy"),
+]
 PING = {"pings": [{"ping": "UP", "pinged": "UP", "responding": True}], "errors": []}
 
 
@@ -111,10 +127,8 @@ class ScriptedCluster(httpx.BaseTransport):
         if path.endswith("/ping"):
             return an_answer(PING)
         if path.endswith("/diag"):
-            counts = dict.fromkeys(
-                ("jobs_pending", "jobs_running", "jobs_submitted", "dbd_agent_queue_size"), 0
-            )
-            return an_answer({"statistics": {"req_time": self.now, **counts}, "errors": []})
+            statistics = {"req_time": self.now, "dbd_agent_queue_size": 0}
+            return an_answer({"statistics": statistics, "errors": []})
         raise AssertionError(f"nobody expects {request.method} {path}")
 
     def seen(self, method: str, path: str) -> list[httpx.Request]:
@@ -137,3 +151,28 @@ def a_client(transport: httpx.BaseTransport, /, **options: Any) -> SlurmRest:
     """A client of the cluster behind `transport` that acts as tidegate."""
     values: dict[str, Any] = {"service_user": "tidegate", "transport": transport}
     return SlurmRest("http://slurm.test", PlainTokens(), **{**values, **options})
+
+
+def answer_of(version: str, method: str, path: str, **where: Any) -> httpx.Response:
+    """A recorded answer; see `recorded`."""
+    exchange = recorded(version, method, path, **where)
+    return an_answer(exchange["response"], exchange["status"])
+
+
+def a_job_record(version: str) -> dict[str, Any]:
+    """A pending job that is held, with number 1 or more."""
+    record: dict[str, Any] = next(
+        exchange["response"]["jobs"][0]
+        for exchange in recording(RECORDINGS[version])
+        if exchange["request"]["method"] == "GET" and "/slurm/" in exchange["request"]["path"]
+        if "/job/" in exchange["request"]["path"]
+    )
+    return record
+
+
+def raises_exactly(kind: type[Exception], call: Any) -> Exception:
+    """The error that `call` raises, which must be of no other kind, derived or not."""
+    with pytest.raises(kind) as caught:
+        call()
+    assert caught.type is kind
+    return caught.value

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from billing.metering import record_classed, record_ended, record_started
+from billing.metering import record_classed, record_started
 from billing.models import MeterAnomaly, MeterEvent, UsageSegment
-from builders.billing_builders import LATER, a_metered_attempt, at
+from builders.billing_builders import LATER, a_metered_attempt, at, record_ended
 from builders.parallel import at_once
 from builders.portal_builders import a_company
 

@@ -317,7 +317,7 @@ class Portal:
             time.sleep(2)
             counted.received = 0
             began = time.perf_counter()
-            listed = rest.jobs()
+            listed = rest.controller.jobs()
             took_ms = (time.perf_counter() - began) * 1_000
             print(
                 f"{label:<26}{took_ms:.0f} ms, {counted.received:,} bytes "
@@ -383,7 +383,7 @@ def fill_queue(rig: SlurmRig, count: int) -> None:
     user = rig.bed.users[-1]
     let_in(rig.bed, ACCOUNT_OF_OTHERS, user)
     for number in range(count):
-        rig.connector.rest.submit(  # type: ignore[attr-defined]
+        rig.connector.rest.controller.submit(  # type: ignore[attr-defined]
             user,
             Submission(
                 name=f"others-{number}",

@@ -25,8 +25,8 @@ from builders.portal_builders import (
 from builders.slurm_loop import SlurmLoop
 from clusters.registration import Administrator
 from conformance.rigs import SlurmRig
+from connectors.slurm.accounting import NO_LIMIT
 from connectors.slurm.connector import open_slurm
-from connectors.slurm.rest import NO_LIMIT
 from jobs.agents import run_observer
 from jobs.dispatch import handlers
 from outbox.delivery import deliver_due
@@ -164,6 +164,12 @@ def a_pushing(bed: SlurmBed, prefix: str) -> Pushing:
 
 def clean(bed: SlurmBed, prefix: str) -> None:
     """Take everything with these names off the bed."""
+    # What the tests of a module share ends after the last of them has given back the lock.
+    with bed.account_writing():
+        _clean(bed, prefix)
+
+
+def _clean(bed: SlurmBed, prefix: str) -> None:
     shown = bed.run(["sacctmgr", "-nP", "show", "account", "format=account"])
     accounts = [name for name in shown.splitlines() if name.startswith(prefix)]
     if accounts:

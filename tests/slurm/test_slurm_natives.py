@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from datetime import timedelta
@@ -39,7 +40,9 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slurm]
 
 #: Of the bed's users, whom no other test of this kind uses.
 MAPPED, UNMAPPED = 5, 6
-NLP, INFERENCE = "native-co_research_nlp", "native-co_production_inference"
+#: Of each worker of a run its own: what anybody submits to its accounts is a native job for all.
+COMPANY = f"native-co-{os.environ.get('PYTEST_XDIST_WORKER', 'gw0')}"
+NLP, INFERENCE = f"{COMPANY}_research_nlp", f"{COMPANY}_production_inference"
 POLITE = "trap 'exit 0' TERM; sleep 1000 & wait"
 
 
@@ -113,8 +116,8 @@ class Sbatch:
 
 @pytest.fixture
 def company() -> Company:
-    """A company whose name no other test uses: its accounts' jobs are this test's alone."""
-    company = a_company("native-co")
+    """A company that no test beside this one has: the jobs of its accounts are this test's."""
+    company = a_company(COMPANY)
     company.cluster.nodes.all().delete()
     PriorityClass.objects.update(grace_period_s=2)
     # The bed has more than the company's, and other tests are on it.
@@ -263,7 +266,7 @@ def test_unmapped_users_take_capacity_away(
     loop: NativeLoop, company: Company, slurm_bed: SlurmBed, sbatch: Sbatch
 ) -> None:
     stranger = slurm_bed.users[UNMAPPED]
-    let_in(slurm_bed, "native-co/research/nlp", stranger)
+    let_in(slurm_bed, f"{COMPANY}/research/nlp", stranger)
     number = sbatch(stranger, NLP, "--gres=gpu:h100:3")
 
     def held() -> int:

@@ -73,25 +73,27 @@ class Team:
 def team(slurm_bed: SlurmBed, client: SlurmRest) -> Iterator[Team]:
     """A new account below root with a user of the bed; both are gone afterwards."""
     made = Team(f"rest-{uuid.uuid4().hex[:12]}", slurm_bed.users[-1])
-    client.put_account(Account(made.account, "A team", "tests"))
-    client.put_association(Association(made.account, slurm_bed.cluster, parent_account="root"))
-    client.put_user(User(made.user, made.account))
-    client.put_association(
+    client.accounting.put_account(Account(made.account, "A team", "tests"))
+    client.accounting.put_association(
+        Association(made.account, slurm_bed.cluster, parent_account="root")
+    )
+    client.accounting.put_user(User(made.user, made.account))
+    client.accounting.put_association(
         Association(made.account, slurm_bed.cluster, user=made.user, is_default=True)
     )
     yield made
-    for job in client.jobs().jobs:
+    for job in client.controller.jobs().jobs:
         if job.account == made.account:
-            client.cancel(job.job_id)
+            client.controller.cancel(job.job_id)
     eventually(lambda: all_over(client, made.account))
-    client.delete_user(made.user)
-    client.delete_account(made.account)
+    slurm_bed.run(["sacctmgr", "-i", "delete", "user", made.user])
+    client.accounting.delete_account(made.account)
 
 
 def all_over(client: SlurmRest, account: str) -> bool:
     return not [
         job
-        for job in client.jobs().jobs
+        for job in client.controller.jobs().jobs
         if job.account == account and job.state in {"PENDING", "RUNNING", "SUSPENDED"}
     ]
 
@@ -107,7 +109,7 @@ def eventually(found: Callable[[], Any], within_s: int = 30) -> Any:
 
 def in_state(client: SlurmRest, job_id: int, state: str) -> Callable[[], SlurmJob | None]:
     def found() -> SlurmJob | None:
-        job = client.job(job_id)
+        job = client.controller.job(job_id)
         return job if job and job.state == state and not job.state_flags else None
 
     return found
@@ -126,20 +128,20 @@ def submit(client: SlurmRest, team: Team, **changes: Any) -> int:
         "memory_mb_per_node": 100,
         "cpus_per_task": 1,
     }
-    return client.submit(team.user, a_submission(**{**values, **changes}))
+    return client.controller.submit(team.user, a_submission(**{**values, **changes}))
 
 
 def test_the_bed_answers(slurm_bed: SlurmBed, client: SlurmRest) -> None:
     assert client.version == "v0.0.38"
-    assert client.ping() is True
-    diag = client.diag()
+    assert client.controller.ping() is True
+    diag = client.controller.diag()
     assert abs(diag.observed_at - int(time.time())) <= 5
-    assert slurm_bed.cluster in client.clusters()
+    assert slurm_bed.cluster in client.accounting.clusters()
 
 
 def test_nodes_and_partitions(slurm_bed: SlurmBed, client: SlurmRest) -> None:
-    nodes = {node.name: node for node in client.nodes()}
-    partitions = {partition.name: partition for partition in client.partitions()}
+    nodes = {node.name: node for node in client.controller.nodes()}
+    partitions = {partition.name: partition for partition in client.controller.partitions()}
     for name, told in slurm_bed.partitions.items():
         found = partitions[name]
         assert found.state == "UP"
@@ -150,36 +152,39 @@ def test_nodes_and_partitions(slurm_bed: SlurmBed, client: SlurmRest) -> None:
             assert name in nodes[node].partitions
 
 
-def test_a_job_from_its_hold_to_its_history(client: SlurmRest, team: Team) -> None:
-    began = client.diag().observed_at
+def test_a_job_from_its_hold_to_its_history(
+    slurm_bed: SlurmBed, client: SlurmRest, team: Team
+) -> None:
+    began = client.controller.diag().observed_at
     job_id = submit(client, team, name="rest-story", comment="für Ana")
-    held = client.job(job_id)
+    held = client.controller.job(job_id)
     assert held is not None
     assert (held.name, held.comment, held.user, held.account) == (
         *("rest-story", "für Ana"),
         *(team.user, team.account),
     )
     assert (held.state, held.reason, held.is_held) == ("PENDING", "JobHeldUser", True)
-    assert (held.requeue, held.node_count, held.time_limit_s) == (False, 3, 300)
+    assert (held.node_count, held.time_limit_s) == (3, 300)
+    assert "Requeue=0" in slurm_bed.run(["scontrol", "show", "job", str(job_id)]).split()
     assert held.gpus_requested == {"h100": 6}
-    client.set_hold(job_id, True)
-    assert client.job(job_id).reason == "JobHeldAdmin"  # type: ignore[union-attr]
-    client.set_hold(job_id, False)
+    client.controller.set_hold(job_id, True)
+    assert client.controller.job(job_id).reason == "JobHeldAdmin"  # type: ignore[union-attr]
+    client.controller.set_hold(job_id, False)
     running = eventually(in_state(client, job_id, "RUNNING"))
     assert len(running.nodes) == 3
     assert running.gpus_by_node == dict.fromkeys(running.nodes, 2)
     assert running.start_time >= running.submit_time >= began
-    assert job_id in {job.job_id for job in client.jobs().jobs}
+    assert job_id in {job.job_id for job in client.controller.jobs().jobs}
     # The shell must have set its trap before the signal comes.
-    eventually(lambda: client.diag().observed_at > running.start_time + 1)
-    client.cancel(job_id, signal="USR1")
+    eventually(lambda: client.controller.diag().observed_at > running.start_time + 1)
+    client.controller.cancel(job_id, signal="USR1")
     ended = eventually(in_state(client, job_id, "FAILED"))
     assert (ended.exit_code, ended.exit_signal, ended.nodes) == (7, None, running.nodes)
-    client.cancel(job_id)
+    client.controller.cancel(job_id)
 
     def recorded() -> Any:
         try:
-            runs = client.job_history(job_id)
+            runs = client.accounting.job_history(job_id)
         except ClusterUnavailable:
             return None
         return runs if runs and runs[0].end_time else None
@@ -191,35 +196,38 @@ def test_a_job_from_its_hold_to_its_history(client: SlurmRest, team: Team) -> No
     )
     assert (run.start_time, run.end_time) == (ended.start_time, ended.end_time)
     assert (run.gpus, run.nodes) == ({"h100": 6}, running.nodes)
-    until = client.diag().observed_at + 1
-    assert client.history(start=began, end=until, account=team.account) == (run,)
-    assert client.history(start=began, end=until, account="root") == ()
-    assert client.history(start=began - 7_200, end=began - 3_600, account=team.account) == ()
+    until = client.controller.diag().observed_at + 1
+    assert client.accounting.history(start=began, end=until, account=team.account) == (run,)
+    assert client.accounting.history(start=began, end=until, account="root") == ()
+    assert (
+        client.accounting.history(start=began - 7_200, end=began - 3_600, account=team.account)
+        == ()
+    )
 
 
 def test_a_cancelled_job(client: SlurmRest, team: Team) -> None:
     job_id = submit(client, team, hold=False)
     running = eventually(in_state(client, job_id, "RUNNING"))
-    eventually(lambda: client.diag().observed_at > running.start_time + 1)
-    client.cancel(job_id)
+    eventually(lambda: client.controller.diag().observed_at > running.start_time + 1)
+    client.controller.cancel(job_id)
     ended = eventually(in_state(client, job_id, "CANCELLED"))
     assert ended.exit_signal == 15
-    assert client.job(99_999_999) is None
-    client.cancel(99_999_999)
-    client.cancel(99_999_999, signal="USR1")
-    assert client.job_history(99_999_999) == ()
+    assert client.controller.job(99_999_999) is None
+    client.controller.cancel(99_999_999)
+    client.controller.cancel(99_999_999, signal="USR1")
+    assert client.accounting.job_history(99_999_999) == ()
 
 
 def test_a_change_is_in_the_next_list(client: SlurmRest, team: Team) -> None:
     """Unchanged answers keep the last list; what changes in the same second is not lost."""
-    first = client.jobs()
+    first = client.controller.jobs()
     for _ in range(5):
         job_id = submit(client, team)
-        listed = client.jobs()
+        listed = client.controller.jobs()
         assert job_id in {job.job_id for job in listed.jobs}
         assert listed.observed_at >= first.observed_at
-        client.cancel(job_id)
-        states = {job.job_id: job.state for job in client.jobs().jobs}
+        client.controller.cancel(job_id)
+        states = {job.job_id: job.state for job in client.controller.jobs().jobs}
         assert states[job_id] == "CANCELLED"
 
 
@@ -244,14 +252,14 @@ def test_refusals_are_definite(
 
 def test_v38_can_not_drain(client: SlurmRest) -> None:
     with pytest.raises(NotOffered):
-        client.set_node("h001", drain=True, reason="test")
+        client.controller.set_node("h001", drain=True, reason="test")
 
 
 def test_a_qos_there_and_back(client: SlurmRest, team: Team) -> None:
     name = f"rest-{uuid.uuid4().hex[:12]}"
 
     def read() -> Qos | None:
-        return next((qos for qos in client.qos() if qos.name == name), None)
+        return next((qos for qos in client.accounting.qos() if qos.name == name), None)
 
     full = Qos(
         name,
@@ -267,10 +275,10 @@ def test_a_qos_there_and_back(client: SlurmRest, team: Team) -> None:
     )
     bare = Qos(name, "Borrowed", priority=6, group_tres={"gres/gpu": 8})
     for wanted in (full, full, bare, full):
-        client.put_qos(wanted)
+        client.accounting.put_qos(wanted)
         assert read() == wanted
-    client.put_qos(bare)
-    client.put_association(
+    client.accounting.put_qos(bare)
+    client.accounting.put_association(
         Association(
             team.account,
             cluster_of(client, team),
@@ -279,14 +287,10 @@ def test_a_qos_there_and_back(client: SlurmRest, team: Team) -> None:
             group_tres={"gres/gpu": 3},
         )
     )
-    (association,) = client.associations(user=team.user, account=team.account)
+    (association,) = client.accounting.associations(user=team.user, account=team.account)
     assert set(association.qos) == {"normal", name}
     assert association.group_tres == {"gres/gpu": 3}
-    job_id = submit(client, team)
-    client.change_qos(job_id, name)
-    assert client.job(job_id).qos == name  # type: ignore[union-attr]
-    client.cancel(job_id)
-    client.put_association(
+    client.accounting.put_association(
         Association(
             team.account,
             cluster_of(client, team),
@@ -295,45 +299,50 @@ def test_a_qos_there_and_back(client: SlurmRest, team: Team) -> None:
             group_tres={"gres/gpu": None},
         )
     )
-    (association,) = client.associations(user=team.user, account=team.account)
+    (association,) = client.accounting.associations(user=team.user, account=team.account)
     assert (association.qos, association.group_tres) == (("normal",), {})
-    client.delete_qos(name)
+    client.accounting.delete_qos(name)
     assert read() is None
-    client.delete_qos(name)
+    client.accounting.delete_qos(name)
 
 
 def cluster_of(client: SlurmRest, team: Team) -> str:
-    return client.associations(account=team.account)[0].cluster
+    return client.accounting.associations(account=team.account)[0].cluster
 
 
 def test_accounts_and_associations_there_and_back(
     slurm_bed: SlurmBed, client: SlurmRest, team: Team
 ) -> None:
-    assert Account(team.account, "A team", "tests") in client.accounts()
-    client.put_account(Account(team.account, "A team", "tests"))
+    assert Account(team.account, "A team", "tests") in client.accounting.accounts()
+    client.accounting.put_account(Account(team.account, "A team", "tests"))
     child = f"{team.account}-child"
-    client.put_account(Account(child, "A child", "tests"))
+    client.accounting.put_account(Account(child, "A child", "tests"))
     written = Association(
         child, slurm_bed.cluster, parent_account=team.account, group_tres={"gres/gpu": 16}
     )
-    client.put_association(written)
-    client.put_association(written)
-    (read,) = client.associations(account=child)
+    client.accounting.put_association(written)
+    client.accounting.put_association(written)
+    (read,) = client.accounting.associations(account=child)
     assert (read.parent_account, read.user, read.group_tres) == (
         *(team.account, ""),
         {"gres/gpu": 16},
     )
     with pytest.raises(NotOffered):
-        client.put_association(Association(child, slurm_bed.cluster, group_tres={"gres/gpu": 8}))
-    client.put_association(Association(child, slurm_bed.cluster, user=team.user))
-    assert {item.account for item in client.associations(user=team.user)} == {team.account, child}
-    client.delete_association(child, cluster=slurm_bed.cluster, user=team.user)
-    client.delete_association(child, cluster=slurm_bed.cluster, user=team.user)
-    assert {item.user for item in client.associations(account=child)} == {""}
-    assert User(team.user, team.account, "None") in client.users()
-    client.delete_account(child)
-    client.delete_account(child)
-    assert client.associations(account=child) == ()
+        client.accounting.put_association(
+            Association(child, slurm_bed.cluster, group_tres={"gres/gpu": 8})
+        )
+    client.accounting.put_association(Association(child, slurm_bed.cluster, user=team.user))
+    assert {item.account for item in client.accounting.associations(user=team.user)} == {
+        team.account,
+        child,
+    }
+    client.accounting.delete_association(child, cluster=slurm_bed.cluster, user=team.user)
+    client.accounting.delete_association(child, cluster=slurm_bed.cluster, user=team.user)
+    assert {item.user for item in client.accounting.associations(account=child)} == {""}
+    assert User(team.user, team.account, "None") in client.accounting.users()
+    client.accounting.delete_account(child)
+    client.accounting.delete_account(child)
+    assert client.accounting.associations(account=child) == ()
 
 
 @pytest.mark.parametrize("bad", [{"lifetime_s": -10}, {"key": b"x" * 32}])
@@ -342,15 +351,15 @@ def test_a_refused_token_is_told_from_a_dead_controller(
 ) -> None:
     client = a_live_client(slurm_bed, **bad)
     for call in (
-        client.ping,
-        client.diag,
-        client.jobs,
-        client.nodes,
-        client.qos,
-        lambda: client.submit(slurm_bed.users[0], a_submission()),
-        lambda: client.set_hold(1, True),
-        lambda: client.cancel(1),
-        lambda: client.put_account(Account("never", "Never", "never")),
+        client.controller.ping,
+        client.controller.diag,
+        client.controller.jobs,
+        client.controller.nodes,
+        client.accounting.qos,
+        lambda: client.controller.submit(slurm_bed.users[0], a_submission()),
+        lambda: client.controller.set_hold(1, True),
+        lambda: client.controller.cancel(1),
+        lambda: client.accounting.put_account(Account("never", "Never", "never")),
     ):
         with pytest.raises(AuthenticationFailed):
             call()
@@ -363,20 +372,20 @@ def test_without_the_accounting_its_reads_fail_and_jobs_go_on(
 ) -> None:
     with slurm_bed.without("dbd"):
         for call in (
-            lambda: client.history(start=0, end=client.diag().observed_at),
-            lambda: client.job_history(1),
-            client.accounts,
-            client.associations,
-            client.qos,
-            client.users,
+            lambda: client.accounting.history(start=0, end=client.controller.diag().observed_at),
+            lambda: client.accounting.job_history(1),
+            client.accounting.accounts,
+            client.accounting.associations,
+            client.accounting.qos,
+            client.accounting.users,
         ):
             with pytest.raises(ClusterUnavailable):
                 call()
         with pytest.raises(ClusterUnavailable):
-            client.put_account(Account("never", "Never", "never"))
+            client.accounting.put_account(Account("never", "Never", "never"))
         job_id = submit(client, team)
-        assert client.job(job_id) is not None
-    eventually(lambda: works(client.accounts))
+        assert client.controller.job(job_id) is not None
+    eventually(lambda: works(client.accounting.accounts))
 
 
 def works(call: Callable[[], Any]) -> bool:
@@ -392,14 +401,14 @@ def test_a_restart_of_slurmrestd_is_survived(
     slurm_bed: SlurmBed, client: SlurmRest, team: Team
 ) -> None:
     """The connection that was kept is gone then: reads are sent again."""
-    assert client.ping()
+    assert client.controller.ping()
     slurm_bed.restart("rest")
-    assert client.ping()
+    assert client.controller.ping()
     with slurm_bed.without("rest"):
         with pytest.raises(ClusterUnavailable) as caught:
             submit(client, team)
         assert not isinstance(caught.value, OutcomeUnknown)
-    assert client.ping()
+    assert client.controller.ping()
 
 
 @pytest.mark.disturbs_slurm
@@ -409,7 +418,7 @@ def test_a_submission_to_a_frozen_slurmrestd_may_have_happened(
     impatient = SlurmRest(
         slurm_bed.url, Tokens(slurm_bed), service_user=slurm_bed.service_user, read_timeout_s=1.0
     )
-    assert impatient.ping()
+    assert impatient.controller.ping()
     with slurm_bed.frozen("rest"), pytest.raises(OutcomeUnknown):
         submit(impatient, team)
     impatient.close()

@@ -231,8 +231,8 @@ function PlanCard({ job }: { job: JobDetail }) {
   const used = usageClass(job);
   const { guaranteed_mgpu_s: guaranteed, borrowed_mgpu_s: borrowed } = job.usage;
   return (
-    <section className="card" aria-label="Plan">
-      <h2>Plan</h2>
+    <section className="card" aria-label="How it runs">
+      <h2>How it runs</h2>
       <table className="facts">
         <tbody>
           <Fact name="Runs as">{used ?? <span className="faint">not running</span>}</Fact>
@@ -437,7 +437,9 @@ function Content({ job }: { job: JobDetail }) {
       )}
       {job.notes.length > 0 && (
         <>
-          <h2>What was read from the #SBATCH lines</h2>
+          <h2>
+            {job.notes.some((note) => note.line > 0) ? "What was read from the #SBATCH lines" : "How the request was read"}
+          </h2>
           <SbatchNotes notes={job.notes} />
         </>
       )}

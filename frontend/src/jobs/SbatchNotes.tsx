@@ -8,9 +8,12 @@ const VERDICTS: Record<SbatchNote["verdict"], { mark: string; tone: string }> = 
 
 /** Line by line: what of an sbatch script was understood, ignored or refused, and why. */
 export function SbatchNotes({ notes }: { notes: readonly SbatchNote[] }) {
-  const count = (verdict: SbatchNote["verdict"]) => notes.filter((note) => note.verdict === verdict).length;
+  const lines = notes.filter((note) => note.line > 0);
+  const count = (verdict: SbatchNote["verdict"]) => lines.filter((note) => note.verdict === verdict).length;
+  if (lines.length === 0) return <WholeNotes notes={notes} />;
   return (
     <>
+      <WholeNotes notes={notes} />
       <p className="dim">
         {count("understood")} understood, {count("ignored")} ignored, {count("refused")} refused.
       </p>
@@ -25,7 +28,7 @@ export function SbatchNotes({ notes }: { notes: readonly SbatchNote[] }) {
           </tr>
         </thead>
         <tbody>
-          {notes.map((note, i) => {
+          {lines.map((note, i) => {
             const { mark, tone } = VERDICTS[note.verdict];
             return (
               <tr key={`${note.line} ${i}`}>
@@ -47,4 +50,9 @@ export function SbatchNotes({ notes }: { notes: readonly SbatchNote[] }) {
       </table>
     </>
   );
+}
+
+/** What is to be said of the request as a whole rather than of a line of it. */
+export function WholeNotes({ notes }: { notes: readonly SbatchNote[] }) {
+  return notes.filter((note) => note.line === 0).map((note) => <p key={note.detail}>{note.detail}</p>);
 }

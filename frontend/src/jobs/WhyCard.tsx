@@ -8,7 +8,10 @@ import { codeWords, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS } fro
 import "./why.css";
 
 /** "Why is it waiting?": the sentence first, then the numbers, then who gives back and when. */
-export function WhyCard({ explanation, title = "Why is it waiting?" }: { explanation: Explanation; title?: string }) {
+export function WhyCard({ explanation, title: asked = "Why is it waiting?" }: { explanation: Explanation; title?: string }) {
+  // What can never start waits for nothing: no line, no time.
+  const isHopeless = explanation.code === "never_fits";
+  const title = isHopeless ? "Why can it never start?" : asked;
   const deadline = reclaimDeadline(explanation);
   // The sentence tells the time left as it was when decided; here it ticks instead.
   const parts = /^(.*?):? at the latest in [^.]+\.(.*)$/i.exec(explanation.sentence);
@@ -44,7 +47,7 @@ export function WhyCard({ explanation, title = "Why is it waiting?" }: { explana
             <dd title={explanation.node}>{lastPart(explanation.node)}</dd>
           </div>
         )}
-        {!WAITS_FOR_JOBS.has(explanation.code) && (
+        {!isHopeless && !WAITS_FOR_JOBS.has(explanation.code) && (
           <div>
             <dt>Jobs ahead</dt>
             <dd>{explanation.jobs_ahead === 0 ? "none" : explanation.jobs_ahead}</dd>
@@ -52,8 +55,12 @@ export function WhyCard({ explanation, title = "Why is it waiting?" }: { explana
         )}
       </dl>
       {explanation.victims.length > 0 && <GivingBack explanation={explanation} />}
-      <h2 className="gap">When will it start?</h2>
-      <EstimatedStart explanation={explanation} />
+      {!isHopeless && (
+        <>
+          <h2 className="gap">When will it start?</h2>
+          <EstimatedStart explanation={explanation} />
+        </>
+      )}
       <p className="small faint">
         Decided <Time at={explanation.as_of} />
       </p>
@@ -176,7 +183,8 @@ const NUMBER_LABELS: Record<string, string> = {
   free_mgpu: "Free now",
   largest_free_on_a_cluster_mgpu: "Free on one cluster",
   available_by_quota_mgpu: "Quota lets start",
-  guaranteed_mgpu: "Inside the guarantee",
+  guaranteed_mgpu: "Guarantee of the team",
+  within_guarantee_mgpu: "Inside the guarantee",
   earmarked_mgpu: "Kept for it already",
   coming_back_mgpu: "Coming back",
   limit_mgpu: "May hold",

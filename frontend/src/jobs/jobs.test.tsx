@@ -354,7 +354,7 @@ describe("the job page of a job that was placed", () => {
       },
     });
   const cluster = async () => {
-    const plan = await screen.findByRole("region", { name: "Plan" });
+    const plan = await screen.findByRole("region", { name: "How it runs" });
     return within(within(plan).getByRole("row", { name: /^Cluster/ })).getByRole("cell").textContent;
   };
 

@@ -1,6 +1,7 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 
 import type { JobPlan } from "../api/types";
+import { WholeNotes } from "../jobs/SbatchNotes";
 import { WhyCard } from "../jobs/WhyCard";
 import { Lines } from "../ui/states";
 import { formatDuration, formatGpuCount, formatGpuHours, formatGpus, formatMoney } from "../ui/units";
@@ -9,10 +10,10 @@ import { formatDuration, formatGpuCount, formatGpuHours, formatGpus, formatMoney
 export function PlanPanel({ plan, hasRequest }: { plan: UseQueryResult<JobPlan>; hasRequest: boolean }) {
   return (
     <div className="rows" aria-live="polite" aria-busy={plan.isFetching}>
-      <section className="card" aria-label="Plan">
-        <h2>Plan</h2>
+      <section className="card" aria-label="What would happen">
+        <h2>What would happen</h2>
         {!hasRequest ? (
-          <p className="dim">Fill in what is missing; what would happen shows up here.</p>
+          <p className="dim">Fill in what is missing, and it is said here.</p>
         ) : plan.error ? (
           <p className="bad-text">{plan.error.message}</p>
         ) : plan.data === undefined ? (
@@ -29,7 +30,7 @@ export function PlanPanel({ plan, hasRequest }: { plan: UseQueryResult<JobPlan>;
 }
 
 function verdict(plan: JobPlan): { text: string; tone: string } {
-  if (!plan.fits) return { text: "It can never run as asked.", tone: "bad-text" };
+  if (!plan.fits) return { text: "It can never start as asked.", tone: "bad-text" };
   const it = plan.job.tasks > 1 ? "Its first task" : "It";
   if (plan.would_start_now) {
     return { text: `${it} would start now${plan.cluster ? ` on ${plan.cluster}` : ""}.`, tone: "good-text" };
@@ -50,6 +51,7 @@ function Plan({ plan }: { plan: JobPlan }) {
   return (
     <>
       <p className={`sentence ${tone}`}>{text}</p>
+      <WholeNotes notes={plan.notes} />
       <table className="facts">
         <tbody>
           <Fact name="Name">{job.name}</Fact>

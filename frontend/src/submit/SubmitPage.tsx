@@ -149,7 +149,8 @@ function SubmitForm({
       </div>
     );
   }
-  const notes = plan.data?.notes ?? [];
+  // What is said of the whole request stands in the plan.
+  const notes = (plan.data?.notes ?? []).filter((note) => note.line > 0);
   return (
     <form
       className="two"
@@ -484,7 +485,7 @@ function FormFields({
           />
           <Textarea
             label="Start after"
-            description="Jobs that must have succeeded, one id a line; ended or failed before it asks for that instead, array for all tasks of one."
+            description="Ids of jobs that must succeed first, one a line. Before an id, “ended” or “failed” waits for that instead, and “array” says that it is the id of an array."
             autosize
             minRows={1}
             maxRows={8}

@@ -180,7 +180,7 @@ describe("the submit page", () => {
 
   it("plans while one types, then submits once under one key", async () => {
     const { user, requests, router } = open(`/submit?scope=${VISION}`);
-    const plan = await screen.findByRole("region", { name: "Plan" });
+    const plan = await screen.findByRole("region", { name: "What would happen" });
     await waitFor(() => expect(plan).toHaveTextContent("It would start now on slurm-a."));
     expect(plan).toHaveTextContent("€2.00");
 
@@ -247,7 +247,7 @@ describe("the submit page", () => {
     await user.type(gpus, "8");
     await user.click(screen.getByRole("button", { name: "▸ More options" }));
     await user.type(screen.getByRole("textbox", { name: /array/i }), "0-9%3");
-    const plan = await screen.findByRole("region", { name: "Plan" });
+    const plan = await screen.findByRole("region", { name: "What would happen" });
     const fact = (name: string) => within(plan).findByRole("row", { name: new RegExp(`^${name} `) });
     expect(await fact("Tasks")).toHaveTextContent("Tasks10, each for itself; at most 3 at once");
     expect(await fact("Asks for")).toHaveTextContent("8 GPUs of h100 for each task");
@@ -262,6 +262,17 @@ describe("the submit page", () => {
     await user.type(gpus, "2000");
     expect(await screen.findByText("Pool h100 has 1,000 GPUs; ask for fewer.")).toBeInTheDocument();
     expect(gpus).toBeInvalid();
+  });
+
+  it("says in the plan how a total of GPUs is shared out over nodes", async () => {
+    const { user } = open(`/submit?scope=${VISION}`);
+    const gpus = await screen.findByRole("textbox", { name: "GPUs in total" });
+    await user.clear(gpus);
+    await user.type(gpus, "16");
+    const plan = await screen.findByRole("region", { name: "What would happen" });
+    expect(
+      await within(plan).findByText("No node has 16 GPUs, so this job takes 2 nodes with 8 GPUs each."),
+    ).toBeInTheDocument();
   });
 
   it("says line by line what of an sbatch script was understood", async () => {

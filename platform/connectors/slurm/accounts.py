@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from connectors.accounts import AccountedRun, AccountedRuns, AccountLate
 from connectors.protocol import ClusterConnector
+from connectors.slurm.accounting import SlurmAccounting
 from connectors.slurm.connector import SlurmConnector
+from connectors.slurm.controller import SlurmController
 from connectors.slurm.naming import account_name, key_of, own_cluster
 from connectors.slurm.neutral import HistoryJob
 from connectors.slurm.observing import MGPU_PER_GPU
 from connectors.slurm.options import SlurmOptions
 from connectors.slurm.resizing import held_since, joined
-from connectors.slurm.rest import SlurmRest
 from connectors.slurm.states import native_state
 
 #: A day with many jobs is asked for in parts, so that no answer is too large.
@@ -25,14 +26,17 @@ _RecordKey = tuple[int, int, int | None]
 def open_account(connector: ClusterConnector) -> SlurmAccount:
     """The account of the cluster of `connector`, which must be Slurm's."""
     assert isinstance(connector, SlurmConnector)
-    return SlurmAccount(connector.rest, connector.options)
+    return SlurmAccount(connector.rest.controller, connector.rest.accounting, connector.options)
 
 
 class SlurmAccount:
     """Implements `connectors.accounts.ClusterAccount`."""
 
-    def __init__(self, rest: SlurmRest, options: SlurmOptions) -> None:
-        self._rest = rest
+    def __init__(
+        self, controller: SlurmController, accounting: SlurmAccounting, options: SlurmOptions
+    ) -> None:
+        self._controller = controller
+        self._accounting = accounting
         self._options = options
 
     def account_of(self, team: str) -> str:
@@ -42,9 +46,9 @@ class SlurmAccount:
     def runs(self, *, start: int, end: int) -> AccountedRuns:
         """See the protocol. A job that was requeued has a record, with a submit time of its own,
         for each run. What held GPUs of none of our pools is left out, as is what never ran."""
-        cluster = own_cluster(self._rest.clusters(), self._options.cluster_name)
+        cluster = own_cluster(self._accounting.clusters(), self._options.cluster_name)
         # Before the records are read: what had not arrived by then may be missing in them.
-        diag = self._rest.diag()
+        diag = self._controller.diag()
         if diag.accounting_backlog > 0:
             raise AccountLate(
                 f"{diag.accounting_backlog} messages of the cluster have not reached its "
@@ -52,7 +56,7 @@ class SlurmAccount:
             )
         found: dict[_RecordKey, HistoryJob] = {}
         for since, until in _parts(start, min(end, diag.observed_at)):
-            for run in self._rest.history(start=since, end=until):
+            for run in self._accounting.history(start=since, end=until):
                 if run.cluster in ("", cluster) and run.start_time is not None:
                     # Read later, known better: it may have ended in between.
                     found[run.job_id, run.submit_time, run.start_time] = run
@@ -74,7 +78,7 @@ class SlurmAccount:
             run for run in runs if run.start_time is not None and held_since(run) != run.start_time
         ]
         for part in parts:
-            for run in self._rest.job_history(part.job_id):
+            for run in self._accounting.job_history(part.job_id):
                 if (run.cluster, run.start_time) == (part.cluster, part.start_time):
                     found[run.job_id, run.submit_time, run.start_time] = run
         return joined(found.values()) if parts else runs

@@ -46,7 +46,6 @@ NOT_STARTED_SIGNAL = int(signal.SIGSYS)
 #: MASTER_PORT is chosen by job number below the ports that Linux gives out by itself.
 _PORT_FIRST = 15_000
 _PORTS = 15_000
-_BASE64_COLUMNS = 76
 _SHEBANG_CHARACTERS_MAX = 254
 
 _RANK = r"""

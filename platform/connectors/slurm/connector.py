@@ -13,19 +13,17 @@ import contextlib
 import logging
 import math
 import re
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import replace
+from typing import Any
 
 from connectors.errors import (
     AccountUndecided,
     AnotherCluster,
     ClusterUnavailable,
     ConnectorError,
-    LogUnavailable,
     NotOffered,
     OutcomeUnknown,
     UnknownNativeState,
@@ -39,48 +37,41 @@ from connectors.protocol import (
     LogReader,
     NativeWorkload,
     Observation,
-    RankSlot,
     Unread,
     Workload,
     WorkloadPhase,
 )
 from connectors.slurm.answers import SlurmRefused
-from connectors.slurm.batch import NOTICE_SIGNAL, STOP_SIGNAL, batch_script
-from connectors.slurm.logs import RankExits, read_exits, read_log, within
-from connectors.slurm.naming import account_name, guaranteed_qos, key_of, secret_mark, tag
-from connectors.slurm.neutral import JobList, SlurmJob, SlurmNode, SlurmPartition, Submission
+from connectors.slurm.batch import NOTICE_SIGNAL, STOP_SIGNAL
+from connectors.slurm.controller import SlurmController
+from connectors.slurm.hardware import Kept, read_hardware
+from connectors.slurm.job_pools import JobPools
+from connectors.slurm.logs import FILES_S, RankExits, SlurmLogs, read_exits, within
+from connectors.slurm.naming import key_of, secret_mark
+from connectors.slurm.neutral import JobList, SlurmJob, Submission
 from connectors.slurm.observing import (
     MGPU_PER_GPU,
     ended_observation,
     native_of,
     node_capacity,
     observation_of,
-    slots_of,
-    spread,
 )
 from connectors.slurm.options import (
     SETTLE_S_STRICT,
-    USER_FIELD,
     SlurmOptions,
-    SlurmPool,
-    is_name,
     parse_options,
 )
 from connectors.slurm.qos_room import QosRoom
 from connectors.slurm.resizing import joined
-from connectors.slurm.rest import SlurmRest, TokenSource
+from connectors.slurm.rest import SlurmRest
 from connectors.slurm.states import is_held_by_others, phase_of
+from connectors.slurm.submissions import SubmissionBuilder
 from connectors.slurm.tokens import MinterTokens, TokenRefused
-from connectors.workload_checks import TIME_LIMIT_S_MAX, check_key, check_workload
+from connectors.slurm.transport import TokenSource
+from connectors.workload_checks import check_key, check_workload
 
-Value = TypeVar("Value")
 log = logging.getLogger(__name__)
 
-_S_PER_MINUTE = 60
-#: How long what changes by an administrator's hand only is not asked for again.
-_KEPT_S = 60
-#: More must not be read from a file system that other machines may have let hang.
-_FILES_S = 20
 #: An empty queue is confirmed to be the cluster's at least so often.
 _CONFIRMED_S = 2
 #: What tells a cluster from others: its name, and the secret that signs our jobs there.
@@ -138,9 +129,13 @@ class SlurmConnector:
         self._confirmed_s = -math.inf
         # The protocol knows no closing: connections end with the connector.
         weakref.finalize(self, self._rest.close)
-        self._hardware = _Kept(self._read_hardware)
-        self._in_accounting = _Kept(self._ask_accounting_who_it_is)
-        self._room = QosRoom(self._rest, otherwise=options.borrow_qos)
+        self._hardware = Kept(lambda: read_hardware(self._controller))
+        self._in_accounting = Kept(self._ask_accounting_who_it_is)
+        self._pools = JobPools(options.pools, self._hardware)
+        self._submissions = SubmissionBuilder(options, self._hardware)
+        self._room = QosRoom(
+            self._rest.controller, self._rest.accounting, otherwise=options.borrow_qos
+        )
         self._exits: Mapping[tuple[int, int], RankExits] = {}
         self._waiting_since: Mapping[tuple[int, int], int] = {}
         self._let_go: frozenset[tuple[int, int]] = frozenset()
@@ -154,6 +149,10 @@ class SlurmConnector:
     def rest(self) -> SlurmRest:
         """Its client, for the other things that a Slurm cluster can do."""
         return self._rest
+
+    @property
+    def _controller(self) -> SlurmController:
+        return self._rest.controller
 
     @property
     def submits_held(self) -> bool:
@@ -171,8 +170,8 @@ class SlurmConnector:
     def submit(self, workload: Workload, *, is_first: bool = False) -> str:
         """See the protocol. The nodes in `slots` are ignored: Slurm chooses them."""
         check_workload(workload)
-        user = self._checked_user(workload)
-        submission = self._submission(workload, user)
+        user = self._submissions.user_of(workload)
+        submission = self._submissions.build(workload, user)
         if not is_first:
             copies = [job for job in self._tagged(workload.key) if job.user == user]
             if copies:
@@ -181,7 +180,7 @@ class SlurmConnector:
             submission = self._room.take(submission, may_borrow=workload.is_requeueable)
         try:
             self._tokens.token_for(user)
-            return str(self._rest.submit(user, submission))
+            return str(self._controller.submit(user, submission))
         except OutcomeUnknown:
             raise
         except ConnectorError as error:
@@ -200,7 +199,7 @@ class SlurmConnector:
         if is_held_by_others(job) or _number(job) in self._let_go:
             return
         self._check_settled(job)
-        insist(lambda: self._rest.set_hold(job.job_id, held=False))
+        insist(lambda: self._controller.set_hold(job.job_id, held=False))
 
     def remove_copy(self, key: str, native_id: str) -> None:
         """See the protocol."""
@@ -212,7 +211,7 @@ class SlurmConnector:
 
     def observe(self) -> Listing:
         """See the protocol. Of ended jobs the ranks' exit codes are read where they can be."""
-        listed = self._rest.jobs()
+        listed = self._controller.jobs()
         unread = [
             Unread(None if one.job_id is None else str(one.job_id), one.why)
             for one in listed.unread
@@ -235,10 +234,10 @@ class SlurmConnector:
                     key,
                     job,
                     exits.get(_number(job), _NO_EXITS),
-                    pool=self._pool_of_job(job),
+                    pool=self._pools.of_job(job),
                     was_let_go=_number(job) in let_go,
                     is_preemptible=job.qos == self._options.borrow_qos,
-                    is_mixed=len(self._parts(job, job.gpus_allocated or job.gpus_requested)) > 1,
+                    is_mixed=len(self._pools.parts(job)) > 1,
                 )
                 for job in sorted(jobs, key=_age)
             )
@@ -278,11 +277,11 @@ class SlurmConnector:
             return None
         runs = [
             run
-            for run in joined(self._rest.job_history(int(native_id)))
+            for run in joined(self._rest.accounting.job_history(int(native_id)))
             if key_of(self._options.tag_secret, run.name, run.user) == key
         ]
         if not runs:
-            if self._rest.diag().accounting_backlog > 0:
+            if self._controller.diag().accounting_backlog > 0:
                 raise ClusterUnavailable("the cluster's accounting is late; it may know more soon")
             return None
         last = max(runs, key=lambda run: (run.submit_time, run.start_time or 0))
@@ -328,13 +327,13 @@ class SlurmConnector:
     def inventory(self) -> Inventory:
         """See the protocol: the nodes that have GPUs of one of the cluster's pools."""
         # Before the nodes are asked, so that what it says is never older than it claims.
-        observed_at = self._rest.diag().observed_at
+        observed_at = self._controller.diag().observed_at
         odd: list[str] = []
         partitions = {
-            partition.name: partition for partition in self._rest.partitions(odd=odd.append)
+            partition.name: partition for partition in self._controller.partitions(odd=odd.append)
         }
-        seen = self._rest.nodes(odd=odd.append)
-        if shared := [n.name for n in seen if n.has_shards and self._pool_of(n.gpus)]:
+        seen = self._controller.nodes(odd=odd.append)
+        if shared := [n.name for n in seen if n.has_shards and self._pools.of_gpus(n.gpus)]:
             odd.append(
                 f"{len(shared)} nodes offer shards of their GPUs (gres/shard), {shared[0]} for "
                 "one; what holds shards is not seen here, so GPUs may be promised that are not "
@@ -406,105 +405,18 @@ class SlurmConnector:
         """Nothing: Slurm drops ended jobs by itself, and the outputs are their user's."""
         check_key(key)
 
-    def _checked_user(self, workload: Workload) -> str:
-        user = workload.cluster_user
-        if user is None:
-            raise WorkloadRejected(f"no UNIX user is mapped to {workload.user!r} on this cluster")
-        if not is_name(user) or user in ("root", "slurm", "nobody", self._options.service_user):
-            raise WorkloadRejected(f"jobs may not run as UNIX user {user[:80]!r}")
-        return user
-
-    def _submission(self, workload: Workload, user: str) -> Submission:
-        options = self._options
-        pool = options.pools.get(workload.pool)
-        if pool is None:
-            raise WorkloadRejected(f"this cluster has no pool {workload.pool[:80]!r}")
-        if workload.image is not None and not options.runs_images:
-            raise WorkloadRejected(
-                "this cluster runs no container images: its option containers is not set, and "
-                f"the job names the image {workload.image}"
-            )
-        gpus = _gpus_per_node(workload)
-        account = account_name(workload.team, options.account_prefix)
-        name = tag(options.tag_secret, workload.key, user)
-        working_directory = options.working_directory.replace(USER_FIELD, user)
-        return Submission(
-            name=name,
-            comment=f"Tidegate {workload.key}",
-            account=account,
-            partition=pool.partition,
-            qos=options.borrow_qos
-            if workload.is_borrowed
-            else guaranteed_qos(account, options.qos_prefix),
-            gres_type=pool.gres_type,
-            gpus_per_node=gpus,
-            node_count=len(workload.slots),
-            cpus_per_task=options.cpus_per_gpu and options.cpus_per_gpu * gpus,
-            memory_mb_per_node=options.memory_mb_per_gpu and options.memory_mb_per_gpu * gpus,
-            time_limit_minutes=self._time_limit_minutes(workload, gpus, pool),
-            constraint=constraint_of(pool, workload),
-            environment={"PATH": options.path},
-            script=batch_script(
-                workload,
-                tag=name,
-                directory=options.output_directory(user),
-                gpus_per_node=gpus,
-                path=options.path,
-                mounts=self._mounts(user, working_directory),
-            ),
-            working_directory=working_directory,
-            # The script opens its outputs itself, as soon as their directory is there.
-            standard_output="/dev/null",
-            standard_error="/dev/null",
-            hold=True,
-        )
-
-    def _mounts(self, user: str, working_directory: str) -> tuple[str, ...]:
-        """What containers of `user` see as their nodes do; what scripts start in comes first."""
-        others = (one.replace(USER_FIELD, user) for one in self._options.container_mounts)
-        outputs = self._options.output_directory(user)
-        return tuple(dict.fromkeys((working_directory, outputs, *others)))
-
-    def _time_limit_minutes(self, workload: Workload, gpus: int, pool: SlurmPool) -> int:
-        """The limit in whole minutes, rounded up; without one, the longest that there is.
-
-        Raises WorkloadRejected for what would wait in the partition for ever: held jobs are
-        accepted unlooked at.
-        """
-        problem, most_s = _check_room(workload, gpus, pool, self._hardware.get())
-        if problem:
-            # Asked for anew before anything is refused because of it.
-            self._hardware.drop()
-            problem, most_s = _check_room(workload, gpus, pool, self._hardware.get())
-        if problem:
-            raise WorkloadRejected(problem)
-        if workload.time_limit_s is None:
-            return (most_s or TIME_LIMIT_S_MAX) // _S_PER_MINUTE
-        return -(-workload.time_limit_s // _S_PER_MINUTE)
-
-    def _read_hardware(self) -> _Hardware:
-        return _Hardware(
-            {partition.name: partition for partition in self._rest.partitions(odd=log.warning)},
-            {node.name: node for node in self._rest.nodes(odd=log.warning)},
-        )
-
-    def _pool_of(self, gpus: Mapping[str, int]) -> str | None:
-        return next(
-            (name for name, pool in self._options.pools.items() if gpus.get(pool.gres_type)), None
-        )
-
     def _key(self, job: SlurmJob) -> str | None:
         return key_of(self._options.tag_secret, job.name, job.user)
 
     def _tagged(self, key: str) -> Sequence[SlurmJob]:
-        listed: JobList = self._rest.jobs()
+        listed: JobList = self._controller.jobs()
         return [job for job in listed.jobs if job.name.startswith(key) and self._key(job) == key]
 
     def _job(self, key: str, native_id: str) -> SlurmJob | None:
         """Job `native_id` if it is a job of `key`, else None."""
         if not _NATIVE_ID.fullmatch(native_id):
             return None
-        job = self._rest.job(int(native_id))
+        job = self._controller.job(int(native_id))
         return job if job is not None and self._key(job) == key else None
 
     def _jobs_of(self, key: str, native_id: str | None) -> Sequence[SlurmJob]:
@@ -514,10 +426,10 @@ class SlurmConnector:
         return self._tagged(key)
 
     def _send(self, job: SlurmJob, signal: str | None) -> None:
-        insist(lambda: self._rest.cancel(job.job_id, signal=signal))
+        insist(lambda: self._controller.cancel(job.job_id, signal=signal))
 
     def _check_settled(self, job: SlurmJob) -> None:
-        age_s = self._rest.diag().observed_at - job.submit_time if self.settle_s else 0
+        age_s = self._controller.diag().observed_at - job.submit_time if self.settle_s else 0
         if age_s < self.settle_s:
             raise ClusterUnavailable(
                 f"job {job.job_id} is not settled yet: the controller may still forget it; "
@@ -547,7 +459,7 @@ class SlurmConnector:
 
         if unread and self._options.output_root is not None:
             try:
-                found.update(within(_FILES_S, read))
+                found.update(within(FILES_S, read))
             except ClusterUnavailable:
                 # Slurm answers; only the file system with the outputs does not.
                 return found
@@ -556,7 +468,7 @@ class SlurmConnector:
 
     def _read_exits(self, key: str, user: str, ranks: int) -> RankExits:
         try:
-            return within(_FILES_S, lambda: self._rank_exits(key, user, ranks))
+            return within(FILES_S, lambda: self._rank_exits(key, user, ranks))
         except ClusterUnavailable:
             return _NO_EXITS
 
@@ -575,7 +487,7 @@ class SlurmConnector:
         gpus = job.gpus_allocated or job.gpus_requested
         if not sum(gpus.values()):
             return
-        if len(parts := self._parts(job, gpus)) > 1:
+        if len(parts := self._pools.parts(job)) > 1:
             for part, slots in parts.items():
                 total = sum(slot.mgpu for slot in slots)
                 whole = native_of(
@@ -583,134 +495,11 @@ class SlurmConnector:
                 )
                 yield replace(whole, native_id=f"{job.job_id} ({part})", slots=slots, is_mixed=True)
             return
-        pool = self._pool_of_job(job)
+        pool = self._pools.of_job(job)
         if pool is None:
             return
         count = gpus.get(self._options.pools[pool].gres_type) or gpus[""]
         yield native_of(job, pool=pool, gpus=count, borrow_qos=self._options.borrow_qos)
-
-    def _parts(self, job: SlurmJob, gpus: Mapping[str, int]) -> dict[str, tuple[RankSlot, ...]]:
-        """What `job` holds of each pool, by what its nodes are counted as; {} where its GPUs are
-        certainly of one type, or it does not run."""
-        if not job.nodes or (len(gpus) == 1 and "" not in gpus):
-            return {}
-        nodes = self._hardware.get().nodes
-        parts: dict[str, list[RankSlot]] = {}
-        for slot in slots_of(job) or spread(job.nodes, sum(gpus.values())):
-            pool = self._pool_of(nodes[slot.node].gpus) if slot.node in nodes else None
-            if pool is not None:
-                parts.setdefault(pool, []).append(slot)
-        return {pool: tuple(part) for pool, part in parts.items()}
-
-    def _pool_of_job(self, job: SlurmJob) -> str | None:
-        gpus = job.gpus_allocated or job.gpus_requested
-        return self._pool_of(gpus) or self._pool_of_untyped(job, gpus)
-
-    def _pool_of_untyped(self, job: SlurmJob, gpus: Mapping[str, int]) -> str | None:
-        """The pool of a job that asked for any GPUs: its nodes', or else its partition's."""
-        if not gpus.get(""):
-            return None
-        if job.nodes:
-            nodes = self._hardware.get().nodes
-            known = (self._pool_of(nodes[name].gpus) for name in job.nodes if name in nodes)
-            return next((pool for pool in known if pool is not None), None)
-        of_partition = [
-            name for name, pool in self._options.pools.items() if pool.partition == job.partition
-        ]
-        return of_partition[0] if len(of_partition) == 1 else None
-
-
-class SlurmLogs:
-    """Reads outputs of jobs from the shared file system; knows no secret and speaks to nobody."""
-
-    def __init__(self, options: SlurmOptions) -> None:
-        self._options = options
-
-    def read_log(
-        self,
-        key: str,
-        *,
-        rank: int,
-        stream: str,
-        offset: int,
-        limit: int,
-        cluster_user: str | None = None,
-    ) -> LogChunk:
-        """See the protocol. At most 1 MiB at once; from an offset past the end, no bytes."""
-        check_key(key)
-        root = self._options.output_root
-        if root is None:
-            raise LogUnavailable(
-                "the outputs of this cluster are not available here; the job's user finds them in "
-                f"{self._options.working_directory}"
-            )
-        if cluster_user is None:
-            raise LogUnavailable(f"{key} has no UNIX user, so it has no output")
-
-        def read() -> LogChunk:
-            return read_log(
-                root,
-                key=key,
-                user=cluster_user,
-                rank=rank,
-                stream=stream,
-                offset=offset,
-                limit=limit,
-                cap_bytes=self._options.log_cap_bytes,
-            )
-
-        return within(_FILES_S, read)
-
-
-@dataclass(frozen=True, slots=True)
-class _Hardware:
-    """What changes by an administrator's hand only."""
-
-    partitions: Mapping[str, SlurmPartition]
-    nodes: Mapping[str, SlurmNode]
-
-
-class _Kept(Generic[Value]):
-    """An answer that is asked for at most once in `_KEPT_S`."""
-
-    def __init__(self, ask: Callable[[], Value]) -> None:
-        self._ask = ask
-        self._lock = threading.Lock()
-        self._answer: tuple[float, Value] | None = None
-
-    def get(self) -> Value:
-        """The answer, asked for again when it is old. Raises what asking raises."""
-        with self._lock:
-            if self._answer is None or time.monotonic() - self._answer[0] > _KEPT_S:
-                self._answer = (time.monotonic(), self._ask())
-            return self._answer[1]
-
-    def drop(self) -> None:
-        """Ask again the next time."""
-        with self._lock:
-            self._answer = None
-
-
-def constraint_of(pool: SlurmPool, workload: Workload) -> str | None:
-    """The pool's own constraint and the job's features, all of which must hold."""
-    own = pool.constraint
-    if own is None or not workload.features:
-        return "&".join(workload.features) or own
-    # "&" binds closer than "|". Brackets are a unit by themselves and may not stand in others.
-    own = f"({own})" if "|" in own and "[" not in own else own
-    return "&".join((own, *workload.features))
-
-
-def _gpus_per_node(workload: Workload) -> int:
-    sizes = {slot.mgpu for slot in workload.slots}
-    if len(sizes) > 1:
-        raise WorkloadRejected("a Slurm cluster gives every node of a job as many GPUs")
-    mgpu = sizes.pop()
-    if mgpu < MGPU_PER_GPU or mgpu % MGPU_PER_GPU:
-        raise WorkloadRejected(
-            f"a Slurm cluster gives whole GPUs, at least one on each node, not {mgpu} milli-GPU"
-        )
-    return mgpu // MGPU_PER_GPU
 
 
 def _refusal(user: str, submission: Submission, words: str) -> str:
@@ -729,32 +518,6 @@ def insist(act: Callable[[], None]) -> None:
         act()
     except (WorkloadRejected, NotOffered) as error:
         raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
-
-
-def _check_room(
-    workload: Workload, gpus: int, pool: SlurmPool, hardware: _Hardware
-) -> tuple[str, int | None]:
-    """Why `workload` can never start, or "", and the longest time limit that there is."""
-    partition = hardware.partitions.get(pool.partition)
-    if partition is None:
-        return f"the cluster has no partition {pool.partition}", None
-    most_s = partition.max_time_limit_s
-    large = [
-        name
-        for name in partition.nodes
-        if name in hardware.nodes and hardware.nodes[name].gpus.get(pool.gres_type, 0) >= gpus
-    ]
-    if len(workload.slots) > len(large):
-        return (
-            f"{len(workload.slots)} nodes with {gpus} GPUs of type {pool.gres_type} are asked for, "
-            f"and partition {partition.name} has {len(large)} such nodes"
-        ), most_s
-    if most_s is not None and (workload.time_limit_s or 0) > most_s:
-        return (
-            f"the time limit of {workload.time_limit_s} s is longer than the {most_s} s that "
-            f"partition {partition.name} allows"
-        ), most_s
-    return "", most_s
 
 
 def _phase(job: SlurmJob) -> WorkloadPhase | None:

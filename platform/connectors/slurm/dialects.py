@@ -167,12 +167,9 @@ class Dialect(ABC):
         return any(text.startswith("No job changes") for text in warnings)
 
     def diag(self, statistics: Record) -> Diag:
-        """The controller's statistics."""
+        """The controller's clock, and how late the accounting is."""
         return Diag(
             observed_at=self._required(statistics, "req_time"),
-            jobs_pending=self._required(statistics, "jobs_pending"),
-            jobs_running=self._required(statistics, "jobs_running"),
-            jobs_submitted=self._required(statistics, "jobs_submitted"),
             accounting_backlog=self._required(statistics, "dbd_agent_queue_size"),
         )
 
@@ -183,7 +180,6 @@ class Dialect(ABC):
         nodes = _hosts(_text(record, "nodes"))
         requested = _gpus(_text(record, "tres_req_str"))
         allocated = _gpus(_text(record, "tres_alloc_str"))
-        types = {kind for kind in (*requested, *allocated) if kind}
         exit_code, exit_signal = None, None
         if state in _ENDED_STATES and "COMPLETING" not in flags:
             exit_code, exit_signal = self._exit(record)
@@ -203,18 +199,14 @@ class Dialect(ABC):
             submit_time=self._required(record, "submit_time"),
             start_time=self._time(record.get("start_time")),
             end_time=self._time(record.get("end_time")),
-            preempt_time=self._time(record.get("preempt_time")),
             exit_code=exit_code,
             exit_signal=exit_signal,
-            restart_count=self._number(record.get("restart_cnt")) or 0,
             node_count=self._number(record.get("node_count")) or len(nodes),
             nodes=nodes,
             gpus_requested=requested,
             gpus_allocated=allocated,
             gpus_by_node=_gpus_by_node(record, nodes, sum(allocated.values())),
-            gpu_type=types.pop() if len(types) == 1 else None,
             time_limit_s=None if time_limit is None else time_limit * 60,
-            requeue=bool(record.get("requeue")),
             resize_time=self._time(record.get("resize_time")),
         )
 
@@ -230,9 +222,6 @@ class Dialect(ABC):
             partitions=tuple(_texts(record.get("partitions"))),
             features=tuple(_texts(record.get("features"))),
             gpus=_gpus(_text(record, "tres")),
-            gpus_used=_gpus(_text(record, "tres_used")),
-            cpus=self._required(record, "cpus"),
-            memory_mb=self._required(record, "real_memory"),
             has_shards="gres/shard=" in _text(record, "tres")
             or any(one.startswith("shard:") for one in _texts(record.get("gres"))),
         )
@@ -266,8 +255,6 @@ class Dialect(ABC):
             eligible_time=self._time(time.get("eligible")),
             start_time=self._time(time.get("start")),
             end_time=end_time,
-            elapsed_s=self._number(time.get("elapsed")) or 0,
-            suspended_s=self._number(time.get("suspended")) or 0,
             nodes=_hosts("" if record.get("nodes") == "None assigned" else _text(record, "nodes")),
             gpus=tres.gpus_of(self._tres(allocated)),
             exit_code=exit_code,

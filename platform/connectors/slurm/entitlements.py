@@ -20,11 +20,12 @@ from connectors.entitlements import Change, ChangeKind, Entitlement, Entitlement
 from connectors.errors import ClusterUnavailable, OutcomeUnknown, WorkloadRejected
 from connectors.protocol import ClusterConnector
 from connectors.slurm import outgoing
+from connectors.slurm.accounting import SlurmAccounting
 from connectors.slurm.connector import SlurmConnector
+from connectors.slurm.controller import SlurmController
 from connectors.slurm.naming import account_name, guaranteed_qos, own_cluster
 from connectors.slurm.neutral import Account, Association, Qos, SlurmJob, User
 from connectors.slurm.options import SlurmOptions
-from connectors.slurm.rest import SlurmRest
 
 ACCOUNT = "account"
 QOS = "qos"
@@ -49,7 +50,9 @@ _Test = Callable[[SlurmJob], bool]
 def control_entitlements(connector: ClusterConnector) -> SlurmEntitlements:
     """The control of the entitlements on the cluster of `connector`, which must be Slurm's."""
     assert isinstance(connector, SlurmConnector)
-    return SlurmEntitlements(connector.rest, connector.options)
+    return SlurmEntitlements(
+        connector.rest.controller, connector.rest.accounting, connector.options
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,11 @@ class _Known:
 class SlurmEntitlements:
     """Implements `connectors.entitlements.EntitlementControl`."""
 
-    def __init__(self, rest: SlurmRest, options: SlurmOptions) -> None:
-        self._rest = rest
+    def __init__(
+        self, controller: SlurmController, accounting: SlurmAccounting, options: SlurmOptions
+    ) -> None:
+        self._controller = controller
+        self._accounting = accounting
         self._options = options
         self._name: str | None = None
 
@@ -115,7 +121,7 @@ class SlurmEntitlements:
         cluster = self._cluster()
         associations = [
             item
-            for item in self._rest.associations()
+            for item in self._accounting.associations()
             if item.cluster == cluster and not item.partition
         ]
         accounts = {item.account: item for item in associations if not item.user}
@@ -125,20 +131,20 @@ class SlurmEntitlements:
             is_shared=self._is_shared(),
             accounts=accounts,
             members={(item.account, item.user): item for item in associations if item.user},
-            qos={item.name: item for item in self._rest.qos()},
-            resources=frozenset(self._rest.tracked_resources()),
-            jobs=tuple(job for job in self._rest.jobs().jobs if job.state in _ALIVE),
+            qos={item.name: item for item in self._accounting.qos()},
+            resources=frozenset(self._accounting.tracked_resources()),
+            jobs=tuple(job for job in self._controller.jobs().jobs if job.state in _ALIVE),
         )
 
     def _cluster(self) -> str:
         """The name that the accounting has for this cluster; asked for once for all changes, as
         every answer of an older accounting takes a fifth of a second."""
         if self._name is None:
-            self._name = own_cluster(self._rest.clusters(), self._options.cluster_name)
+            self._name = own_cluster(self._accounting.clusters(), self._options.cluster_name)
         return self._name
 
     def _is_shared(self) -> bool:
-        return len(self._rest.clusters()) > 1
+        return len(self._accounting.clusters()) > 1
 
     def _resources(self, known: _Known) -> Mapping[str, tuple[str, ...]]:
         """The pools whose GPUs each limit counts.
@@ -316,10 +322,10 @@ class SlurmEntitlements:
         if change.kind is ChangeKind.DELETE:
             self._refuse_shared(change)
             self._refuse_in_use(change, lambda job: job.qos == change.name)
-            self._rest.delete_qos(change.name)
-            self._check_gone(change, change.name in {qos.name for qos in self._rest.qos()})
+            self._accounting.delete_qos(change.name)
+            self._check_gone(change, change.name in {qos.name for qos in self._accounting.qos()})
             return
-        known = self._rest.qos()
+        known = self._accounting.qos()
         now = next((qos for qos in known if qos.name == change.name), None)
         is_borrow = change.name == self._options.borrow_qos
         qos = now or Qos(change.name, "Tidegate: borrowed" if is_borrow else "Tidegate: guaranteed")
@@ -341,7 +347,7 @@ class SlurmEntitlements:
                 case resource, _:
                     limits.pop(resource, None)
         # It reads what was kept.
-        self._rest.put_qos(replace(qos, group_tres=limits), known=known)
+        self._accounting.put_qos(replace(qos, group_tres=limits), known=known)
 
     def _apply_to_account(self, change: Change) -> None:
         name, cluster = change.name, self._cluster()
@@ -349,26 +355,26 @@ class SlurmEntitlements:
             self._refuse_shared(change)
             below = _descendants(name, self._accounts())
             self._refuse_in_use(change, lambda job: job.account in below)
-            for member in self._rest.associations():
+            for member in self._accounting.associations():
                 is_here = member.cluster == cluster
                 if is_here and member.user and member.account in below:
                     self._remove_member(member, leaving=below)
-            self._rest.delete_account(name)
-            self._check_gone(change, bool(self._rest.associations(account=name)))
+            self._accounting.delete_account(name)
+            self._check_gone(change, bool(self._accounting.associations(account=name)))
             return
         now = self._accounts().get(name)
         if now is None:
-            self._rest.put_account(Account(name, f"Tidegate: {name}", name.partition("_")[0]))
+            self._accounting.put_account(Account(name, f"Tidegate: {name}", name.partition("_")[0]))
         wanted = _association(change.after, now or Association(name, cluster))
         detour = self._detour if wanted.parent_account == _ROOT else _ROOT
         is_own_detour = detour != _ROOT and now is not None
-        if is_own_detour and self._rest.changes_accounts_by_detour:
-            self._rest.put_account(Account(detour, "Tidegate: passed through", "tidegate"))
-            self._rest.put_association(Association(detour, cluster, parent_account=_ROOT))
-        self._rest.put_association(wanted, detour=detour, known=() if now is None else (now,))
+        if is_own_detour and self._accounting.changes_accounts_by_detour:
+            self._accounting.put_account(Account(detour, "Tidegate: passed through", "tidegate"))
+            self._accounting.put_association(Association(detour, cluster, parent_account=_ROOT))
+        self._accounting.put_association(wanted, detour=detour, known=() if now is None else (now,))
         kept = self._accounts().get(name)
         self._check_kept(change, None if kept is None else _settings_of_account(kept))
-        if is_own_detour and self._rest.changes_accounts_by_detour:
+        if is_own_detour and self._accounting.changes_accounts_by_detour:
             self._remove_detour(detour, cluster)
 
     @property
@@ -380,10 +386,10 @@ class SlurmEntitlements:
         left on the way still is, and goes back with a change of its own."""
         is_used = any(
             item.parent_account == detour or (item.account == detour and item.cluster != cluster)
-            for item in self._rest.associations()
+            for item in self._accounting.associations()
         )
         if not is_used:
-            self._rest.delete_account(detour)
+            self._accounting.delete_account(detour)
 
     def _apply_to_member(self, change: Change) -> None:
         cluster = self._cluster()
@@ -394,13 +400,13 @@ class SlurmEntitlements:
                 self._remove_member(member, leaving={account})
             self._check_gone(change, bool(self._memberships(account, user, cluster)))
             return
-        if all(known.name != user for known in self._rest.users()):
-            self._rest.put_user(User(user))
+        if all(known.name != user for known in self._accounting.users()):
+            self._accounting.put_user(User(user))
         qos = change.after.get("qos")
         wanted = Association(
             account, cluster, user, qos=tuple(qos) if isinstance(qos, list) else ()
         )
-        self._rest.put_association(wanted)
+        self._accounting.put_association(wanted)
         kept = self._memberships(account, user, cluster)
         seen: dict[str, Value] | None = None
         if kept:
@@ -411,23 +417,25 @@ class SlurmEntitlements:
         """Slurm keeps a membership that is its user's default while there are others."""
         others = sorted(
             item.account
-            for item in self._rest.associations(user=member.user)
+            for item in self._accounting.associations(user=member.user)
             if item.cluster == member.cluster and item.account not in leaving
         )
         if member.is_default and others:
-            self._rest.put_user(User(member.user, others[0]))
-        self._rest.delete_association(member.account, cluster=member.cluster, user=member.user)
+            self._accounting.put_user(User(member.user, others[0]))
+        self._accounting.delete_association(
+            member.account, cluster=member.cluster, user=member.user
+        )
 
     def _memberships(self, account: str, user: str, cluster: str) -> list[Association]:
         """Those on this cluster; on others of the accounting there may be more."""
-        found = self._rest.associations(account=account, user=user)
+        found = self._accounting.associations(account=account, user=user)
         return [item for item in found if item.cluster == cluster]
 
     def _accounts(self) -> Mapping[str, Association]:
         cluster = self._cluster()
         return {
             item.account: item
-            for item in self._rest.associations()
+            for item in self._accounting.associations()
             if item.cluster == cluster and not item.user
         }
 
@@ -436,7 +444,7 @@ class SlurmEntitlements:
             raise WorkloadRejected(f"{change.subject} {_OF_OTHERS}")
 
     def _refuse_in_use(self, change: Change, uses: _Test) -> None:
-        jobs = [job for job in self._rest.jobs().jobs if job.state in _ALIVE and uses(job)]
+        jobs = [job for job in self._controller.jobs().jobs if job.state in _ALIVE and uses(job)]
         if jobs:
             raise WorkloadRejected(f"{change.subject} is in use: {_told(jobs)}")
 

@@ -21,12 +21,15 @@ from typing import TypeVar, cast
 
 from connectors.errors import ClusterUnavailable, LogUnavailable
 from connectors.protocol import LogChunk
-from connectors.slurm.options import USER_FIELD, is_name
+from connectors.slurm.options import USER_FIELD, SlurmOptions, is_name
+from connectors.workload_checks import check_key
 
 Value = TypeVar("Value")
 
 STREAMS = ("stdout", "stderr")
 LOG_CHUNK_BYTES_MAX = 1 << 20
+#: More must not be read from a file system that other machines may have let hang.
+FILES_S = 20
 _EXIT_BYTES_MAX = 1_000
 _READERS_MAX = 16
 _readers = threading.BoundedSemaphore(_READERS_MAX)
@@ -40,6 +43,48 @@ class RankExits:
 
     codes: Mapping[int, int] = field(default_factory=dict)
     refusal: str = ""
+
+
+class SlurmLogs:
+    """Reads outputs of jobs from the shared file system; knows no secret and speaks to nobody."""
+
+    def __init__(self, options: SlurmOptions) -> None:
+        self._options = options
+
+    def read_log(
+        self,
+        key: str,
+        *,
+        rank: int,
+        stream: str,
+        offset: int,
+        limit: int,
+        cluster_user: str | None = None,
+    ) -> LogChunk:
+        """See the protocol. At most 1 MiB at once; from an offset past the end, no bytes."""
+        check_key(key)
+        root = self._options.output_root
+        if root is None:
+            raise LogUnavailable(
+                "the outputs of this cluster are not available here; the job's user finds them in "
+                f"{self._options.working_directory}"
+            )
+        if cluster_user is None:
+            raise LogUnavailable(f"{key} has no UNIX user, so it has no output")
+
+        def read() -> LogChunk:
+            return read_log(
+                root,
+                key=key,
+                user=cluster_user,
+                rank=rank,
+                stream=stream,
+                offset=offset,
+                limit=limit,
+                cap_bytes=self._options.log_cap_bytes,
+            )
+
+        return within(FILES_S, read)
 
 
 def read_log(

@@ -11,13 +11,14 @@ import re
 from connectors.errors import AccountUndecided, ClusterUnavailable, UnknownNativeState
 from connectors.natives import NativeRef
 from connectors.protocol import ClusterConnector, NativeWorkload, Outcome, WorkloadPhase
+from connectors.slurm.accounting import SlurmAccounting
 from connectors.slurm.connector import SlurmConnector, insist
+from connectors.slurm.controller import SlurmController
 from connectors.slurm.naming import team_path
 from connectors.slurm.neutral import HistoryJob, SlurmJob
 from connectors.slurm.observing import MGPU_PER_GPU, spread
 from connectors.slurm.options import SlurmOptions
 from connectors.slurm.resizing import joined
-from connectors.slurm.rest import SlurmRest
 from connectors.slurm.states import native_state, outcome_of, phase_of
 
 _NOTICE_SIGNAL = "TERM"
@@ -29,7 +30,7 @@ _REQUEUED = "REQUEUED"
 def control_natives(connector: ClusterConnector) -> SlurmNatives:
     """The control of the natives on the cluster of `connector`, which must be Slurm's."""
     assert isinstance(connector, SlurmConnector)
-    return SlurmNatives(connector.rest, connector.options)
+    return SlurmNatives(connector.rest.controller, connector.rest.accounting, connector.options)
 
 
 class SlurmNatives:
@@ -38,8 +39,11 @@ class SlurmNatives:
     #: Slurm starts them itself.
     starter = None
 
-    def __init__(self, rest: SlurmRest, options: SlurmOptions) -> None:
-        self._rest = rest
+    def __init__(
+        self, controller: SlurmController, accounting: SlurmAccounting, options: SlurmOptions
+    ) -> None:
+        self._controller = controller
+        self._accounting = accounting
         self._options = options
 
     def team_of(self, account: str) -> str | None:
@@ -50,13 +54,13 @@ class SlurmNatives:
         """See the protocol: TERM to the batch shell and to every step."""
         job = self._job(ref)
         if job is not None and _phase(job) is WorkloadPhase.RUNNING:
-            insist(lambda: self._rest.cancel(job.job_id, signal=_NOTICE_SIGNAL))
+            insist(lambda: self._controller.cancel(job.job_id, signal=_NOTICE_SIGNAL))
 
     def stop(self, ref: NativeRef) -> None:
         """See the protocol. What ignores TERM goes after the cluster's KillWait."""
         job = self._job(ref)
         if job is not None and _phase(job) not in (WorkloadPhase.ENDED, WorkloadPhase.STOPPING):
-            insist(lambda: self._rest.cancel(job.job_id))
+            insist(lambda: self._controller.cancel(job.job_id))
 
     def find_ended(self, ref: NativeRef) -> NativeWorkload | None:
         """See the protocol."""
@@ -64,11 +68,11 @@ class SlurmNatives:
             return None
         runs = [
             run
-            for run in joined(self._rest.job_history(int(ref.native_id)))
+            for run in joined(self._accounting.job_history(int(ref.native_id)))
             if (run.submit_time, run.user) == (ref.submitted_at, ref.user)
         ]
         if not runs:
-            if self._rest.diag().accounting_backlog > 0:
+            if self._controller.diag().accounting_backlog > 0:
                 raise ClusterUnavailable("the cluster's accounting is late; it may know more soon")
             return None
         last = max(runs, key=lambda run: run.start_time or 0)
@@ -83,7 +87,7 @@ class SlurmNatives:
         """The job that is meant, or None when its number is another's or nobody's now."""
         if not _NATIVE_ID.fullmatch(ref.native_id):
             return None
-        job = self._rest.job(int(ref.native_id))
+        job = self._controller.job(int(ref.native_id))
         if job is None or (job.submit_time, job.user) != (ref.submitted_at, ref.user):
             return None
         return job

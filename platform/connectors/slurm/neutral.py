@@ -66,18 +66,14 @@ class SlurmJob:
     submit_time: int
     start_time: int | None
     end_time: int | None
-    preempt_time: int | None
     exit_code: int | None
     exit_signal: int | None
-    restart_count: int
     node_count: int
     nodes: tuple[str, ...]
     gpus_requested: Mapping[str, int]
     gpus_allocated: Mapping[str, int]
     gpus_by_node: Mapping[str, int]
-    gpu_type: str | None
     time_limit_s: int | None
-    requeue: bool
     resize_time: int | None = None
 
 
@@ -111,9 +107,6 @@ class SlurmNode:
     partitions: tuple[str, ...]
     features: tuple[str, ...]
     gpus: Mapping[str, int]
-    gpus_used: Mapping[str, int]
-    cpus: int
-    memory_mb: int
     has_shards: bool = False
 
     @property
@@ -166,8 +159,6 @@ class HistoryJob:
     eligible_time: int | None
     start_time: int | None
     end_time: int | None
-    elapsed_s: int
-    suspended_s: int
     nodes: tuple[str, ...]
     gpus: Mapping[str, int]
     exit_code: int | None
@@ -182,9 +173,6 @@ class Diag:
     not reached the accounting yet: while it is above 0, the history is late."""
 
     observed_at: int
-    jobs_pending: int
-    jobs_running: int
-    jobs_submitted: int
     accounting_backlog: int
 
 

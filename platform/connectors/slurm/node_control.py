@@ -10,14 +10,14 @@ from collections.abc import Callable
 from connectors.errors import NodeRefused, NotOffered, WorkloadRejected
 from connectors.protocol import ClusterConnector
 from connectors.slurm.connector import SlurmConnector
+from connectors.slurm.controller import SlurmController
 from connectors.slurm.dialects import DIALECTS
-from connectors.slurm.rest import SlurmRest
 
 
 def control_nodes(connector: ClusterConnector) -> SlurmNodeControl:
     """The control of the nodes on the cluster of `connector`, which must be Slurm's."""
     assert isinstance(connector, SlurmConnector)
-    return SlurmNodeControl(connector.rest)
+    return SlurmNodeControl(connector.rest.controller)
 
 
 def cannot_change_nodes(api_version: str) -> str:
@@ -34,22 +34,22 @@ def cannot_change_nodes(api_version: str) -> str:
 class SlurmNodeControl:
     """Implements `connectors.node_control.NodeControl`."""
 
-    def __init__(self, rest: SlurmRest) -> None:
-        self._rest = rest
+    def __init__(self, controller: SlurmController) -> None:
+        self._controller = controller
 
     def drain(self, node: str, reason: str) -> None:
         """See the protocol."""
-        self._act(lambda: self._rest.set_node(node, drain=True, reason=reason))
+        self._act(lambda: self._controller.set_node(node, drain=True, reason=reason))
 
     def resume(self, node: str) -> None:
         """See the protocol. Slurm ends DRAIN and DOWN; a node that does not answer stays away."""
-        self._act(lambda: self._rest.set_node(node, drain=False, reason=""))
+        self._act(lambda: self._controller.set_node(node, drain=False, reason=""))
 
     def _act(self, change: Callable[[], None]) -> None:
         try:
             change()
         except NotOffered as error:
-            version = self._rest.version
+            version = self._controller.version
             raise NotOffered(cannot_change_nodes(version) or str(error)) from error
         except WorkloadRejected as error:
             raise NodeRefused(str(error)) from error

@@ -18,8 +18,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from connectors.errors import ConnectorError
+from connectors.slurm.accounting import SlurmAccounting
+from connectors.slurm.controller import SlurmController
 from connectors.slurm.neutral import SlurmJob, Submission
-from connectors.slurm.rest import SlurmRest
 
 #: The limits are read from the accounting at most this often, and after every write of ours.
 LIMITS_KEPT_S = 60
@@ -38,12 +39,14 @@ class QosRoom:
 
     def __init__(
         self,
-        rest: SlurmRest,
+        controller: SlurmController,
+        accounting: SlurmAccounting,
         *,
         otherwise: str,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._rest = rest
+        self._controller = controller
+        self._accounting = accounting
         self._otherwise = otherwise
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
@@ -98,9 +101,9 @@ class QosRoom:
         try:
             if self._are_limits_known():
                 return
-            writes, limits = self._rest.qos_writes, self._limits
+            writes, limits = self._accounting.qos_writes, self._limits
             with suppress(ConnectorError):
-                found = self._rest.qos(timeout_s=LIMITS_TIMEOUT_S)
+                found = self._accounting.qos(timeout_s=LIMITS_TIMEOUT_S)
                 limits = {qos.name: qos.group_tres for qos in found}
             with self._lock:
                 # Also after a failure: an accounting that hangs must not hang every start.
@@ -112,12 +115,12 @@ class QosRoom:
         known = self._limits_of
         return (
             known is not None
-            and known[1] == self._rest.qos_writes
+            and known[1] == self._accounting.qos_writes
             and self._monotonic_s() - known[0] < LIMITS_KEPT_S
         )
 
     def _read_list(self) -> None:
-        listed = self._rest.last_jobs
+        listed = self._controller.last_jobs
         if listed is not self._listed:
             in_use: dict[str, Counter[str]] = {}
             for job in listed:

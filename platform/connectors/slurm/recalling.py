@@ -12,8 +12,9 @@ from connectors.slurm.naming import key_of
 from connectors.slurm.observing import ended_observation
 from connectors.slurm.options import SlurmOptions, parse_options
 from connectors.slurm.resizing import joined
-from connectors.slurm.rest import SlurmRest, TokenSource
+from connectors.slurm.rest import SlurmRest
 from connectors.slurm.tokens import MinterTokens
+from connectors.slurm.transport import TokenSource
 
 #: Longer ago nobody asks; a backup that is older is no backup of this installation.
 LOOKS_BACK_S_MAX = 90 * 24 * 3_600
@@ -43,10 +44,10 @@ class SlurmRecaller:
             version=self._options.api_version,
         )
         try:
-            now = rest.diag()
+            now = rest.controller.diag()
             if now.accounting_backlog:
                 raise ClusterUnavailable("the cluster's accounting is late; it will know more soon")
-            runs = rest.history(
+            runs = rest.accounting.history(
                 start=max(since, now.observed_at - LOOKS_BACK_S_MAX),
                 end=now.observed_at,
                 listed=frozenset(listed),

@@ -90,6 +90,7 @@ def test_nlp_takes_its_guarantee_back_from_the_youngest_borrowers() -> None:
     assert waits.numbers == {
         "need_mgpu": 200 * GPU,
         "guaranteed_mgpu": 200 * GPU,
+        "within_guarantee_mgpu": 200 * GPU,
         "coming_back_mgpu": 200 * GPU,
         "earmarked_mgpu": 0,
         "victims": 10,

@@ -20,7 +20,7 @@ def told(code: Code, *, job=ONE, node=None, ahead=0, **numbers: int) -> str:
 
 
 def test_the_guarantee_is_coming_back() -> None:
-    gpus = {"need": 200, "guaranteed": 200, "coming_back": 200, "earmarked": 0}
+    gpus = {"need": 200, "within_guarantee": 200, "coming_back": 200, "earmarked": 0}
     assert told(Code.WAITING_FOR_RECLAIM, job=GANG, gpus=gpus, victims=4, grace_left_s=252) == (
         "Your team is entitled to these 200 GPUs. They are lent out and are being given back:"
         " at the latest in 4 min 12 s."
@@ -28,7 +28,7 @@ def test_the_guarantee_is_coming_back() -> None:
 
 
 def test_one_gpu_is_coming_back() -> None:
-    gpus = {"need": 1, "guaranteed": 1, "coming_back": 1, "earmarked": 0}
+    gpus = {"need": 1, "within_guarantee": 1, "coming_back": 1, "earmarked": 0}
     assert told(Code.WAITING_FOR_RECLAIM, gpus=gpus, victims=1, grace_left_s=30) == (
         "Your team is entitled to this GPU. It is lent out and is being given back: at the latest"
         " in 30 s."
@@ -40,7 +40,8 @@ def test_one_gpu_is_coming_back() -> None:
 
 
 def test_a_part_is_back_already() -> None:
-    gpus = {"need": 200, "guaranteed": 100, "coming_back": 80, "earmarked": 120}
+    gpus = {"need": 200, "guaranteed": 200, "within_guarantee": 0}
+    gpus |= {"coming_back": 80, "earmarked": 120}
     assert (
         told(Code.WAITING_FOR_RECLAIM, job=GANG, gpus=gpus, victims=4, grace_left_s=0)
         == "200 GPUs are being given back for it: at the latest in 0 s. 120 are here already."

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from arbiter.cycle import decide
 from arbiter.decisions import Code, Plan, Reclaim, Victim, Waiting
 from arbiter.policy import Policy
@@ -320,6 +322,7 @@ def test_a_claim_waits_for_its_last_victim_and_then_starts() -> None:
     assert why(plan, "j").numbers == {
         "need_mgpu": 8 * GPU,
         "guaranteed_mgpu": 8 * GPU,
+        "within_guarantee_mgpu": 8 * GPU,
         "coming_back_mgpu": 4 * GPU,
         "earmarked_mgpu": 4 * GPU,
         "victims": 1,
@@ -562,3 +565,36 @@ def test_of_two_claims_on_a_node_that_shrank_the_later_is_dropped() -> None:
     plan = plan_of(snapshot)
     assert plan.dropped_claims == ("k",)
     assert why(plan, "j").code is Code.WAITING_FOR_RECLAIM
+
+
+@pytest.mark.parametrize(
+    ("team", "within"), [("o/d/full", 0), ("o/d/part", 0), ("o/d/owner", 8 * GPU)]
+)
+def test_only_what_fits_the_team_s_own_guarantee_is_its_own(team: str, within: int) -> None:
+    """A department's reserve gives the right to all three; each has 8 GPUs guaranteed. Mutants that
+    died: the guarantee without its use; only new claims; only claims that were stored."""
+    snapshot = a_snapshot(
+        quotas={
+            **{"o": 48, "o/d": 40, "o/d/full": 8, "o/d/part": 8, "o/d/owner": 8},
+            **{"o/e": 8, "o/e/z": 8},
+        },
+        devices=devices(4),
+        running=[
+            a_running("a", "o/d/full", slots(0, 1), started_at=NOW - 900),
+            a_running("b", "o/d/part", slots(1, 1, gpus=4), started_at=NOW - 900),
+            a_running("kept", "o/e/z", slots(2, 1), started_at=NOW - 900),
+            a_running("lent", "o/e/z", slots(3, 1)),
+        ],
+        queued=[a_queued("j", team, gpus=8)],
+    )
+    plan = plan_of(snapshot)
+    assert victims(plan) == ["lent"]
+    assert why(plan, "j").numbers["within_guarantee_mgpu"] == within
+    later = replace(
+        snapshot,
+        running=(*snapshot.running[:3], a_victim("lent", "o/e/z", slots(3, 1), of="j")),
+        claims=(a_claim("j", slots(3, 1), grace_until=NOW + 50),),
+    )
+    plan = plan_of(later)
+    assert plan.reclaims == ()
+    assert why(plan, "j").numbers["within_guarantee_mgpu"] == within

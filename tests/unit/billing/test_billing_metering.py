@@ -13,14 +13,19 @@ from uuid_utils.compat import uuid7
 from billing.metering import (
     AttemptNotMetered,
     record_classed,
-    record_ended,
     record_lost,
     record_started,
-    register_attempt,
     register_attempts,
 )
 from billing.models import MeterAnomaly, MeteredAttempt, MeterEvent, UsageSegment
-from builders.billing_builders import LATER, a_grant_of, a_metered_attempt, at
+from builders.billing_builders import (
+    LATER,
+    a_grant_of,
+    a_metered_attempt,
+    at,
+    record_ended,
+    register_attempt,
+)
 from builders.portal_builders import a_company
 
 pytestmark = pytest.mark.django_db

@@ -10,10 +10,9 @@ from django.test.utils import CaptureQueriesContext
 from uuid_utils.compat import uuid7
 
 from billing.chargeback import Amounts, JobKey, JobUse, Report, chargeback, jobs_behind
-from billing.metering import record_ended
 from billing.models import UsageClass
 from billing.periods import Period, period_of
-from builders.billing_builders import DAY, LATER, a_metered_attempt, a_rate_card, at
+from builders.billing_builders import DAY, LATER, a_metered_attempt, a_rate_card, at, record_ended
 from builders.portal_builders import (
     a_company,
     a_pool,

@@ -18,7 +18,6 @@ from embedded.records import (
     read_records,
     record_of,
     send_signal,
-    stop_process,
     wait_until_gone,
     write_record,
 )
@@ -78,7 +77,6 @@ def test_a_reused_process_id_is_never_signalled(
     of_another = replace(record_of("web", sleeper.pid), birth="boot:1")
     write_record(tmp_path / "run", of_another)
     assert not send_signal(of_another, signal.SIGKILL)
-    assert stop_process(of_another, within_s=0)
     layout = Layout(tmp_path)
     assert processes.left_in_session(of_another, layout) == []
     assert processes.stop([of_another], layout, within_s=0) == []

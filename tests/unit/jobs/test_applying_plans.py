@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from arbiter.decisions import Classed, Plan, Start, Victim
 from arbiter.decisions import Reclaim as PlannedReclaim
 from arbiter.snapshot import Slot
-from billing.metering import Grant, register_attempt
+from billing.metering import Grant, register_attempts
 from billing.models import MeterEvent
 from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import NOW, Company, a_company, a_user, an_actor
@@ -75,23 +75,25 @@ def a_running_attempt(job: Job, company: Company, *, started: bool = True) -> At
         started_at=NOW if started else None,
         native_id="1" if started else None,
     )
-    register_attempt(
-        Grant(
-            attempt_id=attempt.id,
-            job_id=job.id,
-            job_name=job.name,
-            number=1,
-            organization_id=job.organization_id,
-            team_id=job.team_id,
-            user_id=job.user_id,
-            pool_id=job.pool_id,
-            cluster_id=company.cluster.id,
-            priority_class="normal",
-            multiplier_ppm=1_000_000,
-            mgpu=job.mgpu,
-            guaranteed_mgpu=0,
-            at=NOW,
-        ),
+    register_attempts(
+        [
+            Grant(
+                attempt_id=attempt.id,
+                job_id=job.id,
+                job_name=job.name,
+                number=1,
+                organization_id=job.organization_id,
+                team_id=job.team_id,
+                user_id=job.user_id,
+                pool_id=job.pool_id,
+                cluster_id=company.cluster.id,
+                priority_class="normal",
+                multiplier_ppm=1_000_000,
+                mgpu=job.mgpu,
+                guaranteed_mgpu=0,
+                at=NOW,
+            )
+        ],
         now=NOW,
     )
     return attempt

@@ -85,7 +85,16 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
             "tasks": 1,
             "tasks_at_once": None,
         },
-        "notes": [],
+        "notes": [
+            {
+                "line": 0,
+                "text": "",
+                "verdict": "understood",
+                "detail": "No node has 12 GPUs, so this job takes 3 nodes with 4 GPUs each and "
+                "runs its script on each of them. To share out otherwise, ask for nodes and GPUs "
+                "per node instead of GPUs in all.",
+            }
+        ],
         "fits": True,
         "would_start_now": True,
         "guaranteed_mgpu": 8_000,

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from billing.metering import Grant, record_started, register_attempt
+from billing.metering import Grant, record_started, register_attempts
 from billing.models import UsageSegment
 from builders.held_cluster import AClusterThatHolds
 from builders.loop_builders import Fenced, a_job
@@ -50,23 +50,25 @@ def a_running_attempt(company: Company) -> Attempt:
         native_id="1",
         native_state="running",
     )
-    register_attempt(
-        Grant(
-            attempt_id=attempt.id,
-            job_id=job.id,
-            job_name=job.name,
-            number=1,
-            organization_id=company.nlp.organization_id,
-            team_id=company.nlp.pk,
-            user_id=bob.id,
-            pool_id=company.pool.id,
-            cluster_id=company.cluster.id,
-            priority_class="normal",
-            multiplier_ppm=1_000_000,
-            mgpu=8000,
-            guaranteed_mgpu=8000,
-            at=NOW,
-        ),
+    register_attempts(
+        [
+            Grant(
+                attempt_id=attempt.id,
+                job_id=job.id,
+                job_name=job.name,
+                number=1,
+                organization_id=company.nlp.organization_id,
+                team_id=company.nlp.pk,
+                user_id=bob.id,
+                pool_id=company.pool.id,
+                cluster_id=company.cluster.id,
+                priority_class="normal",
+                multiplier_ppm=1_000_000,
+                mgpu=8000,
+                guaranteed_mgpu=8000,
+                at=NOW,
+            )
+        ],
         now=NOW,
     )
     record_started(attempt.id, at=NOW, now=NOW)

@@ -28,7 +28,7 @@ from jobs import submission
 from jobs.errors import NeverFits, TooManyOpenJobs
 from jobs.models import Job, JobEvent
 from jobs.requests import read_job_request
-from jobs.submission import submit_job
+from jobs.submission import submit_job_here
 from primitives.errors import Forbidden, InvalidRequest, NotFound
 from quotas.models import Quota
 from tenants.access import Actor, actor_of
@@ -48,7 +48,8 @@ def bob(company: Company) -> Actor:
 
 
 def submit(actor: Actor, **changes: Any) -> Job:
-    return submit_job(read_job_request(a_body(**changes)), actor=actor, now=NOW)
+    with transaction.atomic():
+        return submit_job_here(read_job_request(a_body(**changes)), actor=actor, now=NOW)
 
 
 def resolved_clusters(actor: Actor, **changes: Any) -> frozenset[str] | None:
@@ -202,6 +203,27 @@ def test_gpus_are_laid_out_on_equal_nodes(
     job = submit(bob, **changes)
     assert (job.mgpu_per_node, job.node_count) == shape
     assert job.type == ("distributed" if shape[1] > 1 else "training")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "taken"),
+    [(16, "2 nodes with 8 GPUs each"), (9, "3 nodes with 3 GPUs each")],
+)
+def test_whoever_names_a_total_is_told_how_it_is_shared_out(
+    bob: Actor, gpus: int, taken: str
+) -> None:
+    """Nobody is told who chose the nodes, or whom one node serves."""
+    (note,) = submit(bob, gpus=gpus).notes
+    assert note == {
+        "line": 0,
+        "text": "",
+        "verdict": "understood",
+        "detail": f"No node has {gpus} GPUs, so this job takes {taken} and runs its script on each "
+        "of them. To share out otherwise, ask for nodes and GPUs per node instead of GPUs in all.",
+    }
+    assert submit(bob, gpus=8).notes == []
+    assert submit(bob, gpus=16, nodes=2).notes == []
+    assert submit(bob, gpus=..., gpus_per_node=8, nodes=2).notes == []
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ import pytest
 
 from connectors.accounts import AccountLate
 from connectors.errors import ClusterUnavailable
+from connectors.slurm.accounting import SlurmAccounting
 from connectors.slurm.accounts import PART_S, SlurmAccount
+from connectors.slurm.controller import SlurmController
 from connectors.slurm.naming import tag
 from connectors.slurm.neutral import Diag, HistoryJob
 from connectors.slurm.options import parse_options
-from connectors.slurm.rest import SlurmRest
 
 SECRET = "0123456789abcdef"
 OPTIONS: dict[str, Any] = {
@@ -42,8 +43,6 @@ RUN = HistoryJob(
     eligible_time=90,
     start_time=110,
     end_time=150,
-    elapsed_s=40,
-    suspended_s=0,
     nodes=("h001",),
     gpus={"h100": 8},
     exit_code=0,
@@ -53,7 +52,7 @@ RUN = HistoryJob(
 
 
 class Records:
-    """The part of SlurmRest that is asked, with fixed answers."""
+    """What is asked of controller and accounting, with fixed answers."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class Records:
         now: int = 10**6,
     ) -> None:
         self.runs, self.names = runs, clusters
-        self.told = Diag(now, 0, 0, 0, backlog)
+        self.told = Diag(now, backlog)
         self.asked: list[tuple[int, int]] = []
         self.looked_up: list[int] = []
         self.before: tuple[HistoryJob, ...] = ()
@@ -84,7 +83,11 @@ class Records:
 
 
 def account(records: Records, **options: Any) -> SlurmAccount:
-    return SlurmAccount(cast(SlurmRest, records), parse_options({**OPTIONS, **options}))
+    return SlurmAccount(
+        cast(SlurmController, records),
+        cast(SlurmAccounting, records),
+        parse_options({**OPTIONS, **options}),
+    )
 
 
 def test_a_run_in_the_words_of_the_protocol() -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from builders.connector_builders import a_workload
-from connectors.slurm.connector import constraint_of
 from connectors.slurm.options import SlurmPool
+from connectors.slurm.submissions import constraint_of
 
 
 @pytest.mark.parametrize(

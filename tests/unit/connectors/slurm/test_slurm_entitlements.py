@@ -9,10 +9,11 @@ import pytest
 
 from connectors.entitlements import Change, ChangeKind, Entitlement, Entitlements, Share
 from connectors.errors import ClusterUnavailable, OutcomeUnknown, WorkloadRejected
+from connectors.slurm.accounting import SlurmAccounting
+from connectors.slurm.controller import SlurmController
 from connectors.slurm.entitlements import SlurmEntitlements
 from connectors.slurm.neutral import Account, Association, JobList, Qos, SlurmJob, User
 from connectors.slurm.options import parse_options
-from connectors.slurm.rest import SlurmRest
 
 OPTIONS = {
     "url": "http://127.0.0.1:6820",
@@ -110,7 +111,11 @@ class Accounting:
 
 
 def a_control(accounting: Accounting, **options: Any) -> SlurmEntitlements:
-    return SlurmEntitlements(cast(SlurmRest, accounting), parse_options(OPTIONS | options))
+    return SlurmEntitlements(
+        cast(SlurmController, accounting),
+        cast(SlurmAccounting, accounting),
+        parse_options(OPTIONS | options),
+    )
 
 
 def a_team(path: str = "org/nlp", guaranteed: int = 8, ceiling: int | None = 12) -> Entitlement:
@@ -137,10 +142,10 @@ def a_running_job(**changes: Any) -> SlurmJob:
         **{"job_id": 7, "name": "job", "user": "ana", "account": "org_nlp"},
         **{"partition": "h100", "qos": "g-org_nlp", "comment": "", "state": "RUNNING"},
         **{"state_flags": frozenset(), "reason": "", "is_held": False, "submit_time": 1},
-        **{"start_time": 2, "end_time": None, "preempt_time": None, "exit_code": None},
-        **{"exit_signal": None, "restart_count": 0, "node_count": 1, "nodes": ("h001",)},
+        **{"start_time": 2, "end_time": None, "exit_code": None},
+        **{"exit_signal": None, "node_count": 1, "nodes": ("h001",)},
         **{"gpus_requested": {"h100": 6}, "gpus_allocated": {"h100": 6}, "gpus_by_node": {}},
-        **{"gpu_type": "h100", "time_limit_s": None, "requeue": False},
+        **{"time_limit_s": None},
     }
     return SlurmJob(**values | changes)
 

@@ -71,25 +71,25 @@ def test_a_name_in_an_answer_is_compared() -> None:
         "GET", "/nodes", an_answer({"nodes": [], "errors": [], "meta": THERE})
     )
     with pytest.raises(AnotherCluster) as caught:
-        a_client(cluster, cluster="hpc").nodes()
+        a_client(cluster, cluster="hpc").controller.nodes()
     assert str(caught.value) == (
         "this address answers as lab, and hpc is what answered before; nothing of it is believed "
         "and nothing is sent. Let the address lead to hpc again"
     )
-    assert a_client(cluster).nodes() == ()
+    assert a_client(cluster).controller.nodes() == ()
 
 
 def test_the_names_of_its_jobs_are_compared() -> None:
     cluster = ScriptedCluster("v0.0.38").on("GET", "/jobs", listing("lab"))
     with pytest.raises(AnotherCluster):
-        a_client(cluster, cluster="hpc").jobs()
-    assert [job.job_id for job in a_client(cluster, cluster="lab").jobs().jobs] == [1]
+        a_client(cluster, cluster="hpc").controller.jobs()
+    assert [job.job_id for job in a_client(cluster, cluster="lab").controller.jobs().jobs] == [1]
 
 
 def test_jobs_of_several_clusters_say_nothing() -> None:
     cluster = ScriptedCluster("v0.0.38").on("GET", "/jobs", listing("lab", "hpc"))
     client = a_client(cluster, cluster="home")
-    assert len(client.jobs().jobs) == 2
+    assert len(client.controller.jobs().jobs) == 2
     assert client.cluster is None
 
 
@@ -106,9 +106,9 @@ def test_nothing_is_sent_to_another_cluster(queue: httpx.Response, known: httpx.
     client = a_client(cluster, cluster="hpc")
     for _ in range(2):
         with pytest.raises(AnotherCluster):
-            client.submit("ana", a_submission())
+            client.controller.submit("ana", a_submission())
         with pytest.raises(AnotherCluster):
-            client.cancel(7)
+            client.controller.cancel(7)
     assert sent(cluster) == []
 
 
@@ -119,7 +119,7 @@ def test_nothing_is_sent_while_nobody_says_who_it_is() -> None:
         .on("GET", "/clusters", an_answer(an_error(7000), 500))
     )
     with pytest.raises(ClusterUnavailable):
-        a_client(cluster, cluster="hpc").cancel(7)
+        a_client(cluster, cluster="hpc").controller.cancel(7)
     assert sent(cluster) == []
 
 
@@ -131,8 +131,8 @@ def test_it_is_asked_once_before_something_is_sent() -> None:
         .on("DELETE", "/job/7", an_answer({"errors": []}))
     )
     client = a_client(cluster, cluster="hpc")
-    client.cancel(7)
-    client.cancel(7)
+    client.controller.cancel(7)
+    client.controller.cancel(7)
     assert sent(cluster) == ["DELETE", "DELETE"]
     assert len(cluster.seen("GET", "/clusters")) == 1
 
@@ -145,9 +145,9 @@ def test_when_it_is_back_it_is_believed_again() -> None:
     )
     client = a_client(cluster, cluster="hpc")
     with pytest.raises(AnotherCluster):
-        client.jobs()
-    client.jobs()
-    client.cancel(7)
+        client.controller.jobs()
+    client.controller.jobs()
+    client.controller.cancel(7)
     assert sent(cluster) == ["DELETE"]
 
 
@@ -162,10 +162,10 @@ def test_a_name_in_the_answer_to_a_write_is_compared() -> None:
         .on("DELETE", "/job/7", gone)
     )
     client = a_client(cluster, cluster="hpc")
-    client.nodes()
+    client.controller.nodes()
     for _ in range(2):
         with pytest.raises(AnotherCluster, match="this address answers as lab"):
-            client.cancel(7)
+            client.controller.cancel(7)
     assert sent(cluster) == ["DELETE"]
 
 

@@ -33,8 +33,6 @@ def a_node(name: str, kind: str, **more: Any) -> dict[str, Any]:
         "state": "idle",
         "partitions": [kind],
         "tres": f"cpu=8,gres/gpu=8,gres/gpu:{kind}=8",
-        "cpus": 8,
-        "real_memory": 1000,
         **more,
     }
 

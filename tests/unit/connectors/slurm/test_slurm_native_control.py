@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -40,18 +41,14 @@ JOB = SlurmJob(
     submit_time=100,
     start_time=110,
     end_time=170,
-    preempt_time=None,
     exit_code=None,
     exit_signal=None,
-    restart_count=0,
     node_count=2,
     nodes=("n1", "n2"),
     gpus_requested={"h100": 4},
     gpus_allocated={"h100": 4},
     gpus_by_node={"n1": 3, "n2": 1},
-    gpu_type="h100",
     time_limit_s=600,
-    requeue=True,
 )
 RUN = HistoryJob(
     job_id=7,
@@ -69,8 +66,6 @@ RUN = HistoryJob(
     eligible_time=100,
     start_time=110,
     end_time=170,
-    elapsed_s=60,
-    suspended_s=0,
     nodes=("n1", "n2"),
     gpus={"h100": 4},
     exit_code=0,
@@ -105,11 +100,11 @@ class ARest:
 
     def diag(self) -> Diag:
         """How late the accounting is."""
-        return Diag(200, 0, 0, 0, self.backlog)
+        return Diag(200, self.backlog)
 
 
-def control(rest: ARest) -> SlurmNatives:
-    return SlurmNatives(rest, OPTIONS)  # type: ignore[arg-type]
+def control(rest: ARest, **options: Any) -> SlurmNatives:
+    return SlurmNatives(rest, rest, replace(OPTIONS, **options))  # type: ignore[arg-type]
 
 
 def test_it_is_told_and_ended() -> None:
@@ -206,7 +201,7 @@ def test_nothing_is_said_while_accounting_is_late_or_says_that_it_runs() -> None
 
 def test_accounts_are_teams() -> None:
     assert control(ARest()).team_of("ai-company_research_nlp") == "ai-company/research/nlp"
-    prefixed = SlurmNatives(ARest(), replace(OPTIONS, account_prefix="tg-"))  # type: ignore[arg-type]
+    prefixed = control(ARest(), account_prefix="tg-")
     assert prefixed.team_of("tg-ai-company") == "ai-company"
     assert prefixed.team_of("ai-company") is None
 

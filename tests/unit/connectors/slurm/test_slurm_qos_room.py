@@ -12,11 +12,12 @@ import pytest
 from builders.connector_builders import DEADLINE_S, a_workload
 from builders.slurm_rest_builders import PlainTokens, ScriptedCluster, a_client, an_answer
 from connectors.errors import ClusterUnavailable
+from connectors.slurm.accounting import SlurmAccounting
 from connectors.slurm.connector import SlurmConnector
+from connectors.slurm.controller import SlurmController
 from connectors.slurm.neutral import Qos, SlurmJob, Submission
 from connectors.slurm.options import parse_options
 from connectors.slurm.qos_room import LIMITS_KEPT_S, LIMITS_TIMEOUT_S, TAKEN_KEPT_S, QosRoom
-from connectors.slurm.rest import SlurmRest
 
 MINE, OTHERS, BORROW = "g-org_nlp", "g-org_vision", "tg-borrow"
 OPTIONS: dict[str, Any] = {
@@ -55,7 +56,12 @@ class Cluster:
 
 
 def a_room(cluster: Cluster) -> QosRoom:
-    return QosRoom(cast(SlurmRest, cluster), otherwise=BORROW, monotonic_s=lambda: cluster.now_s)
+    return QosRoom(
+        cast(SlurmController, cluster),
+        cast(SlurmAccounting, cluster),
+        otherwise=BORROW,
+        monotonic_s=lambda: cluster.now_s,
+    )
 
 
 def asks(name: str, gpus: int, nodes: int = 1, qos: str = MINE) -> Submission:
@@ -70,8 +76,8 @@ def a_job(
     has = {"h100": gpus}
     return SlurmJob(
         *(1, name, "ana", "org_nlp", "gpu", qos, "", state, frozenset(), "", held, 100),
-        *(None, None, None, None, None, 0, 1, (), has, has if state == "RUNNING" else {}),
-        *({}, "h100", None, False),
+        *(None, None, None, None, 1, (), has, has if state == "RUNNING" else {}),
+        *({}, None),
     )
 
 
@@ -104,10 +110,7 @@ def test_what_may_not_be_queued_again_waits_in_its_own_and_counts_there() -> Non
 def test_slurm_gets_no_chance_to_end_what_may_not_be_queued_again(
     is_requeueable: bool, qos: str
 ) -> None:
-    node = {
-        **{"name": "h001", "state": "idle", "partitions": ["h100"], "tres": "gres/gpu:h100=8"},
-        **{"cpus": 8, "real_memory": 1000},
-    }
+    node = {"name": "h001", "state": "idle", "partitions": ["h100"], "tres": "gres/gpu:h100=8"}
     partition = {"name": "h100", "nodes": "h001", "state": "UP"}
     slurm = (
         ScriptedCluster("v0.0.38")

@@ -47,18 +47,14 @@ def a_first_job(version: str, **changes: Any) -> SlurmJob:
         "submit_time": submitted,
         "start_time": None,
         "end_time": None,
-        "preempt_time": None,
         "exit_code": None,
         "exit_signal": None,
-        "restart_count": 0,
         "node_count": 1,
         "nodes": (),
         "gpus_requested": {"": 2},
         "gpus_allocated": {},
         "gpus_by_node": {},
-        "gpu_type": None,
         "time_limit_s": 600,
-        "requeue": True,
     }
     return SlurmJob(**{**values, **changes})
 
@@ -87,7 +83,6 @@ def test_a_job_from_its_hold_to_its_end(version: str) -> None:
         is_held=False,
         start_time=started,
         end_time=started + 600,
-        gpu_type="h100",
         **there,
     )
     assert a_job(version, 4) == a_first_job(
@@ -98,7 +93,6 @@ def test_a_job_from_its_hold_to_its_end(version: str) -> None:
         start_time=started,
         end_time=ended,
         exit_code=3,
-        gpu_type="h100",
         **there,
     )
 
@@ -166,9 +160,6 @@ def test_nodes(version: str) -> None:
         partitions=("gpu", "debug"),
         features=("h100", "ib"),
         gpus={"h100": 8},
-        gpus_used={},
-        cpus=64,
-        memory_mb=1_000_000,
     )
     assert DIALECTS[version].node(records[0]).takes_work
 
@@ -188,14 +179,9 @@ def test_a_drained_node_of_v38() -> None:
             **record,
             "state": "mixed",
             "state_flags": ["DRAIN"],
-            "tres_used": "cpu=8,mem=8000M,gres/gpu=6,gres/gpu:h100=6",
         }
     )
-    assert (node.state, node.state_flags, node.gpus_used) == (
-        "MIXED",
-        frozenset({"DRAIN"}),
-        {"h100": 6},
-    )
+    assert (node.state, node.state_flags) == ("MIXED", frozenset({"DRAIN"}))
     assert not node.takes_work
 
 
@@ -227,7 +213,7 @@ def test_a_requeued_job_has_two_runs_in_the_history(version: str) -> None:
     assert first.exit_code == (None if version == "v0.0.38" else 85)
     assert first.end_time is not None
     assert first.start_time is not None
-    assert first.elapsed_s == first.end_time - first.start_time > 0
+    assert first.end_time > first.start_time
     assert first.submit_time < second.submit_time
 
 
@@ -264,8 +250,6 @@ def test_the_history_of_one_run_of_v38() -> None:
         eligible_time=1795268434,
         start_time=1795268434,
         end_time=1795268442,
-        elapsed_s=8,
-        suspended_s=0,
         nodes=("h001", "h002", "h003"),
         gpus={"h100": 6},
         exit_code=None,
@@ -309,8 +293,6 @@ def test_the_history_of_one_run_of_the_newer_versions(version: str) -> None:
         eligible_time=run.eligible_time,
         start_time=started,
         end_time=ended,
-        elapsed_s=ended - started,
-        suspended_s=0,
         nodes=("g01",),
         gpus={"h100": 2},
         exit_code=3,

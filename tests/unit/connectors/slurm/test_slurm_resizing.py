@@ -29,8 +29,6 @@ def a_record(**changes: Any) -> HistoryJob:
         "eligible_time": 100,
         "start_time": 101,
         "end_time": 150,
-        "elapsed_s": 49,
-        "suspended_s": 0,
         "nodes": ("h001",),
         "gpus": {"h100": 8},
         "exit_code": 0,

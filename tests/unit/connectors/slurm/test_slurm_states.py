@@ -28,18 +28,14 @@ JOB = SlurmJob(
     submit_time=100,
     start_time=110,
     end_time=170,
-    preempt_time=None,
     exit_code=None,
     exit_signal=None,
-    restart_count=0,
     node_count=2,
     nodes=("n1", "n2"),
     gpus_requested={"h100": 4},
     gpus_allocated={"h100": 4},
     gpus_by_node={"n1": 2, "n2": 2},
-    gpu_type="h100",
     time_limit_s=60,
-    requeue=False,
 )
 WAITING = replace(JOB, state="PENDING", nodes=(), gpus_allocated={}, gpus_by_node={}, end_time=None)
 NO_EXITS = RankExits()
@@ -267,9 +263,6 @@ NODE = SlurmNode(
     partitions=("gpu",),
     features=(),
     gpus={"h100": 8},
-    gpus_used={},
-    cpus=64,
-    memory_mb=1_000,
 )
 POOLS = {"big": SlurmPool("gpu", "h100", None)}
 PARTITIONS = {"gpu": SlurmPartition("gpu", "UP", ("n1",), None, {"h100": 8})}

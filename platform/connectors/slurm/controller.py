@@ -1,0 +1,289 @@
+"""What the controller of a Slurm cluster (slurmctld) is asked and told over REST."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from connectors.errors import ClusterUnavailable, ConnectorError, OutcomeUnknown, WorkloadRejected
+from connectors.slurm import answers, outgoing
+from connectors.slurm.answers import Answer
+from connectors.slurm.dialects import Dialect
+from connectors.slurm.neutral import (
+    Diag,
+    JobList,
+    SlurmJob,
+    SlurmNode,
+    SlurmPartition,
+    Submission,
+    UnreadJob,
+)
+from connectors.slurm.transport import SlurmTransport, path_part, sensible
+
+#: However little changed, the whole list is asked for at least this often.
+FULL_LIST_EVERY_S = 60
+#: How many jobs of one list are looked at one by one for who holds their GPUs.
+MAX_DETAILS = 100
+_GONE = frozenset({answers.NO_SUCH_JOB, answers.ALREADY_DONE})
+# Errors in which slurmrestd says that it could not read a part of a request.
+_PARSING = range(9000, 9900)
+_LIVE_STATES = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The last whole list of jobs, for the answers that only say "unchanged"."""
+
+    version: str
+    asked_at: int
+    full_at_s: float
+    jobs: tuple[SlurmJob, ...]
+    unread: tuple[UnreadJob, ...]
+
+
+class SlurmController:
+    """The controller of one cluster, for several threads at once.
+
+    Reads raise ClusterUnavailable, writes as `SlurmTransport.write` and `check_write` do, and
+    NotOffered for what this version can not do. Everything but `submit` is done as the service
+    user.
+    """
+
+    def __init__(
+        self, transport: SlurmTransport, *, monotonic_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._transport = transport
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._kept: _Kept | None = None
+
+    @property
+    def version(self) -> str:
+        """The API version in use; asks the cluster when it is not known yet."""
+        return self._transport.version
+
+    def ping(self) -> bool:
+        """Whether the controller answers. Raises ClusterUnavailable when slurmrestd itself does
+        not, or refuses us."""
+        answer = self._transport.read("/slurm/{}/ping")
+        error = answer.error
+        if error and answers.verdict(error.number) is not answers.Verdict.AUTHENTICATION:
+            self._transport.raise_refused_token(answer, "ping", self._transport.service_user)
+            return False
+        body = answers.check_read(answer, "ping")
+        return self._transport.speak().is_responding(answers.records(body, "pings"))
+
+    def diag(self) -> Diag:
+        """The controller's clock, and how late the accounting is."""
+        body = self._transport.read_body("/slurm/{}/diag", "statistics")
+        statistics = body.get("statistics")
+        if not isinstance(statistics, Mapping):
+            raise ClusterUnavailable("the cluster's answer has no statistics")
+        return self._transport.speak().diag(statistics)
+
+    def jobs(self) -> JobList:
+        """Every job that the controller knows, as one complete list.
+
+        The last list stands in for answers that say "unchanged"; it is never older than
+        FULL_LIST_EVERY_S.
+        """
+        dialect = self._transport.speak()
+        # By the controller's clock, before the list: what changes later is asked for next time.
+        asked_at = self.diag().observed_at
+        with self._lock:
+            kept = self._kept
+        now_s = self._monotonic_s()
+        parameters = dict(dialect.job_list_parameters)
+        if kept and (
+            kept.version != dialect.version or now_s - kept.full_at_s >= FULL_LIST_EVERY_S
+        ):
+            kept = None
+        if kept:
+            parameters["update_time"] = str(kept.asked_at - 1)
+        answer = self._transport.read("/slurm/{}/jobs", parameters)
+        if self._transport.speak() is not dialect:
+            raise ClusterUnavailable("the cluster's API version changed; ask again")
+        if kept and answer.status == 304 and answer.body is None:
+            fresh = replace(kept, asked_at=asked_at)
+        else:
+            body = self._transport.checked(answer, "job list")
+            records = answers.records(body, "jobs")
+            self._transport.name.note(
+                {name for one in records if isinstance(name := one.get("cluster"), str)} - {""}
+            )
+            if not records and dialect.is_unchanged(body, answer.warnings):
+                if kept is None:
+                    raise ClusterUnavailable("the cluster has no changes to a list never given")
+                fresh = replace(kept, asked_at=asked_at)
+            else:
+                read, unread = _read_jobs(records, dialect)
+                jobs = self._with_details(read)
+                fresh = _Kept(dialect.version, asked_at, now_s, jobs, unread)
+        with self._lock:
+            self._kept = fresh
+        return JobList(asked_at, fresh.jobs, fresh.unread)
+
+    @property
+    def last_jobs(self) -> tuple[SlurmJob, ...]:
+        """The jobs of the last list, the same object until there is another; asks nobody."""
+        with self._lock:
+            return () if self._kept is None else self._kept.jobs
+
+    def _with_details(self, jobs: list[SlurmJob]) -> tuple[SlurmJob, ...]:
+        """Who holds the GPUs of the running jobs of which the list does not tell it."""
+        budget = MAX_DETAILS
+        found = []
+        for job in jobs:
+            if (
+                budget
+                and job.state == "RUNNING"
+                and sum(job.gpus_allocated.values())
+                and not job.gpus_by_node
+            ):
+                budget -= 1
+                seen = self.job(job.job_id)
+                if seen is not None and seen.nodes == job.nodes:
+                    job = replace(job, gpus_by_node=seen.gpus_by_node)
+            found.append(job)
+        return tuple(found)
+
+    def job(self, job_id: int) -> SlurmJob | None:
+        """One job, or None when the controller says that it has none of this number."""
+        answer = self._transport.read(f"/slurm/{{}}/job/{int(job_id)}")
+        if answer.error and answer.error.number == answers.NO_SUCH_JOB:
+            return None
+        dialect = self._transport.speak()
+        records = answers.records(self._transport.checked(answer, f"job {job_id}"), "jobs")
+        # The number of a job array also answers with its started tasks.
+        for job in map(dialect.job, records):
+            if job.job_id == job_id:
+                return job
+        raise ClusterUnavailable(f"the cluster's answer for job {job_id} does not hold it")
+
+    def submit(self, user: str, submission: Submission) -> int:
+        """Submit as `user` and return the job's number.
+
+        Raises WorkloadRejected when the cluster (or we, for text that it can not carry) says no,
+        OutcomeUnknown when there may be a job, ClusterUnavailable when there certainly is none.
+        A job that was accepted with a part of the request left out is taken off again.
+        """
+        outgoing.check_submission(submission)
+        what = f"submit {submission.name}"
+        answer = self._transport.write(
+            "POST",
+            "/slurm/{}/job/submit",
+            self._transport.speak().submission(submission),
+            what,
+            user=user,
+        )
+        job_id = _job_id(answer)
+        if job_id is None:
+            raise self._explained(answer, what, user)
+        misread = [
+            error.text for error in answer.errors if error.number and error.number in _PARSING
+        ]
+        if answer.ignored is not None or misread:
+            words = answer.ignored or "; ".join(misread)
+            try:
+                self.cancel(job_id)
+            except ConnectorError as error:
+                raise OutcomeUnknown(
+                    f"{what}: job {job_id} was made without a part of the request ({words}) "
+                    f"and could not be taken off again: {error}"
+                ) from error
+            raise WorkloadRejected(f"{what}: the cluster left out a part of the request: {words}")
+        return job_id
+
+    def _explained(self, answer: Answer, what: str, user: str) -> Exception:
+        """Why a submission made no job."""
+        error = answers.failure(answer, what)
+        if isinstance(error, OutcomeUnknown):
+            self._transport.raise_refused_token(answer, what, user)
+        return error
+
+    def set_hold(self, job_id: int, held: bool) -> None:
+        """Hold a pending job so that its user can not release it, or release it.
+
+        A running job that is held runs on and stays held should it be requeued.
+        """
+        what = f"{'hold' if held else 'release'} job {job_id}"
+        answer = self._transport.write(
+            "POST", f"/slurm/{{}}/job/{int(job_id)}", {"hold": held}, what
+        )
+        self._transport.check_write(answer, what)
+
+    def cancel(self, job_id: int, *, signal: str | None = None) -> None:
+        """Cancel a job, or only send `signal` (such as "USR1") to every process of it.
+
+        A job that has ended or is unknown is left alone. With versions that do not say when a
+        cancel was not allowed, the job is read again: OutcomeUnknown if nothing happened to it.
+        """
+        if signal is not None:
+            outgoing.check_signal(signal)
+        what = f"cancel job {job_id}" if signal is None else f"send {signal} to job {job_id}"
+        parameters = {} if signal is None else {"signal": signal}
+        answer = self._transport.write(
+            "DELETE", f"/slurm/{{}}/job/{int(job_id)}", None, what, parameters=parameters
+        )
+        self._transport.check_write(answer, what, fine=_GONE)
+        if signal is None and not self._transport.speak().tells_failed_cancels:
+            self._check_cancelled(job_id, what)
+
+    def _check_cancelled(self, job_id: int, what: str) -> None:
+        try:
+            job = self.job(job_id)
+        except ClusterUnavailable as error:
+            raise OutcomeUnknown(f"{what}: {error}") from error
+        if job and job.state in _LIVE_STATES and "COMPLETING" not in job.state_flags:
+            raise OutcomeUnknown(
+                f"{what}: it is still {job.state}; may {self._transport.service_user} cancel it?"
+            )
+
+    def nodes(self, *, odd: Callable[[str], None] | None = None) -> tuple[SlurmNode, ...]:
+        """All nodes. With `odd`, which is told of them, without those that make no sense."""
+        return self._transport.read_list(
+            "/slurm/{}/nodes", "nodes", lambda dialect: dialect.node, odd=odd
+        )
+
+    def partitions(self, *, odd: Callable[[str], None] | None = None) -> tuple[SlurmPartition, ...]:
+        """All partitions. `odd` as for nodes."""
+        return self._transport.read_list(
+            "/slurm/{}/partitions", "partitions", lambda dialect: dialect.partition, odd=odd
+        )
+
+    def set_node(self, node: str, *, drain: bool, reason: str) -> None:
+        """Keep new work off a node, or let it in again. Needs an administrator of Slurm.
+
+        A node that is not drained stays as it is. Raises NotOffered on v0.0.38.
+        """
+        outgoing.check_name("node", node)
+        outgoing.check_line("reason", reason)
+        what = f"drain {node}" if drain else f"resume {node}"
+        body = self._transport.speak().node_update(drain=drain, reason=reason)
+        answer = self._transport.write("POST", f"/slurm/{{}}/node/{path_part(node)}", body, what)
+        self._transport.check_write(answer, what, fine=frozenset({answers.NODE_STATE}))
+
+
+def _read_jobs(
+    records: Sequence[Mapping[str, Any]], dialect: Dialect
+) -> tuple[list[SlurmJob], tuple[UnreadJob, ...]]:
+    found, odd = sensible(records, dialect.job)
+    return found, tuple(
+        UnreadJob(number if type(number) is int else None, str(error))
+        for record, error in odd
+        for number in (record.get("job_id"),)
+    )
+
+
+def _job_id(answer: Answer) -> int | None:
+    """The number of the job that a submission made: it exists, whatever else is said."""
+    body = answer.body or {}
+    result = body.get("result")
+    for place in (body, result if isinstance(result, Mapping) else {}):
+        job_id = place.get("job_id")
+        if isinstance(job_id, int) and not isinstance(job_id, bool) and job_id > 0:
+            return job_id
+    return None

@@ -1,0 +1,56 @@
+"""What changes on a Slurm cluster by an administrator's hand only."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from connectors.slurm.controller import SlurmController
+from connectors.slurm.neutral import SlurmNode, SlurmPartition
+
+Value = TypeVar("Value")
+log = logging.getLogger(__name__)
+
+#: How long it is not asked for again.
+KEPT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """Partitions and nodes by their names; what makes no sense is left out and logged."""
+
+    partitions: Mapping[str, SlurmPartition]
+    nodes: Mapping[str, SlurmNode]
+
+
+def read_hardware(controller: SlurmController) -> Hardware:
+    """Raises ClusterUnavailable."""
+    return Hardware(
+        {partition.name: partition for partition in controller.partitions(odd=log.warning)},
+        {node.name: node for node in controller.nodes(odd=log.warning)},
+    )
+
+
+class Kept(Generic[Value]):
+    """An answer that is asked for at most once in `KEPT_S`."""
+
+    def __init__(self, ask: Callable[[], Value]) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._answer: tuple[float, Value] | None = None
+
+    def get(self) -> Value:
+        """The answer, asked for again when it is old. Raises what asking raises."""
+        with self._lock:
+            if self._answer is None or time.monotonic() - self._answer[0] > KEPT_S:
+                self._answer = (time.monotonic(), self._ask())
+            return self._answer[1]
+
+    def drop(self) -> None:
+        """Ask again the next time."""
+        with self._lock:
+            self._answer = None

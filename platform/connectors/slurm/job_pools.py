@@ -1,0 +1,55 @@
+"""Which pool the GPUs of a job belong to, by their type, its nodes, or its partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from connectors.protocol import RankSlot
+from connectors.slurm.hardware import Hardware, Kept
+from connectors.slurm.neutral import SlurmJob
+from connectors.slurm.observing import slots_of, spread
+from connectors.slurm.options import SlurmPool
+
+
+class JobPools:
+    """The pools of one cluster. Asks for its hardware where GPUs do not tell their type."""
+
+    def __init__(self, pools: Mapping[str, SlurmPool], hardware: Kept[Hardware]) -> None:
+        self._pools = pools
+        self._hardware = hardware
+
+    def of_gpus(self, gpus: Mapping[str, int]) -> str | None:
+        """The pool of GPUs by type; None where they are of none."""
+        return next((name for name, pool in self._pools.items() if gpus.get(pool.gres_type)), None)
+
+    def of_job(self, job: SlurmJob) -> str | None:
+        """The one pool that a job holds GPUs of or waits for, None where it is none of ours."""
+        gpus = job.gpus_allocated or job.gpus_requested
+        return self.of_gpus(gpus) or self._of_untyped(job, gpus)
+
+    def parts(self, job: SlurmJob) -> dict[str, tuple[RankSlot, ...]]:
+        """What `job` holds of each pool, by what its nodes are counted as; {} where its GPUs are
+        certainly of one type, or it does not run."""
+        gpus = job.gpus_allocated or job.gpus_requested
+        if not job.nodes or (len(gpus) == 1 and "" not in gpus):
+            return {}
+        nodes = self._hardware.get().nodes
+        parts: dict[str, list[RankSlot]] = {}
+        for slot in slots_of(job) or spread(job.nodes, sum(gpus.values())):
+            pool = self.of_gpus(nodes[slot.node].gpus) if slot.node in nodes else None
+            if pool is not None:
+                parts.setdefault(pool, []).append(slot)
+        return {pool: tuple(part) for pool, part in parts.items()}
+
+    def _of_untyped(self, job: SlurmJob, gpus: Mapping[str, int]) -> str | None:
+        """The pool of a job that asked for any GPUs: its nodes', or else its partition's."""
+        if not gpus.get(""):
+            return None
+        if job.nodes:
+            nodes = self._hardware.get().nodes
+            known = (self.of_gpus(nodes[name].gpus) for name in job.nodes if name in nodes)
+            return next((pool for pool in known if pool is not None), None)
+        of_partition = [
+            name for name, pool in self._pools.items() if pool.partition == job.partition
+        ]
+        return of_partition[0] if len(of_partition) == 1 else None

@@ -1,0 +1,150 @@
+"""A workload as the submission that Slurm gets, or the sentence why it gets none."""
+
+from __future__ import annotations
+
+from connectors.errors import WorkloadRejected
+from connectors.protocol import Workload
+from connectors.slurm.batch import batch_script
+from connectors.slurm.hardware import Hardware, Kept
+from connectors.slurm.naming import account_name, guaranteed_qos, tag
+from connectors.slurm.neutral import Submission
+from connectors.slurm.observing import MGPU_PER_GPU
+from connectors.slurm.options import USER_FIELD, SlurmOptions, SlurmPool, is_name
+from connectors.workload_checks import TIME_LIMIT_S_MAX
+
+_S_PER_MINUTE = 60
+
+
+class SubmissionBuilder:
+    """Builds the submissions to one cluster. Raises WorkloadRejected for what can never start
+    there, and ClusterUnavailable where its hardware is not known."""
+
+    def __init__(self, options: SlurmOptions, hardware: Kept[Hardware]) -> None:
+        self._options = options
+        self._hardware = hardware
+
+    def user_of(self, workload: Workload) -> str:
+        """The UNIX user as whom it is to run."""
+        user = workload.cluster_user
+        if user is None:
+            raise WorkloadRejected(f"no UNIX user is mapped to {workload.user!r} on this cluster")
+        if not is_name(user) or user in ("root", "slurm", "nobody", self._options.service_user):
+            raise WorkloadRejected(f"jobs may not run as UNIX user {user[:80]!r}")
+        return user
+
+    def build(self, workload: Workload, user: str) -> Submission:
+        """The submission of `workload` as `user`, held."""
+        options = self._options
+        pool = options.pools.get(workload.pool)
+        if pool is None:
+            raise WorkloadRejected(f"this cluster has no pool {workload.pool[:80]!r}")
+        if workload.image is not None and not options.runs_images:
+            raise WorkloadRejected(
+                "this cluster runs no container images: its option containers is not set, and "
+                f"the job names the image {workload.image}"
+            )
+        gpus = _gpus_per_node(workload)
+        account = account_name(workload.team, options.account_prefix)
+        name = tag(options.tag_secret, workload.key, user)
+        working_directory = options.working_directory.replace(USER_FIELD, user)
+        return Submission(
+            name=name,
+            comment=f"Tidegate {workload.key}",
+            account=account,
+            partition=pool.partition,
+            qos=options.borrow_qos
+            if workload.is_borrowed
+            else guaranteed_qos(account, options.qos_prefix),
+            gres_type=pool.gres_type,
+            gpus_per_node=gpus,
+            node_count=len(workload.slots),
+            cpus_per_task=options.cpus_per_gpu and options.cpus_per_gpu * gpus,
+            memory_mb_per_node=options.memory_mb_per_gpu and options.memory_mb_per_gpu * gpus,
+            time_limit_minutes=self._time_limit_minutes(workload, gpus, pool),
+            constraint=constraint_of(pool, workload),
+            environment={"PATH": options.path},
+            script=batch_script(
+                workload,
+                tag=name,
+                directory=options.output_directory(user),
+                gpus_per_node=gpus,
+                path=options.path,
+                mounts=self._mounts(user, working_directory),
+            ),
+            working_directory=working_directory,
+            # The script opens its outputs itself, as soon as their directory is there.
+            standard_output="/dev/null",
+            standard_error="/dev/null",
+            hold=True,
+        )
+
+    def _mounts(self, user: str, working_directory: str) -> tuple[str, ...]:
+        """What containers of `user` see as their nodes do; what scripts start in comes first."""
+        others = (one.replace(USER_FIELD, user) for one in self._options.container_mounts)
+        outputs = self._options.output_directory(user)
+        return tuple(dict.fromkeys((working_directory, outputs, *others)))
+
+    def _time_limit_minutes(self, workload: Workload, gpus: int, pool: SlurmPool) -> int:
+        """The limit in whole minutes, rounded up; without one, the longest that there is.
+
+        Raises WorkloadRejected for what would wait in the partition for ever: held jobs are
+        accepted unlooked at.
+        """
+        problem, most_s = _check_room(workload, gpus, pool, self._hardware.get())
+        if problem:
+            # Asked for anew before anything is refused because of it.
+            self._hardware.drop()
+            problem, most_s = _check_room(workload, gpus, pool, self._hardware.get())
+        if problem:
+            raise WorkloadRejected(problem)
+        if workload.time_limit_s is None:
+            return (most_s or TIME_LIMIT_S_MAX) // _S_PER_MINUTE
+        return -(-workload.time_limit_s // _S_PER_MINUTE)
+
+
+def constraint_of(pool: SlurmPool, workload: Workload) -> str | None:
+    """The pool's own constraint and the job's features, all of which must hold."""
+    own = pool.constraint
+    if own is None or not workload.features:
+        return "&".join(workload.features) or own
+    # "&" binds closer than "|". Brackets are a unit by themselves and may not stand in others.
+    own = f"({own})" if "|" in own and "[" not in own else own
+    return "&".join((own, *workload.features))
+
+
+def _gpus_per_node(workload: Workload) -> int:
+    sizes = {slot.mgpu for slot in workload.slots}
+    if len(sizes) > 1:
+        raise WorkloadRejected("a Slurm cluster gives every node of a job as many GPUs")
+    mgpu = sizes.pop()
+    if mgpu < MGPU_PER_GPU or mgpu % MGPU_PER_GPU:
+        raise WorkloadRejected(
+            f"a Slurm cluster gives whole GPUs, at least one on each node, not {mgpu} milli-GPU"
+        )
+    return mgpu // MGPU_PER_GPU
+
+
+def _check_room(
+    workload: Workload, gpus: int, pool: SlurmPool, hardware: Hardware
+) -> tuple[str, int | None]:
+    """Why `workload` can never start, or "", and the longest time limit that there is."""
+    partition = hardware.partitions.get(pool.partition)
+    if partition is None:
+        return f"the cluster has no partition {pool.partition}", None
+    most_s = partition.max_time_limit_s
+    large = [
+        name
+        for name in partition.nodes
+        if name in hardware.nodes and hardware.nodes[name].gpus.get(pool.gres_type, 0) >= gpus
+    ]
+    if len(workload.slots) > len(large):
+        return (
+            f"{len(workload.slots)} nodes with {gpus} GPUs of type {pool.gres_type} are asked for, "
+            f"and partition {partition.name} has {len(large)} such nodes"
+        ), most_s
+    if most_s is not None and (workload.time_limit_s or 0) > most_s:
+        return (
+            f"the time limit of {workload.time_limit_s} s is longer than the {most_s} s that "
+            f"partition {partition.name} allows"
+        ), most_s
+    return "", most_s

@@ -1,0 +1,382 @@
+"""Calls to slurmrestd in the newest API version which both sides know.
+
+Reads are sent again once when the connection was closed under them, writes never: a write whose
+answer is lost raises OutcomeUnknown. The transport knows no version; dialects.py does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from connectors.errors import (
+    AnotherCluster,
+    ClusterUnavailable,
+    ConnectorError,
+    NotOffered,
+    OutcomeUnknown,
+)
+from connectors.slurm import answers, outgoing
+from connectors.slurm.answers import Answer, AuthenticationFailed, SlurmRefused
+from connectors.slurm.dialects import DIALECTS, Dialect
+
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
+#: Of one list so many records may make no sense; with more of them the answer is none.
+ODD_RECORDS_MAX = 100
+#: An answer that trickles may take this many read time-outs in all.
+_WHOLE_ANSWER_TIMEOUTS = 4
+
+_NEVER_SENT = (
+    *(httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout),
+    *(httpx.LocalProtocolError, httpx.UnsupportedProtocol),
+)
+
+Item = TypeVar("Item")
+
+
+class TokenSource(Protocol):
+    """Who hands out the tokens of the cluster's users."""
+
+    def token_for(self, user: str) -> str:
+        """A token of `user` that is good for at least a minute. Raises ClusterUnavailable."""
+        ...
+
+
+class ClusterName:
+    """The name that a cluster must have (None: any), and the one that it last said."""
+
+    def __init__(self, wanted: str | None) -> None:
+        self.wanted = wanted
+        self.told: str | None = None
+
+    def note(self, names: Collection[str]) -> None:
+        """It has said its name; several names say nothing. Raises AnotherCluster."""
+        if len(names) != 1:
+            return
+        (name,) = names
+        self.told = name
+        if self.wanted is not None and name != self.wanted:
+            raise another_cluster(self.wanted, name)
+
+
+class SlurmTransport:
+    """One cluster's slurmrestd, for several threads at once.
+
+    Reads raise ClusterUnavailable. Writes raise ClusterUnavailable only when they certainly had
+    no effect, OutcomeUnknown when nobody knows, SlurmRefused on a definite no and NotOffered on
+    what this version can not do. What names no user is done as `service_user`.
+
+    Nothing is written before the cluster has said that it has the name that it must have, for
+    which `ask_name` asks it, and every answer in which it says another one raises AnotherCluster.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        tokens: TokenSource,
+        *,
+        service_user: str,
+        name: ClusterName,
+        ask_name: Callable[[], None],
+        version: str | None = None,
+        read_timeout_s: float = 30.0,
+        connect_timeout_s: float = 3.0,
+        transport: httpx.BaseTransport | None = None,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if version is not None and version not in DIALECTS:
+            raise NotOffered(f"API {version} is none of {', '.join(DIALECTS)}")
+        self.service_user = service_user
+        self.name = name
+        self._ask_name = ask_name
+        self._tokens = tokens
+        self._pinned = version
+        self._dialect: Dialect | None = None
+        self._monotonic_s = monotonic_s
+        self._answer_timeout_s = read_timeout_s * _WHOLE_ANSWER_TIMEOUTS
+        self._lock = threading.Lock()
+        self._http = httpx.Client(
+            base_url=url,
+            timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
+            transport=transport,
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    def close(self) -> None:
+        """Close the connections. The transport must not be used afterwards."""
+        self._http.close()
+
+    @property
+    def version(self) -> str:
+        """The API version in use; asks the cluster when it is not known yet."""
+        return self.speak().version
+
+    def read_list(
+        self,
+        path: str,
+        key: str,
+        decoder: Callable[[Dialect], Callable[[Mapping[str, Any]], Item]],
+        parameters: Mapping[str, str] | None = None,
+        *,
+        keys: tuple[str, ...] = (),
+        odd: Callable[[str], None] | None = None,
+        timeout_s: float | None = None,
+    ) -> tuple[Item, ...]:
+        answer = self.read(path, parameters, timeout_s)
+        if answer.error and answer.error.number == answers.NOTHING_FOUND:
+            return ()
+        body = self.checked(answer, key)
+        decode = decoder(self.speak())
+        records = answers.records(body, *(keys or (key,)))
+        if odd is None:
+            return tuple(decode(record) for record in records)
+        found, unread = sensible(records, decode)
+        for record, error in unread:
+            odd(f"{key} {str(record.get('name'))[:60]!r} makes no sense: {error}")
+        return tuple(found)
+
+    def read_body(
+        self, path: str, what: str, parameters: Mapping[str, str] | None = None
+    ) -> Mapping[str, Any]:
+        return self.checked(self.read(path, parameters), what)
+
+    def checked(self, answer: Answer, what: str) -> Mapping[str, Any]:
+        """The body of a good answer. Raises AuthenticationFailed for a refused token even where
+        the version shows it like a dead controller."""
+        try:
+            return answers.check_read(answer, what)
+        except AuthenticationFailed:
+            raise
+        except ClusterUnavailable:
+            self.raise_refused_token(answer, what, self.service_user)
+            raise
+
+    def check_write(self, answer: Answer, what: str, *, fine: frozenset[int] = frozenset()) -> None:
+        """As answers.check_write, and a service user without the right makes the cluster
+        unusable, not a workload wrong."""
+        try:
+            answers.check_write(answer, what, fine=fine)
+        except OutcomeUnknown:
+            self.raise_refused_token(answer, what, self.service_user)
+            raise
+        except SlurmRefused as error:
+            if error.number in (answers.PERMISSION, answers.NO_SUCH_USER):
+                raise ClusterUnavailable(
+                    f"{what}: {self.service_user} is not allowed to; make it an operator or "
+                    f"administrator of Slurm ({error})"
+                ) from error
+            raise
+
+    def raise_refused_token(self, answer: Answer, what: str, user: str) -> None:
+        """v0.0.38 shows a refused token like a dead controller (-1), and writes like broken
+        connections (1000, 5005); its accounting side names it (1007) and needs no controller.
+        Tokens last longer than a call, so one that is refused now was refused then."""
+        error = answer.error
+        if error is None or answers.verdict(error.number) is not answers.Verdict.UNKNOWN:
+            return
+        if not self.speak().hides_refused_tokens:
+            return
+        try:
+            error = self._call("GET", "/slurmdb/{}/clusters", user=user).error
+        except ConnectorError:
+            return
+        if error and answers.verdict(error.number) is answers.Verdict.AUTHENTICATION:
+            raise AuthenticationFailed(
+                f"the cluster refuses the token of {user} ({what}); {answers.REFUSAL_HINT}"
+            )
+
+    def read(
+        self,
+        path: str,
+        parameters: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """GET, once more on a connection that was closed under it."""
+        try:
+            try:
+                answer = self._call("GET", path, parameters=parameters, timeout_s=timeout_s)
+            except _ConnectionClosed:
+                answer = self._call("GET", path, parameters=parameters, timeout_s=timeout_s)
+        except NotOffered as error:
+            # Every version has every read, so that this is not slurmrestd, or not all of it.
+            raise ClusterUnavailable(str(error)) from error
+        if answer.cluster:
+            self.name.note({answer.cluster})
+        return answer
+
+    def write(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        what: str,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        user: str | None = None,
+    ) -> Answer:
+        if self.name.wanted is not None and self.name.told != self.name.wanted:
+            self._ask_name()
+        try:
+            answer = self._call(method, path, parameters=parameters, body=body, user=user)
+        except _NotAnswered as error:
+            raise OutcomeUnknown(f"{what}: {error}") from error
+        # What another cluster says of a job is not said of ours: "no such job" least of all.
+        if answer.cluster:
+            self.name.note({answer.cluster})
+        return answer
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        user: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """One call in the version in use. An address that is gone asks for the version again,
+        once: nothing was done then, so that a write may be sent again too."""
+        dialect = self.speak()
+        who = self.service_user if user is None else user
+        answer = self._send(method, path.format(dialect.version), parameters, body, who, timeout_s)
+        if answer.is_absent and self._pinned is None:
+            with self._lock:
+                if self._dialect is dialect:
+                    self._dialect = None
+            again = self.speak()
+            if again is not dialect:
+                if body is not None:
+                    raise ClusterUnavailable("the cluster's API version changed; send again")
+                path_again = path.format(again.version)
+                answer = self._send(method, path_again, parameters, body, who, timeout_s)
+        if answer.is_absent:
+            raise NotOffered(f"the cluster has no {method} {path.format(dialect.version)}")
+        return answer
+
+    def speak(self) -> Dialect:
+        """The dialect in use. The versions are tried newest first: 404 is one that is absent."""
+        dialect = self._dialect
+        if dialect is not None:
+            return dialect
+        for version in (self._pinned,) if self._pinned else DIALECTS:
+            answer = self._ping_version(version)
+            if not answer.is_absent:
+                if answer.status == 401:
+                    raise AuthenticationFailed(
+                        f"the cluster refuses the token of {self.service_user}; "
+                        f"{answers.REFUSAL_HINT}"
+                    )
+                with self._lock:
+                    self._dialect = DIALECTS[version]
+                return DIALECTS[version]
+        raise ClusterUnavailable(
+            f"the cluster offers none of the API versions {self._pinned or ', '.join(DIALECTS)}; "
+            "is this slurmrestd's address?"
+        )
+
+    def _ping_version(self, version: str) -> Answer:
+        def ping() -> Answer:
+            return self._send("GET", f"/slurm/{version}/ping", None, None, self.service_user)
+
+        try:
+            try:
+                return ping()
+            except _ConnectionClosed:
+                return ping()
+        except _NotAnswered as error:
+            # Of whatever the version is wanted for, nothing was sent yet.
+            raise ClusterUnavailable(str(error)) from error
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, str] | None,
+        body: Mapping[str, Any] | None,
+        user: str,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """One request. Raises ClusterUnavailable when it was certainly not sent, and
+        _NotAnswered or _ConnectionClosed when it may have been carried out."""
+        outgoing.check_name("user", user)
+        headers = {
+            "X-SLURM-USER-NAME": user,
+            "X-SLURM-USER-TOKEN": self._tokens.token_for(user),
+            "Accept-Encoding": "identity",
+        }
+        request = self._http.build_request(
+            method, path, params=parameters or None, json=body, headers=headers
+        )
+        whole_s = self._answer_timeout_s
+        if timeout_s is not None:
+            whole_s = timeout_s * _WHOLE_ANSWER_TIMEOUTS
+            limits_s = {"read": timeout_s, "write": timeout_s}
+            request.extensions["timeout"] = {**request.extensions["timeout"], **limits_s}
+        until_s = self._monotonic_s() + whole_s
+        content = bytearray()
+        try:
+            response = self._http.send(request, stream=True)
+            try:
+                for piece in response.iter_bytes():
+                    content += piece
+                    if len(content) > MAX_ANSWER_BYTES:
+                        raise _NotAnswered(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
+                    if self._monotonic_s() > until_s:
+                        raise _NotAnswered("the answer took too long")
+            finally:
+                response.close()
+        except _NEVER_SENT as error:
+            raise ClusterUnavailable(f"no connection to the cluster: {error}") from error
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
+            raise _ConnectionClosed(f"the cluster closed the connection: {error}") from error
+        except httpx.TimeoutException as error:
+            seconds = self._http.timeout.read if timeout_s is None else timeout_s
+            raise _NotAnswered(f"the cluster did not answer within {seconds:g} s") from error
+        except httpx.HTTPError as error:
+            raise _NotAnswered(f"the cluster did not answer: {error!r}") from error
+        return answers.read_answer(response.status_code, bytes(content))
+
+
+class _NotAnswered(ClusterUnavailable):
+    """The request may have reached the cluster; there is no answer."""
+
+
+class _ConnectionClosed(_NotAnswered):
+    """The connection ended before the answer did."""
+
+
+def another_cluster(wanted: str, found: str) -> AnotherCluster:
+    return AnotherCluster(
+        f"this address answers as {found[:100]}, and {wanted} is what answered before; nothing of "
+        f"it is believed and nothing is sent. Let the address lead to {wanted} again"
+    )
+
+
+def sensible(
+    records: Sequence[Mapping[str, Any]], decode: Callable[[Mapping[str, Any]], Item]
+) -> tuple[list[Item], list[tuple[Mapping[str, Any], Exception]]]:
+    """What `records` say, and those that make no sense: one odd record is no reason to see
+    nothing at all. Raises ClusterUnavailable when there are too many of them."""
+    found: list[Item] = []
+    odd: list[tuple[Mapping[str, Any], Exception]] = []
+    for record in records:
+        try:
+            found.append(decode(record))
+        except (ClusterUnavailable, ValueError, TypeError, OverflowError) as error:
+            odd.append((record, error))
+            if len(odd) > ODD_RECORDS_MAX:
+                raise ClusterUnavailable(
+                    f"more than {ODD_RECORDS_MAX} records of the cluster make no sense: {error}"
+                ) from error
+    return found, odd
+
+
+def path_part(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,183 @@
+"""`tidegate` follows logs and waits for the end of jobs, against a server that is a function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from builders.cli_server import (
+    JOB_ID,
+    Server,
+    a_log_piece,
+    a_problem,
+    a_server,
+    a_shown_job,
+)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
+    return a_server(monkeypatch, str(tmp_path))
+
+
+# -- logs -------------------------------------------------------------------------------------
+
+
+def test_logs_piece_by_piece(server: Server) -> None:
+    server.routes[f"GET jobs/{JOB_ID}/logs"] = [
+        a_log_piece("hällo\n"),
+        a_log_piece("world\n", offset=7),
+        a_log_piece("", offset=13),
+    ]
+    ran = server.run("logs", JOB_ID, "--rank", "3", "--stderr", "--tail", "9")
+    assert (ran.exit_code, ran.out) == (0, "hällo\nworld\n")
+    assert [dict(request.url.params) for request in server.requests] == [
+        {"rank": "3", "stream": "stderr", "offset": "-9", "limit": "262144"},
+        {"rank": "3", "stream": "stderr", "attempt": "1", "offset": "7", "limit": "262144"},
+        {"rank": "3", "stream": "stderr", "attempt": "1", "offset": "13", "limit": "262144"},
+    ]
+
+
+def test_a_log_that_was_cut_says_so(server: Server) -> None:
+    server.routes[f"GET jobs/{JOB_ID}/logs"] = a_log_piece("x", is_final=True, is_truncated=True)
+    ran = server.run("logs", JOB_ID)
+    assert (ran.out, ran.err) == ("x", "(the log was cut at its size limit)\n")
+
+
+@pytest.mark.parametrize("follow", [[], ["-f"]])
+def test_an_empty_log_says_whether_the_other_one_has_something(
+    server: Server, follow: list[str]
+) -> None:
+    server.routes[f"GET jobs/{JOB_ID}"] = a_shown_job(
+        state="failed", attempt=2, current_attempt={"slots": [{}, {}]}
+    )
+    empty = a_log_piece("", attempt=2, is_final=True)
+    server.routes[f"GET jobs/{JOB_ID}/logs"] = [empty, a_log_piece("oops", attempt=2)]
+    ran = server.run("logs", JOB_ID, "--rank", "1", *follow)
+    assert (ran.exit_code, ran.out, ran.err) == (
+        0,
+        "",
+        "Nothing was written to stdout, but there is stderr: "
+        f"tidegate logs {JOB_ID} --stderr --rank 1\n",
+    )
+    assert dict(server.requests[-1].url.params) == {
+        "rank": "1",
+        "stream": "stderr",
+        "attempt": "2",
+        "offset": "0",
+        "limit": "16",
+    }
+    server.routes[f"GET jobs/{JOB_ID}/logs"] = [empty, a_log_piece("fine", attempt=2)]
+    ran = server.run("logs", JOB_ID, "--stderr", "--attempt", "2", *follow)
+    assert (ran.out, ran.err) == (
+        "",
+        f"Nothing was written to stderr, but there is stdout: tidegate logs {JOB_ID} --attempt 2\n",
+    )
+
+
+@pytest.mark.parametrize("other", [a_log_piece("", is_final=True), a_problem(404)])
+def test_a_job_that_wrote_nothing(server: Server, other: dict[str, Any] | httpx.Response) -> None:
+    server.routes[f"GET jobs/{JOB_ID}/logs"] = [a_log_piece("", is_final=True), other]
+    ran = server.run("logs", JOB_ID)
+    assert (ran.exit_code, ran.out, ran.err) == (0, "", "Nothing was written to stdout.\n")
+
+
+def test_following_over_a_requeue_and_a_bad_network(server: Server) -> None:
+    server.routes[f"GET jobs/{JOB_ID}"] = [
+        a_shown_job(),
+        a_shown_job(state="starting", attempt=1),
+        a_shown_job(state="running", attempt=1),
+        a_shown_job(state="running", attempt=1),
+        a_shown_job(state="queued", attempt=1),
+        a_shown_job(state="running", attempt=2),
+        a_shown_job(state="succeeded", attempt=2),
+    ]
+    down: list[Any] = [httpx.ReadError("reset")] * 4
+    server.routes[f"GET jobs/{JOB_ID}/logs"] = [
+        a_problem(404, detail="not yet"),
+        a_log_piece("a"),
+        *down,
+        a_log_piece("b", offset=1),
+        a_log_piece("", offset=2),
+        a_log_piece("", offset=2, is_final=True),
+        a_log_piece("", offset=2, is_final=True),
+        a_log_piece("c", attempt=2),
+        a_log_piece("", offset=1, attempt=2),
+        a_log_piece("d", offset=1, attempt=2, is_final=True),
+    ]
+    ran = server.run("logs", "-f", JOB_ID)
+    assert (ran.exit_code, ran.out, ran.err) == (0, "abcd", "--- attempt 2 ---\n")
+
+
+@pytest.mark.parametrize(
+    ("job", "arguments", "exit_code", "told"),
+    [
+        (a_shown_job(state="cancelled"), [], 0, "The job is cancelled and never started"),
+        (a_shown_job(state="running", attempt=1), ["--attempt", "2"], 2, "no attempt 2"),
+        (
+            a_shown_job(state="running", attempt=1, current_attempt={"slots": [{}, {}]}),
+            ["--rank", "2"],
+            2,
+            "2 ranks, the last of them is rank 1",
+        ),
+        (a_shown_job(state="failed", attempt=1), [], 3, "Nothing here."),
+    ],
+)
+def test_following_ends_when_there_is_nothing_to_come(
+    server: Server, job: dict[str, Any], arguments: list[str], exit_code: int, told: str
+) -> None:
+    server.routes[f"GET jobs/{JOB_ID}"] = job
+    ran = server.run("logs", "-f", JOB_ID, *arguments)
+    assert ran.exit_code == exit_code
+    assert told in ran.err
+
+
+def test_following_gives_up_on_a_server_that_is_gone(server: Server) -> None:
+    server.routes[f"GET jobs/{JOB_ID}"] = httpx.ConnectError("refused")
+    assert server.run("logs", "-f", JOB_ID).exit_code == 4
+    assert len(server.requests) == 5 * 4
+
+
+# -- wait -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "exit_code"),
+    [
+        ("succeeded", 0, 0),
+        ("succeeded", None, 0),
+        ("failed", 3, 3),
+        ("failed", 255, 255),
+        ("failed", -9, 137),
+        ("failed", None, 1),
+        ("failed", 0, 1),
+        ("cancelled", -15, 130),
+        ("timed_out", -9, 124),
+    ],
+)
+def test_wait_exits_as_the_job_did(
+    server: Server, state: str, code: int | None, exit_code: int
+) -> None:
+    server.routes[f"GET jobs/{JOB_ID}"] = [
+        a_shown_job(),
+        a_shown_job(state="running"),
+        a_shown_job(state=state, exit_code=code),
+    ]
+    ran = server.run("wait", JOB_ID)
+    assert (ran.exit_code, ran.out, ran.err) == (exit_code, "", f"{JOB_ID}  {state}\n")
+    assert server.pauses_s == [1.0, 1.5]
+
+
+def test_wait_has_an_end(server: Server) -> None:
+    server.routes[f"GET jobs/{JOB_ID}"] = a_shown_job()
+    ran = server.run("wait", JOB_ID, "--timeout", "20s")
+    assert (ran.exit_code, ran.err) == (75, "Not ended after 20s.\n")
+    assert sum(server.pauses_s) == 20.0
+    assert server.run("wait", JOB_ID, "--timeout", "0s").exit_code == 75
+
+
+def test_wait_for_a_job_that_is_not_there(server: Server) -> None:
+    assert server.run("wait", JOB_ID).exit_code == 3

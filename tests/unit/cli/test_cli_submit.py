@@ -1,0 +1,298 @@
+"""`tidegate submit`, against a server that is a function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import httpx
+import pytest
+
+from builders.cli_server import (
+    JOB_ID,
+    SECRET,
+    TEAM,
+    Server,
+    a_problem,
+    a_server,
+    created,
+)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
+    return a_server(monkeypatch, str(tmp_path))
+
+
+def test_a_command_is_submitted(server: Server) -> None:
+    server.routes["POST jobs"] = created()
+    ran = server.run(
+        *("submit", "--team", TEAM, "--gpus", "0.5", "--time", "1h30m", "--pool", "h100"),
+        *("--class", "high", "--env", "A=b=c", "--env", "D=", "--checkpoint", "/ckpt"),
+        *("--no-requeue", "--preemptible", "--hold", "--cluster", "local", "--signal", "USR1"),
+        *("--feature", "nvlink", "--feature", "ib", "--image", "nvcr.io#nvidia/pytorch:24.05"),
+        *("--", "python", "train me.py", "--gpus", "9"),
+    )
+    assert (ran.exit_code, ran.out, ran.err) == (0, f"{JOB_ID}\n", "")
+    assert server.sent == ["POST jobs"]
+    assert server.body() == {
+        "name": "python",
+        "script": "#!/bin/sh\nexec python 'train me.py' --gpus 9\n",
+        "team": TEAM,
+        "pool": "h100",
+        "gpus": 0.5,
+        "time_limit_s": 5_400,
+        "priority_class": "high",
+        "checkpoint_path": "/ckpt",
+        "cluster": "local",
+        "notice_signal": "USR1",
+        "features": ["nvlink", "ib"],
+        "image": "nvcr.io#nvidia/pytorch:24.05",
+        "is_preemptible": True,
+        "is_requeueable": False,
+        "held": True,
+        "environment": {"A": "b=c", "D": ""},
+    }
+    (request,) = server.requests
+    assert request.headers["Authorization"] == f"Bearer {SECRET}"
+    assert UUID(request.headers["Idempotency-Key"])
+    assert request.extensions["timeout"] == {
+        "connect": 5.0,
+        "read": 30.0,
+        "write": 30.0,
+        "pool": 30.0,
+    }
+
+
+def test_a_batch_script_is_sent_as_it_stands(server: Server, tmp_path: Path) -> None:
+    text = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH -o x\nsrun träin\n"
+    (tmp_path / "job.sbatch").write_text(text, encoding="utf-8")
+    server.routes["POST jobs"] = created(
+        notes=[
+            {"line": 2, "text": "#SBATCH -N 2", "verdict": "understood", "detail": "nodes = 2"},
+            {"line": 3, "text": "#SBATCH -o x", "verdict": "ignored", "detail": "Logs are kept."},
+        ]
+    )
+    ran = server.run("submit", str(tmp_path / "job.sbatch"), "--team", TEAM, "--gpus-per-node", "8")
+    assert server.body() == {"sbatch": text, "team": TEAM, "gpus_per_node": 8}
+    assert (ran.exit_code, ran.out) == (0, f"{JOB_ID}\n")
+    assert ran.err == (
+        "understood  line 2: #SBATCH -N 2: nodes = 2\n"
+        "ignored     line 3: #SBATCH -o x: Logs are kept.\n"
+    )
+
+
+def test_a_batch_script_on_standard_input(server: Server) -> None:
+    server.routes["POST jobs"] = created()
+    assert server.run("submit", "-", "--team", TEAM, stdin="#!/bin/sh\ntrue\n").exit_code == 0
+    assert server.body() == {"sbatch": "#!/bin/sh\ntrue\n", "team": TEAM}
+
+
+def test_a_yaml_file_and_options_that_win(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(
+        "team: a/b\ngpus_per_node: 8\nnodes: 2\nscript: |\n  true\nenvironment: {SEED: 1, A: x}\n"
+    )
+    server.routes["POST jobs"] = created()
+    path = str(tmp_path / "job.yaml")
+    assert server.run("submit", path, "--team", TEAM, "--gpus", "4", "--env", "A=y").exit_code == 0
+    assert server.body() == {
+        "team": TEAM,
+        "gpus": 4,
+        "nodes": 2,
+        "script": "true\n",
+        "environment": {"SEED": "1", "A": "y"},
+    }
+
+
+def test_the_team_may_come_from_the_environment(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_TEAM", "a/b")
+    server.routes["POST jobs"] = created()
+    assert server.run("submit", "--gpus", "1", "--", "true").exit_code == 0
+    assert server.body()["team"] == "a/b"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["submit", "--team", TEAM], "Give a file, or a command after --, and not both."),
+        (["submit", "x.sh", "--team", TEAM, "--", "true"], "Give a file, or a command"),
+        (["submit", "--team", TEAM, "--"], "There is no command after --."),
+        (["submit", "/no/such", "--team", TEAM], "Cannot read /no/such: No such file"),
+        (["submit", "--gpus", "1", "--", "true"], "Which team?"),
+        (["submit", "--gpus", "many", "--", "true"], "--gpus 'many': write a number"),
+        (["submit", "--gpus", "-1", "--", "true"], "--gpus '-1': write a number"),
+        (["submit", "--gpus", "٣", "--", "true"], "write a number"),
+        (["submit", "--time", "soon", "--", "true"], "--time 'soon': write 90s"),
+        (["submit", "--env", "A", "--", "true"], "--env 'A': write NAME=VALUE."),
+    ],
+)
+def test_wrong_use_sends_nothing(server: Server, arguments: list[str], told: str) -> None:
+    ran = server.run(*arguments)
+    assert (ran.exit_code, ran.out, server.requests) == (2, "", [])
+    assert told in ran.err
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"- a\n", "must be a YAML mapping"),
+        (b"a: [\n", "is not YAML"),
+        (b"!!python/object/apply:os.system ['id']\n", "is not YAML"),
+        (b"\xff\xfe", "is not UTF-8 text"),
+        (b"environment: {A: [1]}\n", "environment A must be text"),
+        (b"environment: {A: yes}\n", "environment A must be text"),
+        (b"#" * ((1 << 20) + 1), "is larger than 1,048,576 bytes"),
+    ],
+)
+def test_files_that_cannot_be_used(
+    server: Server, tmp_path: Path, content: bytes, told: str
+) -> None:
+    (tmp_path / "job.yaml").write_bytes(content)
+    ran = server.run("submit", str(tmp_path / "job.yaml"), "--team", TEAM)
+    assert (ran.exit_code, server.requests) == (2, [])
+    assert told in ran.err
+
+
+def test_a_lost_answer_is_asked_for_again_under_the_same_key(server: Server) -> None:
+    server.routes["POST jobs"] = [
+        httpx.ReadTimeout("timed out"),
+        httpx.ConnectError("refused"),
+        a_problem(503),
+        created(),
+    ]
+    ran = server.run("submit", "--team", TEAM, "--gpus", "1", "--", "true")
+    assert (ran.exit_code, ran.out) == (0, f"{JOB_ID}\n")
+    assert len({request.headers["Idempotency-Key"] for request in server.requests}) == 1
+    assert len(server.requests) == 4
+    assert server.pauses_s == [0.5, 1.0, 2.0]
+
+
+def test_a_server_that_is_away(server: Server) -> None:
+    server.routes["POST jobs"] = httpx.ConnectError("Connection refused")
+    ran = server.run("submit", "--team", TEAM, "--gpus", "1", "--", "true")
+    assert (ran.exit_code, ran.out, len(server.requests)) == (4, "", 4)
+    assert ran.err == (
+        "Error: https://tidegate.example does not answer (Connection refused). Is the address "
+        "right and the server up?\n"
+    )
+
+
+def test_something_else_answers(server: Server) -> None:
+    server.routes["GET jobs"] = httpx.Response(200, text="<html>")
+    assert server.run("ls").exit_code == 4
+    server.routes["GET jobs"] = httpx.Response(302, headers={"Location": "https://elsewhere/"})
+    assert server.run("ls").exit_code == 4
+    server.routes["GET jobs"] = httpx.Response(404, text="nginx")
+    ran = server.run("ls")
+    assert (ran.exit_code, ran.err) == (
+        4,
+        "Error: tidegate.example answered 404, but not as Tidegate does. Is the address right?\n",
+    )
+
+
+def test_a_refusal_is_told_field_by_field(server: Server) -> None:
+    server.routes["POST jobs"] = a_problem(
+        400,
+        title="The request is not valid",
+        errors=[
+            {"pointer": "/gpus", "detail": "must be above 0\x1b[31m", "code": "out_of_range"},
+            {"pointer": "/pool", "detail": "there is no pool", "code": "unknown"},
+        ],
+    )
+    ran = server.run("submit", "--team", TEAM, "--gpus", "1", "--", "true")
+    assert (ran.exit_code, ran.out) == (3, "")
+    assert ran.err == (
+        "Error: The request is not valid\n  gpus: must be above 0[31m\n  pool: there is no pool\n"
+    )
+
+
+def test_a_bad_token_says_what_to_do(server: Server) -> None:
+    server.routes["GET jobs"] = a_problem(401, title="Sign in first", detail="It has expired.")
+    ran = server.run("ls")
+    assert (ran.exit_code, ran.err) == (
+        3,
+        "Error: Sign in first: It has expired.\nRun `tidegate login` with a fresh access token.\n",
+    )
+
+
+PLAN = {
+    "job": {
+        "features": ["ib"],
+        "image": None,
+        "tasks": 1,
+        "tasks_at_once": None,
+        "name": "bert",
+        "team": TEAM,
+        "pool": "h100",
+        "priority_class": "normal",
+        "mgpu_per_node": 8_000,
+        "node_count": 2,
+        "mgpu": 16_000,
+        "time_limit_s": None,
+    },
+    "notes": [],
+    "fits": True,
+    "explanation": {"sentence": "It would start now on local."},
+    "would_start_now": True,
+    "guaranteed_mgpu": 8_000,
+    "borrowed_mgpu": 8_000,
+    "cluster": "local",
+    "cost_per_hour_nano": 24_005_000_000,
+    "currency": "EUR",
+}
+
+
+def test_a_plan_of_an_array_says_what_is_of_each_task(server: Server) -> None:
+    job = {**PLAN["job"], "node_count": 1, "mgpu": 8_000, "tasks": 10, "tasks_at_once": 3}
+    server.routes["POST jobs"] = {**PLAN, "job": job}
+    words = ("submit", "--team", TEAM, "--gpus", "8", "--array", "0-9%3", "--plan", "--", "true")
+    out = server.run(*words).out.splitlines()
+    assert out[:3] == [
+        "For each of 10 tasks; at most 3 at once. What becomes of the first:",
+        "It would start now on local.",
+        "",
+    ]
+    assert "GPUs             8 for each task" in out
+    assert out[-3:] == [
+        "guaranteed GPUs  8 for each task",
+        "borrowed GPUs    8 for each task",
+        "costs an hour    24.01 EUR for each task",
+    ]
+    server.routes["POST jobs"] = {**PLAN, "job": {**job, "tasks_at_once": None}}
+    assert server.run(*words).out.startswith("For each of 10 tasks. What becomes of the first:\n")
+
+
+def test_the_lines_of_a_refused_plan_are_shown(server: Server) -> None:
+    note = {"line": 1, "text": "#SBATCH -G 8", "verdict": "understood", "detail": "gpus = 8"}
+    server.routes["POST jobs"] = a_problem(400, notes=[note])
+    ran = server.run("submit", "--team", TEAM, "--plan", "--", "true")
+    assert ran.exit_code == 3
+    assert ran.err.startswith("understood  line 1: #SBATCH -G 8: gpus = 8\n")
+
+
+def test_a_plan(server: Server) -> None:
+    server.routes["POST jobs"] = PLAN
+    ran = server.run("submit", "--team", TEAM, "--gpus", "16", "--plan", "--", "true")
+    assert server.sent == ["POST jobs?dry_run=true"]
+    assert "Idempotency-Key" not in server.requests[0].headers
+    assert (ran.exit_code, ran.out) == (
+        0,
+        "It would start now on local.\n"
+        "\n"
+        "name             bert\n"
+        "team             ai-company/research/nlp\n"
+        "pool             h100\n"
+        "class            normal\n"
+        "GPUs             8 on each of 2 nodes\n"
+        "features         ib\n"
+        "could run        yes\n"
+        "starts now       yes\n"
+        "on               local\n"
+        "guaranteed GPUs  8\n"
+        "borrowed GPUs    8\n"
+        "costs an hour    24.01 EUR\n",
+    )
+    server.routes["POST jobs"] = {**PLAN, "fits": False}
+    assert server.run("submit", "--team", TEAM, "--plan", "--", "true").exit_code == 3

@@ -1,0 +1,132 @@
+"""How many tasks of an array are offered to the arbiter, and what the others are told.
+
+Mutants that die here: tasks that run do not count against the limit; tasks being stopped do not;
+one task more than the limit is offered; the limit holds for all arrays together; a task with GPUs
+being freed for it gives way to a lower index.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from builders.api_callers import by_token
+from builders.job_builders import a_job, an_array, states_of, tasks_of
+from builders.loop_builders import Fenced
+from builders.portal_builders import NOW, Company, a_company, a_grant, a_user
+from jobs.arbitration import Cycles
+from jobs.models import Attempt, Dependency, Job, JobArray, Reclaim
+from jobs.snapshots import load_snapshot
+from jobs.withholding import Withheld, withheld_jobs, withheld_sentence
+from tenants.models import User
+from tenants.roles import Role
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def company() -> Company:
+    return a_company()
+
+
+@pytest.fixture
+def bob(company: Company) -> User:
+    user = a_user(company.organization, "bob")
+    a_grant(user, Role.RESEARCHER, company.nlp)
+    return user
+
+
+@pytest.fixture
+def cycles() -> Cycles:
+    return Cycles(Fenced("arbiter"))  # type: ignore[arg-type]
+
+
+def offered(array: JobArray) -> list[int | None]:
+    ids = {job.id for job in load_snapshot(NOW).queued}
+    return [task.array_index for task in tasks_of(array) if str(task.id) in ids]
+
+
+def test_no_more_than_the_limit_are_offered(company: Company, bob: User) -> None:
+    array = an_array(company, bob, *["queued"] * 5, max_running=2)
+    other = an_array(company, bob, *["queued"] * 3, name="other", max_running=1)
+    free = an_array(company, bob, *["queued"] * 3, name="free")
+    assert (offered(array), offered(other), offered(free)) == ([0, 1], [0], [0, 1, 2])
+    for state in ("starting", "running", "preempting"):
+        Job.objects.filter(array=array, array_index=3).update(state=state)
+        assert offered(array) == [0]
+    Job.objects.filter(array=array, array_index__in=[3, 4]).update(state="running")
+    assert offered(array) == []
+    Job.objects.filter(array=array, array_index=3).update(state="succeeded", ended_at=NOW)
+    assert offered(array) == [0]
+    Job.objects.filter(array=array, array_index=0).update(state="held")
+    assert offered(array) == [1]
+
+
+def test_a_task_for_which_gpus_are_being_freed_keeps_its_place(company: Company, bob: User) -> None:
+    array = an_array(company, bob, "queued", "queued", "queued", max_running=1)
+    claimed = tasks_of(array)[2]
+    Reclaim.objects.create(
+        job=claimed, cluster=company.cluster, slots=[], created_at=NOW, grace_until=NOW
+    )
+    assert offered(array) == [2]
+
+
+def test_more_than_the_limit_never_run_and_all_do_in_the_end(
+    company: Company, bob: User, cycles: Cycles
+) -> None:
+    array = an_array(company, bob, *["queued"] * 7, max_running=3)
+    done = 0
+    for second in range(1, 20):
+        cycles.run(NOW + timedelta(seconds=second))
+        active = [task for task in tasks_of(array) if task.state == "starting"]
+        assert len(active) <= 3
+        if not active:
+            break
+        one = active[0]
+        Attempt.objects.filter(job=one).update(
+            state="ended", outcome="succeeded", ended_at=NOW, released_at=NOW
+        )
+        Job.objects.filter(pk=one.pk).update(state="succeeded", ended_at=NOW)
+        done += 1
+    assert done == 7
+    assert states_of(array) == ["succeeded"] * 7
+
+
+def test_the_others_are_told_why(company: Company, bob: User, cycles: Cycles) -> None:
+    array = an_array(company, bob, *["queued"] * 3, max_running=1)
+    cycles.run(NOW)
+    cycles.run(NOW + timedelta(seconds=1))
+    first, second, _ = tasks_of(array)
+    assert (first.state, second.state) == ("starting", "queued")
+    body = by_token(bob).get(f"jobs/{second.id}/explanation").json()
+    assert body["code"] == "array_limit_reached"
+    assert body["sentence"] == "At most 1 task runs at once of its array; 1 is now."
+    assert body["numbers"] == {"tasks_at_once_max": 1, "tasks_active": 1, "tasks_first": 0}
+    assert (body["jobs_ahead"], body["victims"], body["estimated_start"]) == (0, [], None)
+
+
+@pytest.mark.parametrize(
+    ("most", "active", "first", "sentence"),
+    [
+        (1, 0, 1, "At most 1 task runs at once of its array; 0 are now, and 1 other comes first."),
+        (3, 1, 2, "At most 3 tasks run at once of its array; 1 is now, and 2 others come first."),
+        (3, 4, 0, "At most 3 tasks run at once of its array; 4 are now."),
+    ],
+)
+def test_the_sentence(most: int, active: int, first: int, sentence: str) -> None:
+    numbers = {"tasks_at_once_max": most, "tasks_active": active, "tasks_first": first}
+    assert withheld_sentence(Withheld("x", "array_limit_reached", numbers)) == sentence
+
+
+def test_a_task_that_waits_for_jobs_says_that(company: Company, bob: User) -> None:
+    """And nothing else: it counts against no limit."""
+    array = an_array(company, bob, *["queued"] * 3, max_running=1)
+    first = a_job(company, bob)
+    waiting = tasks_of(array)[0]
+    Dependency.objects.create(job=waiting, predecessor=first, condition="ended")
+    assert offered(array) == [1]
+    assert {(item.job, item.code) for item in withheld_jobs()} == {
+        (str(waiting.id), "dependency"),
+        (str(tasks_of(array)[2].id), "array_limit_reached"),
+    }
