@@ -44,8 +44,8 @@ class Rig:
 
     `asked` is what every workload must say there. What clusters may do differently: whether they
     choose the nodes, tell the exit codes of ranks before the end of the workload and of ranks
-    that they killed, can forget, keep processes from hiding, and keep what a job says as an error
-    apart from what it says.
+    that they killed, can forget, keep processes from hiding, keep what a job says as an error
+    apart from what it says, and ask a job to end (TERM) a moment before they kill it.
     """
 
     kind: str
@@ -60,6 +60,7 @@ class Rig:
     tells_exits_early = True
     tells_exits_of_stopped = True
     codes_of_stopped: tuple[dict[int, int], ...] = ({0: -9},)
+    asks_before_it_kills = False
     forgets = True
     finds_hidden_processes = True
     parts_streams = True
@@ -243,6 +244,8 @@ class KubernetesRig(Rig):
     asked = {"team": TEAM}
     chooses_nodes = True
     parts_streams = False
+    asks_before_it_kills = True
+    codes_of_stopped = ({0: -9}, {0: -15})
     # What the containers see of this machine has no virtual environment.
     python = "/usr/bin/python3"
 
@@ -273,8 +276,14 @@ class KubernetesRig(Rig):
         self.connector.prepare()
 
     def log(self, key: str, *, rank: int = 0, stream: str = "stdout") -> str:
-        """Logs are kept by whoever looks at the cluster."""
-        self.connector.observe()
+        """Logs are kept by whoever looks at the cluster; the end of a long one takes a while."""
+
+        def is_whole() -> bool:
+            seen = self.connector.observe().observations.get(key)
+            last = self.connector.read_log(key, rank=rank, stream=stream, offset=-1, limit=9)
+            return last.is_final or seen is None or not seen.is_released
+
+        eventually(is_whole)
         return super().log(key, rank=rank, stream=stream)
 
     def read_log(self, key: str, *, rank: int, stream: str, offset: int, limit: int) -> LogChunk:
