@@ -227,18 +227,19 @@ class _ClusterAgent:
             finally:
                 looked_s = monotonic() - began_s
 
-        def pause(pause_s: float) -> None:
-            news = self._news_there()
-            if news is None:
-                self.stopping.wait(pause_s)
-                return
-            rest_s = min(pause_s, max(LOOK_AGAIN_S, looked_s))
-            if not self.stopping.wait(rest_s):
-                # `stop` sets it too.
-                news.wait(pause_s - rest_s)
-                news.clear()
+        self._loop(look, lambda pause_s: self._pause(pause_s, looked_s))
 
-        self._loop(look, pause)
+    def _pause(self, pause_s: float, looked_s: float) -> None:
+        """Wait for news after a look that took `looked_s`, `pause_s` at most."""
+        news = self._news_there()
+        if news is None:
+            self.stopping.wait(pause_s)
+            return
+        rest_s = min(pause_s, max(LOOK_AGAIN_S, looked_s))
+        if not self.stopping.wait(rest_s):
+            # `stop` sets it too.
+            news.wait(pause_s - rest_s)
+            news.clear()
 
     def _news_there(self) -> Event | None:
         """What tells of news on the cluster, where it is open and tells any."""

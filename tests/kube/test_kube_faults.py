@@ -257,7 +257,8 @@ def test_what_waited_while_nobody_voted_is_started_by_the_next(
 def harmed(kubernetes_rig: KubernetesRig) -> Iterator[KubernetesRig]:
     """A rig on a bed that is the test's alone, and whole again afterwards."""
     yield kubernetes_rig
-    kubernetes_rig.bed.run(*kubernetes_rig.bed.ended())
+    if down := kubernetes_rig.bed.ended():
+        kubernetes_rig.bed.run(*down)
     kubernetes_rig.bed.mend_nodes()
     until_observed(kubernetes_rig, "whatever")
 

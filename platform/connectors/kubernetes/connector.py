@@ -217,10 +217,26 @@ class KubernetesConnector:
         attempt = self._caches.attempts.of_uid(native_id)
         if attempt is None or attempt.key != key or not _may_still_run(attempt):
             return
+        if not self._options.has_kueue:
+            self._unsuspend(attempt)
+            return
         try:
             self._allowed.allow(native_id)
         finally:
             self._caches.attempts.touch(native_id)
+
+    def _unsuspend(self, attempt: Attempt) -> None:
+        """Without Kueue an object waits as long as it is suspended, and nobody votes."""
+        if not is_untouched(attempt.item):
+            return
+        patch = {
+            "metadata": {"resourceVersion": attempt.item["metadata"]["resourceVersion"]},
+            "spec": {"suspend": False},
+        }
+        try:
+            self._patch(_path(attempt.item), patch)
+        except NotFound:
+            return
 
     def remove_copy(self, key: str, native_id: str) -> None:
         """See the protocol."""
@@ -256,12 +272,16 @@ class KubernetesConnector:
         check_key(key)
         self._start()
         for attempt in self._attempts_of(key):
-            workload = attempt.workload
-            if workload is None or is_true(workload, "Finished") or _is_stopped(attempt):
+            marked, path = attempt.item, _path(attempt.item)
+            if self._options.has_kueue:
+                if attempt.workload is None:
+                    continue
+                marked, path = attempt.workload, workload_path(attempt.workload)
+            if not _may_still_run(attempt):
                 continue
-            if naming.NOTICE not in (workload["metadata"].get("annotations") or {}):
-                path = workload_path(workload)
-                self._patch(path, notice_patch())
+            if naming.NOTICE not in (marked["metadata"].get("annotations") or {}):
+                with contextlib.suppress(NotFound):
+                    self._patch(path, notice_patch())
 
     def stop(self, key: str, *, native_id: str | None = None) -> None:
         """See the protocol. Its Pods get a second between TERM and KILL."""
@@ -475,22 +495,26 @@ class KubernetesConnector:
         if workload is not None:
             marked, path = workload, workload_path(workload)
             patch["spec"] = {"active": False}
+        elif not self._options.has_kueue:
+            patch["spec"] = {"suspend": True}
         if only_as_it_is:
             patch["metadata"]["resourceVersion"] = marked["metadata"]["resourceVersion"]
         try:
             self._patch(path, patch)
-        except Conflict as error:
-            raise ClusterUnavailable(f"{attempt.key} has just changed: {error}") from error
         except NotFound:
             if workload is None:
                 return
             # Kueue has just replaced it: whatever comes instead belongs to the same object.
-            self._patch(_path(attempt.item), stop_patch(now))
+            with contextlib.suppress(NotFound):
+                self._patch(_path(attempt.item), stop_patch(now))
 
     def _patch(self, path: str, patch: Mapping[str, Any]) -> None:
-        """Write, and know it from now on. Raises NotFound and Conflict."""
-        with _insisting():
-            self._caches.took(self._api.merge_patch(path, patch))
+        """Write, and know it from now on. Raises NotFound."""
+        try:
+            with _insisting():
+                self._caches.took(self._api.merge_patch(path, patch))
+        except Conflict as error:
+            raise ClusterUnavailable(f"{path} has just changed: {error}") from error
 
     def _delete(self, path: str, uid: str, *, grace_s: int | None = None) -> None:
         with _insisting():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -135,3 +136,62 @@ def test_what_had_ended_before_the_last_count_is_not_charged(
         look(agent, cluster, at_s)
     look(agent, cluster, 8, a_native(submitted_s=2, started_s=3, ended_s=5))
     assert not Attempt.objects.exists()
+
+
+# When it looks again
+
+
+class ATellingCluster(ACluster):
+    """One that hears of what happens on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.news = Event()
+
+
+class Waits:
+    """Stands for an event: notes how long it was waited for, and is never set."""
+
+    def __init__(self, waited_s: list[float]) -> None:
+        self._waited_s = waited_s
+
+    def wait(self, timeout_s: float) -> bool:
+        self._waited_s.append(timeout_s)
+        return False
+
+    def is_set(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("looked_s", "first_s", "second_s"),
+    [(0.0, 0.2, 0.8), (0.5, 0.5, 0.5), (3.0, 1.0, 0.0)],
+)
+def test_news_of_the_cluster_end_the_pause_but_not_all_of_it(
+    company: Company, cluster: ACluster, looked_s: float, first_s: float, second_s: float
+) -> None:
+    """At most five looks a second, and never more than half of the time is spent looking."""
+    agent = an_agent(company, cluster)
+    telling = ATellingCluster()
+    agent._opened = ((), telling)  # type: ignore[assignment]
+    waited_s: list[float] = []
+    agent.stopping = Waits(waited_s)  # type: ignore[assignment]
+    telling.news.set()
+    agent._pause(1.0, looked_s)
+    assert waited_s == [first_s]
+    assert not telling.news.is_set()
+    told: list[float] = []
+    telling.news.wait = told.append  # type: ignore[assignment, method-assign]
+    agent._pause(1.0, looked_s)
+    assert told == pytest.approx([second_s])
+
+
+def test_a_cluster_that_tells_no_news_is_looked_at_by_the_clock(
+    company: Company, cluster: ACluster
+) -> None:
+    agent = an_agent(company, cluster)
+    agent._opened = ((), cluster)  # type: ignore[assignment]
+    waited_s: list[float] = []
+    agent.stopping = Waits(waited_s)  # type: ignore[assignment]
+    agent._pause(1.0, 0.3)
+    assert waited_s == [1.0]
