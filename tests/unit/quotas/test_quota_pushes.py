@@ -26,7 +26,7 @@ from builders.portal_builders import (
     an_actor,
     an_organization,
 )
-from clusters.models import Cluster
+from clusters.models import Cluster, ClusterNode
 from connectors.entitlements import Change, ChangeKind, Entitlements, Share, Terms
 from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.registry import ENTITLEMENT_CONTROLS
@@ -430,7 +430,8 @@ def test_terms_are_every_nodes_own_and_what_nobody_is_guaranteed_is_told(company
     Quota.objects.filter(node=company.vision).delete()
     other = a_cluster("second", kind="slurm")
     a_cluster_node(other, company.pool, capacity_mgpu=5_000, is_schedulable=False)
-    a_cluster_node(other, company.pool, capacity_mgpu=8_000, is_schedulable=False, state="gone")
+    gone = a_cluster_node(other, company.pool, capacity_mgpu=8_000, is_schedulable=False)
+    ClusterNode.objects.filter(pk=gone.pk).update(state="gone")
     wanted = entitlements_on(company.cluster)
     assert {node.path: node.terms["h100"] for node in wanted.nodes} == {
         "ai-company": Terms(32_000),
