@@ -58,7 +58,7 @@ from jobs.natives import (
 from jobs.observation import COMPARED, News, apply_news, is_about_to_be_lost, is_known
 from jobs.questions import NotAsked, Questions
 from jobs.timeline import Happening, record_events
-from jobs.withdrawing import StillHeld, withdraw
+from jobs.withdrawing import LISTED_WITHIN, StillHeld, withdraw
 from live.publishing import publish
 from live.waking import wake
 from outbox.quarantine import is_quarantined
@@ -69,6 +69,8 @@ log = logging.getLogger(__name__)
 
 #: Of each kind, what is asked of the cluster after one listing at most; the next one goes on.
 CALLS_MAX = 20
+#: Most of these say nothing to the cluster, as it has stopped; victims wait for no others.
+STOPS_MAX = 500
 #: A reason of which only the numbers changed is written again after so long at the earliest.
 TOLD_AGAIN_AFTER = timedelta(seconds=60)
 _HELD_BY_USER = ("held_by_user", "It is held in Tidegate until somebody releases it there.")
@@ -273,13 +275,14 @@ class _Look:
     def _close(self, attempt: Attempt, native: NativeWorkload) -> None:
         """Its run is over and its workload waits again: kept from starting before it is granted
         again, then closed here."""
-        if not self._call("stop", attempt.job_id, self._control.stop, ref_of(attempt)):
+        if self._is_frozen or not self._call(
+            "stop", attempt.job_id, self._control.stop, ref_of(attempt)
+        ):
             return
         is_asked = attempt.stop_reason is not None
-        began = 0 if attempt.started_at is None else int(attempt.started_at.timestamp())
-        ended_at = native.ended_at or 0
-        if ended_at < began or attempt.started_at is None:
-            ended_at = max(self._listing.observed_at, began)
+        ended_at = self._released_at(native)
+        if attempt.started_at is not None:
+            ended_at = max(ended_at, int(attempt.started_at.timestamp()))
         self._apply(
             attempt,
             replace(
@@ -292,6 +295,19 @@ class _Look:
                 is_released=True,
             ),
         )
+
+    def _released_at(self, native: NativeWorkload) -> int:
+        """Since when nothing of its run is left: this listing is the first to say so.
+
+        Of a time in which nobody looked, only that up to its end is certain to have been its.
+        """
+        observed_at = self._listing.observed_at
+        before = None if self._previous_at is None else int(self._previous_at.timestamp())
+        if before is not None and observed_at - before <= LISTED_WITHIN.total_seconds():
+            return observed_at
+        if native.ended_at is None:
+            return observed_at
+        return min(observed_at, max(native.ended_at, before or 0))
 
     def _apply(self, attempt: Attempt, native: NativeWorkload | None) -> None:
         observation = None if native is None else observation_of(attempt.key, native)
@@ -345,7 +361,8 @@ class _Look:
         """It runs though nothing was granted to it here, as after a restore from a backup."""
         if job.state != JobState.QUEUED:
             # Somebody holds it here.
-            self._call("stop", job.id, self._control.stop, _ref(job))
+            if not self._is_frozen:
+                self._call("stop", job.id, self._control.stop, _ref(job))
             return {job.id: Stranger.BACK}
         with self._leadership.fence():
             locked = (
@@ -487,7 +504,8 @@ class _Look:
 
     def _call(self, kind: str, job: UUID, act: Callable[[NativeRef], None], ref: NativeRef) -> bool:
         """Ask the cluster for it, unless enough of this kind was asked for; whether it was done."""
-        if self._calls.get(kind, 0) >= CALLS_MAX:
+        most = STOPS_MAX if kind == "stop" else CALLS_MAX
+        if self._calls.get(kind, 0) >= most:
             return False
         self._calls[kind] = self._calls.get(kind, 0) + 1
         try:
@@ -495,7 +513,7 @@ class _Look:
         except ConnectorError as error:
             log.warning("%s of native job %s: %s", kind, job, error)
             # A cluster that does not answer is not waited for once for each of them.
-            self._calls[kind] = CALLS_MAX
+            self._calls[kind] = most
             return False
         return True
 

@@ -123,7 +123,7 @@ class NativeWorkload:
     pools, and each of its parts is told alone.
 
     One that is held waits for `natives.NativeStarter.start`; `ranks_mgpu` is what each of its
-    ranks asks for, `ended_at` when its last run was over, where it had one, and `message` what its
+    ranks asks for, `ended_at` when its last run was ended, where it had one, and `message` what its
     cluster says of why it does not run though it was started.
     """
 

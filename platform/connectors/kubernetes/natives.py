@@ -246,9 +246,11 @@ class KubernetesNatives:
     def _kill(self, ref: NativeRef) -> None:
         """Only what its own controller is already ending: a Pod that somebody else deletes counts
         as failed, and a Job that may not fail would never run again. The next call has the rest."""
-        for pod in pods_below(self._state(), ref.native_id):
-            grace_s = pod["metadata"].get("deletionGracePeriodSeconds")
-            if not is_over(pod) and grace_s is not None and grace_s > KILL_GRACE_S:
+        state = self._state()
+        if not any(_ends_slowly(pod) for pod in state.pods):
+            return
+        for pod in pods_below(state, ref.native_id):
+            if _ends_slowly(pod):
                 uid = pod["metadata"]["uid"]
                 self._change(
                     partial(self._api.delete, pod_path(pod), uid=uid, grace_s=KILL_GRACE_S)
@@ -282,6 +284,12 @@ class KubernetesNatives:
         ]
         workload = max(workloads, key=_age_of, default=None)
         return None if item is None and workload is None else _Native(item, workload)
+
+
+def _ends_slowly(pod: Object) -> bool:
+    """Whether it is being ended and has more time than is to be."""
+    grace_s = pod["metadata"].get("deletionGracePeriodSeconds")
+    return grace_s is not None and grace_s > KILL_GRACE_S and not is_over(pod)
 
 
 def _age_of(workload: Object) -> tuple[bool, str]:

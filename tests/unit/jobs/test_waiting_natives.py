@@ -395,7 +395,7 @@ def test_after_a_preemption_it_waits_here_and_runs_again_as_the_next_attempt(
     job = story.job()
     assert (job.state, job.submitted_at) == ("queued", NOW)
     assert story.states() == [(1, "ended", "stopped")]
-    assert [segment[1] for segment in segments()][-1] == forced_s
+    assert [segment[1] for segment in segments()][-1] == forced_s + 1
     starts = story.cluster.asked("start")
     story.at(forced_s + 2).look()
     # It stays off until it is granted again.
@@ -440,6 +440,16 @@ def test_one_that_its_cluster_evicts_is_kept_off_until_it_is_granted_again(story
     assert (story.job().state, story.job().attempt_number) == ("running", 2)
 
 
+def test_of_a_time_in_which_nobody_looked_only_its_own_is_charged(story: Story) -> None:
+    story.cluster.add(a_gated_native())
+    story.turn(1)
+    story.turn(2)
+    story.at(100)
+    story.cluster.evict("uid-1")
+    story.at(5000).look()
+    assert (story.job().state, segments()) == ("queued", [(1, 100, 8000, 0)])
+
+
 def test_it_is_not_closed_before_its_cluster_keeps_it_off(story: Story) -> None:
     story.cluster.add(a_gated_native())
     story.turn(1)
@@ -479,7 +489,7 @@ def test_one_that_runs_and_is_cancelled_here_is_stopped_then_ended_there(story: 
     story.turn(33)
     assert story.cluster.asked("stop")[0] == "uid-1"
     story.turn(34)
-    assert (story.job().state, segments()) == ("cancelled", [(1, 33, 8000, 0)])
+    assert (story.job().state, segments()) == ("cancelled", [(1, 34, 8000, 0)])
     story.turn(35)
     assert story.cluster.asked("cancel") == ["uid-1"]
 
