@@ -2,10 +2,10 @@
 
     .venv/bin/python deploy/kube-bed/join.py [--name NAME] [--mode arbiter|shared] [--image IMAGE]
 
-Gives Tidegate the kubeconfig of its service account, adds the cluster (or gives it the bed's
-options anew), and pushes the quotas, which makes namespaces and queues. It may be called again.
-Tidegate is found as `make up` leaves it, by TIDEGATE_STATE_DIR and TIDEGATE_PORT; the bed by
-TIDEGATE_KUBE_BED.
+Installs the gate for native jobs, gives Tidegate the kubeconfig of its service account, adds the
+cluster (or gives it the bed's options anew), and pushes the quotas, which makes namespaces and
+queues. It may be called again. Tidegate is found as `make up` leaves it, by TIDEGATE_STATE_DIR and
+TIDEGATE_PORT; the bed by TIDEGATE_KUBE_BED.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from joining import Portal, Talk, state_folder
+import yaml
+from joining import REPO, Portal, Talk, state_folder
 
-from kubebed.settings import BedError, read_settings
+from kubebed.api import Api, Refused
+from kubebed.settings import BedError, Settings, read_settings
 
+GATE = REPO / "deploy" / "kubernetes" / "gate.yaml"
 #: Nothing is drawn on the bed: Pods are processes of this machine.
 IMAGE = "docker.io/library/debian:stable"
 TOPOLOGY = "fabric"
@@ -38,11 +41,12 @@ def main() -> None:
     arguments = parser.parse_args()
     talk = Talk("Kubernetes bed")
     try:
-        folder = read_settings().folder
+        settings = read_settings()
     except BedError as error:
         talk.complain(str(error))
-    bed = talk.read(folder / "bed.json", "no bed runs there: `make kube-bed` starts one")
+    bed = talk.read(settings.folder / "bed.json", "no bed runs there: `make kube-bed` starts one")
     portal = Portal(talk)
+    _close_gate(talk, settings)
     state = state_folder()
     kubeconfig = state / "kubeconfigs" / arguments.name
     logs = state / "kubernetes-logs" / arguments.name
@@ -62,6 +66,19 @@ def main() -> None:
     )
     portal.wait_seen(cluster)
     portal.push_quotas(cluster)
+
+
+def _close_gate(talk: Talk, settings: Settings) -> None:
+    """What the cluster's administrator does once: natives wait for the portal."""
+    policies = [one for one in yaml.safe_load_all(GATE.read_text()) if one]
+    api = Api(settings)
+    try:
+        api.apply_all(policies)
+    except (Refused, OSError) as error:
+        talk.complain(f"the gate for native jobs could not be installed: {error}")
+    finally:
+        api.close()
+    talk.say(f"gate for native jobs: {len(policies)} policies applied")
 
 
 def _pools(bed: dict[str, Any], known: set[str], image: str) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from kubebed.settings import HOST, Settings
 Document = dict[str, Any]
 _CALL_S = 30
 _AT_ONCE = 8
-_PLURALS = {"Topology": "topologies"}
 
 
 class Refused(Exception):
@@ -101,6 +100,6 @@ def path_of(document: Document) -> str:
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
     metadata = document["metadata"]
     scope = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    kind = str(document["kind"])
-    plural = _PLURALS.get(kind, f"{kind.lower()}s")
+    kind = str(document["kind"]).lower()
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
     return f"{root}{scope}/{plural}/{metadata['name']}"

@@ -513,7 +513,7 @@ describe("a Kubernetes cluster", () => {
         pools: { h100: { node_selector: { gpu: "h100" }, image: "nvcr.io/x:1" } },
       },
     });
-  });
+  }, 60_000);
 
   it("shows its options to those who manage clusters, who replace them", async () => {
     const first = open("/clusters/kube-b?tab=options", { company: admin });
@@ -542,5 +542,5 @@ describe("a Kubernetes cluster", () => {
     open("/clusters/slurm-a?tab=options", { company: admin });
     expect(await screen.findByRole("table", { name: "Nodes of slurm-a" })).toBeInTheDocument();
     expect(screen.queryByRole("tab", { name: "Options" })).toBeNull();
-  });
+  }, 60_000);
 });
