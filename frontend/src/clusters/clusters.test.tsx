@@ -273,7 +273,7 @@ describe("quotas on a cluster", () => {
 
   it("of Kubernetes say what Kueue holds in its mode", async () => {
     open("/clusters/kube-b?tab=quotas", { company: admin });
-    expect(await screen.findByText(/Kueue enforces the quotas too/)).toBeInTheDocument();
+    expect(await screen.findByText(/Kueue enforces the quotas too/, undefined, { timeout: 12_000 })).toBeInTheDocument();
     expect(screen.getByRole("heading", { name: /^kube-b/ })).toHaveTextContent("Kueue, shared mode");
     expect(screen.queryByRole("tab", { name: "Users" })).toBeNull();
   });
@@ -491,7 +491,7 @@ describe("a Kubernetes cluster", () => {
     expect(await accessibilityFaults(container)).toEqual([]);
     type(/^Name *\*?$/, "kube");
     type(/^Kubeconfig/, "/k");
-    type(/^Pool/, "h100");
+    type(/^Pool *\*?$/, "h100");
     type(/^Labels of its nodes/, "gpu=h100");
     type(/^Image *$|^Image$/, "nvcr.io/x:1");
     type(/^Folder for outputs/, "/logs");
