@@ -33,13 +33,18 @@ def cancel_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     """Cancel a job: at once while it waits, else by notice and, 30 s later, by force.
 
     Cancelling again, or a job that has ended cancelled, changes nothing. Raises NotFound,
-    Forbidden, or Conflict for a job that ended otherwise.
+    Forbidden, or Conflict for a job that ended otherwise, were it cancelled before or not.
     """
     job = _job_to_manage(job_id, actor)
-    if job.state == JobState.CANCELLED or job.cancel_requested_at is not None:
+    if job.state == JobState.CANCELLED:
         return job
     if job.state in lifecycle.FINAL:
-        raise Conflict(f"The job has already ended: {job.state}.", state=job.state)
+        raise Conflict(
+            f"The job has already ended: {job.state}. There is nothing left to cancel.",
+            state=job.state,
+        )
+    if job.cancel_requested_at is not None:
+        return job
     attempt = Attempt.objects.select_for_update().filter(job=job, released_at=None).first()
     cancel_locked([(job, attempt)], actor=actor, now=now)
     _audit("job_cancelled", job, actor, now)

@@ -490,7 +490,7 @@ def _change(ctx: typer.Context, jobs: Sequence[str], action: str) -> None:
             failed = error
             tell(f"Error: {job}: {error.message}")
         else:
-            is_ending = action == "cancel" and found["state"] != "cancelled"
+            is_ending = action == "cancel" and found["state"] not in FINAL
             typer.echo(f"{found['id']}  {'cancelling' if is_ending else found['state']}")
     if failed is not None:
         raise typer.Exit(failed.exit_code)

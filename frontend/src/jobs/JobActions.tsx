@@ -11,6 +11,7 @@ import { useSession } from "../session/useSession";
 import { Confirm } from "../ui/Confirm";
 import { toastDone, toastError } from "../ui/toast";
 import { formatGpuCount } from "../ui/units";
+import { isEnded } from "./words";
 
 const ACTIONS = {
   hold: { label: "Hold", done: "is held", path: "/api/v1/jobs/{job_id}/hold" },
@@ -30,7 +31,8 @@ export function JobActions({ job }: { job: JobDetail }) {
     onSuccess: (changed, action) => {
       queryClient.setQueryData(jobQuery(job.id).queryKey, (before) => before && { ...before, ...changed });
       void queryClient.invalidateQueries({ queryKey: ["jobs"] });
-      toastDone(`${job.name} ${ACTIONS[action].done}`);
+      const isOver = action === "cancel" && isEnded(changed.state);
+      toastDone(`${job.name} ${isOver ? "is cancelled" : ACTIONS[action].done}`);
       setAsked(null);
     },
     onError: (error) => {

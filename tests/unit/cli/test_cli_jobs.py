@@ -224,3 +224,5 @@ def test_changing_jobs(server: Server, action: str) -> None:
     ran = server.run(action, other, JOB_ID)
     assert (ran.exit_code, ran.out) == (3, f"{JOB_ID}  {shown}\n")
     assert ran.err == f"Error: {other}: Too late: It is refused.\n"
+    server.routes[f"POST jobs/{JOB_ID}/{action}"] = a_shown_job(state="cancelled")
+    assert server.run(action, JOB_ID).out == f"{JOB_ID}  cancelled\n"

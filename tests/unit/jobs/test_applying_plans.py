@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -362,10 +362,18 @@ def test_a_stranger_sees_nothing_and_a_colleague_may_not_cancel(
     assert not JobEvent.objects.exists()
 
 
-def test_what_has_ended_cannot_be_cancelled(company: Company, bob: User) -> None:
+@pytest.mark.parametrize("asked_before", [None, NOW])
+def test_what_has_ended_cannot_be_cancelled(
+    company: Company, bob: User, asked_before: datetime | None
+) -> None:
+    """Also where somebody asked before it ended by itself."""
     job = a_job(company.nlp, bob, company.pool, now=NOW)
-    Job.objects.filter(pk=job.pk).update(state="succeeded", ended_at=NOW)
-    with pytest.raises(Conflict, match="already ended: succeeded"):
+    Job.objects.filter(pk=job.pk).update(
+        state="succeeded", ended_at=NOW, cancel_requested_at=asked_before
+    )
+    with pytest.raises(
+        Conflict, match=r"already ended: succeeded\. There is nothing left to cancel\."
+    ):
         cancel_job(job.id, actor=actor_of(bob), now=NOW)
     with pytest.raises(Conflict, match="Only a queued job can be held"):
         hold_job(job.id, actor=actor_of(bob), now=NOW)
