@@ -230,10 +230,11 @@ class Tender:
         try:
             self._do(duty)
         except Conflict:
-            # Changed meanwhile: what it is now decides, and is on its way.
+            # Changed meanwhile: what it is now decides, as soon as the watch has told it.
             with self._lock:
                 self._sent_s.pop(what, None)
-            self._attempts.touch(duty.uid)
+            if self._has_changed(duty):
+                self._attempts.touch(duty.uid)
         except NotFound:
             return
         except ConnectorError as error:
@@ -242,6 +243,16 @@ class Tender:
                 self._allowed.failed(duty.uid, str(error))
         except Exception:
             log.exception("%s for %s stumbled", type(duty).__name__, duty.uid)
+
+    def _has_changed(self, duty: Duty) -> bool:
+        """Whether the watch has already told what the duty was not based on."""
+        attempt = self._attempts.of_uid(duty.uid)
+        known = None if attempt is None else attempt.workload
+        return (
+            known is not None
+            and isinstance(duty, Vote | Deactivate)
+            and known["metadata"]["resourceVersion"] != duty.workload["metadata"]["resourceVersion"]
+        )
 
     def _do(self, duty: Duty) -> None:
         now = datetime.now(UTC)
