@@ -3,9 +3,8 @@
 Every shell that an image may have as /bin/sh: dash (Debian), bash (Red Hat), BusyBox (Alpine, with
 nothing beside it). As process 1 of a PID namespace it is what it is in a container.
 
-The mutants that these tests ended: no group for the script, TERM not passed on, the notice sent at
-every look, the script's own code after a notice, no kill at the limit, the watcher left behind, a
-second `wait` that is believed when the shell has forgotten the process, no `< /dev/null`.
+The mutants that these tests ended: TERM not passed on, the notice sent again, the script's own code
+after a notice, no kill at the limit.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 The documents stand in `golden/`, with the launcher's text as LAUNCHER. After a change that is
 meant, `TIDEGATE_WRITE_GOLDEN=1 pytest` on this file writes them again: read the difference.
-
-The mutants that died here: a gang with backoffLimit 1, no limit beside the request for GPUs, a
-script mounted with mode 0644, `$` left as it is, a grace of 0, the Service of a gang left out.
 """
 
 from __future__ import annotations
