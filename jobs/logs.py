@@ -68,8 +68,8 @@ def read_log(
         )
     if found.job.origin == JobOrigin.NATIVE:
         raise NotFound(
-            "The log is not available here: the job was not started by the portal. Its user finds "
-            "it where they had it written."
+            "The log is not available here: the job was given to its cluster beside the portal. "
+            "Its user finds it where they had it written."
         )
     ranks = len(found.slots)
     if rank >= ranks:

@@ -315,7 +315,7 @@ function Details({ job }: { job: JobDetail }) {
         {isNative && (
           <Tabs.Panel value="log">
             <p className="dim">
-              Not available: it was not started by the portal. Its user finds the log where they had it
+              Not available: it was given to its cluster beside the portal. Its user finds the log where they had it
               written.
             </p>
           </Tabs.Panel>

@@ -378,7 +378,7 @@ describe("the job page of a job that was placed", () => {
     expect(screen.queryByRole("link", { name: "Clone" })).toBeNull();
     expect(screen.queryByRole("tab", { name: "Script" })).toBeNull();
     await user.click(screen.getByRole("tab", { name: "Log" }));
-    expect(await screen.findByText(/not started by the portal/)).toBeInTheDocument();
+    expect(await screen.findByText(/given to its cluster beside the portal/)).toBeInTheDocument();
   });
 
   it("calls the attempt of a cancelled job cancelled", async () => {
