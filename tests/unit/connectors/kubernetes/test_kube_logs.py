@@ -324,6 +324,7 @@ def test_there_is_one_keeper_at_a_time(
     pod.writes("one\n")
     tend(first, pod)
     tend(second, pod)
+    assert (first._lock is None, second._lock is None) == (False, True)
     eventually(lambda: is_there(tmp_path, b"one\n"))
     assert [asked[0] for asked in cluster.asked] == ["p"]
     first.close()
