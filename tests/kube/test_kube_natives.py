@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -390,13 +391,18 @@ def test_a_gate_that_is_not_in_place_is_told(
         assert "MutatingAdmissionPolicy tidegate-gate is missing" in state.complaint
         assert "gate.yaml" in state.complaint
         # What was not gated waits all the same, and is told apart by nothing but its quota.
-        eventually(
-            lambda: (
-                GATE not in person.submit(a_native_job("late"))["metadata"].get("annotations", {})
-                or (person.api.delete(person.path(a_native_job("late"))), None)[1]
-            )
-        )
-        body = a_native_job("late")
+        bodies = (a_native_job(f"late-{number}") for number in count())
+
+        def ungated() -> dict[str, Any] | None:
+            # The policy acts for a moment after it is gone.
+            body = next(bodies)
+            made = person.submit(body)
+            if GATE not in made["metadata"].get("annotations", {}):
+                return body
+            person.api.delete(person.path(body), propagation="Background")
+            return None
+
+        body = eventually(ungated)
         job = native(loop, body, person)
         assert job.state == "queued"
         assert loop.until(job, "running").attempt_number == 1
