@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -192,6 +193,7 @@ class KubeApi:
         self._kubeconfig = kubeconfig
         self._context = context
         self._client: Any = None
+        self._opened_from: tuple[int, int, int] | None = None
         self.identity = identity
         self._confirmed_s = -float("inf")
         self.calls = 0
@@ -415,9 +417,16 @@ class KubeApi:
         return cast(urllib3.BaseHTTPResponse, answer)
 
     def _opened(self) -> Any:
+        """The client; another one where its kubeconfig is another file since, or was rewritten."""
         with self._opening:
-            if self._client is None:
+            version = _version_of(self._kubeconfig)
+            if self._client is None or version not in (None, self._opened_from):
+                before = self._client
                 self._client = _open_client(self._kubeconfig, self._context)
+                if before is not None:
+                    before.rest_client.pool_manager.clear()
+                self._opened_from = version
+                self._confirmed_s = -float("inf")
             return self._client
 
     def _refusal(
@@ -456,6 +465,17 @@ class _Broken(ClusterUnavailable):
 class _Answer:
     body: bytes
     observed_at: int
+
+
+def _version_of(path: str | None) -> tuple[int, int, int] | None:
+    """What changes when the file is written anew; None where there is none to look at."""
+    if path is None:
+        return None
+    try:
+        told = os.stat(path)
+    except OSError:
+        return None
+    return told.st_ino, told.st_mtime_ns, told.st_size
 
 
 def _open_client(kubeconfig: str | None, context: str | None) -> Any:

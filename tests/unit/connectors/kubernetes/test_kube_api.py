@@ -196,6 +196,19 @@ def test_nobody_there_had_no_effect(tmp_path: Path) -> None:
     assert type(raised.value) is ClusterUnavailable
 
 
+def test_a_kubeconfig_that_is_written_anew_is_read_anew(server: AServer, tmp_path: Path) -> None:
+    """Seen to die: the client kept for good."""
+    api = KubeApi(kubeconfig=a_kubeconfig(tmp_path, 1))
+    with pytest.raises(ClusterUnavailable):
+        api.get("/thing")
+    server.on("/thing", Answer(), Answer())
+    path = Path(a_kubeconfig(tmp_path, server.port))
+    assert api.get("/thing") == NS
+    path.unlink()
+    assert api.get("/thing") == NS
+    api.close()
+
+
 def test_rights_that_are_not_known_yet_are_no_refusal(server: AServer, api: KubeApi) -> None:
     """A server that has just been started answers 403 before it is ready."""
     refusal = Answer(a_status(403, "Forbidden", 'x is forbidden: User "y" cannot list'), 403)
