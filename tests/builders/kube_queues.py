@@ -92,4 +92,3 @@ def _apply(
         metadata["labels"] = labels
     body = {"apiVersion": version, "kind": kind, "metadata": metadata, **rest}
     admin.apply(f"{collection}/{name}", body, force=True)
-
