@@ -86,6 +86,12 @@ function JobView({ job }: { job: JobDetail }) {
               </p>
             </section>
           )}
+          {job.state === "starting" && job.current_attempt?.message && (
+            <section className="card mark" aria-label="What the cluster says">
+              <h2>What {job.current_attempt.cluster} says</h2>
+              <p className="sentence">{job.current_attempt.message}</p>
+            </section>
+          )}
           <Outcome job={job} />
           <WaitsFor job={job} />
           <Details job={job} />

@@ -344,6 +344,22 @@ describe("the job page of a waiting job", () => {
 });
 
 describe("the job page of a job that was placed", () => {
+  it("says what the cluster says of one that does not start yet", async () => {
+    const job = theJobs().find(({ id }) => id === RUNNING);
+    const message = "The cluster does not start it: its image cannot be drawn (ImagePullBackOff).";
+    open(`/jobs/${RUNNING}`, {
+      override: ({ path }) =>
+        path === `/api/v1/jobs/${RUNNING}`
+          ? {
+              status: 200,
+              body: { ...job, script: null, state: "starting", current_attempt: anAttempt({ cluster: "kube-b", message }) },
+            }
+          : undefined,
+    });
+    const said = await screen.findByRole("region", { name: "What the cluster says" });
+    expect(said).toHaveTextContent(`What kube-b says${message}`);
+  });
+
   const page = (change: Parameters<typeof aJob>[0]) =>
     open(`/jobs/${RUNNING}?tab=attempts`, {
       override: ({ path }) => {

@@ -12,7 +12,8 @@ const FORM = "Such as nvcr.io#nvidia/pytorch:24.05-py3";
 /** What to say beside the field for the image, of a job in `pool` that may run on `chosen`, or on any cluster. */
 export function imageAdvice(clusters: readonly Cluster[], pool: string | undefined, chosen: string | null): ImageAdvice {
   const having = clusters.filter(
-    ({ name, pools, default_images: images }) =>
+    ({ name, is_enabled: isEnabled, pools, default_images: images }) =>
+      isEnabled &&
       (chosen === null || name === chosen) && [...pools, ...images].some((each) => each.pool === pool),
   );
   const defaults = having.flatMap(({ name, default_images: images }) =>
