@@ -131,12 +131,19 @@ class Attempts:
     def _attempt(self, uid: str) -> Attempt:
         item = self._items[uid]
         key = naming.key_of(item, self._cluster_id) or ""
-        workloads = self._workloads.get(uid, {}).values()
-        # One that Kueue replaces may still be there for a moment.
+        namespace = item["metadata"]["namespace"]
+        # One that Kueue replaces may still be there for a moment; one of another namespace only
+        # says that it is its.
         newest = max(
-            workloads, key=lambda one: int(one["metadata"]["resourceVersion"]), default=None
+            (
+                one
+                for one in self._workloads.get(uid, {}).values()
+                if one["metadata"]["namespace"] == namespace
+            ),
+            key=_version,
+            default=None,
         )
-        pods = self._pods.get((item["metadata"]["namespace"], key), {})
+        pods = self._pods.get((namespace, key), {})
         return Attempt(key, item, newest, tuple(pods.values()))
 
 

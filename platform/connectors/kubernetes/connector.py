@@ -73,8 +73,6 @@ CLUSTER = "cluster"
 VERSION_PATH = "/version"
 #: Seconds for which a look waits for the rest of the logs of what it finds ended.
 LOG_WAIT_S = 3.0
-#: How many ends are made sure of in one look, by asking for the Pods that are left.
-_CONFIRMED_MAX = 200
 _SURE_MAX = 50_000
 #: How long it is believed how large the largest nodes are.
 _SIZES_S = 60.0
@@ -402,23 +400,26 @@ class KubernetesConnector:
         The watches over Pods and over what they belong to are not in step: a Pod may be there that
         was not told yet. After a regular end all Pods are counted; after a stop only a list tells.
         """
-        doubtful = False
-        asked = 0
+        asked: dict[str, list[Attempt]] = {}
         for key in listing.observations:
             for seen in listing.all_of(key):
                 if not seen.is_released or seen.started_at is None or self._is_sure(seen.native_id):
                     continue
                 attempt = self._caches.attempts.of_uid(seen.native_id)
-                if attempt is None or _is_finished(attempt) or asked == _CONFIRMED_MAX:
-                    # What is too much for one look stays as the watches tell it.
-                    continue
-                asked += 1
-                left = [pod for pod in self._pods_of(attempt) if not is_over(pod)]
-                for pod in left:
+                if attempt is not None and not _is_finished(attempt):
+                    asked.setdefault(attempt.item["metadata"]["namespace"], []).append(attempt)
+        doubtful = False
+        for namespace, attempts in asked.items():
+            alive = [pod for pod in self._pods_in(namespace) if not is_over(pod)]
+            living = {naming.key_of(pod, self._cluster_id) for pod in alive}
+            for attempt in attempts:
+                if attempt.key not in living:
+                    self._remember_sure(attempt.uid)
+            ended = {attempt.key for attempt in attempts}
+            for pod in alive:
+                if naming.key_of(pod, self._cluster_id) in ended:
                     self._caches.took(pod)
-                doubtful = doubtful or bool(left)
-                if not left:
-                    self._remember_sure(seen.native_id)
+                    doubtful = True
         return doubtful
 
     def _is_sure(self, uid: str) -> bool:
@@ -469,11 +470,13 @@ class KubernetesConnector:
 
     def _pods_of(self, attempt: Attempt) -> tuple[dict[str, Any], ...]:
         """Its Pods, as the server lists them now."""
-        namespace = attempt.item["metadata"]["namespace"]
-        listed = self._api.list(POD.collection(namespace), labels=naming.selector(self._cluster_id))
-        return tuple(
-            pod for pod in listed.items if naming.key_of(pod, self._cluster_id) == attempt.key
-        )
+        listed = self._pods_in(attempt.item["metadata"]["namespace"])
+        return tuple(pod for pod in listed if naming.key_of(pod, self._cluster_id) == attempt.key)
+
+    def _pods_in(self, namespace: str) -> Sequence[dict[str, Any]]:
+        """The Pods of all attempts in a namespace, as the server lists them now."""
+        selector = naming.selector(self._cluster_id)
+        return self._api.list(POD.collection(namespace), labels=selector).items
 
     def _stop(self, attempt: Attempt, *, only_as_it_is: bool = False) -> None:
         """Mark it as stopped for good; `tending` ends its Pods, now and whenever one appears.

@@ -29,7 +29,7 @@ from typing import Protocol
 from connectors.errors import ClusterUnavailable, ConnectorError, LogUnavailable
 from connectors.kubernetes.api import KubeRefused, NotFound
 from connectors.kubernetes.log_positions import LineReader, Position
-from connectors.kubernetes.naming import CONTAINER, cluster_label, workload_name
+from connectors.kubernetes.naming import CONTAINER, CONTAINERS, cluster_label, workload_name
 from connectors.kubernetes.observing import rank_of_ours
 from connectors.kubernetes.options import KubernetesOptions
 from connectors.kubernetes.reading import Object, Odd, needed, part, parts, text
@@ -212,6 +212,7 @@ class _Log:
     rank: int
     uid: str
     path: str
+    container: str = CONTAINER
     is_started: bool = False
     is_ended: bool = False
     is_gone: bool = False
@@ -473,7 +474,7 @@ class LogKeeper:
             try:
                 stream = self._source.stream(
                     f"{one.path}/log",
-                    query=_query(writer.position, is_following=is_following),
+                    query=_query(one.container, writer.position, is_following=is_following),
                     silence_s=SILENCE_S if is_following else ASK_SILENCE_S,
                 )
             except NotFound:
@@ -603,6 +604,7 @@ def _log_of(key: str, rank: int, pod: Object) -> _Log:
         rank=rank,
         uid=needed(pod, "metadata", "uid"),
         path=f"/api/v1/namespaces/{namespace}/pods/{name}",
+        container=_container_of(pod),
         is_started=is_ended or any(state.keys() & {"running", "terminated"} for state in states),
         is_ended=is_ended,
         is_urgent=bool(text(pod, "metadata", "deletionTimestamp")),
@@ -611,8 +613,14 @@ def _log_of(key: str, rank: int, pod: Object) -> _Log:
     )
 
 
-def _query(position: Position, *, is_following: bool) -> dict[str, str]:
-    query = {"container": CONTAINER, "timestamps": "true"}
+def _container_of(pod: Object) -> str:
+    """The name of the container that runs the script: some operators want one of their own."""
+    names = [text(one, "name") for one in parts(pod, "spec", "containers")]
+    return next((name for name in names if name in CONTAINERS), CONTAINER)
+
+
+def _query(container: str, position: Position, *, is_following: bool) -> dict[str, str]:
+    query = {"container": container, "timestamps": "true"}
     if is_following:
         query["follow"] = "true"
     since = position.since()

@@ -53,7 +53,8 @@ GRANTED = "tidegate.io/Granted"
 #: Who writes it, so that a vote does not take it away.
 EXPLAINER = "tidegate-explain"
 JOB_UID = "kueue.x-k8s.io/job-uid"
-#: For so long `start` waits for Kueue to reserve quota; the next one finds it reserved.
+#: For so long `start` waits for Kueue to reserve quota for what it has just let in; the next one
+#: finds it reserved.
 RESERVED_WITHIN_S = 1.0
 _PAUSE_S = 0.1
 _SENTENCE_MAX = 2_000
@@ -127,7 +128,9 @@ class KubernetesNatives:
         native = self._find(ref)
         if native is None or native.is_over:
             return
+        is_waited_for = False
         if native.item is not None and _is_gated(native.item):
+            is_waited_for = True
             path = resource_of(native.item).path(*_place(native.item))
             others = _gates(native.item) - {OUR_GATE}
             gates = ",".join(sorted(others)) if others else None
@@ -136,9 +139,16 @@ class KubernetesNatives:
         if workload is None:
             return
         if (workload.get("spec") or {}).get("active") is False:
+            is_waited_for = True
             path = workload_path(workload)
-            self._change(lambda: self._api.merge_patch(path, {"spec": {"active": True}}))
-        self._vote(ref, workload)
+            # With the version: a stop that came in between stays.
+            patch = {
+                "metadata": {"resourceVersion": workload["metadata"]["resourceVersion"]},
+                "spec": {"active": True},
+            }
+            self._change(lambda: self._api.merge_patch(path, patch))
+        # Who repeats it has others to see to: only what has just changed is waited for.
+        self._vote(ref, workload, within_s=RESERVED_WITHIN_S if is_waited_for else 0)
 
     def stop(self, ref: NativeRef) -> None:
         """See the protocol. Pods that are ending get no more than a second from now on."""
@@ -194,9 +204,9 @@ class KubernetesNatives:
             reason = "".join(word.capitalize() for word in code.split("_"))
             self._tell(native.workload, "False", reason, sentence)
 
-    def _vote(self, ref: NativeRef, workload: Object) -> None:
+    def _vote(self, ref: NativeRef, workload: Object, *, within_s: float) -> None:
         """Vote as soon as Kueue has reserved quota, if that is now."""
-        ends_s = time.monotonic() + RESERVED_WITHIN_S
+        ends_s = time.monotonic() + within_s
         while True:
             native = self._find(ref)
             workload = workload if native is None or native.workload is None else native.workload

@@ -179,6 +179,14 @@ class _Run:
     gone: list[Pod] = field(default_factory=list)
 
     @property
+    def namespace(self) -> str:
+        """Where all of it is. Raises Odd."""
+        for source in (self.item, self.workload):
+            if source is not None:
+                return text(source, "metadata", "namespace")
+        return next((pod.namespace for pod in (*self.alive, *self.over)), "")
+
+    @property
     def pods(self) -> list[Pod]:
         """All Pods that are known of it, in rank order."""
         return sorted((*self.alive, *self.over, *self.gone), key=lambda pod: pod.order)
@@ -256,17 +264,21 @@ class _Look:
                     needed(one, "uid") for one in parts(workload, "metadata", "ownerReferences")
                 ]
                 roots = {self.root(owner) for owner in owners}
-                known = [root for root in roots if root in self._runs]
+                namespace = text(workload, "metadata", "namespace")
+                known = [run for root in roots if (run := self._run_in(namespace, root))]
                 if len(known) == 1:
-                    run = self._runs[known[0]]
+                    run = known[0]
                     if run.workload is None or _is_newer(workload, run.workload):
                         run.workload = workload
                     continue
                 # A group of Pods, or a kind that is not watched: the Workload stands for it.
                 root = roots.pop() if len(roots) == 1 else uid
+                if root in self._runs:
+                    root = uid
                 for owner in owners:
-                    if owner != root:
-                        self._parents[owner] = root
+                    # Whatever it says of its owners, what is known of them stays.
+                    if owner != root and owner not in self._runs:
+                        self._parents.setdefault(owner, root)
                 self._runs[root] = _Run(root, None, None, workload)
             except Odd as error:
                 self._not_read(workload, error)
@@ -280,7 +292,7 @@ class _Look:
                 self._not_read(source, error)
                 continue
             seen.add(pod.uid)
-            run = self._runs.get(pod.root) or self._left_over(pod, source)
+            run = self._run_in(pod.namespace, pod.root) or self._left_over(pod, source)
             if run is None:
                 self.foreign.append(pod)
             else:
@@ -291,14 +303,20 @@ class _Look:
             except Odd:
                 # It is only remembered: what is known of its workload stays true without it.
                 continue
-            run = self._runs.get(pod.root)
+            run = self._run_in(pod.namespace, pod.root)
             if run is not None and pod.uid not in seen:
                 run.gone.append(pod)
+
+    def _run_in(self, namespace: str, root: str) -> _Run | None:
+        """The run at `root`, None where it is in another namespace: owners never are, though
+        anybody can write so."""
+        run = self._runs.get(root)
+        return run if run is not None and run.namespace == namespace else None
 
     def _left_over(self, pod: Pod, source: Object) -> _Run | None:
         """The run of a Pod of ours whose object is gone: it is not absent while its Pods are."""
         key = self.key_of(source)
-        if key is None or pod.root == pod.uid:
+        if key is None or pod.root == pod.uid or pod.root in self._runs:
             return None
         run = _Run(pod.root, key, None)
         self._runs[pod.root] = run
@@ -425,7 +443,7 @@ def _container_times(source: Object) -> tuple[int | None, int | None, RankEnd | 
     """When the Pod's main container started and ended, and how it ended. Raises Odd."""
     statuses = parts(source, "status", "containerStatuses")
     status = next(
-        (one for one in statuses if text(one, "name") == naming.CONTAINER),
+        (one for one in statuses if text(one, "name") in naming.CONTAINERS),
         statuses[0] if statuses else None,
     )
     if status is None:

@@ -77,6 +77,9 @@ class Reflector:
         self._may_be_missing = may_be_missing
         self._monotonic_s = monotonic_s
         self._condition = threading.Condition()
+        # Held from a change until it was told, so that changes are told in their order; always
+        # taken before the condition.
+        self._telling = threading.RLock()
         self._objects: dict[str, Json] = {}
         self._deleted: OrderedDict[str, None] = OrderedDict()
         self._version = ""
@@ -123,13 +126,14 @@ class Reflector:
     def offer(self, found: Json) -> None:
         """Take over an object that the server just answered with, unless newer is known."""
         uid = _uid(found)
-        with self._condition:
-            if uid in self._deleted:
-                return
-            kept = self._objects.get(uid)
-            if kept is not None and _version(kept) >= _version(found):
-                return
-        self._keep(found)
+        with self._telling:
+            with self._condition:
+                if uid in self._deleted:
+                    return
+                kept = self._objects.get(uid)
+                if kept is not None and _version(kept) >= _version(found):
+                    return
+            self._keep(found)
 
     def remove(self, found: Json) -> None:
         """An object that the server just deleted for us."""
@@ -237,27 +241,29 @@ class Reflector:
     def _keep(self, found: Json) -> None:
         uid = _uid(found)
         kept = self._trim(found)
-        with self._condition:
-            before = self._objects.get(uid)
-            if before is not None and _version(before) > _version(found):
-                return
-            if kept is not None:
-                self._objects[uid] = kept
-            elif before is not None:
-                del self._objects[uid]
-        if kept is not None or before is not None:
-            self._changed(before, kept)
+        with self._telling:
+            with self._condition:
+                before = self._objects.get(uid)
+                if before is not None and _version(before) > _version(found):
+                    return
+                if kept is not None:
+                    self._objects[uid] = kept
+                elif before is not None:
+                    del self._objects[uid]
+            if kept is not None or before is not None:
+                self._changed(before, kept)
 
     def _drop(self, found: Json) -> None:
         uid = _uid(found)
-        with self._condition:
-            before = self._objects.pop(uid, None)
-            self._deleted[uid] = None
-            if len(self._deleted) > _DELETED_MAX:
-                self._deleted.popitem(last=False)
-        if before is not None:
-            # How it ended is told with its deletion, and nowhere else.
-            self._changed(self._trim(found) or before, None)
+        with self._telling:
+            with self._condition:
+                before = self._objects.pop(uid, None)
+                self._deleted[uid] = None
+                if len(self._deleted) > _DELETED_MAX:
+                    self._deleted.popitem(last=False)
+            if before is not None:
+                # How it ended is told with its deletion, and nowhere else.
+                self._changed(self._trim(found) or before, None)
 
     def _is_fresh(self) -> bool:
         is_heard = bool(self._version) and self._monotonic_s() - self._alive_s <= SILENT_S

@@ -493,3 +493,31 @@ def test_the_ranks_of_ours() -> None:
         *(("tg-set", 0), ("tg-set", 1), ("tg-set", 2), ("tg-stopped", 0), ("tg-stopped", 1)),
         ("tg-unsched", 0),
     ]
+
+
+def of_another_namespace(source: dict[str, Any], uid: str) -> dict[str, Any]:
+    found = copy.deepcopy(source)
+    found["metadata"] |= {"namespace": "tg-00000000000000ff", "uid": uid}
+    return found
+
+
+def test_what_is_elsewhere_belongs_to_nothing_here(gang: Gang) -> None:
+    """Whoever may create Pods in one namespace writes the owner of another team's into them.
+
+    Mutant: a Pod was its owner's wherever it was; the other team's job never ended.
+    """
+    item, workload, pods = gang
+    intruder = of_another_namespace(pods[0], "an-intruder")
+    foreign_workload = of_another_namespace(workload, "a-workload-of-theirs")
+    done = finished(item, "Complete", "CompletionsReached")
+    over = [ended(pod, 0) for pod in pods]
+    state = replace(
+        alone(done, workload, [*over, intruder]), workloads=(workload, foreign_workload)
+    )
+    listing = listed(state)
+    (observation,) = (one for one in listing.observations.values() if one.key == "tg-gang")
+    assert (observation.phase, observation.is_released) == (ENDED, True)
+    assert not listing.copies
+    assert [(one.name, one.account) for one in listing.natives if one.slots] == [
+        (f"tg-00000000000000ff/{pods[0]['metadata']['name']}", "")
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -258,3 +259,36 @@ def test_what_nobody_asks_for_is_not_kept() -> None:
     reflector = a_reflector(server, trim=trim)
     follow(reflector)
     assert versions(reflector) == {}
+
+
+def test_changes_are_told_in_their_order() -> None:
+    """A late answer and the deletion that the watch tells, from two threads.
+
+    Mutant: they were told when the lock was free again; whoever joins objects of what is told had
+    one for ever that was deleted.
+    """
+    told: list[str] = []
+    is_telling, may_go_on = threading.Event(), threading.Event()
+
+    def changed(before: Json | None, now: Json | None) -> None:
+        if now is not None and now["metadata"]["resourceVersion"] == "8":
+            is_telling.set()
+            assert may_go_on.wait(10)
+        told.append("gone" if now is None else now["metadata"]["resourceVersion"])
+
+    server = AServer(
+        [a_list(5, an_object("a", version=2))],
+        [[], [Event("DELETED", an_object("a", version=9))]],
+    )
+    reflector = a_reflector(server, changed=changed)
+    follow(reflector)
+    answer = threading.Thread(target=reflector.offer, args=(an_object("a", version=8),))
+    answer.start()
+    assert is_telling.wait(10)
+    watch = threading.Thread(target=follow, args=(reflector,))
+    watch.start()
+    watch.join(0.2)
+    may_go_on.set()
+    answer.join(10)
+    watch.join(10)
+    assert told == ["2", "8", "gone"]

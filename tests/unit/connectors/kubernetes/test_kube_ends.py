@@ -1,0 +1,98 @@
+"""Ends that the watches tell are made sure of: after a stop only a list tells what is left."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from builders.kube_states import CLUSTER_ID, alone, of_one, recorded
+from connectors.kubernetes import naming
+from connectors.kubernetes.api import KubeList
+from connectors.kubernetes.connector import KubernetesConnector
+from connectors.kubernetes.observing import KubeState
+from connectors.kubernetes.options import parse_options
+from connectors.protocol import Listing
+
+Json = dict[str, Any]
+MANY = 300
+
+
+def stopped_copies(count: int) -> tuple[list[Json], list[Json], list[Json]]:
+    """As many gangs that were stopped, of which the watch over Pods tells none any more, and the
+    Pods that they really have left."""
+    item, workload, pods = of_one(recorded("started"), "tg-gang")
+    items, workloads, left = [], [], []
+    for n in range(count):
+        key, uid = f"tg-{n}", f"uid-{n}"
+        one = copy.deepcopy(item)
+        one["metadata"] |= {"name": key, "uid": uid, "generation": 3}
+        one["metadata"]["annotations"] |= {naming.KEY: key, naming.STOPPED: "2026-11-21T20:54:00Z"}
+        one["spec"]["suspend"] = True
+        one["status"] = {"conditions": [{"type": "Suspended", "status": "True"}]}
+        items.append(one)
+        its = copy.deepcopy(workload)
+        its["metadata"] |= {"name": f"job-{key}", "uid": f"workload-{n}"}
+        its["metadata"]["ownerReferences"][0] |= {"name": key, "uid": uid}
+        its["spec"]["active"] = False
+        for condition in its["status"]["conditions"]:
+            if condition["type"] in ("Admitted", "QuotaReserved"):
+                condition["status"] = "False"
+        its["status"]["conditions"].append(
+            {
+                "type": "Evicted",
+                "status": "True",
+                "reason": "Deactivated",
+                "lastTransitionTime": "2026-11-21T20:54:00Z",
+            }
+        )
+        workloads.append(its)
+        pod = copy.deepcopy(pods[0])
+        pod["metadata"] |= {"name": f"{key}-0", "uid": f"pod-{n}"}
+        pod["metadata"]["annotations"] |= {naming.KEY: key}
+        pod["metadata"]["ownerReferences"][0] |= {"name": key, "uid": uid}
+        left.append(pod)
+    return items, workloads, left
+
+
+def released(listing: Listing) -> int:
+    return sum(one.is_released for one in listing.observations.values())
+
+
+def test_many_ends_at_once_are_all_made_sure_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one list of each namespace, however many there are.
+
+    Mutant: those above a limit were taken as the watches told them; their GPUs were free while
+    Pods of them lived.
+    """
+    items, workloads, left = stopped_copies(MANY)
+    connector = KubernetesConnector(
+        parse_options({"kubeconfig": "/k", "pools": {"h100": {}}}), CLUSTER_ID
+    )
+    for item, workload in zip(items, workloads, strict=True):
+        connector._caches.attempts.item_changed(None, item)
+        connector._caches.attempts.workload_changed(None, workload)
+    told: list[Json] = []
+    asked: list[str] = []
+
+    def listed(path: str, *, labels: str = "", fields: str = "") -> KubeList:
+        asked.append(path)
+        return KubeList(left, "9", 0)
+
+    monkeypatch.setattr(connector._api, "list", listed)
+    monkeypatch.setattr(connector._caches, "took", told.append)
+
+    def state(pods: list[Json]) -> KubeState:
+        one = alone(None, None, pods)
+        return KubeState(tuple(items), tuple(workloads), tuple(pods), (), one.observed_at)
+
+    listing = connector._listing(state([]))
+    assert released(listing) == MANY
+    assert connector._has_doubtful_ends(listing) is True
+    assert (len(told), len(asked)) == (MANY, 1)
+    assert released(connector._listing(state(told))) == 0
+    left.clear()
+    assert connector._has_doubtful_ends(listing) is False
+    assert connector._has_doubtful_ends(listing) is False
+    assert len(asked) == 2
