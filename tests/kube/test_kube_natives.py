@@ -159,6 +159,8 @@ def test_nobody_else_opens_the_gate(person: Person) -> None:
         (job, {"metadata": {"annotations": {"tidegate.io/stopped": "now"}}}),
         (job, {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}}),
         (job, {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": None}}}),
+        (job, {"metadata": {"labels": {"tidegate.io/attempt": "true"}}}),
+        (job, {"metadata": {"labels": {"tidegate.io/cluster": "0" * 40}}}),
         (path, {"metadata": {"annotations": {"tidegate.io/stopped": "now"}}}),
         (
             f"{path}/status",

@@ -17,7 +17,7 @@ from connectors.kubernetes.observing import KubeState
 from connectors.kubernetes.options import KubernetesOptions
 from connectors.kubernetes.resources import KINDS, POD, Resource
 from connectors.kubernetes.voting import WORKLOADS
-from connectors.kubernetes.watching import WAIT_S, Reflector
+from connectors.kubernetes.watching import Reflector
 
 Json = dict[str, Any]
 
@@ -133,11 +133,6 @@ class Caches:
     def nodes(self) -> tuple[Json, ...]:
         """All nodes. Raises ClusterUnavailable."""
         return self._nodes.snapshot()
-
-    def check(self) -> None:
-        """Raises ClusterUnavailable unless what is known of our own objects is fresh."""
-        for reflector in (*self._objects.values(), self._workloads, self._pods):
-            reflector.snapshot(WAIT_S)
 
     def took(self, found: Json) -> None:
         """What the server just answered with is known from now on."""

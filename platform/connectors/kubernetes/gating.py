@@ -182,6 +182,7 @@ def _gate_rules(portal: str) -> Object:
         "has(one.controller) && one.controller))"
     )
     same_queue = _same((QUEUE_LABEL,), "variables.labels", "variables.labelsBefore")
+    same_labels = _same((ATTEMPT, CLUSTER), "variables.labels", "variables.labelsBefore")
     return {
         "matchConstraints": {
             "resourceRules": [_rule(*each, "CREATE", "UPDATE") for each in _GATED]
@@ -202,6 +203,10 @@ def _gate_rules(portal: str) -> Object:
             _validation(
                 f"variables.isNew || {_same(_OURS, 'variables.annotations', 'variables.before')}",
                 "annotations of tidegate.io are written by Tidegate alone",
+            ),
+            _validation(
+                f"variables.isNew || {same_labels}",
+                "labels of tidegate.io are written by Tidegate alone",
             ),
             _validation(
                 f"!variables.isNew || {owned} || ("

@@ -161,7 +161,6 @@ class Tender:
         allowed: Allowed,
         *,
         took: Callable[[Any], None],
-        voted: Callable[[], None] = lambda: None,
         keeps_check: bool = True,
     ) -> None:
         self._api = api
