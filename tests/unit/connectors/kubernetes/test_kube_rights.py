@@ -8,7 +8,9 @@ from typing import Any
 import yaml
 
 from connectors.kubernetes.objects import KINDS, NAMESPACE
+from connectors.kubernetes.resources import KINDS as WORKLOADS
 
+KINDS_OF_WORKLOAD = tuple(WORKLOADS.values())
 ROLE = Path(__file__).resolve().parents[4] / "deploy" / "kubernetes" / "role.yaml"
 
 
@@ -46,6 +48,13 @@ def test_no_right_is_a_wildcard_and_none_reads_secrets_or_gives_rights() -> None
     }
     assert not {"bind", "escalate", "impersonate", "rbac.authorization.k8s.io"} & {*words}
     assert ("", "namespaces", "delete") not in given()
+
+
+def test_only_what_is_watched_may_be_watched() -> None:
+    """Mutant: what quotas become, namespaces and events too, which nobody here watches."""
+    watched = {(group, name) for group, name, verb in given() if verb == "watch"}
+    kinds = {(kind.api_version.rpartition("/")[0], kind.plural) for kind in KINDS_OF_WORKLOAD}
+    assert watched == kinds | {("kueue.x-k8s.io", "workloads"), ("", "pods"), ("", "nodes")}
 
 
 def test_every_thing_that_quotas_become_can_be_written() -> None:
