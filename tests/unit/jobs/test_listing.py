@@ -193,6 +193,7 @@ def test_a_page_of_a_team_and_ones_own_reads_no_job_of_others() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute("SET LOCAL enable_bitmapscan = off")
+        cursor.execute("SET LOCAL enable_sort = off")
     actor = actor_of(lead)
     with CaptureQueriesContext(connection) as queries:
         ids(actor, JobFilter())
