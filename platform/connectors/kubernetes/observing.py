@@ -372,8 +372,10 @@ class _Look:
             owner = _controller(item) or next(
                 (text(one, "uid") for one in parts(item, "metadata", "ownerReferences")), ""
             )
-            uid = owner or needed(item, "metadata", "uid")
-            uid = self.root(uid)
+            own = needed(item, "metadata", "uid")
+            uid = self.root(owner or own)
+            if uid in self._runs and not self._run_in(text(item, "metadata", "namespace"), uid):
+                uid = own
         except Odd:
             pass
         if uid is not None:

@@ -521,3 +521,13 @@ def test_what_is_elsewhere_belongs_to_nothing_here(gang: Gang) -> None:
     assert [(one.name, one.account) for one in listing.natives if one.slots] == [
         (f"tg-00000000000000ff/{pods[0]['metadata']['name']}", "")
     ]
+
+
+def test_nonsense_elsewhere_hides_nothing_here(gang: Gang) -> None:
+    """Mutant: the job of another team that it names as its owner could not be read any more."""
+    item, workload, pods = gang
+    intruder = of_another_namespace(pods[0], "an-intruder")
+    intruder["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "x"}}
+    listing = listed(alone(item, workload, [*pods, intruder]))
+    assert [one.phase for one in listing.observations.values()] == [RUNNING]
+    assert [one.native_id for one in listing.unread] == ["an-intruder"]
