@@ -127,7 +127,7 @@ def apply_natives(
         for native in listing.natives
         if not is_possible(native)
     }
-    if complain is not None and (odd := odd_ones(held.values(), listing)):
+    if complain is not None and (odd := odd_ones(held.values(), listing, control)):
         complain(odd)
     waiting = [native for native in listing.natives if not native.slots and not native.is_released]
     return outside_use(listing, held, waiting)
@@ -143,7 +143,9 @@ def is_possible(native: NativeWorkload) -> bool:
     )
 
 
-def odd_ones(held: Iterable[tuple[NativeWorkload, Stranger]], listing: Listing) -> str:
+def odd_ones(
+    held: Iterable[tuple[NativeWorkload, Stranger]], listing: Listing, control: NativeControl
+) -> str:
     """What is told of workloads that could not be counted or read; "" when there are none."""
     odd = [
         f"job {native.native_id[:20]} of {native.user[:32]}"
@@ -155,7 +157,7 @@ def odd_ones(held: Iterable[tuple[NativeWorkload, Stranger]], listing: Listing) 
     if odd:
         told.append(
             "What the cluster says of some of its jobs makes no sense, so that they are not "
-            f"counted for anybody: {_first_of(odd)}. Look at them with scontrol."
+            f"counted for anybody: {_first_of(odd)}. Look at them with {control.tool}."
         )
     if doubts := [one.why[:200] for one in listing.unread if not one.native_id]:
         told.append(f"Nothing that is missing there is called lost now: {_first_of(doubts)}.")

@@ -176,7 +176,7 @@ def apply_waiting_natives(
         for native in listing.natives
         if not is_possible(native)
     }
-    if complain is not None and (odd := odd_ones(held.values(), listing)):
+    if complain is not None and (odd := odd_ones(held.values(), listing, control)):
         complain(odd)
     known = look.taken_up | {pk for pk, job in jobs.items() if job.state in lifecycle.OPEN}
     return outside_use(

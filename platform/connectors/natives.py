@@ -48,6 +48,11 @@ class NativeControl(Protocol):
     """Every method may raise ClusterUnavailable; then nothing is known to have happened."""
 
     @property
+    def tool(self) -> str:
+        """The program with which people look at workloads there."""
+        ...
+
+    @property
     def starter(self) -> NativeStarter | None:
         """How natives are started where they wait for us; None where their cluster starts them.
 

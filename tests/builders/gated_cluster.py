@@ -57,6 +57,7 @@ class AGatedCluster:
     natives: dict[str, NativeWorkload] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
     told: list[tuple[str, str, str]] = field(default_factory=list)
+    tool: str = "kubectl"
 
     @property
     def starter(self) -> AGatedCluster:

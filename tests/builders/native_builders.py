@@ -90,6 +90,7 @@ class AControl:
     accounting: Mapping[NativeRef, NativeWorkload] | None = field(default_factory=dict)
     away: bool = False
     starter: NativeStarter | None = None
+    tool: str = "scontrol"
     asked: list[NativeRef] = field(default_factory=list)
     notified: list[NativeRef] = field(default_factory=list)
     stopped: list[NativeRef] = field(default_factory=list)

@@ -33,7 +33,12 @@ from connectors.kubernetes.caches import NODES, Caches, trimmed
 from connectors.kubernetes.gating import GateWatch
 from connectors.kubernetes.inventory import nodes_of
 from connectors.kubernetes.logs import KubernetesLogs, LogKeeper
-from connectors.kubernetes.manifests.building import objects_for, owned, owner_patch
+from connectors.kubernetes.manifests.building import (
+    check_manifest_sizes,
+    objects_for,
+    owned,
+    owner_patch,
+)
 from connectors.kubernetes.observing import KubeState, listing_of, pods_of_ours
 from connectors.kubernetes.options import KubernetesOptions, parse_options
 from connectors.kubernetes.resources import POD, resource_of
@@ -194,6 +199,7 @@ class KubernetesConnector:
     def submit(self, workload: Workload, *, is_first: bool = False) -> str:
         """See the protocol. The nodes in `slots` are ignored: the cluster chooses them."""
         objects = objects_for(workload, self._options, cluster_id=self._cluster_id)
+        check_manifest_sizes(objects)
         self._check_size(workload)
         for needed in objects.before:
             self._created(workload.key, needed)

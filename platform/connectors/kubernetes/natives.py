@@ -105,6 +105,11 @@ class KubernetesNatives:
         self._took = took
 
     @property
+    def tool(self) -> str:
+        """See the protocol."""
+        return "kubectl"
+
+    @property
     def starter(self) -> KubernetesNatives | None:
         """See the protocol: with Kueue they wait for us."""
         return self if self._has_kueue else None

@@ -41,6 +41,8 @@ pull_secrets        names of the Secrets in every team's namespace with which im
 service_account     ServiceAccount of the Pods in every team's namespace, which never get its
                     token; null (default): the namespace's default one
 run_as_user         numeric user and group of every script, 1000 by default; never 0
+work_mib            MiB that a rank may write to its working directory, 102400 by default
+shared_memory_mib   MiB that a rank may have in /dev/shm, 65536 by default; no more than its memory
 queue               name of the queue of all teams on a cluster without Kueue; null (default): each
                     team has its own, named as its namespace
 ray_version         version of Ray in the images of kind "rayjob"; null (default): not told
@@ -68,6 +70,9 @@ SHARED_MODE = "shared"
 GPU_RESOURCE = "nvidia.com/gpu"
 WHOLE_MGPU = 1_000
 RUN_AS_USER = 1_000
+WORK_MIB = 100 << 10
+SHARED_MEMORY_MIB = 64 << 10
+MIB_MAX = 1 << 30
 FEATURE_PREFIX = "feature.node.kubernetes.io/"
 LOG_CAP_BYTES = 16 << 20
 LOG_CAP_BYTES_MAX = 1 << 40
@@ -78,7 +83,15 @@ _KNOWN = frozenset(
     {
         *("kubeconfig", "in_cluster", "context", "scheduler", "kind", "mode", "pools", "features"),
         *("allowed_registries", "require_digest", "pull_secrets", "service_account"),
-        *("run_as_user", "queue", "ray_version", "log_root", "log_cap_bytes"),
+        *(
+            "run_as_user",
+            "work_mib",
+            "shared_memory_mib",
+            "queue",
+            "ray_version",
+            "log_root",
+            "log_cap_bytes",
+        ),
     }
 )
 _POOL_KNOWN = frozenset(
@@ -148,6 +161,8 @@ class KubernetesOptions:
     pull_secrets: tuple[str, ...]
     service_account: str | None
     run_as_user: int
+    work_mib: int
+    shared_memory_mib: int
     queue: str | None
     ray_version: str | None
     log_root: str | None
@@ -200,6 +215,10 @@ def parse_options(options: Mapping[str, Any]) -> KubernetesOptions:
         service_account=_or_none("service_account", options.get("service_account"), _object_name),
         run_as_user=_count(
             "run_as_user", options.get("run_as_user", RUN_AS_USER), 1, (1 << 31) - 1
+        ),
+        work_mib=_count("work_mib", options.get("work_mib", WORK_MIB), 1, MIB_MAX),
+        shared_memory_mib=_count(
+            "shared_memory_mib", options.get("shared_memory_mib", SHARED_MEMORY_MIB), 1, MIB_MAX
         ),
         queue=_or_none("queue", options.get("queue"), _queue),
         ray_version=_or_none("ray_version", options.get("ray_version"), _version),

@@ -11,7 +11,14 @@ from typing import Any
 
 Object = Mapping[str, Any]
 
-_DIGITS = re.compile(r"[0-9]{1,15}", re.ASCII)
+_QUANTITY = re.compile(
+    r"([0-9]{1,15})(?:(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)|[eE]\+?([0-9]{1,2}))?", re.ASCII
+)
+_FACTORS = {
+    **{suffix: 1_000**power for power, suffix in enumerate(("", "k", "M", "G", "T", "P"))},
+    **{f"{suffix}i": 1_024**power for power, suffix in enumerate("KMGTP", 1)},
+}
+_UNITS_MAX = 1 << 53
 _EMPTY: Object = {}
 
 
@@ -94,20 +101,24 @@ def moment(item: Object, *path: str) -> int | None:
 def units(item: Object, *path: str) -> int:
     """How many units of an extended resource the quantity at `path` is, 0 where there is none.
 
-    Kubernetes allows nothing but integers of these. Raises Odd.
+    Kubernetes allows nothing but integers of these, and stores them as they were written: "2k",
+    "1Ki" or "1e3" too. Raises Odd.
     """
     found = part(item, *path[:-1]).get(path[-1])
     if found is None:
         return 0
-    if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 1 << 53:
+    if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _UNITS_MAX:
         return found
     if not isinstance(found, str):
         raise Odd(f"{'.'.join(path)} is no quantity")
-    # The API server writes a thousand of them as "1k".
-    digits, factor = (found[:-1], 1_000) if found.endswith("k") else (found, 1)
-    if not _DIGITS.fullmatch(digits):
+    read = _QUANTITY.fullmatch(found)
+    if read is None:
         raise Odd(f"{'.'.join(path)} is no whole quantity")
-    return int(digits) * factor
+    digits, suffix, exponent = read.groups()
+    count = int(digits) * _FACTORS[suffix or ""] * 10 ** int(exponent or 0)
+    if count >= _UNITS_MAX:
+        raise Odd(f"{'.'.join(path)} is more than there can be")
+    return int(count)
 
 
 def printable(raw: str, length: int) -> str:

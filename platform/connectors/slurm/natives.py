@@ -38,6 +38,7 @@ class SlurmNatives:
 
     #: Slurm starts them itself.
     starter = None
+    tool = "scontrol"
 
     def __init__(
         self, controller: SlurmController, accounting: SlurmAccounting, options: SlurmOptions

@@ -179,6 +179,24 @@ def test_jobs_that_cannot_be_read_are_told(company: Company, control: AControl) 
     ]
 
 
+def test_what_cannot_be_read_is_looked_at_with_the_tool_of_its_cluster(
+    company: Company, control: AControl
+) -> None:
+    """Mutant: people of a Kubernetes cluster were sent to scontrol."""
+    complaints: list[str] = []
+    control.tool = "kubectl"
+    apply_natives(
+        company.cluster,
+        Listing(T0 + 1, {}, unread=(Unread("7", "no state"),)),
+        control=control,
+        previous_at=None,
+        leadership=Fenced("observer"),  # type: ignore[arg-type]
+        now=at(1),
+        complain=complaints.append,
+    )
+    assert complaints[0].endswith("job 7: no state. Look at them with kubectl.")
+
+
 def test_what_may_be_there_unseen_is_told_apart(company: Company, control: AControl) -> None:
     complaints: list[str] = []
     apply_natives(

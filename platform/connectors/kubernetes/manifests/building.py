@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from connectors.errors import WorkloadRejected
 from connectors.kubernetes.manifests.job import job, service_name
 from connectors.kubernetes.manifests.jobset import jobset
 from connectors.kubernetes.manifests.mpijob import mpijob
@@ -25,6 +27,11 @@ from connectors.kubernetes.options import KubernetesOptions
 from connectors.kubernetes.resources import CLAIM_TEMPLATE, CONFIG_MAP, SERVICE
 from connectors.protocol import Workload
 from connectors.workload_checks import check_workload
+
+#: etcd takes requests of 1.5 MiB; what is written onto the object later needs room, too.
+MANIFEST_BYTES_MAX = 5 << 18
+#: All values of a ConfigMap, by Kubernetes itself.
+SCRIPT_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,23 @@ def objects_for(
         case _:
             main = job(workload, options, cluster_id, labels=kueue_labels(workload))
             return WorkloadObjects(main, (*others, *_service(workload, cluster_id)))
+
+
+def check_manifest_sizes(objects: WorkloadObjects) -> None:
+    """Raises WorkloadRejected for what the API server could not store."""
+    for item in (*objects.before, objects.main, *objects.others):
+        if item["kind"] == CONFIG_MAP.kind:
+            what, limit = "the script has", SCRIPT_BYTES_MAX
+            size = sum(len(text.encode()) for text in item["data"].values())
+        else:
+            what, limit = f"its {item['kind']} would have", MANIFEST_BYTES_MAX
+            size = len(json.dumps(item, ensure_ascii=False).encode())
+        if size > limit:
+            raise WorkloadRejected(
+                f"{what} {size} bytes, and a Kubernetes cluster stores {limit} at most; make the "
+                "script and the values of environment variables shorter, and have them read what "
+                "is long from storage"
+            )
 
 
 def owned(item: Mapping[str, Any], main: Mapping[str, Any]) -> dict[str, Any]:

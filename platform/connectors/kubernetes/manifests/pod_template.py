@@ -44,7 +44,12 @@ TTL_S = 7 * 86_400
 #: How much later than our own time limit the cluster's may come: images are drawn in that time.
 BACKSTOP_S = 3_600
 
+#: MiB on the disk of its node that a rank may have beside its working directory: what it writes to
+#: other places of its image, and its output.
+LAYER_MIB = 10 << 10
+
 _CLAIM = "gpus"
+_DISK = "ephemeral-storage"
 _TASK_GROUP = "ranks"
 _SCRIPT_MODE = 0o555
 
@@ -232,7 +237,7 @@ def pod_template(
         **({"command": list(command)} if command else {}),
         **({"ports": [dict(port) for port in ports]} if ports else {}),
     }
-    spec = _pod_spec(workload, options, container)
+    spec = _pod_spec(workload, options, container, ranks.mgpu)
     pool = pool_of(workload, options)
     if placing.scheduler_name is not None:
         spec["schedulerName"] = placing.scheduler_name
@@ -309,7 +314,7 @@ def _container(workload: Workload, options: KubernetesOptions, ranks: Ranks) -> 
         "image": image_of(workload, options),
         "env": _variables(workload, options, ranks),
         "workingDir": WORK_DIRECTORY,
-        "resources": _resources(ranks.mgpu, pool_of(workload, options)),
+        "resources": _with_storage(_resources(ranks.mgpu, pool_of(workload, options)), options),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -326,7 +331,7 @@ def _container(workload: Workload, options: KubernetesOptions, ranks: Ranks) -> 
 
 
 def _pod_spec(
-    workload: Workload, options: KubernetesOptions, container: Mapping[str, Any]
+    workload: Workload, options: KubernetesOptions, container: Mapping[str, Any], mgpu: int
 ) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
@@ -342,7 +347,7 @@ def _pod_spec(
         },
         # 0 would take the Pod off the API server while its processes may still run.
         "terminationGracePeriodSeconds": max(1, workload.grace_s),
-        "volumes": _volumes(workload),
+        "volumes": _volumes(workload, options, mgpu),
         **_placement(workload, options, pool_of(workload, options)),
     }
     if options.service_account is not None:
@@ -385,12 +390,10 @@ def _resources(mgpu: int, pool: KubernetesPool) -> dict[str, Any]:
     """What one rank is given: GPUs and memory as a limit too, cores only as a share."""
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
-    # A rank without GPUs has the cores and the memory of one.
-    share_mgpu = mgpu or WHOLE_MGPU
     if pool.cpu_per_gpu is not None:
-        requests["cpu"] = f"{pool.cpu_per_gpu * share_mgpu}m"
-    if pool.memory_mib_per_gpu is not None:
-        memory_kib = pool.memory_mib_per_gpu * 1024 * share_mgpu // WHOLE_MGPU
+        requests["cpu"] = f"{pool.cpu_per_gpu * (mgpu or WHOLE_MGPU)}m"
+    memory_kib = _memory_kib(mgpu, pool)
+    if memory_kib is not None:
         requests["memory"] = limits["memory"] = f"{memory_kib}Ki"
     count = units(mgpu, pool)
     resources_: dict[str, Any] = {"requests": requests, "limits": limits}
@@ -399,6 +402,28 @@ def _resources(mgpu: int, pool: KubernetesPool) -> dict[str, Any]:
     elif count:
         requests[pool.resource] = limits[pool.resource] = str(count)
     return {name: value for name, value in resources_.items() if value}
+
+
+def _memory_kib(mgpu: int, pool: KubernetesPool) -> int | None:
+    """What one rank may have in memory, None for any amount."""
+    if pool.memory_mib_per_gpu is None:
+        return None
+    # A rank without GPUs has the cores and the memory of one.
+    return pool.memory_mib_per_gpu * 1024 * (mgpu or WHOLE_MGPU) // WHOLE_MGPU
+
+
+def _with_storage(resources_: Mapping[str, Any], options: KubernetesOptions) -> dict[str, Any]:
+    """`resources_` with a bound on what a rank writes to the disk of its node.
+
+    It asks for none, so that no node must say how much it has: without that, Kubernetes would take
+    the bound for the request.
+    """
+    limit_mib = options.work_mib + LAYER_MIB
+    return {
+        **resources_,
+        "requests": {**resources_.get("requests", {}), _DISK: "0"},
+        "limits": {**resources_.get("limits", {}), _DISK: f"{limit_mib}Mi"},
+    }
 
 
 def _placement(
@@ -422,7 +447,11 @@ def _placement(
     return placement
 
 
-def _volumes(workload: Workload) -> list[dict[str, Any]]:
+def _volumes(workload: Workload, options: KubernetesOptions, mgpu: int) -> list[dict[str, Any]]:
+    shared_kib = options.shared_memory_mib * 1024
+    memory_kib = _memory_kib(mgpu, pool_of(workload, options))
+    if memory_kib is not None:
+        shared_kib = min(shared_kib, memory_kib)
     notice = f"metadata.annotations['{naming.NOTICE}']"
     return [
         {
@@ -438,8 +467,11 @@ def _volumes(workload: Workload) -> list[dict[str, Any]]:
                 "items": [{"path": "notice", "fieldRef": {"apiVersion": "v1", "fieldPath": notice}}]
             },
         },
-        {"name": "work", "emptyDir": {}},
-        {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
+        {"name": "work", "emptyDir": {"sizeLimit": f"{options.work_mib}Mi"}},
+        {
+            "name": "shared-memory",
+            "emptyDir": {"medium": "Memory", "sizeLimit": f"{shared_kib}Ki"},
+        },
     ]
 
 

@@ -27,7 +27,10 @@ from builders.kubernetes_builders import (
 from connectors.errors import WorkloadRejected
 from connectors.kubernetes import naming
 from connectors.kubernetes.manifests.building import (
+    MANIFEST_BYTES_MAX,
+    SCRIPT_BYTES_MAX,
     WorkloadObjects,
+    check_manifest_sizes,
     objects_for,
     owned,
     owner_patch,
@@ -114,6 +117,45 @@ def test_every_pod_passes_the_restricted_standard(case: ManifestCase) -> None:
             assert port.keys() == {"name", "containerPort"}
         for mount in container["volumeMounts"]:
             assert "mountPropagation" not in mount
+
+
+@every_case
+def test_every_pod_is_bounded_in_what_it_writes(case: ManifestCase) -> None:
+    """Mutant: a directory without a limit; one job filled the disk of a node, and others died."""
+    for pod in [pod for document in documents(built(case)) for pod in pods_in(document)]:
+        limits = [one["emptyDir"]["sizeLimit"] for one in pod["volumes"] if "emptyDir" in one]
+        assert limits == ["102400Mi", "67108864Ki"]
+        resources = pod["containers"][0]["resources"]
+        assert resources["limits"]["ephemeral-storage"] == "112640Mi"
+        assert resources["requests"]["ephemeral-storage"] == "0"
+
+
+def test_the_bounds_are_the_options_and_shared_memory_is_no_more_than_the_memory() -> None:
+    pool = a_pool_with(memory_mib_per_gpu=1_024)
+    options = some_options(pool=pool, work_mib=2_048, shared_memory_mib=4_096)
+    for mgpu, shared in ((8_000, "4194304Ki"), (2_000, "2097152Ki")):
+        objects = objects_for(a_kube_workload(mgpu=mgpu), options, cluster_id=CLUSTER_ID)
+        (pod,) = pods_in(objects.main)
+        limits = [one["emptyDir"]["sizeLimit"] for one in pod["volumes"] if "emptyDir" in one]
+        assert limits == ["2048Mi", shared]
+        limit = pod["containers"][0]["resources"]["limits"]["ephemeral-storage"]
+        assert limit == "12288Mi"
+
+
+def test_what_the_cluster_could_not_store_is_rejected() -> None:
+    """Mutant: the limit of a ConfigMap was 1 MiB of characters."""
+    objects = objects_for(a_kube_workload(), some_options(), cluster_id=CLUSTER_ID)
+    check_manifest_sizes(objects)
+    large = {**objects.main, "filler": "x" * MANIFEST_BYTES_MAX}
+    with pytest.raises(WorkloadRejected, match=r"its Job would have [0-9]+ bytes, and a"):
+        check_manifest_sizes(WorkloadObjects(large, objects.others))
+    with pytest.raises(WorkloadRejected, match="its Job would have"):
+        check_manifest_sizes(WorkloadObjects(objects.main, (), (large,)))
+    full = {**objects.others[0], "data": {"script": "é" * (SCRIPT_BYTES_MAX // 2)}}
+    check_manifest_sizes(WorkloadObjects(objects.main, (full,)))
+    above = {**full, "data": {"script": full["data"]["script"] + "x"}}
+    with pytest.raises(WorkloadRejected, match="the script has 1048577 bytes"):
+        check_manifest_sizes(WorkloadObjects(objects.main, (above,)))
 
 
 @every_case
@@ -234,8 +276,8 @@ def test_a_rank_without_gpus_has_the_share_of_one() -> None:
     objects = objects_for(a_kube_workload(mgpu=0), options, cluster_id=CLUSTER_ID)
     (pod,) = pods_in(objects.main)
     assert pod["containers"][0]["resources"] == {
-        "requests": {"cpu": "12000m", "memory": "1048576Ki"},
-        "limits": {"memory": "1048576Ki"},
+        "requests": {"cpu": "12000m", "memory": "1048576Ki", "ephemeral-storage": "0"},
+        "limits": {"memory": "1048576Ki", "ephemeral-storage": "112640Mi"},
     }
 
 
