@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
-for _root in (REPO, REPO / "platform", REPO / "tests"):
+for _root in (REPO, REPO / "platform", REPO / "tests", REPO / "deploy" / "kube-bed"):
     if str(_root) not in sys.path:
         sys.path.insert(0, str(_root))
 

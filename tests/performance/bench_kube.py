@@ -18,7 +18,6 @@ import argparse
 import copy
 import resource
 import statistics
-import sys
 import threading
 import time
 import tracemalloc
@@ -28,7 +27,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bed import REPO
 from web_bed import verdict
 
 if TYPE_CHECKING:
@@ -63,7 +61,6 @@ SMOKE = Sizes(jobs=10, one_by_one=2, gangs=1, pods=80)
 
 def main() -> None:
     """Print the figures."""
-    sys.path.insert(0, str(REPO / "deploy" / "kube-bed"))
     from conformance.rigs import KubernetesRig
     from kube_bed import read_bed, the_folder
 
