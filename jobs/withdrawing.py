@@ -177,7 +177,8 @@ def withdraw(attempt_id: UUID, job_id: UUID, observation: Observation, now: date
     attempt.notice_at = attempt.grace_until = attempt.forced_at = now
     minutes = START_WITHIN // timedelta(minutes=1)
     said = observation.message
-    if observation.phase is WorkloadPhase.HELD and not observation.is_held_by_others:
+    has_reason = observation.is_stuck or observation.is_held_by_others
+    if observation.phase is WorkloadPhase.HELD and not has_reason:
         said = "The cluster went on holding it, though it had been told to release it."
     attempt.message = f"Taken back after {minutes} minutes. {said}"[:2000]
     attempt.save()

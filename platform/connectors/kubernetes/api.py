@@ -25,12 +25,12 @@ import orjson
 import urllib3
 
 from connectors.errors import AnotherCluster, ClusterUnavailable, ConnectorError, OutcomeUnknown
+from connectors.kubernetes.naming import FIELD_MANAGER
 
 log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
-FIELD_MANAGER = "tidegate"
 CONNECT_TIMEOUT_S = 3.0
 READ_TIMEOUT_S = 10.0
 #: An answer that trickles may take so long in all; below the 34 s for which one without its

@@ -7,6 +7,7 @@ two objects of one key are two attempts.
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,9 @@ from connectors.kubernetes import naming
 
 Json = dict[str, Any]
 Object = Mapping[str, Any]
+
+#: Deleted Pods whose last state is remembered at most.
+_GONE_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +48,27 @@ class Attempts:
         self._workloads: dict[str, dict[str, Json]] = {}
         # By namespace and key, and then by their own uid.
         self._pods: dict[tuple[str, str], dict[str, Json]] = {}
+        # Those of them that were deleted, likewise: how their ranks ended stands nowhere else.
+        self._gone: OrderedDict[tuple[str, str], dict[str, Json]] = OrderedDict()
+        self._gone_count = 0
         self._touched: set[str] = set()
 
     def item_changed(self, before: Json | None, now: Json | None) -> None:
-        """An object of a kind that attempts may have: ours or not."""
+        """An object of a kind that attempts may have: ours or not.
+
+        One that is no longer marked as ours is none of ours, as if it had been removed.
+        """
         found = now or before
-        if found is None or (key := naming.key_of(found, self._cluster_id)) is None:
+        if found is None:
             return
-        uid = _uid(found)
+        uid, key = _uid(found), self._key(now)
         with self._condition:
-            if now is not None:
+            if key is None or self._key(self._items.get(uid)) != key:
+                self._remove_item(uid)
+            if now is not None and key is not None:
                 self._items[uid] = now
                 self._of_key.setdefault(key, set()).add(uid)
                 self._touch(uid)
-            else:
-                self._items.pop(uid, None)
-                of_key = self._of_key.get(key, set())
-                of_key.discard(uid)
-                if not of_key:
-                    self._of_key.pop(key, None)
 
     def workload_changed(self, before: Json | None, now: Json | None) -> None:
         """A Workload of Kueue, of anybody's."""
@@ -82,20 +88,33 @@ class Attempts:
 
     def pod_changed(self, before: Json | None, now: Json | None) -> None:
         """A Pod of anybody's."""
-        found = now or before
-        if found is None or (key := naming.key_of(found, self._cluster_id)) is None:
-            return
-        where = (found["metadata"]["namespace"], key)
+        known, key = self._key(before), self._key(now)
         with self._condition:
-            pods = self._pods.setdefault(where, {})
-            if now is not None:
-                pods[_uid(found)] = now
-            else:
-                pods.pop(_uid(found), None)
-            if not pods:
-                del self._pods[where]
-            for uid in self._of_key.get(key, ()):
-                self._touch(uid)
+            if before is not None and known is not None and known != key:
+                where = (before["metadata"]["namespace"], known)
+                pods = self._pods.get(where, {})
+                pods.pop(_uid(before), None)
+                if not pods:
+                    self._pods.pop(where, None)
+                if now is None:
+                    self._remember_gone(where, before)
+            if now is not None and key is not None:
+                where = (now["metadata"]["namespace"], key)
+                self._pods.setdefault(where, {})[_uid(now)] = now
+            for changed in {known, key} - {None}:
+                for uid in self._of_key.get(str(changed), ()):
+                    self._touch(uid)
+
+    def gone_pods(self) -> tuple[Json, ...]:
+        """The last states of deleted Pods, until their object is gone too."""
+        with self._condition:
+            return tuple(pod for pods in self._gone.values() for pod in pods.values())
+
+    def forget_without_object(self) -> None:
+        """Forget deleted Pods that outlived their object; only once all objects are known."""
+        with self._condition:
+            for where in [where for where in self._gone if not self._has_item(*where)]:
+                self._forget_gone(where)
 
     def of_key(self, key: str) -> tuple[Attempt, ...]:
         """All attempts of `key`."""
@@ -123,6 +142,38 @@ class Attempts:
         """The attempt is to be looked at again."""
         with self._condition:
             self._touch(uid)
+
+    def _key(self, found: Json | None) -> str | None:
+        return None if found is None else naming.key_of(found, self._cluster_id)
+
+    def _remove_item(self, uid: str) -> None:
+        item = self._items.pop(uid, None)
+        key = self._key(item)
+        if item is None or key is None:
+            return
+        of_key = self._of_key[key]
+        of_key.discard(uid)
+        if not of_key:
+            del self._of_key[key]
+        namespace = item["metadata"]["namespace"]
+        if not self._has_item(namespace, key):
+            self._forget_gone((namespace, key))
+
+    def _has_item(self, namespace: str, key: str) -> bool:
+        return any(
+            self._items[uid]["metadata"]["namespace"] == namespace
+            for uid in self._of_key.get(key, ())
+        )
+
+    def _remember_gone(self, where: tuple[str, str], pod: Json) -> None:
+        pods = self._gone.setdefault(where, {})
+        self._gone_count += _uid(pod) not in pods
+        pods[_uid(pod)] = pod
+        while self._gone_count > _GONE_MAX:
+            self._forget_gone(next(iter(self._gone)))
+
+    def _forget_gone(self, where: tuple[str, str]) -> None:
+        self._gone_count -= len(self._gone.pop(where, {}))
 
     def _touch(self, uid: str) -> None:
         self._touched.add(uid)

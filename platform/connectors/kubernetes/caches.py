@@ -6,7 +6,6 @@ The threads hold these objects and never the connector, so that they end with it
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,8 +23,6 @@ Json = dict[str, Any]
 NODES = "/api/v1/nodes"
 #: The first lists of a large cluster take longer than a watch that is opened again.
 FIRST_LISTS_S = 15.0
-#: Deleted Pods whose last state is remembered: how their ranks ended stands nowhere else.
-_GONE_MAX = 20_000
 #: Parts of Pods and their templates that nobody asks for, where they are lists.
 _HEAVY = frozenset(
     {
@@ -66,8 +63,7 @@ class Caches:
         self._gpu_resources = {pool.resource for pool in options.pools.values()}
         self._has_claims = any(pool.device_class for pool in options.pools.values())
         self._tell_pod = pod_changed
-        self._lock = threading.Lock()
-        self._gone: OrderedDict[str, Json] = OrderedDict()
+        self._starting = threading.Lock()
         self._is_started = False
         self.attempts = Attempts(cluster_id)
         self.news = threading.Event()
@@ -94,14 +90,20 @@ class Caches:
         """Whether it watches."""
         return self._is_started
 
-    def start(self) -> None:
-        """Begin, if it has not begun, and wait for the first lists.
+    @property
+    def is_fresh(self) -> bool:
+        """Whether all that attempts are made of is known as it is now."""
+        return all(each.is_fresh for each in (*self._objects.values(), self._workloads, self._pods))
 
-        Raises ClusterUnavailable when they do not come.
+    def start(self) -> None:
+        """Begin, if it has not begun, and wait for the first lists, whoever has begun.
+
+        Raises ClusterUnavailable when they do not come, to the first who asked.
         """
-        with self._lock:
-            is_first, self._is_started = not self._is_started, True
-        if is_first:
+        with self._starting:
+            if self._is_started:
+                return
+            self._is_started = True
             for reflector in self._all():
                 reflector.start()
             for reflector in self._all():
@@ -114,20 +116,22 @@ class Caches:
 
     def state(self, observed_at: int) -> KubeState:
         """One complete look. Raises ClusterUnavailable."""
+        # Those of what is removed during the look count, as it does.
+        gone = self.attempts.gone_pods()
         # Pods last: whatever the others tell of what was started or ended, they tell no less.
         objects = [one for each in self._objects.values() for one in each.snapshot()]
         workloads = self._workloads.snapshot()
         nodes = self._nodes.snapshot()
         pods = self._pods.snapshot()
-        with self._lock:
-            gone = tuple(self._gone.values())
+        self.attempts.forget_without_object()
+        gone_by_uid = {one["metadata"]["uid"]: one for one in (*gone, *self.attempts.gone_pods())}
         return KubeState(
             objects=tuple(objects),
             workloads=workloads,
             pods=pods,
             nodes=nodes,
             observed_at=observed_at,
-            gone_pods=gone,
+            gone_pods=tuple(gone_by_uid.values()),
         )
 
     def nodes(self) -> tuple[Json, ...]:
@@ -183,30 +187,48 @@ class Caches:
 
     def _object_changed(self, before: Json | None, now: Json | None) -> None:
         self.attempts.item_changed(before, now)
-        self.news.set()
+        # A cluster may have many Jobs that no queue of Kueue ever sees.
+        if self._is_ours(before, now) or any(
+            naming.QUEUE_LABEL in (one["metadata"].get("labels") or {})
+            for one in (before, now)
+            if one is not None
+        ):
+            self.news.set()
 
     def _workload_changed(self, before: Json | None, now: Json | None) -> None:
         self.attempts.workload_changed(before, now)
         self.news.set()
 
     def _pod_changed(self, before: Json | None, now: Json | None) -> None:
-        is_gone = now is None and before is not None
-        if is_gone and before and naming.key_of(before, self._cluster_id) is not None:
-            with self._lock:
-                self._gone[before["metadata"]["uid"]] = before
-                while len(self._gone) > _GONE_MAX:
-                    self._gone.popitem(last=False)
         self.attempts.pod_changed(before, now)
         self._tell_pod(before, now)
-        self.news.set()
-
-    def _node_changed(self, before: Json | None, now: Json | None) -> None:
-        if before is None or now is None or _matters(before) != _matters(now):
+        if self._is_ours(before, now) or _pod_matters(before) != _pod_matters(now):
             self.news.set()
 
+    def _node_changed(self, before: Json | None, now: Json | None) -> None:
+        if before is None or now is None or _node_matters(before) != _node_matters(now):
+            self.news.set()
 
-def _matters(node: Json) -> tuple[Any, ...]:
+    def _is_ours(self, *states: Json | None) -> bool:
+        return any(
+            one is not None and naming.key_of(one, self._cluster_id) is not None for one in states
+        )
+
+
+def _node_matters(node: Json) -> tuple[Any, ...]:
     """What of a node a look goes by; nodes tell their health again and again."""
     status, spec = node.get("status") or {}, node.get("spec") or {}
-    conditions = [(one.get("type"), one.get("status")) for one in status.get("conditions") or ()]
-    return conditions, status.get("allocatable"), spec, node["metadata"].get("labels")
+    return _conditions(status), status.get("allocatable"), spec, node["metadata"].get("labels")
+
+
+def _pod_matters(pod: Json | None) -> tuple[Any, ...]:
+    """What of a Pod that is not ours a look goes by."""
+    if pod is None:
+        return ()
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    node = (pod.get("spec") or {}).get("nodeName")
+    return status.get("phase"), _conditions(status), node, metadata.get("deletionTimestamp")
+
+
+def _conditions(status: Json) -> list[tuple[Any, Any]]:
+    return [(one.get("type"), one.get("status")) for one in status.get("conditions") or ()]

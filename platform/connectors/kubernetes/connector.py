@@ -218,8 +218,8 @@ class KubernetesConnector:
         """See the protocol. It is voted for as soon as Kueue has reserved its quota."""
         check_key(key)
         self._start()
-        attempt = self._caches.attempts.of_uid(native_id)
-        if attempt is None or attempt.key != key or not _may_still_run(attempt):
+        attempt = self._attempt_of(key, native_id)
+        if attempt is None or not _may_still_run(attempt):
             return
         if not self._options.has_kueue:
             self._unsuspend(attempt)
@@ -438,24 +438,45 @@ class KubernetesConnector:
             while len(self._sure) > _SURE_MAX:
                 del self._sure[next(iter(self._sure))]
 
+    def _attempt_of(self, key: str, native_id: str) -> Attempt | None:
+        """The attempt of `key` that has this uid, None where the cluster has none."""
+        if self._caches.is_fresh:
+            attempt = self._caches.attempts.of_uid(native_id)
+            return attempt if attempt is not None and attempt.key == key else None
+        found = self._attempts_of(key)
+        return next((attempt for attempt in found if attempt.uid == native_id), None)
+
     def _attempts_of(self, key: str) -> tuple[Attempt, ...]:
-        """All that the cluster has of `key`, asked for where the watches tell of nothing."""
+        """All that the cluster has of `key`, asked for where the watches tell of nothing, or only
+        of what was. Raises ClusterUnavailable."""
+        is_fresh = self._caches.is_fresh
         known = self._caches.attempts.of_key(key)
-        if known:
+        if known and is_fresh:
             return known
         name = naming.workload_name(key)
+        items = [
+            *self._api.list(
+                self._options.resource.collection(),
+                labels=naming.selector(self._cluster_id),
+                fields=f"metadata.name={name}",
+            ).items,
+            *self._of_earlier_kinds(known),
+        ]
         found: list[Attempt] = []
-        items = self._api.list(
-            # Of what an earlier option `kind` made, the watches tell.
-            self._options.resource.collection(),
-            labels=naming.selector(self._cluster_id),
-            fields=f"metadata.name={name}",
-        ).items
         for item in items:
             if naming.key_of(item, self._cluster_id) == key:
                 self._caches.took(item)
                 found.append(self._joined(key, item))
         return tuple(found)
+
+    def _of_earlier_kinds(self, known: Sequence[Attempt]) -> Iterator[dict[str, Any]]:
+        """Those of `known` that an earlier option `kind` made, as they are now."""
+        for attempt in known:
+            if resource_of(attempt.item) is not self._options.resource:
+                with contextlib.suppress(NotFound):
+                    now = self._api.get(_path(attempt.item))
+                    if now["metadata"]["uid"] == attempt.uid:
+                        yield now
 
     def _joined(self, key: str, item: Object) -> Attempt:
         workload = None

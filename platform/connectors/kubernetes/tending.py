@@ -228,6 +228,8 @@ class Tender:
     def _carry_out(self, duty: Duty, what: tuple[type, str]) -> None:
         try:
             self._do(duty)
+            if isinstance(duty, Vote):
+                self._allowed.succeeded(duty.uid)
         except Conflict:
             # Changed meanwhile: what it is now decides, as soon as the watch has told it.
             with self._lock:

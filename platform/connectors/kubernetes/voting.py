@@ -74,6 +74,11 @@ class Allowed:
             if uid in self._until_s:
                 self._failures[uid] = failure
 
+    def succeeded(self, uid: str) -> None:
+        """A vote for it was taken: what failed before is over."""
+        with self._lock:
+            self._failures.pop(uid, None)
+
     def uids(self) -> frozenset[str]:
         """All that may be voted for."""
         with self._lock:

@@ -108,6 +108,12 @@ class Reflector:
         if watch is not None:
             watch.close()
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether what is known is complete, and as it is now."""
+        with self._condition:
+            return self._is_fresh()
+
     def snapshot(self, wait_s: float = WAIT_S) -> tuple[Json, ...]:
         """All objects, by the order in which they were first seen.
 
@@ -191,6 +197,9 @@ class Reflector:
             # is newer than all that it has.
             for one in self.peek():
                 self._drop(one)
+            with self._condition:
+                # What it has forgotten that it deleted is there again.
+                self._deleted.clear()
             self._list()
         watch = self._api.watch(self._path, labels=self._labels, resource_version=self._version)
         with self._condition:

@@ -409,6 +409,17 @@ def test_what_is_held_in_spite_of_its_release_is_taken_back(company: Company, bo
     )
 
 
+def test_what_is_held_for_a_reason_is_taken_back_with_that_reason(
+    company: Company, bob: User
+) -> None:
+    """Mutant: of whatever was held it said that the cluster had not let go of it."""
+    attempt = an_attempt(company, bob)
+    stuck = replace(held(attempt), is_stuck=True, message=STUCK)
+    assert watch(company.cluster, StillHeld(), stuck, 0) == 1
+    attempt.refresh_from_db()
+    assert attempt.message == TAKEN_BACK
+
+
 def test_of_a_time_without_listings_nothing_counts(company: Company, bob: User) -> None:
     attempt = an_attempt(company, bob)
     still = StillHeld()

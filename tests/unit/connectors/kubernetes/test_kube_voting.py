@@ -11,7 +11,7 @@ from builders.kube_objects import CLUSTER_ID, a_kube_job, a_kube_pod, a_kueue_wo
 from connectors.errors import ClusterUnavailable
 from connectors.kubernetes.attempts import Attempt, Attempts
 from connectors.kubernetes.naming import NOTICE, STOPPED
-from connectors.kubernetes.tending import Deactivate, Kill, Tell, Vote, duties
+from connectors.kubernetes.tending import Deactivate, Kill, Tell, Tender, Vote, duties
 from connectors.kubernetes.voting import (
     ALLOWED_S,
     Allowed,
@@ -171,6 +171,33 @@ def test_a_vote_that_was_not_taken_is_told_at_the_next_release() -> None:
         allowed.allow("u1")
     assert allowed.has("u1")
     allowed.allow("u1")
+
+
+def test_a_vote_that_was_taken_at_last_has_not_failed() -> None:
+    """Mutant: the next release was told of the failure before it."""
+    answers: list[Exception | None] = [ClusterUnavailable("Kueue is down"), None]
+
+    class AnApi:
+        def apply(self, path: str, body: Any, **values: Any) -> dict[str, Any]:
+            if (answer := answers.pop(0)) is not None:
+                raise answer
+            return {}
+
+    allowed = Allowed()
+    allowed.allow("j1")
+    tender = Tender(
+        AnApi(),  # type: ignore[arg-type]
+        Attempts(CLUSTER_ID),
+        allowed,
+        took=lambda found: None,
+        keeps_check=False,
+    )
+    vote = Vote("j1", a_kueue_workload())
+    tender._carry_out(vote, (Vote, "w1"))
+    tender._carry_out(vote, (Vote, "w1"))
+    tender.stop()
+    allowed.allow("j1")
+    assert answers == []
 
 
 # The watchdog

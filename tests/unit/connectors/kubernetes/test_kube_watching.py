@@ -230,6 +230,21 @@ def test_what_was_deleted_is_not_brought_back_by_a_late_answer() -> None:
     assert versions(reflector) == {}
 
 
+def test_what_a_restored_server_has_again_is_taken_over_again() -> None:
+    """Mutant: what it had forgotten that it deleted was refused for as long as we ran."""
+    server = AServer(
+        [a_list(5, an_object("a", version=2)), a_list(3)],
+        [[Event("DELETED", an_object("a", version=7))], []],
+        now_version=3,
+    )
+    reflector = a_reflector(server)
+    follow(reflector)
+    reflector._failed(ClusterUnavailable("it was restored"))
+    follow(reflector)
+    reflector.offer(an_object("a", version=4))
+    assert versions(reflector) == {"a": "4"}
+
+
 def test_a_kind_that_the_cluster_does_not_know_is_empty() -> None:
     reflector = a_reflector(AServer([NotFound(404, "NotFound", "no")]), may_be_missing=True)
     error = follow(reflector)
