@@ -7,6 +7,7 @@ result wins. No cluster is called inside a transaction.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from uuid import UUID
@@ -18,13 +19,13 @@ from billing.reconciliations import RECONCILE_DAY
 from clusters.models import Cluster
 from clusters.node_requests import CHANGE_NODE
 from clusters.trusted import check_trusted
-from connectors.errors import ClusterUnavailable, WorkloadRejected
+from connectors.errors import ClusterUnavailable, NativeRefused, WorkloadRejected
 from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import ClusterConnector, RankSlot, Workload
 from connectors.registry import KINDS_WITH_USERS, native_control, open_connector
 from jobs.leadership import Leadership
 from jobs.models import Attempt, AttemptState, Job, JobOrigin
-from jobs.natives import ref_of
+from jobs.natives import granted_to, ref_of
 from jobs.node_changes import change_node
 from jobs.observation import NEVER_STARTED, conclude, recorded_id
 from jobs.quota_pushes import push_quota
@@ -36,6 +37,8 @@ from outbox.models import Message
 from outbox.quarantine import is_quarantined
 from quotas.cluster_users import name_on
 from quotas.pushes import PUSH_QUOTA
+
+log = logging.getLogger(__name__)
 
 #: Attempts in these states may still have to be sent.
 _SENDABLE = (AttemptState.RESERVED, AttemptState.STARTING)
@@ -177,7 +180,10 @@ def _start_native(attempt: Attempt, leadership: Leadership, connect: Connect) ->
         control = native_control(attempt.cluster.kind, connect(attempt.cluster))
         if control is None or control.starter is None:
             raise NotYet(f"{attempt.cluster.name} is not set up to start what waits there.")
-        control.starter.start(ref_of(attempt))
+        control.starter.start(ref_of(attempt), granted_to(attempt))
+    except NativeRefused as error:
+        # The looks at its cluster repeat it, and take it back when that goes on for too long.
+        log.warning("native job %s is not started: %s", attempt.job.native_id, error)
     except ClusterUnavailable as error:
         raise NotYet(str(error)) from error
     native_id = attempt.job.native_id

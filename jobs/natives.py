@@ -28,7 +28,7 @@ from bulk.inserting import columns_of, insert_rows
 from clusters.models import Cluster, Pool
 from clusters.outside import Holder, OutsideUse, Stranger
 from connectors.errors import ConnectorError
-from connectors.natives import NativeControl, NativeRef
+from connectors.natives import NativeControl, NativeRef, NativeSize, size_of
 from connectors.protocol import Listing, NativeWorkload, Observation, WorkloadPhase
 from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, JobType
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 #: Natives that become jobs after one listing at most; the others are held outside until the next.
 ADOPTED_MAX = 500
 _NAME_MAX = 200
-_RANKS_MAX = 100_000
+RANKS_MAX = 100_000
 _NATIVE_ID_MAX = 200
 #: Told by name after one listing at most.
 _NAMED_MAX = 5
@@ -139,7 +139,7 @@ def is_possible(native: NativeWorkload) -> bool:
     return (
         0 < len(native.native_id) <= _NATIVE_ID_MAX
         and all(0 <= moment <= _LATEST for moment in times)
-        and max(len(native.slots), len(native.ranks_mgpu)) <= _RANKS_MAX
+        and max(len(native.slots), len(native.ranks_mgpu)) <= RANKS_MAX
     )
 
 
@@ -191,6 +191,12 @@ def ref_of(attempt: Attempt) -> NativeRef:
         int(attempt.job.submitted_at.timestamp()),
         attempt.cluster_user or "",
     )
+
+
+def granted_to(attempt: Attempt) -> NativeSize | None:
+    """What was granted to a native that waits to be started; its job with the pool must be
+    loaded."""
+    return size_of(attempt.job.pool.name, [slot["mgpu"] for slot in attempt.slots])
 
 
 def holds_gpus(native: NativeWorkload) -> bool:
@@ -499,7 +505,7 @@ def job_of(cluster: Cluster, owner: Owner) -> Job:
     native = owner.native
     sizes = {slot.mgpu for slot in native.slots}
     # Where nodes give differently many, only the sum is told; the attempt has the truth.
-    is_even = len(sizes) == 1 and len(native.slots) <= _RANKS_MAX
+    is_even = len(sizes) == 1 and len(native.slots) <= RANKS_MAX
     nodes = len(native.slots) if is_even else 1
     started_at = None if native.started_at is None else from_epoch(native.started_at)
     return Job(

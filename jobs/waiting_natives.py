@@ -8,6 +8,10 @@ a node that failed) makes it wait again, as the next attempt of the same job. On
 removes it is cancelled, and one that is cancelled here is ended there. Why it waits is written
 onto it.
 
+Its owner may change what it asks for as long as it waits. Its job follows each listing while
+nothing is granted to it; what was granted is the most that is started, and is given back when the
+listing says something else.
+
 Level-triggered like `jobs.observation`: a repeated listing changes nothing. The ids follow from
 what the cluster says, so that two observers would make the same rows. What runs there without a
 grant of ours counts for its team all the same, and can be reclaimed.
@@ -16,12 +20,11 @@ grant of ours counts for its team all the same, and can be reclaimed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
-from functools import partial, reduce
-from math import gcd
-from typing import NamedTuple
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
@@ -29,18 +32,20 @@ from django.db.models import Q
 
 from clusters.models import Cluster
 from clusters.outside import OutsideUse, Stranger
-from connectors.errors import ConnectorError
-from connectors.natives import NativeControl, NativeRef, NativeStarter
+from connectors.errors import AccountUndecided, ConnectorError, NativeRefused
+from connectors.natives import NativeControl, NativeRef, NativeSize, NativeStarter, size_of
 from connectors.protocol import Listing, NativeWorkload, Outcome, WorkloadPhase
 from jobs import lifecycle
 from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, JobType, attempt_id
 from jobs.natives import (
+    RANKS_MAX,
     Owner,
     Room,
     conclude_ended,
     count_running,
     ended_since,
+    granted_to,
     holds_gpus,
     insert_jobs,
     is_possible,
@@ -63,9 +68,12 @@ from live.publishing import publish
 from live.waking import wake
 from outbox.quarantine import is_quarantined
 from primitives.clock import from_epoch
+from primitives.units import MGPU_MAX
 from quotas.cluster_users import users_beside_the_portal
 
 log = logging.getLogger(__name__)
+
+One = TypeVar("One")
 
 #: Of each kind, what is asked of the cluster after one listing at most; the next one goes on.
 CALLS_MAX = 20
@@ -73,6 +81,15 @@ CALLS_MAX = 20
 STOPS_MAX = 500
 #: A reason of which only the numbers changed is written again after so long at the earliest.
 TOLD_AGAIN_AFTER = timedelta(seconds=60)
+#: Jobs that follow what their workloads ask for after one listing at most.
+RESIZED_MAX = 500
+_CHANGED = "What it asks for was changed while it waited; it queues again as it is now."
+_CHANGED_TOO_MUCH = (
+    "changed_too_much",
+    "What it asks for was changed to GPUs of another pool, to none, or to more than there can be. "
+    "Change it back, or delete it and submit it again.",
+)
+_NEVER = datetime.fromtimestamp(0, UTC)
 _HELD_BY_USER = ("held_by_user", "It is held in Tidegate until somebody releases it there.")
 
 _WHY_STRANGE: Mapping[Stranger, str] = {
@@ -101,7 +118,15 @@ class Memory:
 
     def __init__(self) -> None:
         self.told: dict[UUID, Told] = {}
+        #: By kind and workload, when the cluster was last asked for it.
+        self.asked: dict[tuple[str, UUID], datetime] = {}
         self.still_held = StillHeld()
+
+    def forget_all_but(self, known: Collection[UUID]) -> None:
+        """Nothing is asked any more for workloads that are not `known`."""
+        for kind, key in list(self.asked):
+            if key not in known:
+                del self.asked[kind, key]
 
 
 def apply_waiting_natives(
@@ -126,7 +151,7 @@ def apply_waiting_natives(
         questions = Questions()
         questions.begin_round()
     memory = memory or Memory()
-    look = _Look(cluster, listing, control, starter, previous_at, leadership, now)
+    look = _Look(cluster, listing, control, starter, previous_at, leadership, now, memory)
     jobs = {
         job.id: job
         for job in Job.objects.filter(
@@ -134,18 +159,25 @@ def apply_waiting_natives(
             cluster=cluster,
             origin=JobOrigin.NATIVE,
             native_id__isnull=False,
-        ).defer("environment", "notes")
+        )
+        .defer("environment", "notes")
+        .select_related("pool")
     }
     attempts = {
         attempt.job_id: attempt
         for attempt in Attempt.objects.filter(cluster=cluster, released_at=None, job__in=list(jobs))
-        .only(*COMPARED, "forced_at", "cluster_user", "job__submitted_at", "job__native_id")
-        .select_related("job")
+        .only(
+            *COMPARED,
+            *("forced_at", "cluster_user", "slots", "job__submitted_at", "job__native_id"),
+            "job__pool__name",
+        )
+        .select_related("job__pool")
         .order_by("job_id")
     }
+    memory.forget_all_but(look.listed.keys() | jobs.keys())
     look.follow(questions.in_turn("native", list(attempts.values())), questions, memory)
     strangers: dict[UUID, Stranger] = {}
-    for job in jobs.values():
+    for job in look.in_turn(("cancel", "ask", "stop"), jobs.values(), lambda job: job.id):
         native = look.listed.get(job.id)
         if job.id in attempts:
             continue
@@ -157,6 +189,8 @@ def apply_waiting_natives(
             look.end_here(job, native)
         elif holds_gpus(native):
             strangers |= look.count(job, native)
+        elif native.phase is WorkloadPhase.HELD:
+            look.resize(job, native)
     unknown = {
         key: native
         for key, native in look.listed.items()
@@ -202,6 +236,7 @@ class _Look:
         previous_at: datetime | None,
         leadership: Leadership,
         now: datetime,
+        memory: Memory,
     ) -> None:
         self.listed = {
             job_id(cluster, native): native for native in listing.natives if is_possible(native)
@@ -219,13 +254,16 @@ class _Look:
         self._leadership = leadership
         self._now = now
         self._is_frozen = is_quarantined()
+        self._asked = memory.asked
         self._calls: dict[str, int] = {}
+        self._resized = 0
 
     # What has an attempt
 
     def follow(self, attempts: Iterable[Attempt], questions: Questions, memory: Memory) -> None:
         """Apply the listing to the attempts that are counted already."""
         held: list[Attempt] = []
+        to_start: list[Attempt] = []
         for attempt in attempts:
             native = self.listed.get(attempt.job_id)
             if native is None:
@@ -237,13 +275,20 @@ class _Look:
                     self._call("stop", attempt.job_id, self._control.stop, ref_of(attempt))
             elif attempt.state in (AttemptState.RESERVED, AttemptState.STARTING):
                 # It has not begun: its cluster is told again, as it may have forgotten.
-                if attempt.release_sent_at is not None:
-                    self._apply(attempt, native)
-                    held.append(attempt)
-                    if not self._is_frozen:
-                        self._call("start", attempt.job_id, self._starter.start, ref_of(attempt))
+                if attempt.release_sent_at is None:
+                    continue
+                if _size(native) != granted_to(attempt):
+                    self._give_back(attempt, native)
+                    continue
+                self._apply(attempt, native)
+                held.append(attempt)
+                if not self._is_frozen:
+                    to_start.append(attempt)
             else:
                 self._close(attempt, native)
+        for attempt in self.in_turn(("start",), to_start, lambda attempt: attempt.job_id):
+            start = partial(self._starter.start, granted=granted_to(attempt))
+            self._call("start", attempt.job_id, start, ref_of(attempt))
         overdue = memory.still_held.overdue([attempt.id for attempt in held], self._now)
         for attempt in held:
             if attempt.id in overdue:
@@ -295,6 +340,19 @@ class _Look:
                 is_released=True,
             ),
         )
+
+    def _give_back(self, attempt: Attempt, native: NativeWorkload) -> None:
+        """It asks for something else than what was granted to it: it is not started."""
+        if _may_become(native, attempt.job.pool.name):
+            self._close(attempt, replace(native, message=_CHANGED))
+            return
+        if self._is_frozen:
+            return
+        self._apply(attempt, native)
+        observation = observation_of(attempt.key, native)
+        with self._leadership.fence():
+            # Granted again no sooner than its owner may have mended it.
+            withdraw(attempt.id, attempt.job_id, observation, self._now, why=_CHANGED_TOO_MUCH[1])
 
     def _released_at(self, native: NativeWorkload) -> int:
         """Since when nothing of its run is left: this listing is the first to say so.
@@ -357,6 +415,38 @@ class _Look:
             publish("jobs", ids=[job.id], organization_id=job.organization_id)
             wake("arbiter")
 
+    def resize(self, job: Job, native: NativeWorkload) -> None:
+        """Nothing is granted to it: its job asks for what it asks for now."""
+        size = _size(native)
+        if size == _size_of(job) or not _may_become(native, job.pool.name):
+            return
+        if self._resized >= RESIZED_MAX:
+            return
+        assert size is not None
+        self._resized += 1
+        with self._leadership.fence():
+            locked = (
+                Job.objects.select_for_update(of=("self",)).select_related("pool").get(pk=job.id)
+            )
+            if locked.state not in lifecycle.WAITING:
+                return
+            before = locked.mgpu
+            _take_size(locked, size)
+            locked.explanation = locked.explained_at = None
+            locked.save(
+                update_fields=[
+                    "mgpu_per_node",
+                    "node_count",
+                    "type",
+                    "explanation",
+                    "explained_at",
+                ]
+            )
+            detail = {"mgpu": locked.mgpu, "before_mgpu": before}
+            record_events([Happening(job.id, self._now, "resized_on_cluster", detail)])
+            publish("jobs", ids=[job.id], organization_id=job.organization_id)
+            wake("arbiter")
+
     def count(self, job: Job, native: NativeWorkload) -> dict[UUID, Stranger]:
         """It runs though nothing was granted to it here, as after a restore from a backup."""
         if job.state != JobState.QUEUED:
@@ -404,12 +494,13 @@ class _Look:
         except ConnectorError as error:
             log.warning("whose natives there are is not known: %s", error)
             return dict.fromkeys(unknown, Stranger.NOT_YET)
-        for key, why in strangers.items():
+        for key, why in self.in_turn(("start_free",), strangers.items(), lambda item: item[0]):
             native = unknown[key]
             is_free = why is Stranger.ACCOUNT and native.account and mgpu_of(native) == 0
             if is_free and native.phase is WorkloadPhase.HELD and not self._is_frozen:
                 # Nothing of what it asks for is anybody's quota.
-                self._call("start", key, self._starter.start, _native_ref(native))
+                start = partial(self._starter.start, granted=None)
+                self._call("start_free", key, start, _native_ref(native))
         made, odd = take_up(owners, self._make)
         self.taken_up |= made
         strangers |= dict.fromkeys(owners.keys() - made, Stranger.NOT_YET)
@@ -467,13 +558,15 @@ class _Look:
     def explain(
         self, jobs: Iterable[Job], strangers: Mapping[UUID, Stranger], memory: Memory
     ) -> None:
-        """Write why they wait onto those where it is news, those told longest ago first."""
+        """Write why they wait onto those where it is news."""
         wanted: dict[UUID, tuple[NativeRef, str, str]] = {}
         for job in jobs:
             native = self.listed.get(job.id)
             if native is None or native.phase is not WorkloadPhase.HELD:
                 continue
-            if job.state == JobState.HELD:
+            if job.state in lifecycle.WAITING and not _may_become(native, job.pool.name):
+                wanted[job.id] = (_ref(job), *_CHANGED_TOO_MUCH)
+            elif job.state == JobState.HELD:
                 wanted[job.id] = (_ref(job), *_HELD_BY_USER)
             elif job.state == JobState.QUEUED and job.explanation is not None:
                 reason = job.explanation
@@ -487,11 +580,11 @@ class _Look:
         for key in told.keys() - wanted.keys():
             del told[key]
         news = [
-            (told[key].at.timestamp() if key in told else 0.0, key)
+            key
             for key, (_, code, sentence) in wanted.items()
             if self._is_news(told.get(key), code, sentence)
         ]
-        for _, key in sorted(news):
+        for key in self.in_turn(("explain",), news, lambda key: key):
             ref, code, sentence = wanted[key]
             write = partial(self._starter.explain, code=code, sentence=sentence)
             if self._call("explain", key, write, ref):
@@ -502,14 +595,32 @@ class _Look:
             return True
         return told.sentence != sentence and self._now - told.at >= TOLD_AGAIN_AFTER
 
+    # How the cluster is asked
+
+    def in_turn(
+        self, kinds: Collection[str], ones: Iterable[One], key_of: Callable[[One], UUID]
+    ) -> list[One]:
+        """`ones`, those first for which it was asked longest ago for anything of `kinds`."""
+
+        def turn(one: One) -> tuple[datetime, UUID]:
+            key = key_of(one)
+            return max(self._asked.get((kind, key), _NEVER) for kind in kinds), key
+
+        return sorted(ones, key=turn)
+
     def _call(self, kind: str, job: UUID, act: Callable[[NativeRef], None], ref: NativeRef) -> bool:
         """Ask the cluster for it, unless enough of this kind was asked for; whether it was done."""
         most = STOPS_MAX if kind == "stop" else CALLS_MAX
         if self._calls.get(kind, 0) >= most:
             return False
         self._calls[kind] = self._calls.get(kind, 0) + 1
+        self._asked[kind, job] = self._now
         try:
             act(ref)
+        except (NativeRefused, AccountUndecided) as error:
+            # It answers, and says so of this one alone.
+            log.warning("%s of native job %s: %s", kind, job, error)
+            return False
         except ConnectorError as error:
             log.warning("%s of native job %s: %s", kind, job, error)
             # A cluster that does not answer is not waited for once for each of them.
@@ -533,10 +644,8 @@ def _waiting_job(cluster: Cluster, owner: Owner) -> Job:
     job.cluster = cluster
     job.native_id = native.native_id
     job.is_requeueable = True
-    if native.ranks_mgpu:
-        job.mgpu_per_node, job.node_count = even_ranks(native.ranks_mgpu)
-        if job.node_count > 1:
-            job.type = JobType.DISTRIBUTED.value
+    if size := _size(native):
+        _take_size(job, size)
     if native.phase is WorkloadPhase.HELD:
         job.state = JobState.QUEUED.value
         job.started_at = None
@@ -544,13 +653,27 @@ def _waiting_job(cluster: Cluster, owner: Owner) -> Job:
     return job
 
 
-def even_ranks(ranks_mgpu: Sequence[int]) -> tuple[int, int]:
-    """GPUs of each rank, and how many, of a workload that asks for `ranks_mgpu`.
+def _size(native: NativeWorkload) -> NativeSize | None:
+    """What it asks for now; None also where that is of several pools."""
+    return None if native.is_mixed else size_of(native.pool, native.ranks_mgpu)
 
-    Where they differ, as with a leader that has fewer than its workers, it is counted as ranks of
-    their greatest common divisor: the sum is exact, and its cluster's own scheduler finds the
-    nodes.
-    """
-    asking = [mgpu for mgpu in ranks_mgpu if mgpu > 0]
-    each = reduce(gcd, asking)
-    return each, sum(asking) // each
+
+def _size_of(job: Job) -> NativeSize:
+    return NativeSize(job.pool.name, job.mgpu_per_node, job.node_count)
+
+
+def _take_size(job: Job, size: NativeSize) -> None:
+    job.mgpu_per_node, job.node_count = size.mgpu_per_rank, size.rank_count
+    is_gang = size.rank_count > 1
+    job.type = (JobType.DISTRIBUTED if is_gang else JobType.TRAINING).value
+
+
+def _may_become(native: NativeWorkload, pool: str) -> bool:
+    """Whether a job of `pool` can ask for what the workload asks for now."""
+    size = _size(native)
+    return (
+        size is not None
+        and size.pool == pool
+        and size.rank_count <= RANKS_MAX
+        and size.mgpu_per_rank * size.rank_count <= MGPU_MAX
+    )

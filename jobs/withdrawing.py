@@ -163,9 +163,19 @@ def _give_up(attempt_id: UUID, job_id: UUID, since: datetime, now: datetime) -> 
     return 1
 
 
-def withdraw(attempt_id: UUID, job_id: UUID, observation: Observation, now: datetime) -> int:
+def withdraw(
+    attempt_id: UUID,
+    job_id: UUID,
+    observation: Observation,
+    now: datetime,
+    *,
+    why: str | None = None,
+) -> int:
     """Ask its cluster to drop an attempt that it did not start; 0 when it did after all, else 1.
-    Must run behind the fence."""
+
+    `why` is what people are told in place of how long it has not started. Must run behind the
+    fence.
+    """
     # The job before its attempt, as everywhere.
     job = Job.objects.select_for_update(of=("self",)).only("id", "organization_id").get(pk=job_id)
     attempt = Attempt.objects.select_for_update().get(pk=attempt_id)
@@ -180,7 +190,7 @@ def withdraw(attempt_id: UUID, job_id: UUID, observation: Observation, now: date
     has_reason = observation.is_stuck or observation.is_held_by_others
     if observation.phase is WorkloadPhase.HELD and not has_reason:
         said = "The cluster went on holding it, though it had been told to release it."
-    attempt.message = f"Taken back after {minutes} minutes. {said}"[:2000]
+    attempt.message = (why or f"Taken back after {minutes} minutes. {said}")[:2000]
     attempt.save()
     intend([stop_intention("stop_attempt", attempt)], now=now)
     record_events([Happening(job.id, now, "withdrawn", {"attempt": attempt.number})])

@@ -19,6 +19,10 @@ class AccountUndecided(ClusterUnavailable):
     """The accounting answers, and what it says of this one workload settles nothing yet."""
 
 
+class NativeRefused(ClusterUnavailable):
+    """The cluster answers, and refuses this for this one workload: others are not concerned."""
+
+
 class OutcomeUnknown(ClusterUnavailable):
     """The call may have had its effect: look before sending again."""
 

@@ -6,7 +6,10 @@ none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from math import gcd
 from typing import Protocol
 
 from connectors.protocol import NativeWorkload
@@ -22,16 +25,41 @@ class NativeRef:
     user: str
 
 
+@dataclass(frozen=True, slots=True)
+class NativeSize:
+    """What a workload asks for: so many ranks with so many milli-GPU of a pool each."""
+
+    pool: str
+    mgpu_per_rank: int
+    rank_count: int
+
+
+def size_of(pool: str, ranks_mgpu: Sequence[int]) -> NativeSize | None:
+    """What a workload asks for whose ranks ask for `ranks_mgpu`; None for no GPUs at all.
+
+    Where they differ, as with a leader that has fewer than its workers, it is counted as ranks of
+    their greatest common divisor: the sum is exact, and its cluster's own scheduler finds the
+    nodes.
+    """
+    asking = [mgpu for mgpu in ranks_mgpu if mgpu > 0]
+    if not asking:
+        return None
+    each = reduce(gcd, asking)
+    return NativeSize(pool, each, sum(asking) // each)
+
+
 class NativeStarter(Protocol):
     """What is done with natives that wait for us, on a cluster that starts none before.
 
-    Every method may raise ClusterUnavailable. A workload that is not there is left alone: the next
-    listing says so.
+    Every method may raise ClusterUnavailable, as NativeRefused where it is about this workload
+    alone. A workload that is not there is left alone: the next listing says so.
     """
 
-    def start(self, ref: NativeRef) -> None:
+    def start(self, ref: NativeRef, granted: NativeSize | None) -> None:
         """Let the workload run, once: whatever ends this run, it waits for the next `start`.
-        Idempotent, and repeated while it is still listed as held."""
+
+        Only while it asks for exactly what was `granted` (None: no GPUs): its owner may change that
+        as long as it waits. Idempotent, and repeated while it is still listed as held."""
         ...
 
     def cancel(self, ref: NativeRef) -> None:

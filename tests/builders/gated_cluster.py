@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from builders.native_builders import T0
-from connectors.errors import ClusterUnavailable
-from connectors.natives import NativeRef
+from connectors.errors import ClusterUnavailable, NativeRefused
+from connectors.natives import NativeRef, NativeSize, size_of
 from connectors.protocol import Listing, NativeWorkload, Outcome, RankSlot, WorkloadPhase
 
 HELD = WorkloadPhase.HELD
@@ -47,13 +47,16 @@ class AGatedCluster:
     """Starts what it is told to, on nodes of its own, and remembers what it was asked.
 
     It is its own control, starter and opener. `now_s` is its clock, from NOW on. `away` makes
-    every call fail, and a `lazy` one takes starts and does nothing about them.
+    every call fail, a `lazy` one takes starts and does nothing about them, and what it `refuses` it
+    lets nobody change. `granted` is with what each was last started.
     """
 
     teams: Mapping[str, str] = field(default_factory=lambda: {"ns-nlp": "ai-company/research/nlp"})
     now_s: int = 0
     away: bool = False
     lazy: bool = False
+    refuses: set[str] = field(default_factory=set)
+    granted: dict[str, NativeSize | None] = field(default_factory=dict)
     natives: dict[str, NativeWorkload] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
     told: list[tuple[str, str, str]] = field(default_factory=list)
@@ -108,11 +111,19 @@ class AGatedCluster:
             raise ClusterUnavailable("away")
         return self.teams.get(account)
 
-    def start(self, ref: NativeRef) -> None:
+    def resize(self, native_id: str, *, gpus: int, ranks: int, pool: str = "h100") -> None:
+        """Its owner changes what it asks for."""
+        ranks_mgpu = (gpus * 1000,) * ranks
+        self._change(native_id, ranks_mgpu=ranks_mgpu, mgpu=sum(ranks_mgpu), pool=pool)
+
+    def start(self, ref: NativeRef, granted: NativeSize | None) -> None:
         """See the protocol."""
         self._answer("start", ref)
+        self.granted[ref.native_id] = granted
         native = self.natives.get(ref.native_id)
         if native is None or native.phase is not HELD or self.lazy:
+            return
+        if size_of(native.pool, native.ranks_mgpu) != granted:
             return
         self._change(
             ref.native_id,
@@ -171,3 +182,5 @@ class AGatedCluster:
         if self.away:
             raise ClusterUnavailable("away")
         self.calls.append((kind, ref.native_id))
+        if ref.native_id in self.refuses:
+            raise NativeRefused("a webhook says no")

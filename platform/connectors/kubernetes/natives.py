@@ -1,9 +1,12 @@
 """Workloads that people gave to Kueue beside the portal: found by uid, started, stopped, ended.
 
 `start` opens the gate (`gating`), makes a Workload active that an earlier `stop` left inactive, and
-votes for it once Kueue has reserved its quota. It goes that way as far as it leads at once and is
-repeated while the workload is listed as held, so that nothing needs to be remembered here. After a
-run the Workload is left inactive: whatever Kueue would start anew waits for the next `start`, and
+votes for it once Kueue has reserved its quota: all of it only while the Workload asks for what was
+granted, and the vote is for the version that was looked at. Kueue makes a new Workload, without a
+vote, of an object that asks for something else by then. It goes that way as far as it leads at once
+and is repeated while the workload is listed as held, so that nothing needs to be remembered here.
+After a run the Workload is left inactive: whatever Kueue would start anew waits for the next
+`start`, and
 where Kueue itself ended the run, no vote of ours lets it begin again.
 
 An object that was ended for good here says so by annotation `naming.STOPPED`; its owner can still
@@ -20,12 +23,14 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from connectors.errors import ClusterUnavailable
-from connectors.kubernetes.api import Conflict, KubeApi, KubeRefused, NotFound
+from connectors.errors import AccountUndecided, ClusterUnavailable, NativeRefused
+from connectors.kubernetes.api import Conflict, Forbidden, KubeApi, KubeRefused, NotFound
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.gating import GATE, OUR_GATE
 from connectors.kubernetes.naming import PATH, STOPPED, team_namespace
-from connectors.kubernetes.observing import KubeState, pods_below
+from connectors.kubernetes.observing import KubeState, asked_by_pool, pods_below
+from connectors.kubernetes.options import KubernetesPool
+from connectors.kubernetes.reading import Odd
 from connectors.kubernetes.resources import resource_of
 from connectors.kubernetes.tending import (
     KILL_GRACE_S,
@@ -43,7 +48,7 @@ from connectors.kubernetes.voting import (
     vote_of,
     workload_path,
 )
-from connectors.natives import NativeRef
+from connectors.natives import NativeRef, NativeSize, size_of
 from connectors.protocol import ClusterConnector, NativeWorkload
 
 Object = Mapping[str, Any]
@@ -67,6 +72,7 @@ def control_natives(connector: ClusterConnector) -> KubernetesNatives:
     return KubernetesNatives(
         connector.api,
         connector.known_state,
+        connector.options.pools,
         has_kueue=connector.options.has_kueue,
         took=connector.took,
     )
@@ -89,18 +95,21 @@ class _Native:
 
 class KubernetesNatives:
     """Implements `connectors.natives.NativeControl` and `NativeStarter`; safe to use from several
-    threads. `state` is what is known of the cluster, `took` is told what the server answers."""
+    threads. `state` is what is known of the cluster, `pools` what it has, and `took` is told what
+    the server answers."""
 
     def __init__(
         self,
         api: KubeApi,
         state: Callable[[], KubeState],
+        pools: Mapping[str, KubernetesPool],
         *,
         has_kueue: bool = True,
         took: Callable[[dict[str, Any]], None] = lambda found: None,
     ) -> None:
         self._api = api
         self._state = state
+        self._pools = pools
         self._has_kueue = has_kueue
         self._took = took
 
@@ -128,10 +137,14 @@ class KubernetesNatives:
         # Its name is made of the path: nobody can write another team's there.
         return path if isinstance(path, str) and team_namespace(path) == account else None
 
-    def start(self, ref: NativeRef) -> None:
+    def start(self, ref: NativeRef, granted: NativeSize | None) -> None:
         """See the protocol."""
         native = self._find(ref)
         if native is None or native.is_over:
+            return
+        workload = native.workload
+        if workload is None or not self._asks_for(workload, granted):
+            # The next listing says what it asks for.
             return
         is_waited_for = False
         if native.item is not None and _is_gated(native.item):
@@ -140,9 +153,6 @@ class KubernetesNatives:
             others = _gates(native.item) - {OUR_GATE}
             gates = ",".join(sorted(others)) if others else None
             self._change(lambda: self._patch(path, {GATE: gates}))
-        workload = native.workload
-        if workload is None:
-            return
         if (workload.get("spec") or {}).get("active") is False:
             is_waited_for = True
             path = workload_path(workload)
@@ -153,7 +163,7 @@ class KubernetesNatives:
             }
             self._change(lambda: self._api.merge_patch(path, patch))
         # Who repeats it has others to see to: only what has just changed is waited for.
-        self._vote(ref, workload, within_s=RESERVED_WITHIN_S if is_waited_for else 0)
+        self._vote(ref, workload, granted, within_s=RESERVED_WITHIN_S if is_waited_for else 0)
 
     def stop(self, ref: NativeRef) -> None:
         """See the protocol. Pods that are ending get no more than a second from now on."""
@@ -192,14 +202,14 @@ class KubernetesNatives:
     def find_ended(self, ref: NativeRef) -> NativeWorkload | None:
         """See the protocol: nothing, as a cluster keeps no accounts, once it is gone for sure."""
         if self._find(ref) is not None:
-            raise ClusterUnavailable(f"{ref.native_id} is still there")
+            raise AccountUndecided(f"{ref.native_id} is still there")
         labels = f"{JOB_UID}={ref.native_id}"
         try:
             listed = self._api.list(WORKLOADS, labels=labels).items
         except KubeRefused as error:
             raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
         if any(not one["metadata"].get("deletionTimestamp") for one in listed):
-            raise ClusterUnavailable(f"{ref.native_id} is still there")
+            raise AccountUndecided(f"{ref.native_id} is still there")
         return None
 
     def explain(self, ref: NativeRef, code: str, sentence: str) -> None:
@@ -209,8 +219,19 @@ class KubernetesNatives:
             reason = "".join(word.capitalize() for word in code.split("_"))
             self._tell(native.workload, "False", reason, sentence)
 
-    def _vote(self, ref: NativeRef, workload: Object, *, within_s: float) -> None:
-        """Vote as soon as Kueue has reserved quota, if that is now."""
+    def _asks_for(self, workload: Object, granted: NativeSize | None) -> bool:
+        """Whether `workload` asks for exactly what was `granted`."""
+        try:
+            asked = asked_by_pool(workload, self._pools)
+        except Odd:
+            return False
+        sizes = [size for pool, ranks in asked.items() if (size := size_of(pool, ranks))]
+        return sizes == ([] if granted is None else [granted])
+
+    def _vote(
+        self, ref: NativeRef, workload: Object, granted: NativeSize | None, *, within_s: float
+    ) -> None:
+        """Vote as soon as Kueue has reserved quota for what was granted, if that is now."""
         ends_s = time.monotonic() + within_s
         while True:
             native = self._find(ref)
@@ -222,6 +243,8 @@ class KubernetesNatives:
             if time.monotonic() >= ends_s:
                 return
             time.sleep(_PAUSE_S)
+        if not self._asks_for(workload, granted):
+            return
         path, body = workload_path(workload), vote_body(workload, datetime.now(UTC))
         self._change(lambda: self._api.apply(path, body, force=True, subresource="status"))
         told = condition_of(workload, GRANTED)
@@ -281,7 +304,10 @@ class KubernetesNatives:
         except (NotFound, Conflict):
             return
         except KubeRefused as error:
-            raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
+            if isinstance(error, Forbidden) and _lacks_rights(error):
+                raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
+            # A policy or a webhook that looks at this one object.
+            raise NativeRefused(f"the cluster refuses it: {error}") from error
         if isinstance(answered, dict):
             self._took(answered)
 
@@ -293,12 +319,22 @@ class KubernetesNatives:
             one
             for one in state.workloads
             if one["metadata"]["uid"] == uid
-            or any(
-                owner.get("uid") == uid for owner in one["metadata"].get("ownerReferences") or ()
+            or (
+                # Anybody can write in another namespace that it is its.
+                (item is None or one["metadata"]["namespace"] == item["metadata"]["namespace"])
+                and any(
+                    owner.get("uid") == uid
+                    for owner in one["metadata"].get("ownerReferences") or ()
+                )
             )
         ]
         workload = max(workloads, key=_age_of, default=None)
         return None if item is None and workload is None else _Native(item, workload)
+
+
+def _lacks_rights(error: Forbidden) -> bool:
+    """Whether our account may not do this to any object, by what RBAC says of it."""
+    return ' is forbidden: User "' in error.message and '" cannot ' in error.message
 
 
 def _ends_slowly(pod: Object) -> bool:

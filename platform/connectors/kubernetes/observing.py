@@ -799,7 +799,7 @@ def _natives(look: _Look, run: _Run) -> list[NativeWorkload]:
         look.foreign.extend(run.alive)
         return []
     admission = _admission(workload, look.check)
-    asked = _asked_by_pool(look, workload)
+    asked = asked_by_pool(workload, look.pools)
     item = run.item or workload
     finish = finish_of(run.item or {}, workload)
     is_over = finish is not None or admission.is_admitted
@@ -919,18 +919,23 @@ def _by_pool(
     return found
 
 
-def _asked_by_pool(look: _Look, workload: Object) -> dict[str, tuple[int, ...]]:
-    """What each rank asks for, by pool, in the order of the Pod sets. Raises Odd."""
+def asked_by_pool(
+    workload: Object, pools: Mapping[str, KubernetesPool]
+) -> dict[str, tuple[int, ...]]:
+    """What each rank of Kueue's `workload` asks for, by pool, in the order of the Pod sets.
+
+    Pool "" has what cannot be told. Raises Odd.
+    """
     flavors = {
         text(one, "name"): texts(one, "flavors")
         for one in parts(workload, "status", "admission", "podSetAssignments")
     }
-    resources = {pool.resource for pool in look.pools.values()}
+    resources = {pool.resource for pool in pools.values()}
     found: dict[str, tuple[int, ...]] = {}
     for pod_set in parts(workload, "spec", "podSets"):
         spec = part(pod_set, "template", "spec")
         counts = resource_counts(spec, resources)
-        wanted = [pool for pool in look.pools.values() if counts.get(pool.resource)]
+        wanted = [pool for pool in pools.values() if counts.get(pool.resource)]
         if not wanted:
             continue
         flavor = flavors.get(text(pod_set, "name"), {}).get(wanted[0].resource, "")

@@ -22,6 +22,8 @@ from builders.portal_builders import (
 )
 from clusters.observation import record_inventory
 from clusters.outside import OutsideUse, record_outside_use
+from connectors.errors import ClusterUnavailable
+from connectors.natives import NativeRef, NativeSize, size_of
 from connectors.protocol import Inventory, NodeCapacity, Outcome, RankSlot, Unread, WorkloadPhase
 from jobs.arbitration import Cycles
 from jobs.cancellation import cancel_job, hold_job, release_job
@@ -29,7 +31,7 @@ from jobs.dispatch import handlers
 from jobs.intentions import start_shard, stop_shard
 from jobs.models import Attempt, Job, JobEvent, JobState, attempt_id
 from jobs.natives import job_id
-from jobs.waiting_natives import CALLS_MAX, Memory, apply_waiting_natives, even_ranks
+from jobs.waiting_natives import CALLS_MAX, Memory, apply_waiting_natives
 from outbox.delivery import deliver_due
 from outbox.quarantine import begin_quarantine
 from quotas.cluster_users import SOMEBODY
@@ -208,7 +210,7 @@ def test_who_signs_in_here_by_that_name_is_its_user(story: Story) -> None:
     ],
 )
 def test_uneven_ranks_are_counted_exactly(ranks: tuple[int, ...], each: int, count: int) -> None:
-    assert even_ranks(ranks) == (each, count)
+    assert size_of("h100", ranks) == NativeSize("h100", each, count)
     assert each * count == sum(ranks)
 
 
@@ -236,6 +238,7 @@ def test_one_that_asks_for_no_gpus_is_started_at_once(story: Story) -> None:
     assert (Job.objects.count(), story.cluster.asked("start")) == (0, ["uid-1"])
     story.turn(2)
     assert story.cluster.asked("start") == ["uid-1"]
+    assert story.cluster.granted == {"uid-1": None}
 
 
 def test_whose_it_is_may_be_unknown_for_a_while(story: Story) -> None:
@@ -364,6 +367,92 @@ def test_what_the_cluster_does_not_start_is_given_back_after_five_minutes(story:
     assert story.states() == [(1, "ended", "not_started")]
     assert (story.job().state, segments()) == ("queued", [])
     assert "stop" in {kind for kind, _ in story.cluster.calls}
+
+
+# Its owner changes it
+
+
+def shape(job: Job) -> tuple[str, int, int, str]:
+    return job.state, job.mgpu_per_node, job.node_count, job.type
+
+
+def test_one_that_waits_follows_what_it_asks_for(story: Story) -> None:
+    """Mutant: counted when it was first listed; eight GPUs were granted, and 64 started."""
+    Quota.objects.update(borrow_limit_mgpu=0)
+    story.cluster.add(a_gated_native(gpus=2))
+    story.at(1).look()
+    assert shape(story.job()) == ("queued", 2000, 1, "training")
+    story.cluster.resize("uid-1", gpus=8, ranks=2)
+    story.turn(2)
+    assert shape(story.job()) == ("queued", 8000, 2, "distributed")
+    assert story.cluster.asked("start") == []
+    story.cluster.resize("uid-1", gpus=4, ranks=1)
+    story.turn(3)
+    assert shape(story.job()) == ("starting", 4000, 1, "training")
+    assert story.cluster.granted == {"uid-1": NativeSize("h100", 4000, 1)}
+    changes = JobEvent.objects.filter(event="resized_on_cluster").order_by("id")
+    assert [event.detail for event in changes] == [
+        {"mgpu": 16_000, "before_mgpu": 2000},
+        {"mgpu": 4000, "before_mgpu": 16_000},
+    ]
+
+
+def test_one_that_is_held_here_follows_it_too(story: Story) -> None:
+    story.cluster.add(a_gated_native(gpus=2))
+    story.at(1).look()
+    hold_job(story.job().id, actor=actor_of(_lead(story)), now=story.now)
+    story.cluster.resize("uid-1", gpus=8, ranks=2)
+    story.at(2).look()
+    assert shape(story.job()) == ("held", 8000, 2, "distributed")
+
+
+def test_one_that_grew_after_its_grant_is_not_started_and_queues_as_it_is_now(
+    story: Story,
+) -> None:
+    """Mutants: the start repeated whatever it asked for; its attempt kept with the old size."""
+    Quota.objects.update(borrow_limit_mgpu=0)
+    story.cluster.add(a_gated_native(gpus=2))
+    story.at(1).look()
+    story.decide()
+    story.cluster.resize("uid-1", gpus=8, ranks=4)
+    story.deliver()
+    # What grew meanwhile is not started with the grant of what it was.
+    assert story.cluster.granted == {"uid-1": NativeSize("h100", 2000, 1)}
+    assert story.cluster.natives["uid-1"].phase is WorkloadPhase.HELD
+    story.at(2).look()
+    assert story.states() == [(1, "ended", "preempted")]
+    assert Attempt.objects.get().message == (
+        "What it asks for was changed while it waited; it queues again as it is now."
+    )
+    assert story.cluster.asked("stop") == ["uid-1"]
+    story.turn(3)
+    assert shape(story.job()) == ("queued", 8000, 4, "distributed")
+    assert story.cluster.asked("start") == ["uid-1"]
+    assert segments() == []
+    Quota.objects.update(borrow_limit_mgpu=24_000)
+    story.turn(4)
+    story.turn(5)
+    assert story.states() == [(1, "ended", "preempted"), (2, "running", None)]
+    assert segments() == [(4, None, 8000, 24_000)]
+
+
+@pytest.mark.parametrize(("gpus", "pool"), [(8, "another"), (0, ""), (2**60, "h100")])
+def test_one_that_changes_to_what_cannot_be_is_told_and_not_started(
+    story: Story, gpus: int, pool: str
+) -> None:
+    story.cluster.add(a_gated_native(gpus=2))
+    story.at(1).look()
+    story.cluster.resize("uid-1", gpus=gpus, ranks=1, pool=pool)
+    story.turn(2)
+    story.turn(3)
+    assert story.cluster.natives["uid-1"].phase is WorkloadPhase.HELD
+    story.turn(4)
+    # Its cluster is avoided for a while, so that it is not granted again at once.
+    story.turn(5)
+    assert story.states() == [(1, "ended", "not_started")]
+    assert shape(story.job()) == ("queued", 2000, 1, "training")
+    assert story.cluster.told[-1][1] == "changed_too_much"
+    assert "delete it and submit it again" in story.cluster.told[-1][2]
 
 
 # It is preempted
@@ -639,6 +728,68 @@ def test_only_so_many_are_asked_for_after_one_listing(story: Story) -> None:
     assert len(story.cluster.told) == CALLS_MAX
     story.at(2).look()
     assert sorted(told[0] for told in story.cluster.told) == [f"uid-{n:03}" for n in range(count)]
+
+
+def granted(story: Story, count: int) -> list[str]:
+    """So many that were granted and sent, and that their cluster does not start."""
+    story.cluster.lazy = True
+    names = [f"uid-{n:03}" for n in range(count)]
+    story.cluster.add(*(a_gated_native(name, gpus=1) for name in names))
+    story.turn(1)
+    assert Attempt.objects.filter(state="starting").count() == count
+    story.cluster.calls.clear()
+    return names
+
+
+def test_starts_that_are_repeated_come_round(story: Story) -> None:
+    """Mutant: always the first twenty; those behind them were never told again."""
+    names = granted(story, CALLS_MAX + 5)
+    story.at(2).look()
+    assert len(story.cluster.asked("start")) == CALLS_MAX
+    story.at(3).look()
+    asked = story.cluster.asked("start")
+    assert len(asked) == 2 * CALLS_MAX
+    assert sorted(set(asked)) == names
+
+
+def test_one_that_is_refused_does_not_stop_the_others(story: Story) -> None:
+    """Mutant: a refusal taken for a cluster that is away; nothing behind it was started."""
+    names = granted(story, 3)
+    story.cluster.lazy = False
+    first = min(Job.objects.all(), key=lambda job: job.id).native_id
+    assert first is not None
+    story.cluster.refuses = {first}
+    story.at(2).look()
+    assert sorted(story.cluster.asked("start")) == names
+    held = [
+        one.native_id for one in story.cluster.natives.values() if one.phase is WorkloadPhase.HELD
+    ]
+    assert held == [first]
+
+
+def test_one_whose_start_is_refused_is_given_back(story: Story) -> None:
+    story.cluster.add(a_gated_native())
+    story.cluster.refuses = {"uid-1"}
+    story.turn(1)
+    assert story.states() == [(1, "starting", None)]
+    for second in (*range(2, 303, 50), 303):
+        story.turn(second)
+    assert Attempt.objects.get().stop_reason == "withdrawn"
+
+
+def test_a_cluster_that_is_away_is_asked_once_and_the_next_time_for_another(story: Story) -> None:
+    names = granted(story, 3)
+    tried: list[str] = []
+
+    def start(ref: NativeRef, granted: NativeSize | None) -> None:
+        tried.append(ref.native_id)
+        raise ClusterUnavailable("away")
+
+    story.cluster.start = start  # type: ignore[method-assign]
+    for second in (2, 3, 4):
+        story.at(second).look()
+        assert len(tried) == second - 1
+    assert sorted(tried) == names
 
 
 def test_in_quarantine_nothing_is_started_or_ended_there(story: Story) -> None:

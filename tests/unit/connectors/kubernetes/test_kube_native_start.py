@@ -3,27 +3,158 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from builders.kube_states import alone, of_one, recorded
+from builders.kube_states import alone, of_one, pools_of, recorded
+from connectors.errors import ClusterUnavailable, NativeRefused
 from connectors.kubernetes import natives
+from connectors.kubernetes.api import Forbidden
+from connectors.kubernetes.gating import GATE, OUR_GATE
 from connectors.kubernetes.natives import KubernetesNatives
-from connectors.natives import NativeRef
+from connectors.natives import NativeRef, NativeSize
 
 Json = dict[str, Any]
 
 
-class AnApi:
-    """Takes every write."""
+#: What `native-run` of the recording asks for.
+GRANTED = NativeSize("h100", 2000, 2)
 
-    def __init__(self) -> None:
+
+class AnApi:
+    """Takes every write, or answers each with `error`."""
+
+    def __init__(self, error: Exception | None = None) -> None:
         self.patches: list[Json] = []
+        self.votes: list[Json] = []
+        self.error = error
 
     def merge_patch(self, path: str, body: Json) -> Json:
+        if self.error is not None:
+            raise self.error
         self.patches.append(body)
         return {}
+
+    def apply(self, path: str, body: Json, **how: Any) -> Json:
+        self.votes.append(body)
+        return {}
+
+
+def waiting(*, count: int = 2, gpus: str = "2", reserved: bool = True) -> tuple[Json, Json]:
+    """One that is gated no more and waits for our vote, if its quota is reserved."""
+    item, workload, _ = of_one(recorded("started"), "native-run")
+    workload = copy.deepcopy(workload)
+    (pod_set,) = workload["spec"]["podSets"]
+    pod_set["count"] = count
+    pod_set["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = gpus
+    workload["status"]["admissionChecks"][0]["state"] = "Pending"
+    held = [one for one in workload["status"]["conditions"] if one["type"] == "QuotaReserved"]
+    workload["status"]["conditions"] = held if reserved else []
+    return item, workload
+
+
+def ref_to(item: Json) -> NativeRef:
+    return NativeRef(item["metadata"]["uid"], 0, "")
+
+
+def test_a_vote_is_given_for_exactly_what_was_granted() -> None:
+    """Mutant: voted for whatever it asked for; one granted two GPUs ran with a thousand."""
+    item, workload = waiting()
+    api: Any = AnApi()
+    control = KubernetesNatives(api, lambda: alone(item, workload, []), pools_of())
+    control.start(ref_to(item), GRANTED)
+    (vote,) = api.votes
+    assert vote["metadata"]["resourceVersion"] == workload["metadata"]["resourceVersion"]
+    assert vote["status"]["admissionChecks"][0]["state"] == "Ready"
+
+
+@pytest.mark.parametrize(
+    ("count", "gpus", "granted"),
+    [
+        (500, "2", GRANTED),
+        (2, "8", GRANTED),
+        (1, "2", GRANTED),
+        (1, "4", GRANTED),
+        (2, "2", NativeSize("a100", 2000, 2)),
+        (2, "2", None),
+        (2, "0", GRANTED),
+        (2, "odd", GRANTED),
+    ],
+)
+def test_what_asks_for_something_else_is_neither_let_in_nor_voted_for(
+    count: int, gpus: str, granted: NativeSize | None
+) -> None:
+    item, workload = waiting(count=count, gpus=gpus)
+    item = copy.deepcopy(item)
+    item["metadata"]["annotations"] = {GATE: OUR_GATE}
+    workload["spec"]["active"] = False
+    api: Any = AnApi()
+    control = KubernetesNatives(api, lambda: alone(item, workload, []), pools_of())
+    control.start(ref_to(item), granted)
+    assert (api.patches, api.votes) == ([], [])
+
+
+def test_what_asks_for_no_gpus_needs_no_grant() -> None:
+    item, workload = waiting(gpus="0")
+    api: Any = AnApi()
+    KubernetesNatives(api, lambda: alone(item, workload, []), pools_of()).start(ref_to(item), None)
+    assert len(api.votes) == 1
+
+
+def test_what_grows_while_its_quota_is_being_reserved_is_not_voted_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Mutant: compared only before its gate was opened."""
+    item, workload = waiting(reserved=False)
+    item = copy.deepcopy(item)
+    item["metadata"]["annotations"] = {GATE: OUR_GATE}
+    states = [alone(item, workload, []), alone(*waiting(count=500), [])]
+    monkeypatch.setattr(natives.time, "sleep", lambda seconds: None)
+    api: Any = AnApi()
+    control = KubernetesNatives(
+        api, lambda: states.pop(0) if len(states) > 1 else states[0], pools_of()
+    )
+    control.start(ref_to(item), GRANTED)
+    assert api.patches == [{"metadata": {"annotations": {GATE: None}}}]
+    assert api.votes == []
+
+
+def test_what_another_namespace_says_to_be_its_workload_is_not_voted_for() -> None:
+    item, workload = waiting()
+    false = copy.deepcopy(workload)
+    false["metadata"] |= {
+        "uid": "false",
+        "namespace": "tg-fedcba9876543210",
+        "creationTimestamp": "2027-01-01T00:00:00Z",
+    }
+    state = alone(item, workload, [])
+    state = replace(state, workloads=(*state.workloads, false))
+    api: Any = AnApi()
+    KubernetesNatives(api, lambda: state, pools_of()).start(ref_to(item), GRANTED)
+    (vote,) = api.votes
+    assert vote["metadata"]["namespace"] == workload["metadata"]["namespace"]
+
+
+@pytest.mark.parametrize(
+    ("message", "is_of_all"),
+    [
+        ('admission webhook "x.example.com" denied the request: you cannot do that', False),
+        ("ValidatingAdmissionPolicy 'x' with binding 'x' denied request: no", False),
+        ('jobs.batch "a" is forbidden: User "portal" cannot patch resource "jobs"', True),
+    ],
+)
+def test_a_refusal_of_one_is_told_from_missing_rights(message: str, is_of_all: bool) -> None:
+    """Mutant: every 403 was a cluster that does not answer; one Job stopped all others."""
+    item, workload = waiting()
+    item = copy.deepcopy(item)
+    item["metadata"]["annotations"] = {GATE: OUR_GATE}
+    api: Any = AnApi(Forbidden(403, "Forbidden", message))
+    control = KubernetesNatives(api, lambda: alone(item, workload, []), pools_of())
+    with pytest.raises(ClusterUnavailable) as raised:
+        control.start(ref_to(item), GRANTED)
+    assert isinstance(raised.value, NativeRefused) is not is_of_all
 
 
 def test_a_start_that_is_repeated_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,8 +166,8 @@ def test_a_start_that_is_repeated_waits_for_nothing(monkeypatch: pytest.MonkeyPa
     waited: list[float] = []
     monkeypatch.setattr(natives.time, "sleep", waited.append)
     api: Any = AnApi()
-    control = KubernetesNatives(api, lambda: alone(item, workload, []))
-    control.start(NativeRef(item["metadata"]["uid"], 0, ""))
+    control = KubernetesNatives(api, lambda: alone(item, workload, []), pools_of())
+    control.start(NativeRef(item["metadata"]["uid"], 0, ""), GRANTED)
     assert (waited, api.patches) == ([], [])
 
 
@@ -48,7 +179,7 @@ def test_a_stop_that_came_in_between_stays(monkeypatch: pytest.MonkeyPatch) -> N
     workload["spec"]["active"] = False
     monkeypatch.setattr(natives, "RESERVED_WITHIN_S", 0.0)
     api: Any = AnApi()
-    control = KubernetesNatives(api, lambda: alone(item, workload, []))
-    control.start(NativeRef(item["metadata"]["uid"], 0, ""))
+    control = KubernetesNatives(api, lambda: alone(item, workload, []), pools_of())
+    control.start(NativeRef(item["metadata"]["uid"], 0, ""), GRANTED)
     version = workload["metadata"]["resourceVersion"]
     assert api.patches == [{"metadata": {"resourceVersion": version}, "spec": {"active": True}}]
