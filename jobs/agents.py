@@ -210,6 +210,9 @@ class _ClusterAgent:
             news.set()
         for thread in self._threads:
             thread.join(timeout=30)
+        with self._opening:
+            # What it watches ends with it: whoever leads next has one of its own.
+            self._opened = None
 
     def tell(self) -> None:
         """There is something new to carry out."""

@@ -193,7 +193,7 @@ def tend(keeper: LogKeeper, *pods: FakePod) -> None:
 def test_a_log_is_followed_and_complete_when_its_pod_has_ended(
     cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
 ) -> None:
-    """Mutants: final as soon as the stream ended, before the Pod had; never final."""
+    """Mutant: never final."""
     keeper, pod = keeper_of(), cluster.pod("p")
     pod.writes("one\n")
     tend(keeper, pod)

@@ -121,6 +121,9 @@ def test_what_was_voted_for_runs_or_has_ended() -> None:
         RankSlot("gpu-006", 1_000),
         RankSlot("gpu-010", 1_000),
     )
+    # Whatever the order in which the cluster lists them.
+    turned = replace(recorded("started"), pods=recorded("started").pods[::-1])
+    assert listed(turned).observations == whole
     assert (whole["tg-gang"].pool, whole["tg-gang"].account) == ("h100", NAMESPACE)
     assert whole["tg-unsched"].is_stuck is True
     assert whole["tg-unsched"].message.startswith(

@@ -1,0 +1,171 @@
+"""In each process one connector to each cluster at most: one may watch it, and do things there."""
+
+from __future__ import annotations
+
+import ast
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import uuid4
+
+import pytest
+
+from clusters.models import Cluster
+from connectors import registry
+from connectors.kubernetes.caches import Caches
+from connectors.kubernetes.connector import KubernetesConnector
+from connectors.kubernetes.options import parse_options
+from connectors.protocol import ClusterConnector
+from jobs import logs
+from jobs.agents import _ClusterAgent
+from jobs.leadership import Leadership
+from primitives.clock import SystemClock
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = ("jobs", "quotas", "billing", "tenants", "platform")
+OPTIONS: dict[str, Any] = {"kubeconfig": "/k", "pools": {"h100": {}}}
+
+
+class NoThread:
+    """Never runs."""
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+    def start(self) -> None:
+        pass
+
+    def join(self, timeout: float) -> None:
+        pass
+
+
+def a_cluster(**values: Any) -> Cluster:
+    told = {"pk": uuid4(), "name": "c", "kind": "kubernetes", "options": OPTIONS, "identity": {}}
+    return cast(Cluster, SimpleNamespace(**told | values))
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[ClusterConnector]]:
+    """Every connector that the agent opens."""
+    opened: list[weakref.ref[ClusterConnector]] = []
+
+    def opener(cluster: Cluster) -> ClusterConnector:
+        connector = KubernetesConnector(parse_options(cluster.options), str(cluster.pk))
+        opened.append(weakref.ref(connector))
+        return connector
+
+    monkeypatch.setattr("jobs.agents.connector_of", opener)
+    monkeypatch.setattr("jobs.agents.Thread", NoThread)
+    return opened
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> list[Caches]:
+    """The caches of every connector that has ended."""
+    ended: list[Caches] = []
+    monkeypatch.setattr(Caches, "stop", lambda self: ended.append(self))
+    return ended
+
+
+def an_agent() -> _ClusterAgent:
+    leadership = cast(Leadership, SimpleNamespace(fence=None))
+    return _ClusterAgent(uuid4(), leadership, SystemClock())
+
+
+def test_an_agent_looks_and_carries_out_with_one_connector(
+    opened: list[weakref.ref[ClusterConnector]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: what is carried out had a connector of its own for each message."""
+    reached: list[Callable[[Cluster], ClusterConnector]] = []
+
+    def handlers(leadership: Any, clock: Any, connect: Any = None) -> dict[str, Any]:
+        reached.append(connect)
+        return {}
+
+    monkeypatch.setattr("jobs.agents.handlers", handlers)
+    monkeypatch.setattr("jobs.agents.deliver_due", lambda *args, **values: None)
+    agent, cluster = an_agent(), a_cluster()
+    looks = agent._connector(cluster)
+    for shard in ("stop", "nodes"):
+        agent._deliver(shard)
+    assert [connect(cluster) is looks for connect in reached] == [True, True]
+    assert len(opened) == 1
+
+
+def test_other_options_open_another_and_end_the_one_before(
+    opened: list[weakref.ref[ClusterConnector]], ended: list[Caches]
+) -> None:
+    """Mutant: the one before was kept beside it."""
+    agent = an_agent()
+    agent._connector(a_cluster())
+    agent._connector(a_cluster(identity={"cluster": "u"}))
+    assert [one() is None for one in opened] == [True, False]
+    assert len(ended) == 1
+    agent.stop()
+
+
+def test_what_an_agent_watches_ends_with_it(
+    opened: list[weakref.ref[ClusterConnector]], ended: list[Caches]
+) -> None:
+    """Mutant: whoever went on holding the agent went on watching, beside the next leader."""
+    agent = an_agent()
+    agent._connector(a_cluster())
+    assert ended == []
+    agent.stop()
+    assert opened[0]() is None
+    assert len(ended) == 1
+
+
+def test_whoever_reads_logs_or_checks_options_opens_no_connector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So that no worker of the web ever watches a cluster.
+
+    Mutants: a kind without a reader of logs; one without a check of its options.
+    """
+
+    def never(*args: Any) -> Any:
+        raise AssertionError("it was opened")
+
+    watching = [kind for kind in registry.OPENERS if kind != "local"]
+    assert watching == ["kubernetes", "slurm"]
+    monkeypatch.setattr(registry, "OPENERS", dict.fromkeys(watching, never))
+    monkeypatch.setattr(logs, "connector_of", never)
+    registry.check_options("kubernetes", OPTIONS)
+    assert logs._reader_of(a_cluster()) is not None
+    assert registry.LOG_READERS.keys() >= set(watching)
+    assert registry.OPTION_CHECKS.keys() >= set(watching)
+
+
+def _names(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield from (one.name for one in node.names)
+
+
+def test_nobody_else_opens_connectors() -> None:
+    """Whoever is added here must not open a second one in a process that has one.
+
+    Mutant: a view that asks its cluster itself.
+    """
+    openers = {"open_connector", "connector_of", "KubernetesConnector", "open_kubernetes"}
+    found = {
+        str(path.relative_to(ROOT)): names
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if (names := openers & {*_names(path)})
+    }
+    kinds = "platform/connectors/kubernetes/"
+    assert found == {
+        "jobs/agents.py": {"connector_of"},
+        # Only for kinds without a reader of logs.
+        "jobs/logs.py": {"connector_of"},
+        "jobs/dispatch.py": {"open_connector"},
+        "platform/connectors/registry.py": {"open_kubernetes"},
+        # They are given theirs.
+        f"{kinds}entitlements.py": {"KubernetesConnector"},
+        f"{kinds}natives.py": {"KubernetesConnector"},
+        f"{kinds}node_control.py": {"KubernetesConnector"},
+    }
