@@ -41,6 +41,7 @@ from connectors.kubernetes.manifests.building import (
 )
 from connectors.kubernetes.observing import KubeState, listing_of, pods_of_ours
 from connectors.kubernetes.options import KubernetesOptions, parse_options
+from connectors.kubernetes.refusals import Refusals
 from connectors.kubernetes.resources import POD, resource_of
 from connectors.kubernetes.tending import (
     KILL_GRACE_S,
@@ -68,6 +69,7 @@ from connectors.protocol import (
     LogReader,
     Observation,
     Workload,
+    WorkloadPhase,
 )
 from connectors.workload_checks import check_key
 
@@ -144,6 +146,7 @@ class KubernetesConnector:
         )
         self._gate = GateWatch(self._api) if options.has_kueue else None
         self._logs = KubernetesLogs(options)
+        self._refusals = Refusals(self._api)
         self._lock = threading.Lock()
         self._sure: dict[str, None] = {}
         self._sizes: tuple[float, Mapping[str, int]] | None = None
@@ -255,11 +258,12 @@ class KubernetesConnector:
         self._start()
         # Asked at every look: the watches alone do not say whether it is still the same cluster.
         probe = self._api.probe()
-        state = self._caches.state(probe.observed_at)
+        state = self._state(probe.observed_at)
         listing = self._listing(state)
         if self._has_doubtful_ends(listing):
-            state = self._caches.state(probe.observed_at)
+            state = self._state(probe.observed_at)
             listing = self._listing(state)
+        self._refusals.ask(self._without_pods(listing))
         if self._keeper is not None:
             self._keeper.tend(pods_of_ours(state, cluster_id=self._cluster_id))
             # What is told to have ended has its whole log, wherever that can be had soon.
@@ -373,6 +377,22 @@ class KubernetesConnector:
     def _start(self) -> None:
         self._caches.start()
         self._tender.start()
+
+    def _state(self, observed_at: int) -> KubeState:
+        return replace(self._caches.state(observed_at), events=self._refusals.known())
+
+    def _without_pods(self, listing: Listing) -> frozenset[str]:
+        """The namespaces of what was admitted long ago and has no Pods, for which the next look
+        has the cluster's own words."""
+        return frozenset(
+            seen.account
+            for key in listing.observations
+            for seen in listing.all_of(key)
+            if seen.is_stuck
+            and seen.phase is WorkloadPhase.STARTING
+            and (attempt := self._caches.attempts.of_uid(seen.native_id)) is not None
+            and not attempt.pods
+        )
 
     def _listing(self, state: KubeState) -> Listing:
         listing = listing_of(state, cluster_id=self._cluster_id, pools=self._options.pools)

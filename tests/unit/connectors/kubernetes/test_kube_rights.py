@@ -57,6 +57,11 @@ def test_only_what_is_watched_may_be_watched() -> None:
     assert watched == kinds | {("kueue.x-k8s.io", "workloads"), ("", "pods"), ("", "nodes")}
 
 
+def test_the_refusals_that_are_asked_for_may_be_listed() -> None:
+    """Mutant: the right was taken away with that to watch events."""
+    assert {verb for _, name, verb in given() if name == "events"} == {"list"}
+
+
 def test_every_thing_that_quotas_become_can_be_written() -> None:
     rights = given()
     for thing, kind in KINDS.items():
