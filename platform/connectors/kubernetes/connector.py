@@ -55,6 +55,8 @@ from connectors.kubernetes.voting import (
     KUEUE_VERSION,
     Allowed,
     CheckKeeper,
+    is_inactive,
+    is_marked,
     is_owned_by,
     is_true,
     is_untouched,
@@ -287,7 +289,7 @@ class KubernetesConnector:
                 marked, path = attempt.workload, workload_path(attempt.workload)
             if not _may_still_run(attempt):
                 continue
-            if naming.NOTICE not in (marked["metadata"].get("annotations") or {}):
+            if not is_marked(marked, naming.NOTICE):
                 with contextlib.suppress(NotFound):
                     self._patch(path, notice_patch())
 
@@ -538,7 +540,7 @@ class KubernetesConnector:
                 if not is_over(pod):
                     self._delete(pod_path(pod), pod["metadata"]["uid"], grace_s=KILL_GRACE_S)
             return
-        if _is_stopped(attempt) and (workload is None or _is_inactive(workload)):
+        if _is_stopped(attempt) and (workload is None or is_inactive(workload)):
             return
         marked, path = attempt.item, _path(attempt.item)
         patch: dict[str, Any] = stop_patch(now)
@@ -662,11 +664,7 @@ def _is_finished(attempt: Attempt) -> bool:
 
 def _is_stopped(attempt: Attempt) -> bool:
     marked = [attempt.item] if attempt.workload is None else [attempt.item, attempt.workload]
-    return any(naming.STOPPED in (one["metadata"].get("annotations") or {}) for one in marked)
-
-
-def _is_inactive(workload: Object) -> bool:
-    return (workload.get("spec") or {}).get("active") is False
+    return any(is_marked(one, naming.STOPPED) for one in marked)
 
 
 def _may_still_run(attempt: Attempt) -> bool:

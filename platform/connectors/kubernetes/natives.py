@@ -42,6 +42,8 @@ from connectors.kubernetes.voting import (
     KUEUE_VERSION,
     WORKLOADS,
     condition_of,
+    is_inactive,
+    is_marked,
     is_true,
     rfc3339,
     vote_body,
@@ -88,7 +90,7 @@ class _Native:
     @property
     def is_over(self) -> bool:
         """Whether it has ended, or is ended for good."""
-        return any(_is_marked(one, STOPPED) for one in (self.item, self.workload)) or (
+        return any(is_marked(one, STOPPED) for one in (self.item, self.workload)) or (
             self.workload is not None and is_true(self.workload, "Finished")
         )
 
@@ -179,11 +181,11 @@ class KubernetesNatives:
         if native is None or (native.workload is not None and is_true(native.workload, "Finished")):
             return
         mark = stop_patch(datetime.now(UTC))
-        if native.item is not None and not _is_marked(native.item, STOPPED):
+        if native.item is not None and not is_marked(native.item, STOPPED):
             path = resource_of(native.item).path(*_place(native.item))
             self._change(lambda: self._api.merge_patch(path, mark))
         workload = native.workload
-        if workload is not None and not (_is_marked(workload, STOPPED) and _is_inactive(workload)):
+        if workload is not None and not (is_marked(workload, STOPPED) and is_inactive(workload)):
             path = workload_path(workload)
             self._change(lambda: self._api.merge_patch(path, {**mark, "spec": {"active": False}}))
             self._tell(workload, "False", "Cancelled", "It was cancelled in Tidegate.")
@@ -236,7 +238,7 @@ class KubernetesNatives:
         while True:
             native = self._find(ref)
             workload = workload if native is None or native.workload is None else native.workload
-            if is_true(workload, "Admitted") and not _is_inactive(workload):
+            if is_true(workload, "Admitted") and not is_inactive(workload):
                 return
             if is_true(workload, "QuotaReserved") and vote_of(workload) == "Pending":
                 break
@@ -277,7 +279,7 @@ class KubernetesNatives:
         )
 
     def _deactivate(self, workload: Object) -> None:
-        if not _is_inactive(workload) and not is_true(workload, "Finished"):
+        if not is_inactive(workload) and not is_true(workload, "Finished"):
             path = workload_path(workload)
             self._change(lambda: self._api.merge_patch(path, {"spec": {"active": False}}))
 
@@ -359,11 +361,3 @@ def _gates(item: Object) -> frozenset[str]:
 
 def _is_gated(item: Object) -> bool:
     return OUR_GATE in _gates(item)
-
-
-def _is_inactive(workload: Object) -> bool:
-    return (workload.get("spec") or {}).get("active") is False
-
-
-def _is_marked(item: Object | None, annotation: str) -> bool:
-    return item is not None and annotation in (item["metadata"].get("annotations") or {})

@@ -29,6 +29,8 @@ from connectors.kubernetes.voting import (
     CHECKED_EVERY_S,
     Allowed,
     CheckKeeper,
+    is_inactive,
+    is_marked,
     is_owned_by,
     is_true,
     may_vote,
@@ -91,22 +93,20 @@ def duties(attempt: Attempt, *, is_allowed: bool) -> Iterator[Duty]:
     uid, item, workload = attempt.uid, attempt.item, attempt.workload
     if workload is not None and not is_owned_by(workload, item):
         workload = None
-    is_stopped = _is_marked(item, STOPPED) or (
-        workload is not None and _is_marked(workload, STOPPED)
-    )
+    is_stopped = is_marked(item, STOPPED) or is_marked(workload, STOPPED)
     if workload is not None and not is_true(workload, "Finished"):
         if is_allowed and not is_stopped and may_vote(item, workload):
             yield Vote(uid, workload)
-        elif (workload.get("spec") or {}).get("active") is not False and (
+        elif not is_inactive(workload) and (
             is_stopped or was_evicted(workload) or _is_started_anew(item, workload)
         ):
             yield Deactivate(uid, workload)
-    is_told = _is_marked(item, NOTICE) or (workload is not None and _is_marked(workload, NOTICE))
+    is_told = is_marked(item, NOTICE) or is_marked(workload, NOTICE)
     for pod in attempt.pods:
         if not is_over(pod):
             if is_stopped and not _is_being_killed(pod):
                 yield Kill(uid, pod)
-            elif is_told and not _is_marked(pod, NOTICE):
+            elif is_told and not is_marked(pod, NOTICE):
                 yield Tell(uid, pod)
 
 
@@ -128,10 +128,6 @@ def notice_patch() -> dict[str, Any]:
 def pod_path(pod: Object) -> str:
     """Where `pod` is."""
     return POD.path(pod["metadata"]["namespace"], pod["metadata"]["name"])
-
-
-def _is_marked(item: Object, annotation: str) -> bool:
-    return annotation in (item["metadata"].get("annotations") or {})
 
 
 def _is_started_anew(item: Object, workload: Object) -> bool:

@@ -185,8 +185,8 @@ def may_vote(item: Object, workload: Object) -> bool:
         is_untouched(item)
         and is_owned_by(workload, item)
         and not workload["metadata"].get("deletionTimestamp")
-        and STOPPED not in (workload["metadata"].get("annotations") or {})
-        and (workload.get("spec") or {}).get("active") is not False
+        and not is_marked(workload, STOPPED)
+        and not is_inactive(workload)
         and is_true(workload, "QuotaReserved")
         and not is_true(workload, "Finished")
         and not was_evicted(workload)
@@ -203,7 +203,7 @@ def is_untouched(item: Object) -> bool:
     resource = resource_of(item)
     return (
         not metadata.get("deletionTimestamp")
-        and STOPPED not in (metadata.get("annotations") or {})
+        and not is_marked(item, STOPPED)
         and resource.is_suspended(item)
         and not was_changed(item)
     )
@@ -235,6 +235,16 @@ def is_true(item: Object, name: str) -> bool:
     """Whether condition `name` of `item` is True."""
     found = condition_of(item, name)
     return found is not None and found.get("status") == "True"
+
+
+def is_inactive(workload: Object) -> bool:
+    """Whether Kueue is told to run `workload` no more."""
+    return (workload.get("spec") or {}).get("active") is False
+
+
+def is_marked(item: Object | None, annotation: str) -> bool:
+    """Whether `item` is there and has the annotation."""
+    return item is not None and annotation in (item["metadata"].get("annotations") or {})
 
 
 def condition_of(item: Object, name: str) -> Object | None:
