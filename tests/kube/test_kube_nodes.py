@@ -29,7 +29,7 @@ def node_of(rig: KubernetesRig, name: str) -> NodeCapacity:
 
 
 def test_a_node_is_drained_and_resumed(kubernetes_rig: KubernetesRig, control: NodeControl) -> None:
-    """Mutants: the reason was not written; the cordon stayed."""
+    """Why stands on the node while it is drained, and nothing of it afterwards."""
     rig, name = kubernetes_rig, kubernetes_rig.last_node
     before = node_of(rig, name)
     assert (before.is_schedulable, before.reason) == (True, "")
