@@ -50,8 +50,7 @@ def test_odd_objects_never_break_a_look_and_lose_nothing(
     """Each of our objects that was not touched is told, or unread; nothing raises; and what runs
     is not called released because something beside it makes no sense.
 
-    Mutants: Odd escaped from natives; a Pod that makes no sense was left out, and its workload,
-    which was being stopped, was released; wrong types in labels raised AttributeError.
+    Mutants: Odd escaped from natives; wrong types in labels raised AttributeError.
     """
     state = recorded(moment)
     before = listing_of(state, cluster_id=CLUSTER_ID, pools=pools_of())

@@ -190,8 +190,7 @@ def test_no_line_is_lost_and_none_is_there_twice(
     kept is the head of what was written.
 
     Mutants: the count of lines was not begun anew with a new second (lost lines); it was with every
-    newer line (lines twice); the bytes of a line that had begun were taken again; a cut was told of
-    a log that fits; late lines of an earlier second were counted (lost lines).
+    newer line (lines twice); the bytes of a line that had begun were taken again.
     """
     position = Position()
     kept = b""
