@@ -317,7 +317,12 @@ class _Look:
                 return
         self._apply(attempt, ended)
 
-    def _close(self, attempt: Attempt, native: NativeWorkload) -> None:
+    def _close(
+        self,
+        attempt: Attempt,
+        native: NativeWorkload,
+        and_then: Callable[[], None] = lambda: None,
+    ) -> None:
         """Its run is over and its workload waits again: kept from starting before it is granted
         again, then closed here."""
         if self._is_frozen or not self._call(
@@ -339,12 +344,16 @@ class _Look:
                 ended_at=ended_at,
                 is_released=True,
             ),
+            and_then,
         )
 
     def _give_back(self, attempt: Attempt, native: NativeWorkload) -> None:
         """It asks for something else than what was granted to it: it is not started."""
-        if _may_become(native, attempt.job.pool.name):
-            self._close(attempt, replace(native, message=_CHANGED))
+        size = _size(native)
+        if size is not None and _may_become(native, attempt.job.pool.name):
+            # At once, so that it is not granted again as it was.
+            resize = partial(self._resize, attempt.job_id, size)
+            self._close(attempt, replace(native, message=_CHANGED), resize)
             return
         if self._is_frozen:
             return
@@ -367,7 +376,12 @@ class _Look:
             return observed_at
         return min(observed_at, max(native.ended_at, before or 0))
 
-    def _apply(self, attempt: Attempt, native: NativeWorkload | None) -> None:
+    def _apply(
+        self,
+        attempt: Attempt,
+        native: NativeWorkload | None,
+        and_then: Callable[[], None] = lambda: None,
+    ) -> None:
         observation = None if native is None else observation_of(attempt.key, native)
         if observation is not None and is_known(attempt, observation):
             return
@@ -377,6 +391,7 @@ class _Look:
         try:
             with self._leadership.fence():
                 apply_news([news], self._previous_at, self._now)
+                and_then()
         except (NotLeading, OperationalError, InterfaceError):
             raise
         except Exception:
@@ -418,34 +433,29 @@ class _Look:
     def resize(self, job: Job, native: NativeWorkload) -> None:
         """Nothing is granted to it: its job asks for what it asks for now."""
         size = _size(native)
-        if size == _size_of(job) or not _may_become(native, job.pool.name):
+        if size is None or size == _size_of(job) or not _may_become(native, job.pool.name):
             return
         if self._resized >= RESIZED_MAX:
             return
-        assert size is not None
         self._resized += 1
         with self._leadership.fence():
-            locked = (
-                Job.objects.select_for_update(of=("self",)).select_related("pool").get(pk=job.id)
-            )
-            if locked.state not in lifecycle.WAITING:
-                return
-            before = locked.mgpu
-            _take_size(locked, size)
-            locked.explanation = locked.explained_at = None
-            locked.save(
-                update_fields=[
-                    "mgpu_per_node",
-                    "node_count",
-                    "type",
-                    "explanation",
-                    "explained_at",
-                ]
-            )
-            detail = {"mgpu": locked.mgpu, "before_mgpu": before}
-            record_events([Happening(job.id, self._now, "resized_on_cluster", detail)])
-            publish("jobs", ids=[job.id], organization_id=job.organization_id)
-            wake("arbiter")
+            self._resize(job.id, size)
+
+    def _resize(self, job_id: UUID, size: NativeSize) -> None:
+        """Must run behind the fence."""
+        job = Job.objects.select_for_update(of=("self",)).get(pk=job_id)
+        if job.state not in lifecycle.WAITING:
+            return
+        before = job.mgpu
+        _take_size(job, size)
+        job.explanation = job.explained_at = None
+        job.save(
+            update_fields=["mgpu_per_node", "node_count", "type", "explanation", "explained_at"]
+        )
+        detail = {"mgpu": job.mgpu, "before_mgpu": before}
+        record_events([Happening(job.id, self._now, "resized_on_cluster", detail)])
+        publish("jobs", ids=[job.id], organization_id=job.organization_id)
+        wake("arbiter")
 
     def count(self, job: Job, native: NativeWorkload) -> dict[UUID, Stranger]:
         """It runs though nothing was granted to it here, as after a restore from a backup."""

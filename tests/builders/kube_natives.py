@@ -220,6 +220,12 @@ class NativesLoop(LoopOn):
         """The connector."""
         return self._own
 
+    def asked_by(self, body: dict[str, Any], person: Person) -> tuple[int, ...]:
+        """What each rank of a native asks for, as the watches tell now."""
+        uid = person.get(body)["metadata"]["uid"]
+        natives = self._own.observe().natives
+        return next((one.ranks_mgpu for one in natives if one.native_id == uid), ())
+
     def observe(self) -> int:
         changed = super().observe()
         listing = self._own.observe()

@@ -43,7 +43,11 @@ def a_kube_job(
     job = an_object(uid, version=version, name=key, generation=generation, **metadata)
     job |= {"apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": is_suspended}}
     job["metadata"]["labels"] = naming.labels(CLUSTER_ID, "team")
-    job["metadata"]["annotations"] = {naming.KEY: key, **(annotations or {})}
+    job["metadata"]["annotations"] = {
+        naming.KEY: key,
+        naming.ASKED: "2x8000 h100",
+        **(annotations or {}),
+    }
     job["status"] = {"conditions": _conditions(conditions or {})}
     return job
 
@@ -58,6 +62,8 @@ def a_kueue_workload(
     evictions: int = 0,
     annotations: dict[str, str] | None = None,
     conditions: dict[str, str] | None = None,
+    pods: int = 2,
+    gpus: str = "8",
     **metadata: Any,
 ) -> dict[str, Any]:
     """What Kueue makes of the object `owner`: its quota is reserved, and it waits for our vote."""
@@ -66,7 +72,9 @@ def a_kueue_workload(
     workload |= {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload"}
     workload["metadata"]["ownerReferences"] = [{"uid": owner, "controller": True}]
     workload["metadata"]["annotations"] = annotations or {}
-    workload["spec"] = {"active": active}
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
+    pod_set = {"name": "main", "count": pods, "template": {"spec": {"containers": [container]}}}
+    workload["spec"] = {"active": active, "podSets": [pod_set]}
     checks = [] if vote is None else [{"name": naming.ADMISSION_CHECK, "state": vote}]
     workload["status"] = {"conditions": _conditions(said), "admissionChecks": checks}
     if evictions:

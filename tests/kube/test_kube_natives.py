@@ -189,6 +189,63 @@ def test_nobody_else_opens_the_gate(person: Person) -> None:
         person.api.merge_patch(path, {"spec": {"active": True}})
 
 
+def test_what_the_portal_submitted_is_changed_by_nobody_else(
+    loop: NativesLoop, person: Person, company: Company
+) -> None:
+    own = a_job(company.nlp, a_user(company.organization), company.pool, gpus=8, script="sleep 600")
+    loop.cycle()
+    loop.deliver()
+    (made,) = person.api.list(f"/apis/batch/v1/namespaces/{person.namespace}/jobs").items
+    path = f"/apis/batch/v1/namespaces/{person.namespace}/jobs/{made['metadata']['name']}"
+    assert made["metadata"]["annotations"]["tidegate.io/asked"] == "1x8000 h100"
+    for patch in (
+        {"spec": {"parallelism": 2, "completions": 2}},
+        {"spec": {"suspend": False}},
+        {"metadata": {"annotations": {"tidegate.io/asked": "9x8000 h100"}}},
+    ):
+        with pytest.raises(Forbidden, match="by Tidegate alone"):
+            person.api.merge_patch(path, patch)
+    person.api.merge_patch(path, {"metadata": {"labels": {"mine": "yes"}}})
+    # Kueue and Kubernetes itself do what starting it takes.
+    assert loop.until(own, "running").attempt_number == 1
+
+
+def test_one_that_grows_while_it_waits_is_granted_as_it_is_then(
+    loop: NativesLoop, person: Person
+) -> None:
+    body = a_native_job("grows", gpus=1)
+    person.submit(body)
+    job = native(loop, body, person)
+    assert job.node_count == 1
+
+    def grow(pods: int) -> None:
+        patch = {"spec": {"parallelism": pods, "completions": pods}}
+        person.api.merge_patch(person.path(body), patch)
+        sets = eventually(
+            lambda: [
+                one for one in person.workload(body)["spec"]["podSets"] if one["count"] == pods
+            ]
+        )
+        assert len(sets) == 1
+
+    grow(3)
+    eventually(lambda: (loop.observe(), Job.objects.get(pk=job.pk).node_count)[1] == 3 or None)
+    loop.cycle()
+    attempt = Attempt.objects.get(job=job)
+    assert (attempt.mgpu, attempt.state) == (3000, "reserved")
+    # Between its grant and its start.
+    grow(4)
+    eventually(lambda: 4 if loop.asked_by(body, person) == (1000,) * 4 else None)
+    loop.deliver()
+    assert person.get(body)["metadata"]["annotations"][GATE] == "tidegate.io/arbiter"
+    loop.until(job, "queued")
+    attempt.refresh_from_db()
+    assert (attempt.outcome, attempt.started_at) == ("preempted", None)
+    job = loop.until(job, "running")
+    assert (job.node_count, job.attempt_number) == (4, 2)
+    assert Attempt.objects.get(job=job, number=2).mgpu == 4000
+
+
 def test_no_queue_of_theirs_leads_elsewhere_and_none_is_faked(
     person: Person, company: Company
 ) -> None:

@@ -143,6 +143,7 @@ class KubernetesConnector:
             self._api,
             self._caches.attempts,
             self._allowed,
+            options.pools,
             took=self._caches.took,
             keeps_check=options.has_kueue,
         )

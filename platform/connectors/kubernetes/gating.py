@@ -5,7 +5,8 @@ is created with the label of a queue in a team's namespace by anybody but the po
 Kueue's own annotation that keeps it from admission, and the name of who created it. Nobody but the
 portal takes that away, moves a workload to another queue, makes an inactive Workload active, says
 our admission check's Ready or writes the annotations that are ours, and no queue in a team's
-namespace leads to another team's quota.
+namespace leads to another team's quota. What the portal has submitted is changed by nobody but the
+portal and the cluster's own controllers.
 
 Whoever may write admission policies can change whatever the API server stores, so the portal may
 not: an administrator applies them (deploy/kubernetes/gate.yaml, which says the same as this
@@ -23,6 +24,7 @@ from typing import Any
 from connectors.kubernetes.api import Forbidden, KubeApi, NotFound
 from connectors.kubernetes.naming import (
     ADMISSION_CHECK,
+    ASKED,
     ATTEMPT,
     CLUSTER,
     CONTROLLER,
@@ -54,7 +56,9 @@ _GATED = (
 )
 _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSIONS = ("v1beta1", "v1beta2")
-_OURS = (CREATOR, STOPPED, KEY, NOTICE)
+_OURS = (CREATOR, STOPPED, KEY, NOTICE, ASKED)
+#: The start of the names of all teams' namespaces, see `naming.team_namespace`.
+_TEAMS = "tg-"
 _PLURALS: Mapping[str, str] = {
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
@@ -182,6 +186,13 @@ def _gate_rules(portal: str) -> Object:
         "has(one.controller) && one.controller))"
     )
     same_queue = _same((QUEUE_LABEL,), "variables.labels", "variables.labelsBefore")
+    # Kueue, and whoever makes Pods of it, suspends and starts it, under names that every cluster
+    # gives them itself: they are Kubernetes' own, or accounts outside of teams' namespaces.
+    is_controller = (
+        '(has(request.userInfo.groups) && "system:masters" in request.userInfo.groups) || '
+        '(request.userInfo.username.startsWith("system:") && '
+        f'!request.userInfo.username.startsWith("system:serviceaccount:{_TEAMS}"))'
+    )
     same_labels = _same((ATTEMPT, CLUSTER), "variables.labels", "variables.labelsBefore")
     return {
         "matchConstraints": {
@@ -209,13 +220,18 @@ def _gate_rules(portal: str) -> Object:
                 "labels of tidegate.io are written by Tidegate alone",
             ),
             _validation(
+                f'variables.isNew || !("{ATTEMPT}" in variables.labelsBefore) || '
+                f"object.spec == oldObject.spec || {is_controller}",
+                "what Tidegate has submitted is changed by Tidegate alone",
+            ),
+            _validation(
                 f"!variables.isNew || {owned} || ("
                 + " && ".join(
                     [
                         *(f'!("{label}" in variables.labels)' for label in (ATTEMPT, CLUSTER)),
                         *(
                             f'!("{name}" in variables.annotations)'
-                            for name in (STOPPED, KEY, NOTICE)
+                            for name in (STOPPED, KEY, NOTICE, ASKED)
                         ),
                         f'(!("{CREATOR}" in variables.annotations) || '
                         f'variables.annotations["{CREATOR}"] == request.userInfo.username)',

@@ -18,6 +18,8 @@ MANAGED_BY_US = "tidegate"
 
 #: Annotation: the key of the attempt that the object runs.
 KEY = "tidegate.io/key"
+#: Annotation of an object: what its Pods were to ask for when it was submitted, see `asking`.
+ASKED = "tidegate.io/asked"
 #: Annotation: the path of the team, as people read it.
 PATH = "tidegate.io/path"
 #: Annotation of Pods: `NOTICE_GIVEN` from when the workload was told that it will be stopped.

@@ -25,10 +25,11 @@ from typing import Any
 
 from connectors.errors import AccountUndecided, ClusterUnavailable, NativeRefused
 from connectors.kubernetes.api import Conflict, Forbidden, KubeApi, KubeRefused, NotFound
+from connectors.kubernetes.asking import asked_by_pool
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.gating import GATE, OUR_GATE
 from connectors.kubernetes.naming import PATH, STOPPED, team_namespace
-from connectors.kubernetes.observing import KubeState, asked_by_pool, pods_below
+from connectors.kubernetes.observing import KubeState, pods_below
 from connectors.kubernetes.options import KubernetesPool
 from connectors.kubernetes.reading import Odd
 from connectors.kubernetes.resources import resource_of

@@ -12,6 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.kubernetes import naming
+from connectors.kubernetes.asking import (
+    asked_by_pool,
+    asks_as_submitted,
+    chosen,
+    resource_counts,
+    told,
+)
 from connectors.kubernetes.inventory import pools_of_nodes
 from connectors.kubernetes.options import KubernetesPool
 from connectors.kubernetes.reading import (
@@ -26,7 +33,6 @@ from connectors.kubernetes.reading import (
     printable,
     text,
     texts,
-    units,
 )
 from connectors.kubernetes.resources import was_changed
 from connectors.kubernetes.states import (
@@ -68,6 +74,11 @@ SEEN_WITHIN_S = 30
 _UNSEEN = Wait(
     WaitCode.EVALUATING,
     "Kueue has made no Workload of it; it may not run, or not look after this namespace or kind",
+    is_stuck=True,
+)
+_CHANGED = Wait(
+    WaitCode.CHANGED,
+    "somebody changed on the cluster what it asks for, and only what was submitted is started",
     is_stuck=True,
 )
 _OWNERS_MAX = 8
@@ -355,7 +366,7 @@ class _Look:
         wanted = [pool for pool in self.pools.values() if counts.get(pool.resource)]
         if not wanted:
             return None, 0
-        pool = _chosen(
+        pool = chosen(
             wanted,
             self.pool_of_node.get(text(source, "spec", "nodeName")),
             part(source, "spec", "nodeSelector"),
@@ -381,44 +392,6 @@ class _Look:
         if uid is not None:
             self._odd.add(uid)
         self.unread.append(Unread(uid, str(error)))
-
-
-def resource_counts(spec: Object, resources: Iterable[str]) -> dict[str, int]:
-    """How many of each of `resources` a Pod with `spec` asks for: its containers together, or its
-    greediest init container. Raises Odd."""
-    counts: dict[str, int] = {}
-    for resource in resources:
-        together = sum(_asked(one, resource) for one in parts(spec, "containers"))
-        first = max((_asked(one, resource) for one in parts(spec, "initContainers")), default=0)
-        if most := max(together, first):
-            counts[resource] = most
-    return counts
-
-
-def _asked(container: Object, resource: str) -> int:
-    limits = part(container, "resources", "limits")
-    return units(
-        limits if resource in limits else part(container, "resources", "requests"), resource
-    )
-
-
-def _chosen(
-    wanted: Sequence[KubernetesPool], of_node: str | None, selector: Object, flavor: str = ""
-) -> KubernetesPool | None:
-    """Which of `wanted` it is: by the node, else by the selector, else by the flavor."""
-    if of_node is not None:
-        return next((pool for pool in wanted if pool.name == of_node), None)
-    if flavor:
-        fitting = [pool for pool in wanted if pool.flavor == flavor]
-    else:
-        fitting = [
-            pool
-            for pool in wanted
-            if all(selector.get(name) == value for name, value in pool.node_selector.items())
-        ]
-    if len(fitting) == 1:
-        return fitting[0]
-    return wanted[0] if len(wanted) == 1 else None
 
 
 def _controller(item: Object) -> str:
@@ -645,6 +618,9 @@ def _phase(
         if admission.is_voted and admission.is_reserved:
             return WorkloadPhase.STARTING, "QuotaReserved", admission.wait, admission.raw
         if admission.is_reserved:
+            if not asks_as_submitted(item, run.workload, look.pools):
+                raw = told(item, run.workload, look.pools)
+                return WorkloadPhase.HELD, "QuotaReserved", _CHANGED, raw
             return WorkloadPhase.HELD, "QuotaReserved", None, ""
         is_new = admission.wait is not None and admission.wait.code is WaitCode.EVALUATING
         state = f"Pending ({admission.raw.partition(':')[0]})" if admission.raw else "Pending"
@@ -916,35 +892,6 @@ def _by_pool(
                 message=message,
             )
         )
-    return found
-
-
-def asked_by_pool(
-    workload: Object, pools: Mapping[str, KubernetesPool]
-) -> dict[str, tuple[int, ...]]:
-    """What each rank of Kueue's `workload` asks for, by pool, in the order of the Pod sets.
-
-    Pool "" has what cannot be told. Raises Odd.
-    """
-    flavors = {
-        text(one, "name"): texts(one, "flavors")
-        for one in parts(workload, "status", "admission", "podSetAssignments")
-    }
-    resources = {pool.resource for pool in pools.values()}
-    found: dict[str, tuple[int, ...]] = {}
-    for pod_set in parts(workload, "spec", "podSets"):
-        spec = part(pod_set, "template", "spec")
-        counts = resource_counts(spec, resources)
-        wanted = [pool for pool in pools.values() if counts.get(pool.resource)]
-        if not wanted:
-            continue
-        flavor = flavors.get(text(pod_set, "name"), {}).get(wanted[0].resource, "")
-        pool = _chosen(wanted, None, part(spec, "nodeSelector"), flavor)
-        name = "" if pool is None else pool.name
-        each = counts[(pool or wanted[0]).resource] * (pool or wanted[0]).mgpu_per_unit
-        count = number(pod_set, "count")
-        ranks = min(1 if count is None else max(0, count), 100_000)
-        found[name] = found.get(name, ()) + (each,) * ranks
     return found
 
 

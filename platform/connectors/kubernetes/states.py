@@ -35,6 +35,7 @@ class WaitCode(StrEnum):
     MISCONFIGURED = "misconfigured"
     QUEUE_STOPPED = "queue_stopped"
     GATED = "gated"
+    CHANGED = "changed"
     ON_HOLD = "on_hold"
     OTHER_CHECK = "other_check"
     WAITS_FOR_OTHERS = "waits_for_others"

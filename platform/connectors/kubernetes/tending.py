@@ -1,6 +1,6 @@
 """What is done on the cluster for our attempts from what the watches tell, again until it is seen.
 
-- What was released is voted for as soon as Kueue has reserved its quota.
+- What was released is voted for as soon as Kueue has reserved its quota, as it was submitted.
 - What was evicted, or was changed by others after it had started, is deactivated: it must not run
   a second time, nor hold Kueue's quota.
 - Pods of what was stopped are killed, also those that appear a moment later.
@@ -24,6 +24,7 @@ from connectors.errors import ConnectorError
 from connectors.kubernetes.api import Conflict, KubeApi, NotFound
 from connectors.kubernetes.attempts import Attempt, Attempts
 from connectors.kubernetes.naming import NOTICE, NOTICE_GIVEN, STOPPED
+from connectors.kubernetes.options import KubernetesPool
 from connectors.kubernetes.resources import POD, was_changed
 from connectors.kubernetes.voting import (
     CHECKED_EVERY_S,
@@ -88,14 +89,16 @@ class Tell:
 Duty = Vote | Deactivate | Kill | Tell
 
 
-def duties(attempt: Attempt, *, is_allowed: bool) -> Iterator[Duty]:
+def duties(
+    attempt: Attempt, *, is_allowed: bool, pools: Mapping[str, KubernetesPool]
+) -> Iterator[Duty]:
     """What is to be done for `attempt` now. `is_allowed` says that it was released lately. Pure."""
     uid, item, workload = attempt.uid, attempt.item, attempt.workload
     if workload is not None and not is_owned_by(workload, item):
         workload = None
     is_stopped = is_marked(item, STOPPED) or is_marked(workload, STOPPED)
     if workload is not None and not is_true(workload, "Finished"):
-        if is_allowed and not is_stopped and may_vote(item, workload):
+        if is_allowed and not is_stopped and may_vote(item, workload, pools):
             yield Vote(uid, workload)
         elif not is_inactive(workload) and (
             is_stopped or was_evicted(workload) or _is_started_anew(item, workload)
@@ -155,6 +158,7 @@ class Tender:
         api: KubeApi,
         attempts: Attempts,
         allowed: Allowed,
+        pools: Mapping[str, KubernetesPool],
         *,
         took: Callable[[Any], None],
         keeps_check: bool = True,
@@ -162,6 +166,7 @@ class Tender:
         self._api = api
         self._attempts = attempts
         self._allowed = allowed
+        self._pools = pools
         self._took = took
         self._keeper = CheckKeeper(api) if keeps_check else None
         self._stopping = threading.Event()
@@ -208,7 +213,8 @@ class Tender:
         attempt = self._attempts.of_uid(uid)
         if attempt is None:
             return
-        for duty in duties(attempt, is_allowed=self._allowed.has(uid)):
+        is_allowed = self._allowed.has(uid)
+        for duty in duties(attempt, is_allowed=is_allowed, pools=self._pools):
             self._send(duty)
 
     def _send(self, duty: Duty) -> None:

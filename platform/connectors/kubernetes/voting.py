@@ -6,7 +6,9 @@ what runs goes on. When we are back everything that was granted is voted for. Th
 for as long as nobody says otherwise, and its message tells when we were last there.
 
 Only an attempt that was released is voted for, and only if nothing of it has ever run: its object
-is the one that was recorded, is still as it was created, and its Workload was never evicted.
+is the one that was recorded, is still as it was created, and its Workload was never evicted and
+asks for what was submitted. The vote is for the version of the Workload that was looked at, and
+Kueue makes a new one, without a vote, of an object that asks for something else by then.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from typing import Any
 
 from connectors.errors import ClusterUnavailable
 from connectors.kubernetes.api import KubeApi, NotFound
+from connectors.kubernetes.asking import asks_as_submitted
 from connectors.kubernetes.naming import ADMISSION_CHECK, CONTROLLER, STOPPED
+from connectors.kubernetes.options import KubernetesPool
 from connectors.kubernetes.resources import resource_of, was_changed
 
 Object = Mapping[str, Any]
@@ -179,7 +183,7 @@ def vote_body(workload: Object, now: datetime) -> dict[str, Any]:
     }
 
 
-def may_vote(item: Object, workload: Object) -> bool:
+def may_vote(item: Object, workload: Object, pools: Mapping[str, KubernetesPool]) -> bool:
     """Whether `workload` of the object `item`, which was released, waits for our vote."""
     return (
         is_untouched(item)
@@ -191,6 +195,7 @@ def may_vote(item: Object, workload: Object) -> bool:
         and not is_true(workload, "Finished")
         and not was_evicted(workload)
         and vote_of(workload) == "Pending"
+        and asks_as_submitted(item, workload, pools)
     )
 
 

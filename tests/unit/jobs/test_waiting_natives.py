@@ -409,7 +409,8 @@ def test_one_that_is_held_here_follows_it_too(story: Story) -> None:
 def test_one_that_grew_after_its_grant_is_not_started_and_queues_as_it_is_now(
     story: Story,
 ) -> None:
-    """Mutants: the start repeated whatever it asked for; its attempt kept with the old size."""
+    """Mutants: the start repeated whatever it asked for; its attempt kept with the old size; its
+    job resized one look later, so that it was granted as it was again and again."""
     Quota.objects.update(borrow_limit_mgpu=0)
     story.cluster.add(a_gated_native(gpus=2))
     story.at(1).look()
@@ -425,8 +426,12 @@ def test_one_that_grew_after_its_grant_is_not_started_and_queues_as_it_is_now(
         "What it asks for was changed while it waited; it queues again as it is now."
     )
     assert story.cluster.asked("stop") == ["uid-1"]
+    assert shape(story.job()) == ("queued", 8000, 4, "distributed")
+    story.decide()
+    story.deliver()
     story.turn(3)
     assert shape(story.job()) == ("queued", 8000, 4, "distributed")
+    assert Attempt.objects.count() == 1
     assert story.cluster.asked("start") == ["uid-1"]
     assert segments() == []
     Quota.objects.update(borrow_limit_mgpu=24_000)

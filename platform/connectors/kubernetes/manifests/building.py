@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from connectors.errors import WorkloadRejected
+from connectors.kubernetes.asking import asked_for
 from connectors.kubernetes.manifests.job import job, service_name
 from connectors.kubernetes.manifests.jobset import jobset
 from connectors.kubernetes.manifests.mpijob import mpijob
@@ -23,6 +24,7 @@ from connectors.kubernetes.manifests.pod_template import (
 from connectors.kubernetes.manifests.pytorchjob import pytorchjob
 from connectors.kubernetes.manifests.rayjob import rayjob
 from connectors.kubernetes.manifests.trainjob import training_runtime, trainjob
+from connectors.kubernetes.naming import ASKED
 from connectors.kubernetes.options import KubernetesOptions
 from connectors.kubernetes.resources import CLAIM_TEMPLATE, CONFIG_MAP, SERVICE
 from connectors.protocol import Workload
@@ -67,6 +69,19 @@ def objects_for(
                 *pod_group(workload, options, cluster_id),
             ),
         )
+    made = _of_kueue(workload, options, cluster_id, others)
+    # Whoever lets it start compares it with what Kueue counts by then.
+    annotations = {**made.main["metadata"]["annotations"], ASKED: asked_for(workload, options)}
+    main = {**made.main, "metadata": {**made.main["metadata"], "annotations": annotations}}
+    return replace(made, main=main)
+
+
+def _of_kueue(
+    workload: Workload,
+    options: KubernetesOptions,
+    cluster_id: str,
+    others: tuple[Mapping[str, Any], ...],
+) -> WorkloadObjects:
     match options.kind:
         case "jobset":
             return WorkloadObjects(jobset(workload, options, cluster_id), others)

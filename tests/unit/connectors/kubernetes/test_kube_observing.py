@@ -18,6 +18,8 @@ from builders.kube_states import (
     pools_of,
     recorded,
 )
+from connectors.kubernetes.asking import asked_by_pool
+from connectors.kubernetes.naming import ASKED
 from connectors.kubernetes.observing import KubeState, listing_of, pods_of_ours
 from connectors.protocol import (
     Listing,
@@ -57,8 +59,35 @@ def short(observation: Observation) -> tuple[Any, ...]:
     )
 
 
+def as_submitted(state: KubeState) -> KubeState:
+    """With what was submitted noted on each object that Kueue has taken so."""
+    for item in state.objects:
+        for workload in state.workloads:
+            owners = workload["metadata"].get("ownerReferences", ())
+            if any(owner["uid"] == item["metadata"]["uid"] for owner in owners):
+                ranks = asked_by_pool(workload, pools_of()).get("h100", ())
+                words = ", ".join(f"{ranks.count(one)}x{one} h100" for one in sorted({*ranks}))
+                item["metadata"].setdefault("annotations", {})[ASKED] = words or "none"
+    return state
+
+
+def test_what_was_changed_on_the_cluster_is_stuck_and_says_so() -> None:
+    """Mutant: held in silence; its GPUs waited for a vote that never came."""
+    state = as_submitted(recorded("waiting"))
+    item, workload, _ = of_one(state, "tg-gang")
+    before = item["metadata"]["annotations"][ASKED]
+    workload["spec"]["podSets"][0]["count"] = 99
+    observation = listed(state).observations["tg-gang"]
+    assert (observation.phase, observation.is_stuck) == (HELD, True)
+    assert before == "2x2000 h100"
+    assert observation.message == (
+        "The cluster does not start it: somebody changed on the cluster what it asks for, and only "
+        "what was submitted is started (99x2000 h100 milli-GPU in place of 2x2000 h100)."
+    )
+
+
 def test_what_waits_for_our_vote_is_held() -> None:
-    listing = listed(recorded("waiting"))
+    listing = listed(as_submitted(recorded("waiting")))
     assert listing.unread == ()
     assert listing.observed_at == 1_795_294_376
     tiny = "Pending (Pending)"

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from builders.kube_objects import CLUSTER_ID, a_kube_job, a_kube_pod, a_kueue_workload
+from builders.kube_states import pools_of
 from connectors.errors import ClusterUnavailable
 from connectors.kubernetes.attempts import Attempt, Attempts
-from connectors.kubernetes.naming import NOTICE, STOPPED
+from connectors.kubernetes.naming import ASKED, NOTICE, STOPPED
 from connectors.kubernetes.tending import Deactivate, Kill, Tell, Tender, Vote, duties
 from connectors.kubernetes.voting import (
     ALLOWED_S,
@@ -21,6 +22,7 @@ from connectors.kubernetes.voting import (
     vote_body,
 )
 
+POOLS = pools_of()
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 DELETED = "2026-11-21T12:00:00Z"
 
@@ -36,7 +38,7 @@ def an_attempt(
 
 def kinds(attempt: Attempt, *, is_allowed: bool = True) -> list[type]:
     """What is to be done for it."""
-    return [type(duty) for duty in duties(attempt, is_allowed=is_allowed)]
+    return [type(duty) for duty in duties(attempt, is_allowed=is_allowed, pools=POOLS)]
 
 
 def test_what_was_released_and_has_its_quota_is_voted_for() -> None:
@@ -66,6 +68,12 @@ def test_what_was_not_released_is_not_voted_for() -> None:
         ({"deletionTimestamp": DELETED}, {}),
         ({"is_suspended": False}, {}),
         ({"generation": 2}, {}),
+        ({"annotations": {ASKED: "3x8000 h100"}}, {}),
+        ({"annotations": {ASKED: "2x8000 a100"}}, {}),
+        ({}, {"pods": 3}),
+        ({}, {"pods": 1}),
+        ({}, {"gpus": "1"}),
+        ({}, {"gpus": "odd"}),
     ],
     ids=str,
 )
@@ -73,10 +81,11 @@ def test_no_vote_for_anything_else(job: dict[str, Any], workload: dict[str, Any]
     """Each deviates in one thing from what is voted for.
 
     Planted and seen to die: a vote before QuotaReserved is True (the first two); no comparison of
-    uids ("another"); evicted or begun anew ones (`evictions`, `generation`); stopped ones.
+    uids ("another"); evicted or begun anew ones (`evictions`, `generation`); stopped ones; what
+    asks for more or less than was submitted (ASKED, `pods`, `gpus`).
     """
-    assert may_vote(a_kube_job(), a_kueue_workload())
-    assert not may_vote(a_kube_job(**job), a_kueue_workload(**workload))
+    assert may_vote(a_kube_job(), a_kueue_workload(), POOLS)
+    assert not may_vote(a_kube_job(**job), a_kueue_workload(**workload), POOLS)
 
 
 def test_a_vote_is_for_exactly_what_was_looked_at() -> None:
@@ -133,7 +142,7 @@ def test_pods_of_what_was_stopped_are_killed_until_they_are_being_killed() -> No
     )
     found = [
         (type(duty), duty.pod["metadata"]["uid"])
-        for duty in duties(an_attempt(None, workload, *pods), is_allowed=False)
+        for duty in duties(an_attempt(None, workload, *pods), is_allowed=False, pools=POOLS)
         if isinstance(duty, Kill | Tell)
     ]
     assert found == [(Kill, "runs"), (Kill, "ends")]
@@ -143,7 +152,7 @@ def test_every_pod_is_told_of_a_notice_also_one_that_comes_later() -> None:
     workload = a_kueue_workload(vote="Ready", annotations={NOTICE: "given"})
     job = a_kube_job(is_suspended=False, generation=2)
     pods = (a_kube_pod("new"), a_kube_pod("told", annotations={NOTICE: "given"}))
-    found = list(duties(an_attempt(job, workload, *pods), is_allowed=True))
+    found = list(duties(an_attempt(job, workload, *pods), is_allowed=True, pools=POOLS))
     assert [(type(one), one.uid) for one in found] == [(Tell, "j1")]
 
 
@@ -189,6 +198,7 @@ def test_a_vote_that_was_taken_at_last_has_not_failed() -> None:
         AnApi(),  # type: ignore[arg-type]
         Attempts(CLUSTER_ID),
         allowed,
+        POOLS,
         took=lambda found: None,
         keeps_check=False,
     )

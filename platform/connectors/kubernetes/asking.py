@@ -1,0 +1,132 @@
+"""What workloads ask for: GPUs by pool and rank, as Kueue counts them. Pure.
+
+An attempt says in annotation `naming.ASKED` what was submitted for it. Specs of most kinds may be
+changed as long as they are suspended, and Kueue then counts the changed one: an attempt whose
+Workload asks for something else is not started.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from connectors.kubernetes import naming
+from connectors.kubernetes.manifests.pod_template import claim_template_name, pool_of
+from connectors.kubernetes.options import KubernetesOptions, KubernetesPool
+from connectors.kubernetes.reading import Object, Odd, number, part, parts, text, texts, units
+from connectors.protocol import Workload
+
+
+def asked_for(workload: Workload, options: KubernetesOptions) -> str:
+    """What the Pods of `workload` are to ask for ("2x8000 h100"), for annotation `naming.ASKED`.
+
+    Raises WorkloadRejected for a pool that the cluster has not.
+    """
+    pool = pool_of(workload, options)
+    counts: Counter[str] = Counter()
+    for slot in workload.slots:
+        if slot.mgpu and pool.device_class is not None:
+            counts[claim_template_name(workload, slot.mgpu)] += 1
+        elif slot.mgpu:
+            counts[f"{slot.mgpu} {pool.name}"] += 1
+    return _words(counts)
+
+
+def asks_as_submitted(item: Object, workload: Object, pools: Mapping[str, KubernetesPool]) -> bool:
+    """Whether Kueue's `workload` asks for what was submitted as our object `item`."""
+    try:
+        return texts(item, "metadata", "annotations").get(naming.ASKED) == _asks(workload, pools)
+    except Odd:
+        return False
+
+
+def told(item: Object, workload: Object, pools: Mapping[str, KubernetesPool]) -> str:
+    """For people: what `workload` asks for, and what was submitted. Raises Odd."""
+    submitted = texts(item, "metadata", "annotations").get(naming.ASKED, "nothing that is known")
+    return f"{_asks(workload, pools)} milli-GPU in place of {submitted}"
+
+
+def _asks(workload: Object, pools: Mapping[str, KubernetesPool]) -> str:
+    counts: Counter[str] = Counter()
+    for pool, ranks in asked_by_pool(workload, pools).items():
+        for mgpu in ranks:
+            counts[f"{mgpu} {pool}"] += 1
+    for pod_set in parts(workload, "spec", "podSets"):
+        for claim in parts(pod_set, "template", "spec", "resourceClaims"):
+            # What one of ours is cannot be changed; another one is another name.
+            counts[text(claim, "resourceClaimTemplateName")] += _count(pod_set)
+    return _words(counts)
+
+
+def _words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count}x{what}" for what, count in sorted(counts.items()) if count) or "none"
+
+
+def _count(pod_set: Object) -> int:
+    count = number(pod_set, "count")
+    return min(1 if count is None else max(0, count), 100_000)
+
+
+def asked_by_pool(
+    workload: Object, pools: Mapping[str, KubernetesPool]
+) -> dict[str, tuple[int, ...]]:
+    """What each rank of Kueue's `workload` asks for, by pool, in the order of the Pod sets.
+
+    Pool "" has what cannot be told. Raises Odd.
+    """
+    flavors = {
+        text(one, "name"): texts(one, "flavors")
+        for one in parts(workload, "status", "admission", "podSetAssignments")
+    }
+    resources = {pool.resource for pool in pools.values()}
+    found: dict[str, tuple[int, ...]] = {}
+    for pod_set in parts(workload, "spec", "podSets"):
+        spec = part(pod_set, "template", "spec")
+        counts = resource_counts(spec, resources)
+        wanted = [pool for pool in pools.values() if counts.get(pool.resource)]
+        if not wanted:
+            continue
+        flavor = flavors.get(text(pod_set, "name"), {}).get(wanted[0].resource, "")
+        pool = chosen(wanted, None, part(spec, "nodeSelector"), flavor)
+        name = "" if pool is None else pool.name
+        each = counts[(pool or wanted[0]).resource] * (pool or wanted[0]).mgpu_per_unit
+        found[name] = found.get(name, ()) + (each,) * _count(pod_set)
+    return found
+
+
+def resource_counts(spec: Object, resources: Iterable[str]) -> dict[str, int]:
+    """How many of each of `resources` a Pod with `spec` asks for: its containers together, or its
+    greediest init container. Raises Odd."""
+    counts: dict[str, int] = {}
+    for resource in resources:
+        together = sum(_asked(one, resource) for one in parts(spec, "containers"))
+        first = max((_asked(one, resource) for one in parts(spec, "initContainers")), default=0)
+        if most := max(together, first):
+            counts[resource] = most
+    return counts
+
+
+def _asked(container: Object, resource: str) -> int:
+    limits = part(container, "resources", "limits")
+    return units(
+        limits if resource in limits else part(container, "resources", "requests"), resource
+    )
+
+
+def chosen(
+    wanted: Sequence[KubernetesPool], of_node: str | None, selector: Object, flavor: str = ""
+) -> KubernetesPool | None:
+    """Which of `wanted` it is: by the node, else by the selector, else by the flavor."""
+    if of_node is not None:
+        return next((pool for pool in wanted if pool.name == of_node), None)
+    if flavor:
+        fitting = [pool for pool in wanted if pool.flavor == flavor]
+    else:
+        fitting = [
+            pool
+            for pool in wanted
+            if all(selector.get(name) == value for name, value in pool.node_selector.items())
+        ]
+    if len(fitting) == 1:
+        return fitting[0]
+    return wanted[0] if len(wanted) == 1 else None
