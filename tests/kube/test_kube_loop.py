@@ -107,7 +107,7 @@ def test_a_running_job_is_cancelled_with_notice_grace_and_stop(
         company.nlp,
         bob,
         company.pool,
-        script="trap 'echo told' TERM; echo ready; while :; do sleep 0.1; done",
+        script="exec 2> /dev/null; trap 'echo told' TERM; echo ready; while :; do sleep 0.1; done",
     )
     loop.until(job, "running")
     attempt = job.attempts.get()

@@ -25,7 +25,8 @@ refuse() {
 }
 
 pid= target= asked= noticed= stopped= expired= woken=
-send() { kill -s "$1" -- "$target" || kill -s "$1" "$pid"; }
+# The one form in which all shells take a group: BusyBox fails at "--", dash at a group after -s.
+send() { kill "-$1" "$target" || kill "-$1" "$pid"; }
 notice() {
   woken=1 asked=1
   { [ -z "$pid" ] || [ -n "$noticed" ]; } && return
@@ -162,7 +163,7 @@ again=$?
 [ "$again" -eq 127 ] || code=$again
 kill -s KILL "$watcher"
 # What the script left behind in its group; what left the group ends with the container.
-[ "$target" != "-$pid" ] || kill -s KILL -- "$target"
+[ "$target" != "-$pid" ] || kill -KILL "$target"
 
 result="\"exit\": $code" extra=
 [ "$code" -le 128 ] || [ "$code" -gt 192 ] || result="\"signal\": $((code - 128))"
