@@ -62,7 +62,7 @@ export function SubmitPage() {
   return (
     <>
       <h1>Submit a job</h1>
-      <p className="sub">Any cluster that has the GPUs may run it; the plan says what would happen.</p>
+      <p className="sub">Any cluster that has the GPUs may run it.</p>
       <QueryView query={tree} loading={<Waiting />}>
         {(nodes) =>
           from !== undefined ? (

@@ -34,18 +34,8 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def company() -> Company:
-    return a_company()
-
-
-@pytest.fixture
 def bob(company: Company) -> User:
     return a_user(company.organization, "bob")
-
-
-@pytest.fixture
-def cycles() -> Cycles:
-    return Cycles(Fenced("arbiter"))  # type: ignore[arg-type]
 
 
 def a_start(job: Job, company: Company) -> Start:

@@ -13,33 +13,14 @@ import pytest
 
 from builders.api_callers import by_token
 from builders.job_builders import a_job, an_array, states_of, tasks_of
-from builders.loop_builders import Fenced
-from builders.portal_builders import NOW, Company, a_company, a_grant, a_user
+from builders.portal_builders import NOW, Company
 from jobs.arbitration import Cycles
 from jobs.models import Attempt, Dependency, Job, JobArray, Reclaim
 from jobs.snapshots import load_snapshot
 from jobs.withholding import Withheld, withheld_jobs, withheld_sentence
 from tenants.models import User
-from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def company() -> Company:
-    return a_company()
-
-
-@pytest.fixture
-def bob(company: Company) -> User:
-    user = a_user(company.organization, "bob")
-    a_grant(user, Role.RESEARCHER, company.nlp)
-    return user
-
-
-@pytest.fixture
-def cycles() -> Cycles:
-    return Cycles(Fenced("arbiter"))  # type: ignore[arg-type]
 
 
 def offered(array: JobArray) -> list[int | None]:

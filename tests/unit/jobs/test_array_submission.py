@@ -14,28 +14,15 @@ from django.test.utils import CaptureQueriesContext
 from audit.models import AuditEvent
 from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job, an_array, an_attempt, tasks_of
-from builders.portal_builders import Company, a_company, a_grant, a_user
+from builders.portal_builders import Company, a_company, a_user
 from connectors.errors import WorkloadRejected
 from connectors.workload_checks import check_workload
 from jobs import submission
 from jobs.dispatch import workload_of
 from jobs.models import Dependency, Job, JobArray, JobEvent
 from tenants.models import User
-from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def company() -> Company:
-    return a_company()
-
-
-@pytest.fixture
-def bob(company: Company) -> User:
-    user = a_user(company.organization, "bob")
-    a_grant(user, Role.RESEARCHER, company.nlp)
-    return user
 
 
 # Submission

@@ -37,23 +37,6 @@ pytestmark = pytest.mark.django_db
 NOBODYS = "00000000-0000-7000-8000-000000000000"
 
 
-@pytest.fixture
-def company() -> Company:
-    return a_company()
-
-
-@pytest.fixture
-def bob(company: Company) -> User:
-    user = a_user(company.organization, "bob")
-    a_grant(user, Role.RESEARCHER, company.nlp)
-    return user
-
-
-@pytest.fixture
-def cycles() -> Cycles:
-    return Cycles(Fenced("arbiter"))  # type: ignore[arg-type]
-
-
 def waits(job: Job, predecessor: Job, condition: str = "succeeded") -> Dependency:
     return Dependency.objects.create(job=job, predecessor=predecessor, condition=condition)
 

@@ -32,18 +32,6 @@ pytestmark = pytest.mark.django_db
 NOBODYS = "00000000-0000-7000-8000-000000000000"
 
 
-@pytest.fixture
-def company() -> Company:
-    return a_company()
-
-
-@pytest.fixture
-def bob(company: Company) -> User:
-    user = a_user(company.organization, "bob")
-    a_grant(user, Role.RESEARCHER, company.nlp)
-    return user
-
-
 def test_the_array_counts_its_tasks(company: Company, bob: User) -> None:
     array = an_array(company, bob, "queued", "running", "succeeded", "failed", max_running=2)
     later = NOW + timedelta(minutes=5)

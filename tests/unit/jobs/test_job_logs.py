@@ -8,7 +8,7 @@ import pytest
 
 from builders.api_callers import by_token
 from builders.job_builders import a_job, an_attempt
-from builders.portal_builders import NOW, Company, a_company, a_grant, a_user
+from builders.portal_builders import NOW, Company, a_company
 from clusters.models import Cluster
 from connectors.errors import ClusterUnavailable, LogUnavailable
 from connectors.protocol import LogChunk
@@ -16,7 +16,6 @@ from jobs import logs
 from jobs.logs import clean, decoded
 from jobs.models import Job
 from tenants.models import User
-from tenants.roles import Role
 
 
 def chunk(data: bytes, *, offset: int = 0, is_final: bool = False) -> LogChunk:
@@ -110,13 +109,6 @@ def test_control_characters_are_left_out(text: str, cleaned: str) -> None:
 @pytest.fixture
 def company(db: None) -> Company:
     return a_company()
-
-
-@pytest.fixture
-def bob(company: Company) -> User:
-    user = a_user(company.organization, "bob")
-    a_grant(user, Role.RESEARCHER, company.nlp)
-    return user
 
 
 def with_cluster(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster) -> FakeCluster:

@@ -14,14 +14,11 @@ from builders.portal_builders import (
     NOW,
     Company,
     a_company,
-    a_grant,
-    a_user,
 )
 from clusters.models import Cluster
 from jobs.models import Job
 from primitives.clock import SystemClock
 from tenants.models import User
-from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
 
@@ -31,13 +28,6 @@ def company() -> Company:
     company = a_company()
     Cluster.objects.update(seen_at=SystemClock().now())
     return company
-
-
-@pytest.fixture
-def bob(company: Company) -> User:
-    user = a_user(company.organization, "bob")
-    a_grant(user, Role.RESEARCHER, company.nlp)
-    return user
 
 
 def plan(user: User, **changes: Any) -> dict[str, Any]:

@@ -8,26 +8,13 @@ import pytest
 
 from builders.api_callers import Caller, by_token
 from builders.job_builders import a_body, a_job, an_attempt
-from builders.portal_builders import NOW, Company, a_company, a_grant, a_user
+from builders.portal_builders import NOW, Company
 from jobs.models import Job
 from jobs.requests import FIELDS
 from portal.openapi import openapi_document
 from tenants.models import User
-from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def company() -> Company:
-    return a_company()
-
-
-@pytest.fixture
-def bob(company: Company) -> User:
-    user = a_user(company.organization, "bob")
-    a_grant(user, Role.RESEARCHER, company.nlp)
-    return user
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from billing.metering import Grant, record_started, register_attempts
 from billing.models import UsageSegment
 from builders.held_cluster import AClusterThatHolds
 from builders.loop_builders import Fenced, a_job
-from builders.portal_builders import NOW, Company, a_cluster, a_company, a_user
+from builders.portal_builders import NOW, Company, a_cluster, a_user
 from connectors.errors import AccountUndecided, ClusterUnavailable
 from connectors.protocol import Listing, Observation, Outcome, RankSlot, Unread, WorkloadPhase
 from jobs.models import Attempt, Job, JobEvent, JobState
@@ -24,11 +24,6 @@ from outbox.models import Message
 pytestmark = pytest.mark.django_db
 
 STARTED = int(NOW.timestamp())
-
-
-@pytest.fixture
-def company() -> Company:
-    return a_company()
 
 
 def a_running_attempt(company: Company) -> Attempt:

@@ -10,7 +10,7 @@ import pytest
 
 from builders.held_cluster import AClusterThatHolds
 from builders.loop_builders import Fenced, a_job
-from builders.portal_builders import NOW, Company, a_company, a_user
+from builders.portal_builders import NOW, Company, a_user
 from connectors.protocol import Listing, Observation, WorkloadPhase
 from jobs.leadership import NotLeading
 from jobs.models import Attempt, JobState, Leadership
@@ -19,11 +19,6 @@ from jobs.settling import settle
 pytestmark = pytest.mark.django_db
 
 AT = 1_000_000
-
-
-@pytest.fixture
-def company() -> Company:
-    return a_company()
 
 
 def an_attempt(company: Company, native_id: str | None = "7", **values: Any) -> Attempt:

@@ -38,11 +38,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def company() -> Company:
-    return a_company()
-
-
-@pytest.fixture
 def bob(company: Company) -> Actor:
     return an_actor(company.nlp, Role.RESEARCHER, "bob")
 

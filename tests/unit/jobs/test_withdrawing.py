@@ -14,7 +14,6 @@ from builders.portal_builders import (
     NOW,
     Company,
     a_cluster,
-    a_company,
     a_grant,
     a_user,
     an_actor,
@@ -47,11 +46,6 @@ AT = int(NOW.timestamp())
 RELEASED = NOW - timedelta(minutes=5)
 STUCK = "The cluster does not start it: its partition is down (PartitionDown)."
 TAKEN_BACK = f"Taken back after 5 minutes. {STUCK}"
-
-
-@pytest.fixture
-def company() -> Company:
-    return a_company()
 
 
 @pytest.fixture

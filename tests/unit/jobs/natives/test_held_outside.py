@@ -15,7 +15,6 @@ from builders.native_builders import (
     T0,
     AControl,
     a_native,
-    a_slurm,
     a_waiting_native,
     at,
     decide,
@@ -26,9 +25,7 @@ from builders.native_builders import (
 from builders.portal_builders import (
     NOW,
     Company,
-    a_company,
     a_quota,
-    a_user,
 )
 from clusters.models import CapacitySegment
 from clusters.observation import record_inventory
@@ -41,31 +38,10 @@ from connectors.protocol import (
 )
 from jobs.models import Attempt, Job, JobOrigin
 from jobs.natives import apply_natives
-from quotas.models import ClusterUser, Quota
+from quotas.models import Quota
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def company() -> Company:
-    company = a_company()
-    a_slurm(company.cluster)
-    return company
-
-
-@pytest.fixture
-def bob(company: Company) -> User:
-    bob = a_user(company.organization, "bob")
-    ClusterUser.objects.create(cluster=company.cluster, user=bob, name="tg-bob")
-    return bob
-
-
-@pytest.fixture
-def control(monkeypatch: pytest.MonkeyPatch) -> AControl:
-    control = AControl()
-    monkeypatch.setattr("connectors.registry.NATIVE_CONTROLS", {"slurm": lambda _: control})
-    return control
 
 
 @pytest.mark.usefixtures("bob")

@@ -13,7 +13,6 @@ from builders.native_builders import (
     T0,
     AControl,
     a_native,
-    a_slurm,
     a_waiting_native,
     at,
     decide,
@@ -25,7 +24,6 @@ from builders.native_builders import (
 from builders.portal_builders import (
     NOW,
     Company,
-    a_company,
     a_grant,
     a_user,
 )
@@ -48,27 +46,6 @@ from tenants.models import User
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def company() -> Company:
-    company = a_company()
-    a_slurm(company.cluster)
-    return company
-
-
-@pytest.fixture
-def bob(company: Company) -> User:
-    bob = a_user(company.organization, "bob")
-    ClusterUser.objects.create(cluster=company.cluster, user=bob, name="tg-bob")
-    return bob
-
-
-@pytest.fixture
-def control(monkeypatch: pytest.MonkeyPatch) -> AControl:
-    control = AControl()
-    monkeypatch.setattr("connectors.registry.NATIVE_CONTROLS", {"slurm": lambda _: control})
-    return control
 
 
 # How it ends

@@ -10,7 +10,6 @@ from builders.native_builders import (
     T0,
     AControl,
     a_native,
-    a_slurm,
     a_waiting_native,
     at,
     look,
@@ -20,7 +19,6 @@ from builders.native_builders import (
 from builders.portal_builders import (
     NOW,
     Company,
-    a_company,
     a_priority_class,
     a_user,
     an_organization,
@@ -35,27 +33,6 @@ from quotas.models import ClusterUser, PriorityClass
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def company() -> Company:
-    company = a_company()
-    a_slurm(company.cluster)
-    return company
-
-
-@pytest.fixture
-def bob(company: Company) -> User:
-    bob = a_user(company.organization, "bob")
-    ClusterUser.objects.create(cluster=company.cluster, user=bob, name="tg-bob")
-    return bob
-
-
-@pytest.fixture
-def control(monkeypatch: pytest.MonkeyPatch) -> AControl:
-    control = AControl()
-    monkeypatch.setattr("connectors.registry.NATIVE_CONTROLS", {"slurm": lambda _: control})
-    return control
 
 
 # Whose it is

@@ -1,0 +1,39 @@
+"""A company, somebody in its team nlp, and the cycles of the arbiter's leader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from builders.portal_builders import Company
+    from jobs.arbitration import Cycles
+    from tenants.models import User
+
+# Models are imported in the fixtures: this file is read before Django's settings are.
+
+
+@pytest.fixture
+def company() -> Company:
+    from builders.portal_builders import a_company
+
+    return a_company()
+
+
+@pytest.fixture
+def bob(company: Company) -> User:
+    from builders.portal_builders import a_grant, a_user
+    from tenants.roles import Role
+
+    user = a_user(company.organization, "bob")
+    a_grant(user, Role.RESEARCHER, company.nlp)
+    return user
+
+
+@pytest.fixture
+def cycles() -> Cycles:
+    from builders.loop_builders import Fenced
+    from jobs.arbitration import Cycles
+
+    return Cycles(Fenced("arbiter"))  # type: ignore[arg-type]

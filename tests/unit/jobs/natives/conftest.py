@@ -1,0 +1,41 @@
+"""A company on a Slurm cluster, where bob is `tg-bob`; its control is the test's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from builders.native_builders import AControl
+    from builders.portal_builders import Company
+    from tenants.models import User
+
+
+@pytest.fixture
+def company() -> Company:
+    from builders.native_builders import a_slurm
+    from builders.portal_builders import a_company
+
+    company = a_company()
+    a_slurm(company.cluster)
+    return company
+
+
+@pytest.fixture
+def bob(company: Company) -> User:
+    from builders.portal_builders import a_user
+    from quotas.models import ClusterUser
+
+    bob = a_user(company.organization, "bob")
+    ClusterUser.objects.create(cluster=company.cluster, user=bob, name="tg-bob")
+    return bob
+
+
+@pytest.fixture
+def control(monkeypatch: pytest.MonkeyPatch) -> AControl:
+    from builders.native_builders import AControl
+
+    control = AControl()
+    monkeypatch.setattr("connectors.registry.NATIVE_CONTROLS", {"slurm": lambda _: control})
+    return control
