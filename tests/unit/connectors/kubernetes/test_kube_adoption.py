@@ -21,6 +21,7 @@ from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.kubernetes.adoption import is_as_made
 from connectors.kubernetes.api import AlreadyExists, KubeList
 from connectors.kubernetes.attempts import Attempts
+from connectors.kubernetes.caches import Caches
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.manifests.building import objects_for
 from connectors.kubernetes.observing import CREATOR
@@ -186,6 +187,7 @@ def watched(
         return {}
 
     monkeypatch.setattr(connector, "_start", lambda: None)
+    monkeypatch.setattr(Caches, "is_fresh", property(lambda self: True))
     monkeypatch.setattr(connector._caches, "took", lambda found: None)
     monkeypatch.setattr(connector._caches, "removed", lambda found: None)
     monkeypatch.setattr(connector._api, "list", lambda path, **_: KubeList((), "1", 0))
