@@ -74,6 +74,7 @@ def alone(
     nodes: tuple[Json, ...] = (),
     gone: list[Json] | None = None,
     events: list[Json] | None = None,
+    gone_objects: tuple[Json, ...] = (),
     observed_at: int = 1_795_294_500,
 ) -> KubeState:
     """A cluster with one workload."""
@@ -85,6 +86,7 @@ def alone(
         observed_at=observed_at,
         gone_pods=tuple(gone or ()),
         events=tuple(events or ()),
+        gone_objects=gone_objects,
     )
 
 

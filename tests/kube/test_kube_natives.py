@@ -266,11 +266,50 @@ def test_no_queue_of_theirs_leads_elsewhere_and_none_is_faked(
         fake["metadata"] |= values
         with pytest.raises(Forbidden, match="by Tidegate alone"):
             person.submit(fake)
+        # Whoever is said to be its controller.
+        fake["metadata"]["ownerReferences"] = [
+            {
+                "apiVersion": "batch/v1",
+                "kind": "CronJob",
+                "name": "made-up",
+                "uid": "00000000-0000-0000-0000-000000000001",
+                "controller": True,
+            }
+        ]
+        with pytest.raises(Forbidden, match="by Tidegate alone"):
+            person.submit(fake)
     # Who made it is what the cluster says.
     liar = a_native_job("liar", annotations={CREATOR: "boss@ai-company", GATE: ""})
     made = person.submit(liar)
     assert made["metadata"]["annotations"][CREATOR] == person.login
     assert made["metadata"]["annotations"][GATE] == "tidegate.io/arbiter"
+
+
+def test_pods_of_their_own_say_nothing_that_is_ours(person: Person) -> None:
+    pods = f"/api/v1/namespaces/{person.namespace}/pods"
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "mine", "annotations": {"bed.tidegate.io/run": "600"}},
+        "spec": a_pod_spec(gpus=0),
+    }
+    for values in (
+        {"labels": {"tidegate.io/attempt": "true"}},
+        {"labels": {"tidegate.io/cluster": "0" * 40}},
+        {"annotations": {"tidegate.io/key": "tg-1"}},
+        {"annotations": {"tidegate.io/notice": "given"}},
+    ):
+        fake = {**body, "metadata": {**body["metadata"], **values}}  # type: ignore[dict-item]
+        with pytest.raises(Forbidden, match="by Tidegate alone"):
+            person.api.create(pods, fake)
+    person.api.create(pods, body)
+    for patch in (
+        {"labels": {"tidegate.io/attempt": "true"}},
+        {"annotations": {"tidegate.io/key": "tg-1"}},
+    ):
+        with pytest.raises(Forbidden, match="by Tidegate alone"):
+            person.api.merge_patch(f"{pods}/mine", {"metadata": patch})
+    person.api.merge_patch(f"{pods}/mine", {"metadata": {"labels": {"mine": "yes"}}})
 
 
 def test_one_that_is_granted_runs_and_is_billed_to_its_team(

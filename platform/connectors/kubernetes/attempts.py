@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from connectors.kubernetes import naming
+from connectors.kubernetes.observing import JOBSET_UID
 
 Json = dict[str, Any]
 Object = Mapping[str, Any]
@@ -57,11 +58,14 @@ class Attempts:
         """An object of a kind that attempts may have: ours or not.
 
         One that is no longer marked as ours is none of ours, as if it had been removed.
+        What a controller made of another one is never an attempt: anybody's template may have
+        given it these labels.
         """
         found = now or before
         if found is None:
             return
-        uid, key = _uid(found), self._key(now)
+        uid = _uid(found)
+        key = None if has_controller(found) else self._key(now)
         with self._condition:
             if key is None or self._key(self._items.get(uid)) != key:
                 self._remove_item(uid)
@@ -115,6 +119,26 @@ class Attempts:
         with self._condition:
             for where in [where for where in self._gone if not self._has_item(*where)]:
                 self._forget_gone(where)
+
+    def has_pod(self, pod: Json) -> bool:
+        """Whether the Pod belongs to the object of an attempt directly; of what others made of the
+        object only a look at the cluster tells."""
+        metadata = pod["metadata"]
+        owners = {one.get("uid") for one in metadata.get("ownerReferences") or ()}
+        owners.add((metadata.get("labels") or {}).get(JOBSET_UID))
+        key = naming.key_of(pod, self._cluster_id)
+        with self._condition:
+            items = [self._items[uid] for uid in owners & self._items.keys()]
+        return key is not None and any(
+            item["metadata"]["namespace"] == metadata["namespace"]
+            and naming.key_of(item, self._cluster_id) == key
+            for item in items
+        )
+
+    def knows(self, uid: str) -> bool:
+        """Whether an attempt's object has this uid."""
+        with self._condition:
+            return uid in self._items
 
     def of_key(self, key: str) -> tuple[Attempt, ...]:
         """All attempts of `key`."""
@@ -196,6 +220,12 @@ class Attempts:
         )
         pods = self._pods.get((namespace, key), {})
         return Attempt(key, item, newest, tuple(pods.values()))
+
+
+def has_controller(found: Object) -> bool:
+    """Whether the object belongs to another one that made it."""
+    owners = found["metadata"].get("ownerReferences") or ()
+    return any(one.get("controller") is True for one in owners)
 
 
 def _uid(found: Object) -> str:

@@ -6,6 +6,7 @@ The threads hold these objects and never the connector, so that they end with it
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,8 @@ from connectors.kubernetes.watching import Reflector
 Json = dict[str, Any]
 
 NODES = "/api/v1/nodes"
+#: Deleted objects that are remembered at most: Pods of them may be left.
+_GONE_MAX = 20_000
 #: The first lists of a large cluster take longer than a watch that is opened again.
 FIRST_LISTS_S = 15.0
 #: Parts of Pods and their templates that nobody asks for, where they are lists.
@@ -64,6 +67,8 @@ class Caches:
         self._has_claims = any(pool.device_class for pool in options.pools.values())
         self._tell_pod = pod_changed
         self._starting = threading.Lock()
+        self._lock = threading.Lock()
+        self._gone_objects: OrderedDict[str, Json] = OrderedDict()
         self._is_started = False
         self.attempts = Attempts(cluster_id)
         self.news = threading.Event()
@@ -125,6 +130,8 @@ class Caches:
         pods = self._pods.snapshot()
         self.attempts.forget_without_object()
         gone_by_uid = {one["metadata"]["uid"]: one for one in (*gone, *self.attempts.gone_pods())}
+        with self._lock:
+            gone_objects = tuple(self._gone_objects.values())
         return KubeState(
             objects=tuple(objects),
             workloads=workloads,
@@ -132,6 +139,7 @@ class Caches:
             nodes=nodes,
             observed_at=observed_at,
             gone_pods=tuple(gone_by_uid.values()),
+            gone_objects=gone_objects,
         )
 
     def nodes(self) -> tuple[Json, ...]:
@@ -186,6 +194,8 @@ class Caches:
         return False
 
     def _object_changed(self, before: Json | None, now: Json | None) -> None:
+        if now is None and before is not None:
+            self._remember(before)
         self.attempts.item_changed(before, now)
         # A cluster may have many Jobs that no queue of Kueue ever sees.
         if self._is_ours(before, now) or any(
@@ -195,13 +205,30 @@ class Caches:
         ):
             self.news.set()
 
+    def _remember(self, deleted: Json) -> None:
+        """That it was ours, or made of what was: Pods of it may be left."""
+        owners = [one.get("uid") for one in deleted["metadata"].get("ownerReferences") or ()]
+        with self._lock:
+            if naming.key_of(deleted, self._cluster_id) is None and not any(
+                self.attempts.knows(uid) or uid in self._gone_objects for uid in owners
+            ):
+                return
+            self._gone_objects[deleted["metadata"]["uid"]] = {
+                name: deleted[name]
+                for name in ("apiVersion", "kind", "metadata")
+                if name in deleted
+            }
+            while len(self._gone_objects) > _GONE_MAX:
+                self._gone_objects.popitem(last=False)
+
     def _workload_changed(self, before: Json | None, now: Json | None) -> None:
         self.attempts.workload_changed(before, now)
         self.news.set()
 
     def _pod_changed(self, before: Json | None, now: Json | None) -> None:
         self.attempts.pod_changed(before, now)
-        self._tell_pod(before, now)
+        if self.attempts.has_pod(now or before or {}):
+            self._tell_pod(before, now)
         if self._is_ours(before, now) or _pod_matters(before) != _pod_matters(now):
             self.news.set()
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.kubernetes import naming
+from connectors.kubernetes.adoption import is_as_made
 from connectors.kubernetes.api import (
     AlreadyExists,
     Conflict,
@@ -28,7 +29,7 @@ from connectors.kubernetes.api import (
     KubeRefused,
     NotFound,
 )
-from connectors.kubernetes.attempts import Attempt
+from connectors.kubernetes.attempts import Attempt, has_controller
 from connectors.kubernetes.caches import NODES, Caches, trimmed
 from connectors.kubernetes.gating import GateWatch
 from connectors.kubernetes.inventory import nodes_of
@@ -147,7 +148,9 @@ class KubernetesConnector:
             took=self._caches.took,
             keeps_check=options.has_kueue,
         )
-        self._gate = GateWatch(self._api) if options.has_kueue else None
+        self._gate = (
+            GateWatch(self._api, operators=options.operators) if options.has_kueue else None
+        )
         self._logs = KubernetesLogs(options)
         self._refusals = Refusals(self._api)
         self._lock = threading.Lock()
@@ -298,9 +301,19 @@ class KubernetesConnector:
         """See the protocol. Its Pods get a second between TERM and KILL."""
         check_key(key)
         self._start()
-        for attempt in self._attempts_of(key):
+        failure: ClusterUnavailable | None = None
+        attempts = self._attempts_of(key)
+        counting = {attempt.uid for attempt in _beside(attempts, native_id) or attempts}
+        # What keeps others of this key from being stopped is nothing to the one that is meant.
+        for attempt in sorted(attempts, key=lambda one: one.uid not in counting):
             self._allowed.forbid(attempt.uid)
-            self._stop(attempt)
+            try:
+                self._stop(attempt)
+            except ClusterUnavailable as error:
+                if attempt.uid in counting:
+                    failure = failure or error
+        if failure is not None:
+            raise failure
 
     def inventory(self) -> Inventory:
         """See the protocol."""
@@ -334,6 +347,8 @@ class KubernetesConnector:
         check_key(key)
         self._start()
         attempts = self._attempts_of(key)
+        if native_id is not None:
+            attempts = _beside(attempts, native_id)
         for attempt in attempts:
             seen = self._observation(attempt)
             if seen is None or not seen.is_released:
@@ -487,7 +502,7 @@ class KubernetesConnector:
         ]
         found: list[Attempt] = []
         for item in items:
-            if naming.key_of(item, self._cluster_id) == key:
+            if naming.key_of(item, self._cluster_id) == key and not has_controller(item):
                 self._caches.took(item)
                 found.append(self._joined(key, item))
         return tuple(found)
@@ -587,7 +602,7 @@ class KubernetesConnector:
             found = self._api.get(kind.path(namespace, body["metadata"]["name"]))
         except NotFound as error:
             raise ClusterUnavailable(f"{key} has just been deleted; try again") from error
-        if naming.key_of(found, self._cluster_id) != key:
+        if naming.key_of(found, self._cluster_id) != key or not is_as_made(body, found):
             raise WorkloadRejected(
                 f"the cluster has another {kind.kind} named {body['metadata']['name']} in "
                 f"namespace {namespace}, which is not ours; an administrator there must remove it"
@@ -609,7 +624,7 @@ class KubernetesConnector:
             found = self._api.get(kind.path(namespace, name))
         except NotFound as error:
             raise ClusterUnavailable(f"{name} has just been deleted; try again") from error
-        if naming.key_of(found, self._cluster_id) != key:
+        if naming.key_of(found, self._cluster_id) != key or not is_as_made(body, found):
             raise WorkloadRejected(
                 f"the cluster has another {kind.kind} named {name} in namespace {namespace}, which "
                 "is not ours; an administrator there must remove it"
@@ -670,6 +685,13 @@ def _is_stopped(attempt: Attempt) -> bool:
 
 def _may_still_run(attempt: Attempt) -> bool:
     return not _is_stopped(attempt) and not _is_finished(attempt)
+
+
+def _beside(attempts: Sequence[Attempt], native_id: str | None) -> tuple[Attempt, ...]:
+    """Of one key, the attempt that was recorded and what is in its namespace: anybody can write the
+    key onto an object of another namespace, which must hold up nothing."""
+    where = {one.item["metadata"]["namespace"] for one in attempts if one.uid == native_id}
+    return tuple(one for one in attempts if one.item["metadata"]["namespace"] in where)
 
 
 def _is_held(attempt: Attempt) -> bool:

@@ -35,6 +35,7 @@ from connectors.kubernetes.naming import (
     TEAM,
 )
 from connectors.kubernetes.observing import CREATOR
+from connectors.kubernetes.options import OPERATORS
 
 Object = dict[str, Any]
 
@@ -54,6 +55,13 @@ _GATED = (
     ("trainer.kubeflow.org", ("v1alpha1",), ("trainjobs",)),
     ("ray.io", ("v1",), ("rayjobs", "rayclusters")),
 )
+#: The accounts that make Jobs and Pods of what was created before. What they copy from templates
+#: are people's words all the same; whose it is, is told by its owners then.
+CONTROLLERS = (
+    "system:kube-controller-manager",
+    "system:serviceaccount:kube-system:job-controller",
+)
+_PODS = ("", ("v1",), ("pods",))
 _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSIONS = ("v1beta1", "v1beta2")
 _OURS = (CREATOR, STOPPED, KEY, NOTICE, ASKED)
@@ -74,13 +82,18 @@ TOO_OLD = (
 )
 
 
-def gate_manifests(portal: str = PORTAL) -> tuple[Object, ...]:
-    """All policies with their bindings, for the portal that signs in as `portal`."""
+def gate_manifests(
+    portal: str = PORTAL, operators: Sequence[str] = OPERATORS
+) -> tuple[Object, ...]:
+    """All policies with their bindings, for the portal that signs in as `portal` on a cluster whose
+    operators sign in as `operators`."""
     return (
         _policy("MutatingAdmissionPolicy", "tidegate-gate", _gating(portal)),
         _binding("MutatingAdmissionPolicyBinding", "tidegate-gate"),
-        _policy("ValidatingAdmissionPolicy", "tidegate-gate", _gate_rules(portal)),
+        _policy("ValidatingAdmissionPolicy", "tidegate-gate", _gate_rules(portal, operators)),
         _binding("ValidatingAdmissionPolicyBinding", "tidegate-gate"),
+        _policy("ValidatingAdmissionPolicy", "tidegate-pods", _pod_rules(portal, operators)),
+        _binding("ValidatingAdmissionPolicyBinding", "tidegate-pods"),
         _policy("ValidatingAdmissionPolicy", "tidegate-workloads", _workload_rules(portal)),
         _binding("ValidatingAdmissionPolicyBinding", "tidegate-workloads"),
         _policy("ValidatingAdmissionPolicy", "tidegate-queues", _queue_rules(portal)),
@@ -178,13 +191,53 @@ def _same(names: Sequence[str], now: str, before: str) -> str:
     )
 
 
-def _gate_rules(portal: str) -> Object:
+def _by_controllers(operators: Sequence[str]) -> str:
+    """That a controller does it, or somebody who could take the policy away as well."""
+    listed = ", ".join(f'"{name}"' for name in (*CONTROLLERS, *operators))
+    return (
+        f"request.userInfo.username in [{listed}] || (has(request.userInfo.groups) && "
+        '"system:masters" in request.userInfo.groups)'
+    )
+
+
+def _is_nobodys(*more: str) -> str:
+    """That something new says nothing that only we say."""
+    return " && ".join(
+        [
+            *(f'!("{label}" in variables.labels)' for label in (ATTEMPT, CLUSTER)),
+            *(f'!("{name}" in variables.annotations)' for name in (STOPPED, KEY, NOTICE, ASKED)),
+            *more,
+        ]
+    )
+
+
+def _pod_rules(portal: str, operators: Sequence[str]) -> Object:
+    ours = (
+        _same(_OURS, "variables.annotations", "variables.before")
+        + " && "
+        + _same((ATTEMPT, CLUSTER), "variables.labels", "variables.labelsBefore")
+    )
+    return {
+        "matchConstraints": {"resourceRules": [_rule(*_PODS, "CREATE", "UPDATE")]},
+        "matchConditions": [_not_the_portal(portal)],
+        "failurePolicy": "Fail",
+        "variables": _variables(),
+        "validations": [
+            _validation(
+                f"!variables.isNew || {_by_controllers(operators)} || ({_is_nobodys()})",
+                "labels and annotations of tidegate.io are written by Tidegate alone",
+            ),
+            _validation(
+                f"variables.isNew || ({ours})",
+                "labels and annotations of tidegate.io are written by Tidegate alone",
+            ),
+        ],
+    }
+
+
+def _gate_rules(portal: str, operators: Sequence[str]) -> Object:
     gates = 'variables.{0}["' + GATE + '"].split(",").exists(one, one == "' + OUR_GATE + '")'
     is_gated = '("' + GATE + '" in variables.{0} && ' + gates + ")"
-    owned = (
-        "(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(one, "
-        "has(one.controller) && one.controller))"
-    )
     same_queue = _same((QUEUE_LABEL,), "variables.labels", "variables.labelsBefore")
     # Kueue, and whoever makes Pods of it, suspends and starts it, under names that every cluster
     # gives them itself: they are Kubernetes' own, or accounts outside of teams' namespaces.
@@ -225,17 +278,10 @@ def _gate_rules(portal: str) -> Object:
                 "what Tidegate has submitted is changed by Tidegate alone",
             ),
             _validation(
-                f"!variables.isNew || {owned} || ("
-                + " && ".join(
-                    [
-                        *(f'!("{label}" in variables.labels)' for label in (ATTEMPT, CLUSTER)),
-                        *(
-                            f'!("{name}" in variables.annotations)'
-                            for name in (STOPPED, KEY, NOTICE, ASKED)
-                        ),
-                        f'(!("{CREATOR}" in variables.annotations) || '
-                        f'variables.annotations["{CREATOR}"] == request.userInfo.username)',
-                    ]
+                f"!variables.isNew || {_by_controllers(operators)} || ("
+                + _is_nobodys(
+                    f'(!("{CREATOR}" in variables.annotations) || '
+                    f'variables.annotations["{CREATOR}"] == request.userInfo.username)'
                 )
                 + ")",
                 "labels and annotations of tidegate.io are written by Tidegate alone",
@@ -310,8 +356,15 @@ class GateState:
 class GateWatch:
     """Looks whether the gate is in place, now and then; for several threads at once."""
 
-    def __init__(self, api: KubeApi, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        api: KubeApi,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        *,
+        operators: Sequence[str] = OPERATORS,
+    ) -> None:
         self._api = api
+        self._operators = operators
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._portal = ""
@@ -337,7 +390,7 @@ class GateWatch:
         if "mutatingadmissionpolicies" not in _served(self._api):
             return GateState(is_in_place=False, complaint=TOO_OLD)
         wrong = []
-        for manifest in gate_manifests(self._portal):
+        for manifest in gate_manifests(self._portal, self._operators):
             what = f"{manifest['kind']} {manifest['metadata']['name']}"
             try:
                 found = self._api.get(path_of(manifest))

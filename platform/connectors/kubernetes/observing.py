@@ -34,7 +34,7 @@ from connectors.kubernetes.reading import (
     text,
     texts,
 )
-from connectors.kubernetes.resources import was_changed
+from connectors.kubernetes.resources import JOB, RAYJOB, was_changed
 from connectors.kubernetes.states import (
     Finish,
     RankEnd,
@@ -95,7 +95,9 @@ class KubeState:
     JobSets, ...), each with its own `apiVersion` and `kind`, which lists leave out of their items.
     `pods` are those with our label or a request for GPUs. `gone_pods` are the last known states of
     Pods of ours that were deleted while their object is still there, as far as anybody remembers
-    them: how they ended is known from nowhere else. `events` are warnings on objects, where they
+    them: how they ended is known from nowhere else. `gone_objects` are the last known states of
+    objects of ours that were deleted, remembered likewise: Pods that name any other owner that is
+    not there are nobody's. `events` are warnings on objects, where they
     were asked for: why Pods could not be made stands nowhere else. `observed_at` is the API
     server's clock.
     """
@@ -106,6 +108,7 @@ class KubeState:
     nodes: tuple[Mapping[str, Any], ...]
     observed_at: int
     gone_pods: tuple[Mapping[str, Any], ...] = ()
+    gone_objects: tuple[Mapping[str, Any], ...] = ()
     events: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -220,9 +223,13 @@ class _Look:
         self._runs: dict[str, _Run] = {}
         self._odd: set[str] = set()
         self._refusals = _refusals(state.events)
+        # By uid: the namespace and the key of what was ours.
+        self._rays: dict[tuple[str, str], list[_Run]] = {}
+        self._gone: dict[str, tuple[str, str | None]] = {}
         self._take_objects()
         self._take_workloads()
         self._take_pods()
+        self._send_away()
 
     def runs(self) -> Iterator[_Run]:
         """The workloads of which every part could be read."""
@@ -263,9 +270,22 @@ class _Look:
             try:
                 uid = needed(item, "metadata", "uid")
                 if uid not in self._parents:
-                    self._runs[uid] = _Run(uid, self.key_of(item), item)
+                    run = self._runs[uid] = _Run(uid, self.key_of(item), item)
+                    if run.key is not None and item.get("kind") == RAYJOB.kind:
+                        self._rays.setdefault((run.namespace, run.key), []).append(run)
             except Odd as error:
                 self._not_read(item, error)
+
+        for item in self.state.gone_objects:
+            try:
+                uid, parent = needed(item, "metadata", "uid"), _controller(item)
+                if parent:
+                    self._parents.setdefault(uid, parent)
+                else:
+                    self._gone[uid] = (text(item, "metadata", "namespace"), self.key_of(item))
+            except Odd:
+                # It is only remembered.
+                continue
 
     def _take_workloads(self) -> None:
         for workload in self.state.workloads:
@@ -318,6 +338,26 @@ class _Look:
             if run is not None and pod.uid not in seen:
                 run.gone.append(pod)
 
+    def _send_away(self) -> None:
+        """Pods with GPUs beyond those that a workload of ours is made of are not its: anybody in
+        the namespace can name its object as their owner."""
+        for run in self._runs.values():
+            holding = [pod for pod in run.alive if pod.mgpu]
+            if run.key is None or run.item is None or not holding:
+                continue
+            try:
+                most = _pods_max(run)
+            except Odd as error:
+                self._not_read(run.item, error)
+                continue
+            beyond = 0 if most is None else len(holding) - most
+            if beyond > 0:
+                # One that is replaced is there beside its successor for a moment.
+                holding.sort(key=lambda pod: (pod.is_deleting, pod.created_at, pod.uid))
+                away = holding[-beyond:]
+                self.foreign.extend(away)
+                run.alive = [pod for pod in run.alive if pod not in away]
+
     def _run_in(self, namespace: str, root: str) -> _Run | None:
         """The run at `root`, None where it is in another namespace: owners never are, though
         anybody can write so."""
@@ -327,7 +367,15 @@ class _Look:
     def _left_over(self, pod: Pod, source: Object) -> _Run | None:
         """The run of a Pod of ours whose object is gone: it is not absent while its Pods are."""
         key = self.key_of(source)
-        if key is None or pod.root == pod.uid or pod.root in self._runs:
+        if key is not None and pod.root != pod.uid and pod.root not in self._runs:
+            # RayClusters are not watched: of those Pods the key tells whose they are.
+            for run in self._rays.get((pod.namespace, key), ()):
+                return run
+        if (
+            key is None
+            or pod.root in self._runs
+            or self._gone.get(pod.root) != (pod.namespace, key)
+        ):
             return None
         run = _Run(pod.root, key, None)
         self._runs[pod.root] = run
@@ -683,6 +731,13 @@ def _rank_count(item: Object, workload: Object | None) -> int:
     return max(1, number(item, "spec", "parallelism") or 1)
 
 
+def _pods_max(run: _Run) -> int | None:
+    """How many Pods `run` can have at once, None where that cannot be told. Raises Odd."""
+    is_told = run.workload is not None and parts(run.workload, "spec", "podSets")
+    is_job = run.item is not None and run.item.get("kind") == JOB.kind
+    return _rank_count(run.item or {}, run.workload) if is_told or is_job else None
+
+
 def _end_times(
     look: _Look,
     run: _Run,
@@ -932,14 +987,37 @@ def pods_below(state: KubeState, uid: str) -> tuple[Object, ...]:
 
 
 def pods_of_ours(state: KubeState, *, cluster_id: str) -> tuple[tuple[str, int, Object], ...]:
-    """The ranks of our attempts that are there: key, rank and Pod. What is odd is left out."""
+    """The ranks of our attempts that are there: key, rank and Pod. What is odd is left out, and so
+    are Pods that only say that they are ours: the object of their attempt is, or was, in their
+    namespace."""
+    parents: dict[str, str] = {}
+    ours: dict[str, tuple[str, str]] = {}
+    rays: set[tuple[str, str]] = set()
+    for item in (*state.objects, *state.gone_objects):
+        try:
+            uid, parent = needed(item, "metadata", "uid"), _controller(item)
+            key = naming.key_of(item, cluster_id)
+            if parent:
+                parents[uid] = parent
+            elif key is not None:
+                ours[uid] = (text(item, "metadata", "namespace"), key)
+                if item.get("kind") == RAYJOB.kind:
+                    rays.add(ours[uid])
+        except (Odd, AttributeError):
+            continue
     found: list[tuple[str, int, Object]] = []
     for source in state.pods:
         try:
             rank = rank_of_ours(source, cluster_id=cluster_id)
+            if rank is None:
+                continue
+            owner = texts(source, "metadata", "labels").get(JOBSET_UID) or _controller(source)
+            for _ in range(_OWNERS_MAX):
+                owner = parents.get(owner, owner)
+            whose = (text(source, "metadata", "namespace"), rank[0])
         except Odd:
             continue
-        if rank is not None:
+        if ours.get(owner) == whose or (owner and owner not in ours and whose in rays):
             found.append((*rank, source))
     return tuple(found)
 

@@ -46,6 +46,9 @@ shared_memory_mib   MiB that a rank may have in /dev/shm, 65536 by default; no m
 queue               name of the queue of all teams on a cluster without Kueue; null (default): each
                     team has its own, named as its namespace
 ray_version         version of Ray in the images of kind "rayjob"; null (default): not told
+operators           accounts ("system:serviceaccount:NAMESPACE:NAME") of the operators that make
+                    Jobs and Pods of what is created there, as gate.yaml names them; by default
+                    those of their own manifests
 log_root            directory where the portal keeps what the Pods wrote; null (default): outputs
                     cannot be shown
 log_cap_bytes       bytes of the output of each rank that are kept; 16 MiB by default
@@ -73,6 +76,14 @@ RUN_AS_USER = 1_000
 WORK_MIB = 100 << 10
 SHARED_MEMORY_MIB = 64 << 10
 MIB_MAX = 1 << 30
+#: The accounts of the operators, as they are installed by their own manifests.
+OPERATORS = (
+    "system:serviceaccount:jobset-system:jobset-controller-manager",
+    "system:serviceaccount:kubeflow-system:kubeflow-trainer-controller-manager",
+    "system:serviceaccount:kubeflow:training-operator",
+    "system:serviceaccount:mpi-operator:mpi-operator",
+    "system:serviceaccount:kuberay-system:kuberay-operator",
+)
 FEATURE_PREFIX = "feature.node.kubernetes.io/"
 LOG_CAP_BYTES = 16 << 20
 LOG_CAP_BYTES_MAX = 1 << 40
@@ -89,6 +100,7 @@ _KNOWN = frozenset(
             "shared_memory_mib",
             "queue",
             "ray_version",
+            "operators",
             "log_root",
             "log_cap_bytes",
         ),
@@ -118,6 +130,7 @@ _NAME_MAX = 253
 _PREFIX_MAX = 253
 _QUEUE = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?", re.ASCII)
 _VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9A-Za-z]{1,16}){1,3}", re.ASCII)
+_ACCOUNT = re.compile(rf"system:serviceaccount:{_DNS_LABEL_TEXT}:{_DOMAIN_TEXT}", re.ASCII)
 _CONTEXT = re.compile(r"[!-~]{1,253}")
 _PATH_TEXT = re.compile(r"/[A-Za-z0-9._/@+-]{0,500}", re.ASCII)
 #: What the product accepts as a feature; see `connectors.workload_checks`.
@@ -165,6 +178,7 @@ class KubernetesOptions:
     shared_memory_mib: int
     queue: str | None
     ray_version: str | None
+    operators: tuple[str, ...]
     log_root: str | None
     log_cap_bytes: int
 
@@ -222,6 +236,7 @@ def parse_options(options: Mapping[str, Any]) -> KubernetesOptions:
         ),
         queue=_or_none("queue", options.get("queue"), _queue),
         ray_version=_or_none("ray_version", options.get("ray_version"), _version),
+        operators=_list("operators", options.get("operators", OPERATORS), _account),
         log_root=_or_none("log_root", options.get("log_root"), _path),
         log_cap_bytes=_count(
             "log_cap_bytes", options.get("log_cap_bytes", LOG_CAP_BYTES), 0, LOG_CAP_BYTES_MAX
@@ -491,6 +506,15 @@ def _resource(option: str, value: object) -> str:
 def _object_name(option: str, value: object) -> str:
     if not isinstance(value, str) or len(value) > _NAME_MAX or not _matches(_NAME, value):
         raise ValueError(f"option {option} must be lower case letters, digits, '-' and '.'")
+    return value
+
+
+def _account(option: str, value: object) -> str:
+    if not isinstance(value, str) or not _matches(_ACCOUNT, value):
+        raise ValueError(
+            f"option {option} must be a list of accounts, like "
+            '"system:serviceaccount:NAMESPACE:NAME"'
+        )
     return value
 
 

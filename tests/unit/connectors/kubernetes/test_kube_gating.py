@@ -10,6 +10,7 @@ import yaml
 
 from connectors.kubernetes.api import Forbidden, NotFound
 from connectors.kubernetes.gating import (
+    CONTROLLERS,
     LOOKED_EVERY_S,
     PORTAL,
     TOO_OLD,
@@ -18,6 +19,7 @@ from connectors.kubernetes.gating import (
     is_part,
     path_of,
 )
+from connectors.kubernetes.options import OPERATORS
 
 DEPLOY = Path(__file__).parents[4] / "deploy" / "kubernetes"
 API = "/apis/admissionregistration.k8s.io/v1"
@@ -152,3 +154,50 @@ def test_a_cluster_that_is_too_old_and_one_that_does_not_let_us_look_are_told() 
 )
 def test_what_is_part_of_another(wanted: object, found: object, is_in: bool) -> None:
     assert is_part(wanted, found) is is_in
+
+
+def test_whose_the_controllers_are_is_asked_of_the_request_and_never_of_the_object() -> None:
+    """Mutant: whatever named a controller among its owners could say that it is ours."""
+    spec = {one["metadata"]["name"]: one["spec"] for one in gate_manifests() if is_validating(one)}
+    assert "ownerReferences" not in str(gate_manifests())
+    for name in ("tidegate-gate", "tidegate-pods"):
+        (new,) = [
+            one["expression"]
+            for one in spec[name]["validations"]
+            if "request.userInfo.username in" in one["expression"]
+        ]
+        for account in (*CONTROLLERS, *OPERATORS):
+            assert f'"{account}"' in new
+        for ours in ("attempt", "cluster", "key", "stopped", "notice"):
+            assert f'!("tidegate.io/{ours}" in variables.' in new
+
+
+def is_validating(manifest: dict[str, Any]) -> bool:
+    return bool(manifest["kind"] == "ValidatingAdmissionPolicy")
+
+
+def test_pods_are_gated_when_they_are_made_and_changed() -> None:
+    (spec,) = [
+        one["spec"]
+        for one in gate_manifests()
+        if is_validating(one) and one["metadata"]["name"] == "tidegate-pods"
+    ]
+    assert spec["matchConstraints"]["resourceRules"] == [
+        {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": ["pods"],
+        }
+    ]
+    _, changed = spec["validations"]
+    for ours in ("attempt", "cluster", "key", "stopped", "notice", "creator"):
+        assert f'"tidegate.io/{ours}"' in changed["expression"]
+
+
+def test_other_operators_are_looked_for_by_their_names() -> None:
+    operators = ("system:serviceaccount:ray:operator",)
+    api = AnApi(*gate_manifests(PORTAL, operators))
+    assert GateWatch(api, operators=operators).state().is_in_place  # type: ignore[arg-type]
+    assert "tidegate-gate is another one" in watch(api).state().complaint
+    assert OPERATORS[0] not in str(gate_manifests(PORTAL, operators))

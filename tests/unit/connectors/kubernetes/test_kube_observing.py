@@ -18,8 +18,8 @@ from builders.kube_states import (
     pools_of,
     recorded,
 )
+from connectors.kubernetes import naming
 from connectors.kubernetes.asking import asked_by_pool
-from connectors.kubernetes.naming import ASKED
 from connectors.kubernetes.observing import KubeState, listing_of, pods_of_ours
 from connectors.protocol import (
     Listing,
@@ -67,7 +67,7 @@ def as_submitted(state: KubeState) -> KubeState:
             if any(owner["uid"] == item["metadata"]["uid"] for owner in owners):
                 ranks = asked_by_pool(workload, pools_of()).get("h100", ())
                 words = ", ".join(f"{ranks.count(one)}x{one} h100" for one in sorted({*ranks}))
-                item["metadata"].setdefault("annotations", {})[ASKED] = words or "none"
+                item["metadata"].setdefault("annotations", {})[naming.ASKED] = words or "none"
     return state
 
 
@@ -75,7 +75,7 @@ def test_what_was_changed_on_the_cluster_is_stuck_and_says_so() -> None:
     """Mutant: held in silence; its GPUs waited for a vote that never came."""
     state = as_submitted(recorded("waiting"))
     item, workload, _ = of_one(state, "tg-gang")
-    before = item["metadata"]["annotations"][ASKED]
+    before = item["metadata"]["annotations"][naming.ASKED]
     workload["spec"]["podSets"][0]["count"] = 99
     observation = listed(state).observations["tg-gang"]
     assert (observation.phase, observation.is_stuck) == (HELD, True)
@@ -485,12 +485,52 @@ def test_an_admitted_workload_without_pods_says_so_after_a_while(gang: Gang) -> 
 def test_pods_whose_object_is_gone_are_still_there(gang: Gang) -> None:
     """Mutant: absent; its GPUs were free with two Pods alive."""
     item, _, pods = gang
-    seen = only(alone(None, None, pods))
+    seen = only(alone(None, None, pods, gone_objects=(item,)))
     assert (seen.key, seen.native_id) == ("tg-gang", item["metadata"]["uid"])
     assert (seen.phase, seen.is_released) == (STOPPING, False)
     over = [ended(pod, 0) for pod in pods]
-    assert only(alone(None, None, [over[0], pods[1]])).phase is STOPPING
-    assert listed(alone(None, None, over)).observations == {}
+    left = [over[0], pods[1]]
+    assert only(alone(None, None, left, gone_objects=(item,))).phase is STOPPING
+    assert listed(alone(None, None, over, gone_objects=(item,))).observations == {}
+
+
+def test_a_pod_with_a_made_up_owner_is_nobodys(gang: Gang) -> None:
+    """Mutant: its labels and any uid made it an observation of the attempt of that key."""
+    item, workload, pods = gang
+    forged = copy.deepcopy(pods[0])
+    forged["metadata"] |= {"name": "forged", "uid": "forged"}
+    forged["metadata"]["ownerReferences"][0]["uid"] = "made-up"
+    listing = listed(alone(None, None, [forged]))
+    assert listing.observations == {}
+    assert [(one.native_id, one.account) for one in listing.natives] == [("forged", "")]
+    listing = listed(alone(item, workload, [*pods, forged]))
+    assert listing.copies == {}
+    assert listing.observations["tg-gang"].native_id == item["metadata"]["uid"]
+    assert [one.native_id for one in listing.natives] == ["forged"]
+    # Nor that of what was ours in another namespace, or of another key.
+    elsewhere = copy.deepcopy(item)
+    elsewhere["metadata"] |= {"uid": "made-up", "namespace": "tg-00000000000000ff"}
+    other = copy.deepcopy(item)
+    other["metadata"] |= {"uid": "made-up"}
+    other["metadata"]["annotations"] |= {naming.KEY: "tg-other"}
+    for gone in (elsewhere, other):
+        assert listed(alone(None, None, [forged], gone_objects=(gone,))).observations == {}
+
+
+def test_pods_beyond_those_of_the_workload_are_held_outside(gang: Gang) -> None:
+    """Mutant: whatever named the object as its owner was free for the team."""
+    item, workload, pods = gang
+    more = copy.deepcopy(pods[0])
+    more["metadata"] |= {"name": "more", "uid": "zz", "creationTimestamp": "2026-11-21T20:59:00Z"}
+    listing = listed(alone(item, workload, [*pods, more]))
+    assert [(one.native_id, one.account) for one in listing.natives] == [("zz", "")]
+    assert listing.natives[0].mgpu > 0
+    seen = listing.observations["tg-gang"]
+    assert seen.slots is not None
+    assert len(seen.slots) == len(pods)
+    # One that has ended holds nothing, and has a successor.
+    listing = listed(alone(item, workload, [ended(pods[0], 1), pods[1], more]))
+    assert listing.natives == ()
 
 
 def test_copies_of_a_key_are_all_told_the_oldest_first(gang: Gang) -> None:
@@ -525,6 +565,29 @@ def test_the_ranks_of_ours() -> None:
         *(("tg-set", 0), ("tg-set", 1), ("tg-set", 2), ("tg-stopped", 0), ("tg-stopped", 1)),
         ("tg-unsched", 0),
     ]
+
+
+def test_logs_are_those_of_the_pods_of_an_object_of_ours(gang: Gang) -> None:
+    """Mutant: a label and an annotation were enough; anybody wrote into the log of a rank."""
+    item, _, pods = gang
+
+    def ranks(*found: dict[str, Any], **more: Any) -> list[str]:
+        state = alone(item, None, list(found), **more)
+        return [pod["metadata"]["uid"] for _, _, pod in pods_of_ours(state, cluster_id=CLUSTER_ID)]
+
+    genuine = [pod["metadata"]["uid"] for pod in pods]
+    assert ranks(*pods) == genuine
+    made_up = copy.deepcopy(pods[0])
+    made_up["metadata"]["ownerReferences"][0]["uid"] = "made-up"
+    alone_there = copy.deepcopy(pods[0])
+    del alone_there["metadata"]["ownerReferences"]
+    of_another_key = copy.deepcopy(pods[0])
+    of_another_key["metadata"]["annotations"] |= {naming.KEY: "tg-other"}
+    assert ranks(made_up, alone_there, of_another_key) == []
+    assert ranks(of_another_namespace(pods[0], "far")) == []
+    gone = copy.deepcopy(item)
+    gone["metadata"]["uid"] = "made-up"
+    assert ranks(made_up, gone_objects=(gone,)) == genuine[:1]
 
 
 def of_another_namespace(source: dict[str, Any], uid: str) -> dict[str, Any]:

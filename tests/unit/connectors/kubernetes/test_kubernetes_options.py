@@ -70,6 +70,7 @@ def test_the_least_options() -> None:
         ({"require_digest": True}, "option pools.h100.image: the image docker.io/pytorch/pytorch"),
         ({"run_as_user": 0}, "option run_as_user must be a whole number from 1"),
         ({"run_as_user": True}, "option run_as_user must be a whole number from 1"),
+        ({"operators": ["bob"]}, "option operators must be a list of accounts"),
         ({"work_mib": 0}, "option work_mib must be a whole number from 1"),
         ({"shared_memory_mib": None}, "option shared_memory_mib must be a whole number from 1"),
         ({"pull_secrets": ["A"]}, "option pull_secrets must be lower case"),
