@@ -35,7 +35,7 @@ from connectors.local.attempt_files import is_locked
 from connectors.protocol import Observation, Outcome, Workload, WorkloadPhase
 
 REPO = Path(__file__).resolve().parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{REPO}/platform:{REPO}/tests"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def crash(*arguments: str) -> int:

@@ -73,10 +73,14 @@ class Api:
         try:
             link.request(method, path, data, {"Content-Type": kind})
             response = link.getresponse()
-            return response.status, dict(json.loads(response.read() or b"{}"))
+            told = response.read()
         except (OSError, http.client.HTTPException):
             link.close()
             raise
+        if not response.headers.get("Content-Type", "").startswith("application/json"):
+            # Of a group that it does not serve, the server says so in plain words.
+            return response.status, {"message": told.decode(errors="replace").strip()}
+        return response.status, dict(json.loads(told))
 
     def close(self) -> None:
         """Close the connections of every thread."""

@@ -775,9 +775,12 @@ def _outcome(run: _Run, admission: _Admission, finish: Finish | None) -> tuple[O
         # Whatever it was that ended first: its Pods, for which it fails, or its admission.
         return Outcome.STOPPED, ""
     if finish is None:
-        if not admission.is_active and admission.reason in ("", "Deactivated"):
+        # Of a Workload that Kueue made after the one under which it ran, we let nothing start.
+        is_anew = not admission.was_admitted and run.item is not None and _was_changed(run.item)
+        is_deactivated = not admission.is_active and admission.reason in ("", "Deactivated")
+        if is_deactivated and not is_anew:
             return Outcome.STOPPED, ""
-        if admission.reason == "":
+        if is_deactivated or admission.reason == "":
             return Outcome.PREEMPTED, "It was begun anew on the cluster, which is not let happen."
         return eviction(admission.reason, admission.message)
     # A rank that left with an error after a notice let the others finish: its code counts.

@@ -391,6 +391,37 @@ def test_what_kueue_took_back_has_ended_and_never_starts_again(gang: Gang) -> No
     assert only(alone(asleep, again, [])).phase is ENDED
 
 
+def test_what_kueue_made_a_new_workload_for_was_preempted_not_stopped(gang: Gang) -> None:
+    """Its Workload was deleted while it ran. We deactivate the next one, before or after it is
+    looked at.
+
+    Mutant: what is inactive was stopped by us.
+    """
+    item, workload, _ = gang
+    asleep = finished(item, "Suspended", "JobSuspended")
+    asleep["spec"]["suspend"] = True
+    anew = copy.deepcopy(workload)
+    del anew["status"]
+    inactive = copy.deepcopy(anew)
+    inactive["spec"]["active"] = False
+    evicted = copy.deepcopy(inactive)
+    evicted["status"] = {
+        "conditions": [
+            {
+                "type": "Evicted",
+                "status": "True",
+                "reason": "Deactivated",
+                "message": "The workload is deactivated",
+                "lastTransitionTime": "2026-11-21T20:53:20Z",
+            }
+        ]
+    }
+    why = "It was begun anew on the cluster, which is not let happen."
+    for found in (anew, inactive, evicted):
+        seen = only(alone(asleep, found, []))
+        assert (seen.phase, seen.outcome, seen.message) == (ENDED, Outcome.PREEMPTED, why)
+
+
 @pytest.mark.parametrize(
     ("reason", "outcome"),
     [
