@@ -178,6 +178,8 @@ class _ClusterAgent:
         self._cluster_id = cluster_id
         self._leadership = leadership
         self._clock = clock
+        # Its own: a draw from the module's generator would disturb whoever seeds that one.
+        self._chance = random.Random()  # noqa: S311 - no secret
         self._listed_at: datetime | None = None
         self._counted_at: datetime | None = None
         self._planned_at: datetime | None = None
@@ -298,7 +300,7 @@ class _ClusterAgent:
             failing_s = (now - (cluster.failing_since or now)).total_seconds()
             pause_s = min(1 + failing_s / 4, SILENCE_PAUSE_MAX_S)
             # Jitter, so that many portals do not knock at once when a cluster comes back.
-            return pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
+            return pause_s * self._chance.uniform(0.8, 1.2)
         now = self._clock.now()
         previous_at = self._listed_at or cluster.observed_at
         if self._counted_at is None:

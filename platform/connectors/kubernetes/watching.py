@@ -76,6 +76,8 @@ class Reflector:
         self._changed = changed
         self._may_be_missing = may_be_missing
         self._monotonic_s = monotonic_s
+        # Its own: a draw from the module's generator would disturb whoever seeds that one.
+        self._chance = random.Random()  # noqa: S311 - no secret
         self._condition = threading.Condition()
         # Held from a change until it was told, so that changes are told in their order; always
         # taken before the condition.
@@ -160,7 +162,7 @@ class Reflector:
             if self._monotonic_s() - self._alive_s < PAUSE_MAX_S:
                 pause_s = PAUSE_MIN_S
             # Jitter, so that the watches do not all knock at once when a server comes back.
-            self._stopping.wait(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+            self._stopping.wait(pause_s * self._chance.uniform(0.5, 1.5))
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
     def _failed(self, error: Exception) -> bool:
