@@ -21,11 +21,11 @@ from builders.connector_builders import (
 from conformance.rigs import KubernetesRig
 from connectors.errors import AnotherCluster, ClusterUnavailable
 from connectors.kubernetes.naming import workload_name
+from connectors.kubernetes.reading import is_true
 from connectors.kubernetes.resources import JOB
 from connectors.kubernetes.voting import (
     CHECK_PATH,
     KUEUE_VERSION,
-    is_true,
     vote_of,
     workload_path,
 )

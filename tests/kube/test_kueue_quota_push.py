@@ -24,7 +24,8 @@ from connectors.kubernetes.naming import (
 )
 from connectors.kubernetes.objects import KINDS, WIDE
 from connectors.kubernetes.options import parse_options
-from connectors.kubernetes.voting import CheckKeeper, is_true, vote_body, vote_of, workload_path
+from connectors.kubernetes.reading import is_true
+from connectors.kubernetes.voting import CheckKeeper, vote_body, vote_of, workload_path
 from jobs.dispatch import handlers
 from kube_bed import KubeBed
 from outbox.delivery import deliver_due

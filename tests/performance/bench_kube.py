@@ -158,8 +158,9 @@ def measure_burst(rig: KubernetesRig, sizes: Sizes) -> None:
 def bare_burst(rig: KubernetesRig, count: int) -> float:
     """Seconds until the same jobs all run that nobody but their voters looks after."""
     from connectors.kubernetes.manifests.building import objects_for, owned
+    from connectors.kubernetes.reading import is_true
     from connectors.kubernetes.resources import resource_of
-    from connectors.kubernetes.voting import KUEUE_VERSION, is_true, vote_of, workload_path
+    from connectors.kubernetes.voting import KUEUE_VERSION, vote_of, workload_path
 
     connector: Any = rig.connector
     admin = rig.admin

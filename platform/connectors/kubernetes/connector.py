@@ -42,6 +42,7 @@ from connectors.kubernetes.manifests.building import (
 )
 from connectors.kubernetes.observing import KubeState, listing_of, pods_of_ours
 from connectors.kubernetes.options import KubernetesOptions, parse_options
+from connectors.kubernetes.reading import is_true
 from connectors.kubernetes.refusals import Refusals
 from connectors.kubernetes.resources import POD, resource_of
 from connectors.kubernetes.tending import (
@@ -59,7 +60,6 @@ from connectors.kubernetes.voting import (
     is_inactive,
     is_marked,
     is_owned_by,
-    is_true,
     is_untouched,
     vote_of,
     workload_path,

@@ -9,6 +9,7 @@ from connectors.kubernetes.options import KubernetesPool
 from connectors.kubernetes.reading import (
     Object,
     Odd,
+    conditions,
     flag,
     needed,
     part,
@@ -16,9 +17,9 @@ from connectors.kubernetes.reading import (
     printable,
     text,
     texts,
+    true_conditions,
     units,
 )
-from connectors.kubernetes.states import conditions, is_true
 from connectors.protocol import NodeCapacity
 
 #: Annotation on a node that we drained: why.
@@ -112,8 +113,8 @@ def _capacity(
     features: Mapping[str, tuple[str, str | None]],
 ) -> NodeCapacity:
     allocatable = _allocatable(node, pool)
-    found = conditions(node)
-    is_ready = is_true(found, "Ready")
+    found = true_conditions(node)
+    is_ready = "Ready" in found
     is_cordoned = bool(flag(node, "spec", "unschedulable"))
     taints = [
         taint
@@ -125,10 +126,10 @@ def _capacity(
     words = ["Ready" if is_ready else "NotReady"]
     reasons: list[str] = []
     if not is_ready:
-        ready = found.get("Ready", {})
+        ready = conditions(node).get("Ready", {})
         said = text(ready, "message") or text(ready, "reason") or "it has never said that it is"
         reasons.append(f"not ready: {said}")
-    reasons += [kind for kind in _PRESSURES if is_true(found, kind)]
+    reasons += [kind for kind in _PRESSURES if kind in found]
     if is_cordoned:
         words.append("SchedulingDisabled")
         reasons.append(texts(node, "metadata", "annotations").get(DRAINED) or "cordoned")

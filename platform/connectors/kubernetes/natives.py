@@ -31,7 +31,7 @@ from connectors.kubernetes.gating import GATE, OUR_GATE
 from connectors.kubernetes.naming import PATH, STOPPED, team_namespace
 from connectors.kubernetes.observing import KubeState, pods_below
 from connectors.kubernetes.options import KubernetesPool
-from connectors.kubernetes.reading import Odd
+from connectors.kubernetes.reading import Odd, conditions, is_true
 from connectors.kubernetes.resources import resource_of
 from connectors.kubernetes.tending import (
     KILL_GRACE_S,
@@ -42,10 +42,8 @@ from connectors.kubernetes.tending import (
 from connectors.kubernetes.voting import (
     KUEUE_VERSION,
     WORKLOADS,
-    condition_of,
     is_inactive,
     is_marked,
-    is_true,
     rfc3339,
     vote_body,
     vote_of,
@@ -250,13 +248,13 @@ class KubernetesNatives:
             return
         path, body = workload_path(workload), vote_body(workload, datetime.now(UTC))
         self._change(lambda: self._api.apply(path, body, force=True, subresource="status"))
-        told = condition_of(workload, GRANTED)
+        told = conditions(workload).get(GRANTED)
         if told is not None and told.get("status") != "True":
             self._tell(workload, "True", "Granted", "Tidegate has granted its GPUs.")
 
     def _tell(self, workload: Object, status: str, reason: str, sentence: str) -> None:
         message = sentence[:_SENTENCE_MAX]
-        told = condition_of(workload, GRANTED) or {}
+        told = conditions(workload).get(GRANTED) or {}
         if (told.get("status"), told.get("message")) == (status, message):
             return
         since = told.get("lastTransitionTime") if told.get("status") == status else None

@@ -24,7 +24,9 @@ from connectors.kubernetes.options import KubernetesPool
 from connectors.kubernetes.reading import (
     Object,
     Odd,
+    conditions,
     flag,
+    is_true,
     moment,
     needed,
     number,
@@ -33,6 +35,7 @@ from connectors.kubernetes.reading import (
     printable,
     text,
     texts,
+    true_conditions,
 )
 from connectors.kubernetes.resources import JOB, RAYJOB, was_changed
 from connectors.kubernetes.states import (
@@ -40,13 +43,11 @@ from connectors.kubernetes.states import (
     RankEnd,
     Wait,
     WaitCode,
-    conditions,
     disruption,
     eviction,
     finish_of,
     is_at_rest,
     is_suspended,
-    is_true,
     rank_end,
     wait_for_checks,
     wait_for_quota,
@@ -455,7 +456,7 @@ def _is_newer(one: Object, other: Object) -> bool:
 
     def rank(workload: Object) -> tuple[bool, int]:
         return (
-            not is_true(conditions(workload), "Finished"),
+            not is_true(workload, "Finished"),
             moment(workload, "metadata", "creationTimestamp") or 0,
         )
 
@@ -522,16 +523,16 @@ class _Admission:
 def _admission(workload: Object | None, check: str) -> _Admission:
     if workload is None:
         return _Admission()
-    said = conditions(workload)
+    said, are_true = conditions(workload), true_conditions(workload)
     admitted, evicted = said.get("Admitted", {}), said.get("Evicted", {})
-    is_admitted = is_true(said, "Admitted")
+    is_admitted = "Admitted" in are_true
     past_s = number(workload, "status", "accumulatedPastExecutionTimeSeconds") or 0
     changed_at = moment(admitted, "lastTransitionTime")
     evictions = sum(
         number(one, "count") or 0
         for one in parts(workload, "status", "schedulingStats", "evictions")
     )
-    is_evicted = is_true(said, "Evicted")
+    is_evicted = "Evicted" in are_true
     # The old vocabulary writes Admitted=False only over an earlier True; the new one always, so
     # that what is evicted before it was admitted counts as if it had been: at most once.
     was_admitted = is_admitted or past_s > 0 or (bool(admitted) and is_evicted)
@@ -545,7 +546,7 @@ def _admission(workload: Object | None, check: str) -> _Admission:
             is_voted = text(one, "state") == "Ready"
         elif text(one, "state") != "Ready":
             others[text(one, "name")] = (text(one, "state"), text(one, "message"))
-    is_reserved = is_true(said, "QuotaReserved")
+    is_reserved = "QuotaReserved" in are_true
     wait: Wait | None = None
     raw = ""
     if not is_reserved and "QuotaReserved" in said:

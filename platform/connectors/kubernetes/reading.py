@@ -74,6 +74,25 @@ def texts(item: Object, *path: str) -> Mapping[str, str]:
     return found
 
 
+def conditions(item: Object) -> Mapping[str, Object]:
+    """The conditions of `item` by type. Raises Odd."""
+    return {text(one, "type"): one for one in parts(item, "status", "conditions")}
+
+
+def true_conditions(item: Object) -> frozenset[str]:
+    """The types of those conditions of `item` that are True. Raises Odd."""
+    return frozenset(
+        text(one, "type")
+        for one in parts(item, "status", "conditions")
+        if text(one, "status") == "True"
+    )
+
+
+def is_true(item: Object, kind: str) -> bool:
+    """Whether the condition `kind` of `item` is there and True. Raises Odd."""
+    return kind in true_conditions(item)
+
+
 def number(item: Object, *path: str) -> int | None:
     """The integer at `path`, None where there is none. Raises Odd."""
     found = part(item, *path[:-1]).get(path[-1])

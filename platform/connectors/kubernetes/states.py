@@ -12,7 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from connectors.kubernetes.reading import Object, Odd, flag, number, part, parts, printable, text
+from connectors.kubernetes.reading import (
+    Object,
+    Odd,
+    conditions,
+    flag,
+    is_true,
+    number,
+    part,
+    parts,
+    printable,
+    text,
+    true_conditions,
+)
 from connectors.protocol import Outcome
 
 #: Characters of the cluster's own words that are kept.
@@ -350,16 +362,6 @@ def _last_words(message: str) -> RankEnd | None:
     return RankEnd(-_SIGKILL, is_timed_out=True) if is_timed_out else None
 
 
-def conditions(item: Object) -> Mapping[str, Object]:
-    """The conditions of `item` by type. Raises Odd."""
-    return {text(one, "type"): one for one in parts(item, "status", "conditions")}
-
-
-def is_true(found: Mapping[str, Object], kind: str) -> bool:
-    """Whether the condition `kind` is there and True. Raises Odd."""
-    return kind in found and text(found[kind], "status") == "True"
-
-
 #: Conditions that say that an object of some kind has ended, and how.
 _FINISHED = (
     *(("Complete", Outcome.SUCCEEDED), ("Completed", Outcome.SUCCEEDED)),
@@ -394,22 +396,21 @@ def finish_of(item: Object, workload: Object | None) -> Finish | None:
 
     Raises Odd.
     """
-    own = conditions(item)
+    are_true = true_conditions(item)
     for kind, outcome in _FINISHED:
-        if is_true(own, kind):
-            reason, message = text(own[kind], "reason"), text(own[kind], "message")
-            return Finish(_refined(outcome, reason), reason, message, own[kind])
+        if kind in are_true:
+            found = conditions(item)[kind]
+            reason = text(found, "reason")
+            return Finish(_refined(outcome, reason), reason, text(found, "message"), found)
     for path in (("status", "jobDeploymentStatus"), ("status", "state", "phase")):
         outcome_of_state = _FINISHED_STATES.get(_word(item, path))
         if outcome_of_state is not None:
             return Finish(outcome_of_state, _word(item, path), "", {})
-    if workload is not None:
-        of_kueue = conditions(workload)
-        if is_true(of_kueue, "Finished"):
-            found = of_kueue["Finished"]
-            reason = text(found, "reason")
-            outcome = Outcome.SUCCEEDED if reason == "Succeeded" else Outcome.FAILED
-            return Finish(outcome, reason, text(found, "message"), found)
+    if workload is not None and is_true(workload, "Finished"):
+        found = conditions(workload)["Finished"]
+        reason = text(found, "reason")
+        outcome = Outcome.SUCCEEDED if reason == "Succeeded" else Outcome.FAILED
+        return Finish(outcome, reason, text(found, "message"), found)
     return None
 
 
@@ -432,13 +433,13 @@ def is_at_rest(item: Object) -> bool:
 
     That its spec says so is not enough: the controller may not have seen it yet. Raises Odd.
     """
-    own = conditions(item)
+    are_true = true_conditions(item)
     # A Job that is about to fail makes none, and one suspended meanwhile stays so for ever.
-    if any(is_true(own, kind) for kind in ("FailureTarget", "SuccessCriteriaMet")):
+    if not are_true.isdisjoint(("FailureTarget", "SuccessCriteriaMet")):
         return True
-    if "Suspended" in own:
-        return is_true(own, "Suspended")
-    if any(is_true(own, kind) for kind, _ in _FINISHED):
+    if "Suspended" in conditions(item):
+        return "Suspended" in are_true
+    if any(kind in are_true for kind, _ in _FINISHED):
         return True
     return _word(item, ("status", "jobDeploymentStatus")) == "Suspended" or (
         bool(flag(item, "spec", "suspend")) and not part(item, "status")

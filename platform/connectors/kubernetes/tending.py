@@ -25,6 +25,7 @@ from connectors.kubernetes.api import Conflict, KubeApi, NotFound
 from connectors.kubernetes.attempts import Attempt, Attempts
 from connectors.kubernetes.naming import NOTICE, NOTICE_GIVEN, STOPPED
 from connectors.kubernetes.options import KubernetesPool
+from connectors.kubernetes.reading import is_true
 from connectors.kubernetes.resources import POD, was_changed
 from connectors.kubernetes.voting import (
     CHECKED_EVERY_S,
@@ -33,7 +34,6 @@ from connectors.kubernetes.voting import (
     is_inactive,
     is_marked,
     is_owned_by,
-    is_true,
     may_vote,
     vote_body,
     was_evicted,

@@ -24,9 +24,8 @@ from connectors.kubernetes.api import KubeApi, NotFound
 from connectors.kubernetes.asking import asks_as_submitted
 from connectors.kubernetes.naming import ADMISSION_CHECK, CONTROLLER, STOPPED
 from connectors.kubernetes.options import KubernetesPool
+from connectors.kubernetes.reading import Object, conditions, is_true
 from connectors.kubernetes.resources import resource_of, was_changed
-
-Object = Mapping[str, Any]
 
 KUEUE_VERSION = "kueue.x-k8s.io/v1beta2"
 WORKLOADS = f"/apis/{KUEUE_VERSION}/workloads"
@@ -106,7 +105,7 @@ class CheckKeeper:
             check = None
         if check is None or (check.get("spec") or {}).get("controllerName") != CONTROLLER:
             check = self._api.apply(CHECK_PATH, check_body(), force=True)
-        active = condition_of(check, "Active")
+        active = conditions(check).get("Active")
         now = self._now()
         if active is not None and active.get("status") == "True":
             self._since = str(active.get("lastTransitionTime"))
@@ -236,12 +235,6 @@ def is_owned_by(workload: Object, item: Object) -> bool:
     return any(owner.get("uid") == item["metadata"]["uid"] for owner in owners)
 
 
-def is_true(item: Object, name: str) -> bool:
-    """Whether condition `name` of `item` is True."""
-    found = condition_of(item, name)
-    return found is not None and found.get("status") == "True"
-
-
 def is_inactive(workload: Object) -> bool:
     """Whether Kueue is told to run `workload` no more."""
     return (workload.get("spec") or {}).get("active") is False
@@ -250,14 +243,6 @@ def is_inactive(workload: Object) -> bool:
 def is_marked(item: Object | None, annotation: str) -> bool:
     """Whether `item` is there and has the annotation."""
     return item is not None and annotation in (item["metadata"].get("annotations") or {})
-
-
-def condition_of(item: Object, name: str) -> Object | None:
-    """Condition `name` of `item`, None where it has none."""
-    for condition in (item.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == name:
-            return dict(condition)
-    return None
 
 
 def workload_path(workload: Object) -> str:
