@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from connectors.kubernetes import naming
-from connectors.kubernetes.observing import KubeState
+from connectors.kubernetes.cluster_state import KubeState
 from connectors.kubernetes.options import KubernetesPool, parse_options
 
 CLUSTER_ID = "a-cluster"

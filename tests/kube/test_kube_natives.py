@@ -30,8 +30,8 @@ from builders.loop_builders import a_job
 from builders.portal_builders import Company, a_company, a_grant, a_user
 from connectors.kubernetes.api import Forbidden, KubeApi
 from connectors.kubernetes.gating import GATE, GateWatch, gate_manifests, path_of
+from connectors.kubernetes.naming import CREATOR
 from connectors.kubernetes.natives import GRANTED
-from connectors.kubernetes.observing import CREATOR
 from jobs.cancellation import cancel_job
 from jobs.models import Attempt, Job, JobOrigin
 from kube_bed import KubeBed

@@ -310,7 +310,8 @@ def until_no_pod(rig: KubernetesRig, key: str, gone_at: list[float]) -> None:
 def measure_looks(sizes: Sizes) -> None:
     """What it takes to say what a cluster with many Pods has, from what the watches keep."""
     from builders.kube_states import CLUSTER_ID, of_one, pools_of, recorded
-    from connectors.kubernetes.observing import KubeState, listing_of
+    from connectors.kubernetes.cluster_state import KubeState
+    from connectors.kubernetes.observing import listing_of
 
     tracemalloc.start()
     started = recorded("started")

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from connectors.kubernetes.attempts import has_controller
-from connectors.kubernetes.naming import PRIORITY_LABEL
-from connectors.kubernetes.observing import CREATOR
+from connectors.kubernetes.naming import CREATOR, PRIORITY_LABEL
 
 
 def is_as_made(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from connectors.kubernetes import naming
-from connectors.kubernetes.observing import JOBSET_UID
+from connectors.kubernetes.resources import JOBSET_UID
 
 Json = dict[str, Any]
 Object = Mapping[str, Any]

@@ -13,7 +13,7 @@ from typing import Any
 from connectors.kubernetes import naming
 from connectors.kubernetes.api import KubeApi
 from connectors.kubernetes.attempts import Attempts
-from connectors.kubernetes.observing import KubeState
+from connectors.kubernetes.cluster_state import KubeState
 from connectors.kubernetes.options import KubernetesOptions
 from connectors.kubernetes.resources import KINDS, POD, Resource
 from connectors.kubernetes.voting import WORKLOADS

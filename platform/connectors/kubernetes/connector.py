@@ -31,6 +31,7 @@ from connectors.kubernetes.api import (
 )
 from connectors.kubernetes.attempts import Attempt, has_controller
 from connectors.kubernetes.caches import NODES, Caches, trimmed
+from connectors.kubernetes.cluster_state import KubeState, pods_of_ours
 from connectors.kubernetes.gating import GateWatch
 from connectors.kubernetes.inventory import nodes_of
 from connectors.kubernetes.logs import KubernetesLogs, LogKeeper
@@ -40,7 +41,7 @@ from connectors.kubernetes.manifests.building import (
     owned,
     owner_patch,
 )
-from connectors.kubernetes.observing import KubeState, listing_of, pods_of_ours
+from connectors.kubernetes.observing import listing_of
 from connectors.kubernetes.options import KubernetesOptions, parse_options
 from connectors.kubernetes.reading import is_true
 from connectors.kubernetes.refusals import Refusals

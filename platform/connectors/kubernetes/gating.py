@@ -28,13 +28,13 @@ from connectors.kubernetes.naming import (
     ATTEMPT,
     CLUSTER,
     CONTROLLER,
+    CREATOR,
     KEY,
     NOTICE,
     QUEUE_LABEL,
     STOPPED,
     TEAM,
 )
-from connectors.kubernetes.observing import CREATOR
 from connectors.kubernetes.options import OPERATORS
 
 Object = dict[str, Any]

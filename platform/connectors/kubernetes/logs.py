@@ -28,9 +28,9 @@ from typing import Protocol
 
 from connectors.errors import ClusterUnavailable, ConnectorError, LogUnavailable
 from connectors.kubernetes.api import KubeRefused, NotFound
+from connectors.kubernetes.cluster_state import rank_of_ours
 from connectors.kubernetes.log_positions import LineReader, Position
 from connectors.kubernetes.naming import CONTAINER, CONTAINERS, cluster_label, workload_name
-from connectors.kubernetes.observing import rank_of_ours
 from connectors.kubernetes.options import KubernetesOptions
 from connectors.kubernetes.reading import Object, Odd, needed, part, parts, text
 from connectors.protocol import LogChunk

@@ -18,6 +18,8 @@ MANAGED_BY_US = "tidegate"
 
 #: Annotation: the key of the attempt that the object runs.
 KEY = "tidegate.io/key"
+#: Annotation, written at creation by our admission policies: who made a native workload.
+CREATOR = "tidegate.io/creator"
 #: Annotation of an object: what its Pods were to ask for when it was submitted, see `asking`.
 ASKED = "tidegate.io/asked"
 #: Annotation: the path of the team, as people read it.

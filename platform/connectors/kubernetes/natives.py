@@ -26,13 +26,14 @@ from typing import Any
 from connectors.errors import AccountUndecided, ClusterUnavailable, NativeRefused
 from connectors.kubernetes.api import Conflict, Forbidden, KubeApi, KubeRefused, NotFound
 from connectors.kubernetes.asking import asked_by_pool
+from connectors.kubernetes.cluster_state import KubeState
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.gating import GATE, OUR_GATE
 from connectors.kubernetes.naming import PATH, STOPPED, team_namespace
-from connectors.kubernetes.observing import KubeState, pods_below
 from connectors.kubernetes.options import KubernetesPool
 from connectors.kubernetes.reading import Odd, conditions, is_true
 from connectors.kubernetes.resources import resource_of
+from connectors.kubernetes.runs import pods_below
 from connectors.kubernetes.tending import (
     KILL_GRACE_S,
     is_over,

@@ -42,6 +42,8 @@ PYTORCHJOB = Resource(
 )
 MPIJOB = Resource("kubeflow.org/v2beta1", "MPIJob", "mpijobs", ("spec", "runPolicy", "suspend"))
 RAYJOB = Resource("ray.io/v1", "RayJob", "rayjobs", ("spec", "suspend"))
+#: Label of Pods: the uid of the JobSet that they belong to.
+JOBSET_UID = "jobset.sigs.k8s.io/jobset-uid"
 
 CONFIG_MAP = Resource("v1", "ConfigMap", "configmaps")
 SERVICE = Resource("v1", "Service", "services")

@@ -24,7 +24,7 @@ from connectors.kubernetes.attempts import Attempts
 from connectors.kubernetes.caches import Caches
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.manifests.building import objects_for
-from connectors.kubernetes.observing import CREATOR
+from connectors.kubernetes.naming import CREATOR
 
 Json = dict[str, Any]
 OURS, OTHERS = "tg-team", "tg-00000000000000ff"

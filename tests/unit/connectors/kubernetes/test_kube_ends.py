@@ -10,8 +10,8 @@ import pytest
 from builders.kube_states import CLUSTER_ID, alone, of_one, recorded
 from connectors.kubernetes import naming
 from connectors.kubernetes.api import KubeList
+from connectors.kubernetes.cluster_state import KubeState
 from connectors.kubernetes.connector import KubernetesConnector
-from connectors.kubernetes.observing import KubeState
 from connectors.kubernetes.options import parse_options
 from connectors.protocol import Listing
 

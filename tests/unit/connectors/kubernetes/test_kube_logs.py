@@ -41,7 +41,7 @@ class FakePod:
         self.lines += [(at * NANOS, text.encode()) for text in texts]
 
     def seen(self) -> tuple[str, int, Mapping[str, Any]]:
-        """As `observing.pods_of_ours` tells it."""
+        """As `cluster_state.pods_of_ours` tells it."""
         return self.key, self.rank, self.as_listed()
 
     def as_listed(self) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from builders.kube_states import (
 )
 from connectors.kubernetes import naming
 from connectors.kubernetes.asking import asked_by_pool
-from connectors.kubernetes.observing import KubeState, listing_of, pods_of_ours
+from connectors.kubernetes.cluster_state import KubeState, pods_of_ours
+from connectors.kubernetes.observing import listing_of
 from connectors.protocol import (
     Listing,
     NativeWorkload,

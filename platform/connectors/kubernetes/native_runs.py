@@ -1,0 +1,171 @@
+"""What others run on a cluster, in the words of the protocol: workloads that people gave to Kueue,
+and Pods with GPUs that no queue let in. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from connectors.kubernetes import naming
+from connectors.kubernetes.admissions import Admission, admission_of
+from connectors.kubernetes.asking import asked_by_pool
+from connectors.kubernetes.ends import end_times, is_stopped
+from connectors.kubernetes.naming import CREATOR
+from connectors.kubernetes.reading import Object, moment, needed, number, text, texts
+from connectors.kubernetes.runs import NAME_LENGTH_MAX, STATE_LENGTH_MAX, Look, Pod, Run, rank_count
+from connectors.kubernetes.states import Finish, WaitCode, finish_of, wait_of_pod
+from connectors.protocol import NativeWorkload, Outcome, RankSlot, WorkloadPhase
+
+
+def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
+    """`run`, which is not ours, one for each pool of which it has or wants GPUs. Raises Odd."""
+    workload = run.workload
+    if workload is None:
+        # Kueue does not know it: its Pods are told one by one.
+        look.foreign.extend(run.alive)
+        return []
+    admission = admission_of(workload, look.check)
+    asked = asked_by_pool(workload, look.pools)
+    item = run.item or workload
+    finish = finish_of(run.item or {}, workload)
+    is_over = finish is not None or admission.is_admitted
+    if is_over and not asked and not any(pod.mgpu for pod in run.pods):
+        return []
+    outcome: Outcome | None = None
+    slots: tuple[Pod, ...] = ()
+    is_released = False
+    message = ""
+    if finish is not None:
+        is_released = not run.alive
+        phase = WorkloadPhase.ENDED if is_released else WorkloadPhase.STOPPING
+        outcome = finish.outcome if is_released else None
+        slots = tuple(run.pods)
+        state = f"Finished ({finish.reason})"
+    elif is_stopped(run):
+        # It was ended for good (`natives.cancel`).
+        is_released = not run.alive and not admission.is_admitted
+        phase = WorkloadPhase.ENDED if is_released else WorkloadPhase.STOPPING
+        outcome = Outcome.STOPPED if is_released else None
+        slots, state = tuple(run.alive), "Cancelled"
+    elif admission.is_admitted and admission.is_active and not admission.evicted_at:
+        is_all = sum(pod.phase == "Running" for pod in run.alive) >= rank_count(item, workload)
+        phase = WorkloadPhase.RUNNING if is_all else WorkloadPhase.STARTING
+        slots = tuple(run.alive)
+        state = "Admitted"
+        found = [
+            w for pod in run.alive if pod.phase == "Pending" and (w := wait_of_pod(pod.source))
+        ]
+        if found:
+            message = found[0][0].sentence(found[0][1])
+    elif run.alive:
+        phase, slots, state = WorkloadPhase.STOPPING, tuple(run.alive), "Evicted"
+    else:
+        phase = WorkloadPhase.HELD
+        reason = admission.raw.partition(":")[0]
+        state = "QuotaReserved" if admission.is_reserved else f"Pending ({reason or 'new'})"
+        wait = admission.wait
+        is_ours_to_start = wait is not None and wait.code in (WaitCode.GATED, WaitCode.EVALUATING)
+        if wait is not None and not is_ours_to_start:
+            message = wait.sentence(admission.raw)
+    return _by_pool(
+        look,
+        run,
+        workload,
+        item,
+        asked,
+        slots,
+        phase=phase,
+        state=state,
+        message=message,
+        admission=admission,
+        finish=finish,
+        outcome=outcome,
+        is_released=is_released,
+    )
+
+
+def _by_pool(
+    look: Look,
+    run: Run,
+    workload: Object,
+    item: Object,
+    asked: Mapping[str, tuple[int, ...]],
+    pods: Sequence[Pod],
+    *,
+    phase: WorkloadPhase,
+    state: str,
+    message: str,
+    admission: Admission,
+    finish: Finish | None,
+    outcome: Outcome | None,
+    is_released: bool,
+) -> list[NativeWorkload]:
+    ordered = sorted(pods, key=lambda pod: pod.order)
+    holding = [pod for pod in ordered if pod.mgpu and pod.node]
+    # What waits and asks for none of our GPUs is told too: somebody must start it.
+    names = sorted({pod.pool or "" for pod in holding} or set(asked) or {""})
+    is_mixed = len(names) > 1
+    started_at = admission.admitted_at if phase is not WorkloadPhase.HELD else None
+    ended_at = None
+    if is_released and finish is not None:
+        ended_at, _ = end_times(look, run, run.pods, admission, finish, started_at)
+    elif phase is WorkloadPhase.HELD:
+        # When its last run was over, where it had one.
+        ended_at = admission.evicted_at if admission.was_admitted else None
+    priority = text(workload, "spec", "priorityClassRef", "name") or texts(
+        item, "metadata", "labels"
+    ).get(naming.PRIORITY_LABEL, "")
+    found = []
+    for name in names:
+        ranks = asked.get(name, ())
+        slots = tuple(RankSlot(pod.node, pod.mgpu) for pod in holding if (pod.pool or "") == name)
+        found.append(
+            NativeWorkload(
+                native_id=f"{run.uid} ({name})" if is_mixed else run.uid,
+                submitted_at=moment(item, "metadata", "creationTimestamp") or 0,
+                name=needed(item, "metadata", "name")[:NAME_LENGTH_MAX],
+                account=text(item, "metadata", "namespace"),
+                user=texts(item, "metadata", "annotations").get(CREATOR, ""),
+                pool=name,
+                mgpu=sum(ranks) or sum(slot.mgpu for slot in slots),
+                native_state=state[:STATE_LENGTH_MAX],
+                phase=phase,
+                is_preemptible=priority == naming.BORROWED_CLASS,
+                started_at=started_at,
+                ended_at=ended_at,
+                is_released=is_released,
+                outcome=outcome,
+                time_limit_s=number(workload, "spec", "maximumExecutionTimeSeconds"),
+                slots=slots,
+                is_mixed=is_mixed,
+                ranks_mgpu=ranks,
+                message=message,
+            )
+        )
+    return found
+
+
+def foreign_pods(look: Look) -> list[NativeWorkload]:
+    """Pods with GPUs that no queue of Kueue let in: nobody's, they count as held outside."""
+    return [
+        NativeWorkload(
+            native_id=pod.uid,
+            submitted_at=pod.created_at,
+            name=f"{pod.namespace}/{pod.name}"[:NAME_LENGTH_MAX],
+            account="",
+            user="",
+            pool=pod.pool or "",
+            mgpu=pod.mgpu,
+            native_state=pod.phase[:STATE_LENGTH_MAX],
+            phase=_phase_of_foreign(pod),
+            started_at=pod.started_at or pod.created_at if pod.node else None,
+            slots=(RankSlot(pod.node, pod.mgpu),) if pod.node else (),
+        )
+        for pod in sorted(look.foreign, key=lambda pod: pod.uid)
+        if pod.mgpu and not pod.is_over
+    ]
+
+
+def _phase_of_foreign(pod: Pod) -> WorkloadPhase:
+    if pod.is_deleting:
+        return WorkloadPhase.STOPPING
+    return WorkloadPhase.RUNNING if pod.phase == "Running" else WorkloadPhase.STARTING
