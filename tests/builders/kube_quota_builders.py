@@ -9,8 +9,9 @@ from typing import Any, cast
 
 from connectors.entitlements import Entitlement, Entitlements, Share, Terms
 from connectors.kubernetes.api import Conflict, KubeApi, KubeList, KubeRefused, NotFound
+from connectors.kubernetes.cells import quantity
 from connectors.kubernetes.entitlements import KubernetesEntitlements
-from connectors.kubernetes.objects import Shape, quantity, shape_of
+from connectors.kubernetes.objects import Shape, shape_of
 from connectors.kubernetes.options import parse_options
 
 Json = dict[str, Any]

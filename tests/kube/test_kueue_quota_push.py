@@ -14,6 +14,7 @@ from builders.loop_builders import Fenced
 from builders.portal_builders import Company, a_company, a_user
 from clusters.registration import Administrator
 from connectors.kubernetes.api import KubeApi, NotFound
+from connectors.kubernetes.cells import WIDE
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.naming import (
     CLUSTER,
@@ -22,7 +23,7 @@ from connectors.kubernetes.naming import (
     cluster_label,
     team_namespace,
 )
-from connectors.kubernetes.objects import KINDS, WIDE
+from connectors.kubernetes.objects import KINDS
 from connectors.kubernetes.options import parse_options
 from connectors.kubernetes.reading import is_true
 from connectors.kubernetes.voting import CheckKeeper, vote_body, vote_of, workload_path

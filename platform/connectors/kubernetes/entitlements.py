@@ -19,35 +19,28 @@ from connectors.entitlements import Change, ChangeKind, Entitlements, Value
 from connectors.errors import ClusterUnavailable, OutcomeUnknown, WorkloadRejected
 from connectors.kubernetes import naming
 from connectors.kubernetes.api import Forbidden, KubeApi, KubeRefused, NotFound
+from connectors.kubernetes.cells import BORROWS, LENDS, quantity
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.objects import (
-    BORROWS,
     CLUSTER_QUEUE,
     COHORT,
     FLAVOR,
     KINDS,
-    LENDS,
     NAMESPACE,
     OBJECT_LIMITS,
     QUEUE,
     TOPOLOGY,
-    Item,
     Json,
     Shape,
-    depth,
-    for_apply,
-    for_merge_patch,
     is_of_another_portal,
     is_ours,
     is_terminating,
-    manifest,
     name_of,
     path_of,
-    quantity,
-    settings_of,
     shape_of,
-    wanted_items,
 )
+from connectors.kubernetes.settings import for_apply, for_merge_patch, manifest, settings_of
+from connectors.kubernetes.wanted_objects import Item, depth, wanted_items
 from connectors.protocol import ClusterConnector
 
 MANAGER = "tidegate-quota"

@@ -21,8 +21,9 @@ from builders.kube_quota_builders import (
 from connectors.entitlements import Change, ChangeKind
 from connectors.errors import ClusterUnavailable, OutcomeUnknown, WorkloadRejected
 from connectors.kubernetes.api import Forbidden, KubeRefused, NotFound
+from connectors.kubernetes.cells import quantity
 from connectors.kubernetes.naming import team_namespace
-from connectors.kubernetes.objects import KINDS, quantity
+from connectors.kubernetes.objects import KINDS
 
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 ORG, RESEARCH = team_namespace("org"), team_namespace("org/research")
