@@ -34,7 +34,8 @@ from connectors.kubernetes.caches import NODES, Caches, trimmed
 from connectors.kubernetes.cluster_state import KubeState, pods_of_ours
 from connectors.kubernetes.gating import GateWatch
 from connectors.kubernetes.inventory import nodes_of
-from connectors.kubernetes.logs import KubernetesLogs, LogKeeper
+from connectors.kubernetes.log_keeping import LogKeeper
+from connectors.kubernetes.log_reading import KubernetesLogs
 from connectors.kubernetes.manifests.building import (
     check_manifest_sizes,
     objects_for,

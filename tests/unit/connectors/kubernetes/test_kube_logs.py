@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from connectors.errors import ClusterUnavailable, LogUnavailable
-from connectors.kubernetes import logs, naming
+from connectors.kubernetes import log_files, log_keeping, naming
 from connectors.kubernetes.api import KubeRefused, NotFound
+from connectors.kubernetes.log_keeping import LogKeeper
 from connectors.kubernetes.log_positions import Position
-from connectors.kubernetes.logs import LogKeeper, LogStream, read_log
+from connectors.kubernetes.log_reading import read_log
+from connectors.kubernetes.pod_logs import LogStream
 from connectors.protocol import LogChunk
 
 NANOS = 1_000_000_000
@@ -125,7 +127,7 @@ class FakeCluster:
     def stream(
         self, path: str, *, query: Mapping[str, str] | None = None, silence_s: float = 10
     ) -> LogStream:
-        """See `logs.LogSource`."""
+        """See `pod_logs.LogSource`."""
         name = path.removesuffix("/log").rpartition("/")[2]
         assert path == f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/log"
         assert query is not None
@@ -258,7 +260,7 @@ def test_what_another_process_forgot_is_not_begun_again(
     pod.writes("one\n")
     tend(keeper, pod)
     eventually(lambda: is_there(tmp_path, b"one\n"))
-    logs.remove_logs(str(tmp_path / "logs"), "tg-a")
+    log_files.remove_logs(str(tmp_path / "logs"), "tg-a")
     del cluster.pods["p"]
     tend(keeper)
     assert keeper.catch_up(5) is True
@@ -285,7 +287,7 @@ def test_broken_connections_lose_and_double_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(logs, "AGAIN_S", 0.0)
+    monkeypatch.setattr(log_keeping, "AGAIN_S", 0.0)
     keeper, pod = keeper_of(), cluster.pod("p")
     pod.writes(*(f"{n}\n" for n in range(5)))
     cluster.breaks_after = 3
@@ -344,17 +346,17 @@ def test_more_pods_than_followers_are_asked_in_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Mutant: whoever came first was followed and the others had no log before their end."""
-    monkeypatch.setattr(logs, "ASK_EVERY_S", 0.05)
+    monkeypatch.setattr(log_keeping, "ASK_EVERY_S", 0.05)
     keeper = keeper_of()
-    pods = [cluster.pod(f"p{n:02d}", rank=n) for n in range(logs.FOLLOWERS_MAX + 10)]
+    pods = [cluster.pod(f"p{n:02d}", rank=n) for n in range(log_keeping.FOLLOWERS_MAX + 10)]
     for pod in pods:
         pod.writes(f"{pod.rank}\n")
     tend(keeper, *pods)
     eventually(lambda: all(is_there(tmp_path, b"%d\n" % pod.rank, rank=pod.rank) for pod in pods))
     with cluster.changed:
         followed = {name for name, is_followed, _ in cluster.asked if is_followed}
-    assert len(followed) == logs.FOLLOWERS_MAX
-    assert keeper._threads == logs.FOLLOWERS_MAX + logs.ASKERS_MAX
+    assert len(followed) == log_keeping.FOLLOWERS_MAX
+    assert keeper._threads == log_keeping.FOLLOWERS_MAX + log_keeping.ASKERS_MAX
 
     def write() -> None:
         for pod in pods:
@@ -417,8 +419,8 @@ def test_what_cannot_be_fetched_is_not_waited_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A node that is away keeps no observation waiting; its log comes when it is back."""
-    monkeypatch.setattr(logs, "WAIT_FOR_END_S", 0.1)
-    monkeypatch.setattr(logs, "AGAIN_S", 0.01)
+    monkeypatch.setattr(log_keeping, "WAIT_FOR_END_S", 0.1)
+    monkeypatch.setattr(log_keeping, "AGAIN_S", 0.01)
     keeper, pod = keeper_of(), cluster.pod("p")
     pod.writes("one\n")
     pod.state = "terminated"
@@ -481,7 +483,7 @@ def kept(tmp_path: Path, data: bytes, *, is_complete: bool = True) -> None:
     directory.mkdir(parents=True)
     (directory / "0.log").write_bytes(data)
     opened = os.open(directory, os.O_RDONLY)
-    logs._write_state(opened, 0, Position(size=len(data), is_complete=is_complete))
+    log_files.write_state(opened, 0, Position(size=len(data), is_complete=is_complete))
     os.close(opened)
 
 
