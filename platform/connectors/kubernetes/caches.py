@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from connectors.kubernetes import naming
@@ -62,6 +62,7 @@ class Caches:
         *,
         pod_changed: Callable[[Json | None, Json | None], None] = lambda before, now: None,
     ) -> None:
+        self._api = api
         self._cluster_id = cluster_id
         self._gpu_resources = {pool.resource for pool in options.pools.values()}
         self._has_claims = any(pool.device_class for pool in options.pools.values())
@@ -142,9 +143,9 @@ class Caches:
             gone_objects=gone_objects,
         )
 
-    def nodes(self) -> tuple[Json, ...]:
-        """All nodes. Raises ClusterUnavailable."""
-        return self._nodes.snapshot()
+    def nodes(self) -> Sequence[Json]:
+        """All nodes, asked for where nothing is watched yet. Raises ClusterUnavailable."""
+        return self._nodes.snapshot() if self._is_started else self._api.list(NODES).items
 
     def took(self, found: Json) -> None:
         """What the server just answered with is known from now on."""

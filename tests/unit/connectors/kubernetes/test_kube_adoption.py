@@ -112,10 +112,10 @@ def test_a_submission_is_rejected_where_the_object_is_not_its_own(
     wanted = the_job()
     key = wanted["metadata"]["annotations"]["tidegate.io/key"]
     found.append(as_the_server_has_it(wanted))
-    assert connector._created(key, wanted)["metadata"]["uid"] == "u1"
+    assert connector._submitter.created(key, wanted)["metadata"]["uid"] == "u1"
     found[0]["metadata"]["annotations"][CREATOR] = "bob"
     with pytest.raises(WorkloadRejected, match="which is not ours; an administrator there must"):
-        connector._created(key, wanted)
+        connector._submitter.created(key, wanted)
 
 
 # Copies of a key in other namespaces

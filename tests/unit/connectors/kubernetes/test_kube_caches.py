@@ -286,8 +286,8 @@ def test_one_of_an_earlier_kind_is_asked_for_where_it_is(monkeypatch: pytest.Mon
     earlier = a_kube_job("s1") | {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
     path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets/{KEY}"
     apart.attempts.item_changed(None, earlier)
-    assert apart.connector._attempts_of(KEY) == ()
+    assert apart.connector._finder.attempts_of(KEY) == ()
     apart.others[path] = a_kube_job("another") | {"kind": "JobSet"}
-    assert apart.connector._attempts_of(KEY) == ()
+    assert apart.connector._finder.attempts_of(KEY) == ()
     apart.others[path] = earlier
-    assert [one.uid for one in apart.connector._attempts_of(KEY)] == ["s1"]
+    assert [one.uid for one in apart.connector._finder.attempts_of(KEY)] == ["s1"]

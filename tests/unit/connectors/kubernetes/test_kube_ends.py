@@ -87,12 +87,12 @@ def test_many_ends_at_once_are_all_made_sure_of(monkeypatch: pytest.MonkeyPatch)
         one = alone(None, None, pods)
         return KubeState(tuple(items), tuple(workloads), tuple(pods), (), one.observed_at)
 
-    listing = connector._listing(state([]))
+    listing = connector._looker.listing(state([]))
     assert released(listing) == MANY
-    assert connector._has_doubtful_ends(listing) is True
+    assert connector._looker.has_doubtful_ends(listing) is True
     assert (len(told), len(asked)) == (MANY, 1)
-    assert released(connector._listing(state(told))) == 0
+    assert released(connector._looker.listing(state(told))) == 0
     left.clear()
-    assert connector._has_doubtful_ends(listing) is False
-    assert connector._has_doubtful_ends(listing) is False
+    assert connector._looker.has_doubtful_ends(listing) is False
+    assert connector._looker.has_doubtful_ends(listing) is False
     assert len(asked) == 2
