@@ -9,6 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from builders.native_builders import AControl
     from builders.portal_builders import Company
+    from builders.waiting_story import Story
     from tenants.models import User
 
 
@@ -39,3 +40,11 @@ def control(monkeypatch: pytest.MonkeyPatch) -> AControl:
     control = AControl()
     monkeypatch.setattr("connectors.registry.NATIVE_CONTROLS", {"slurm": lambda _: control})
     return control
+
+
+@pytest.fixture
+def story(monkeypatch: pytest.MonkeyPatch) -> Story:
+    """Instead, a gated cluster on which what waits is ours to start."""
+    from builders.waiting_story import a_story
+
+    return a_story(monkeypatch)
