@@ -107,6 +107,8 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
     if started_at is None and admission.was_admitted:
         started_at = min((pod.created_at for pod in run.pods), default=admission.evicted_at)
     ended_at, released_at = end_times(look, run, ranks, admission, finish, started_at)
+    # Of a gang whose Pods are still being made, some say nothing of the whole.
+    is_partial = phase is WorkloadPhase.STARTING and len(ranks) < rank_count(item, run.workload)
     outcome, message = None, ""
     if is_ended:
         outcome, message = outcome_of(run, admission, finish)
@@ -125,7 +127,7 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
         exit_codes=exit_codes if started_at is not None else {},
         message=message,
         submitted_at=moment(item, "metadata", "creationTimestamp"),
-        slots=_slots(ranks),
+        slots=None if is_partial else _slots(ranks),
         is_stuck=wait is not None and wait.is_stuck,
         is_held_by_others=wait is not None and wait.is_held_by_others,
         account=text(item, "metadata", "namespace"),

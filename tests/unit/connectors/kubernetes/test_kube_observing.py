@@ -349,6 +349,20 @@ def test_a_failed_gang(
     assert (seen.ended_at, seen.released_at) == (1_795_294_392, 1_795_294_392)
 
 
+def test_a_gang_of_which_some_pods_are_there_has_no_smaller_size(gang: Gang) -> None:
+    """Planted: a look between the making of two Pods; the attempt was resized to one of them, and
+    metered so until both ran."""
+    item, workload, pods = gang
+    first = copy.deepcopy(pods[0])
+    first["status"]["phase"] = "Pending"
+    seen = only(alone(item, workload, [first]))
+    assert (seen.phase, seen.slots) == (STARTING, None)
+    second = {**copy.deepcopy(pods[1]), "status": first["status"]}
+    whole = only(alone(item, workload, [first, second]))
+    assert whole.slots is not None
+    assert len(whole.slots) == 2
+
+
 def test_a_rank_that_ended_early_is_told_while_others_run(gang: Gang) -> None:
     item, workload, pods = gang
     early = ended(pods[0], 0, '{"exit": 9, "noticed": true}')
