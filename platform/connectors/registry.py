@@ -15,6 +15,7 @@ from connectors.kubernetes.connector import (
 from connectors.kubernetes.entitlements import (
     control_entitlements as control_kubernetes_entitlements,
 )
+from connectors.kubernetes.evicting import control_eviction as control_kubernetes_eviction
 from connectors.kubernetes.natives import control_natives as control_kubernetes_natives
 from connectors.kubernetes.node_control import control_nodes as control_kubernetes_nodes
 from connectors.kubernetes.options import default_images as kubernetes_default_images
@@ -24,7 +25,7 @@ from connectors.kubernetes.options import unit_mgpu as kubernetes_unit_mgpu
 from connectors.local.connector import open_local
 from connectors.local.node_control import control_nodes as control_local_nodes
 from connectors.natives import NativeControl
-from connectors.node_control import NodeControl
+from connectors.node_control import NodeControl, NodeEviction
 from connectors.protocol import ClusterConnector, LogReader
 from connectors.slurm.accounts import open_account
 from connectors.slurm.connector import check_slurm_options, open_slurm, open_slurm_logs
@@ -80,6 +81,10 @@ NODE_CONTROLS: Mapping[str, Callable[[ClusterConnector], NodeControl]] = {
     "kubernetes": control_kubernetes_nodes,
     "local": control_local_nodes,
     "slurm": control_slurm_nodes,
+}
+#: How drained nodes are emptied, on the kinds of cluster where that can be done.
+NODE_EVICTIONS: Mapping[str, Callable[[ClusterConnector], NodeEviction]] = {
+    "kubernetes": control_kubernetes_eviction,
 }
 #: How limits are written, on the kinds of cluster that keep any themselves.
 ENTITLEMENT_CONTROLS: Mapping[str, Callable[[ClusterConnector], EntitlementControl]] = {
@@ -167,3 +172,10 @@ def nodes_refusal(kind: str, api_version: str) -> str:
     if kind not in NODE_CONTROLS:
         return f"nodes of clusters of kind {kind} cannot be drained from here"
     return cannot_change_nodes(api_version) if kind == "slurm" else ""
+
+
+def eviction_refusal(kind: str) -> str:
+    """Why what runs on a node of such a cluster cannot be evicted with a drain; "" when it can."""
+    if kind in NODE_EVICTIONS:
+        return ""
+    return f"on clusters of kind {kind} what runs on a drained node goes on to its end"

@@ -55,6 +55,10 @@ _NEVER_SENT = (
     urllib3.exceptions.ConnectTimeoutError,
     urllib3.exceptions.LocationParseError,
 )
+#: The cause of an eviction that a PodDisruptionBudget refuses for now, and what the server says, as
+#: an error of its own, where there are several.
+_BUDGET = "DisruptionBudget"
+_SEVERAL_BUDGETS = "This pod has more than one PodDisruptionBudget"
 _WEBHOOK_AWAY = ("failed calling webhook", "failed to call webhook")
 
 
@@ -94,6 +98,15 @@ class Conflict(KubeRefused):
 
 class Forbidden(KubeRefused):
     """Our rights do not suffice, or somebody's policy says no."""
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether our account may not do this to any object, by what RBAC says of it."""
+        return ' is forbidden: User "' in self.message and '" cannot ' in self.message
+
+
+class MayNotGo(KubeRefused):
+    """A Pod is not evicted now, because of its PodDisruptionBudgets."""
 
 
 class Gone(KubeRefused):
@@ -288,6 +301,18 @@ class KubeApi:
             if uid is None:
                 raise
 
+    def evict(self, path: str, *, name: str, namespace: str, uid: str, grace_s: int) -> None:
+        """End the Pod `path` as its PodDisruptionBudgets allow; one that is absent, or has another
+        `uid`, is left alone. Raises MayNotGo."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"gracePeriodSeconds": grace_s, "preconditions": {"uid": uid}},
+        }
+        with contextlib.suppress(NotFound, Conflict):
+            self.create(f"{path}/eviction", body)
+
     def watch(
         self,
         path: str,
@@ -438,14 +463,16 @@ class KubeApi:
         reason = str(status.get("reason", ""))
         if code == 403 and "is forbidden: User " in words and not self._is_ready():
             return ClusterUnavailable(f"the API server is not ready yet: {words}")
+        details = status.get("details") or {}
+        causes = tuple(_cause(one) for one in details.get("causes") or ())
+        if _SEVERAL_BUDGETS in words or any(one.reason == _BUDGET for one in causes):
+            return MayNotGo(code, reason, words, causes)
         if code in (401, 429, 503) or any(away in words for away in _WEBHOOK_AWAY):
             # None of these reached the storage.
             return ClusterUnavailable(f"{method} {path}: {words}")
         if code >= 500 or code < 400:
             unknown = ClusterUnavailable if method == "GET" else OutcomeUnknown
             return unknown(f"{method} {path}: {code} {words}")
-        details = status.get("details") or {}
-        causes = tuple(_cause(one) for one in details.get("causes") or ())
         return _kind_of_refusal(code, reason)(code, reason, words, causes)
 
     def _is_ready(self) -> bool:

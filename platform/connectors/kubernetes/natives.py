@@ -306,7 +306,7 @@ class KubernetesNatives:
         except (NotFound, Conflict):
             return
         except KubeRefused as error:
-            if isinstance(error, Forbidden) and _lacks_rights(error):
+            if isinstance(error, Forbidden) and error.is_for_all:
                 raise ClusterUnavailable(f"the cluster does not let us: {error}") from error
             # A policy or a webhook that looks at this one object.
             raise NativeRefused(f"the cluster refuses it: {error}") from error
@@ -332,11 +332,6 @@ class KubernetesNatives:
         ]
         workload = max(workloads, key=_age_of, default=None)
         return None if item is None and workload is None else _Native(item, workload)
-
-
-def _lacks_rights(error: Forbidden) -> bool:
-    """Whether our account may not do this to any object, by what RBAC says of it."""
-    return ' is forbidden: User "' in error.message and '" cannot ' in error.message
 
 
 def _ends_slowly(pod: Object) -> bool:

@@ -1,7 +1,7 @@
 """Nodes of a Kubernetes cluster are cordoned and let in again.
 
 A drain here is what it is everywhere in the portal: nothing new starts on the node and what runs
-goes on, so no Pod is evicted. Our reason is written beside it as an annotation. A resume lifts the
+goes on; `evicting` empties it. Our reason is written beside it as an annotation. A resume lifts the
 cordon whoever set it, as it does on other kinds of cluster; taints stay.
 """
 

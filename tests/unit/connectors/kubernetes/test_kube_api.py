@@ -21,6 +21,7 @@ from connectors.kubernetes.api import (
     Gone,
     KubeApi,
     KubeRefused,
+    MayNotGo,
     NotFound,
 )
 
@@ -177,6 +178,49 @@ def test_a_refusal_names_what_is_wrong(server: AServer, api: KubeApi) -> None:
     with pytest.raises(KubeRefused, match="is invalid") as raised:
         api.create("/things", {})
     assert (raised.value.code, raised.value.causes[0].field) == (422, "spec.x")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(
+            a_status(429, "TooManyRequests", causes=[{"reason": "DisruptionBudget"}]),
+            429,
+        ),
+        Answer(
+            a_status(
+                500,
+                "InternalError",
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource "
+                "does not support.",
+            ),
+            500,
+        ),
+    ],
+    ids=["one budget", "several"],
+)
+def test_a_budget_is_told_from_a_server_that_is_busy(
+    server: AServer, api: KubeApi, answer: Answer
+) -> None:
+    """Mutant: a Pod that may not go looked like a cluster that is away, for hours."""
+    server.on("/pod/eviction", answer)
+    with pytest.raises(MayNotGo):
+        api.evict("/pod", name="p", namespace="n", uid="u", grace_s=30)
+    assert server.bodies[-1] == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "p", "namespace": "n"},
+        "deleteOptions": {"gracePeriodSeconds": 30, "preconditions": {"uid": "u"}},
+    }
+
+
+@pytest.mark.parametrize("answer", [a_status(404, "NotFound"), a_status(409, "Conflict")])
+def test_a_pod_that_is_gone_or_another_one_is_not_evicted(
+    server: AServer, api: KubeApi, answer: dict[str, Any]
+) -> None:
+    server.on("/pod/eviction", Answer(answer, answer["code"]))
+    api.evict("/pod", name="p", namespace="n", uid="u", grace_s=30)
+    assert len(server.asked) == 1
 
 
 def test_a_read_is_sent_again_once_when_the_connection_breaks(

@@ -62,6 +62,19 @@ def test_the_refusals_that_are_asked_for_may_be_listed() -> None:
     assert {verb for _, name, verb in given() if name == "events"} == {"list"}
 
 
+def test_nodes_are_cordoned_and_emptied_and_no_more() -> None:
+    """Mutant: without `pods/eviction` every eviction was refused; with `nodes` `delete` a node
+    could be taken away."""
+    rights = given()
+    assert {verb for _, name, verb in rights if name == "pods/eviction"} == {"create"}
+    assert {verb for _, name, verb in rights if name == "nodes"} == {
+        "get",
+        "list",
+        "watch",
+        "patch",
+    }
+
+
 def test_every_thing_that_quotas_become_can_be_written() -> None:
     rights = given()
     for thing, kind in KINDS.items():
