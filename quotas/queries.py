@@ -35,6 +35,16 @@ class QuotaSnapshot:
     priority_classes: tuple[ArbiterPriorityClass, ...]
 
 
+def graces_s(classes: Collection[UUID]) -> dict[UUID, int]:
+    """The grace period of each of these priority classes, cut to its organization's."""
+    found = PriorityClass.objects.filter(pk__in=classes).values_list(
+        "pk", "grace_period_s", "organization__organizationpolicy__grace_period_s"
+    )
+    return {
+        pk: grace_s if most_s is None else min(grace_s, most_s) for pk, grace_s, most_s in found
+    }
+
+
 def quota_snapshot(pools: Collection[UUID] | None = None) -> QuotaSnapshot:
     """The whole tree, the quotas of `pools` (None: of all) and every priority class.
 

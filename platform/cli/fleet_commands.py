@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -119,15 +120,28 @@ def node_drain(
     ctx: typer.Context,
     node: NodeArgument,
     reason: Annotated[str, typer.Option(help="Why, in one line; the cluster shows it.")],
+    evict: Annotated[
+        bool, typer.Option("--evict", help="Stop and requeue its jobs, and evict the rest.")
+    ] = False,
+    grace: Annotated[
+        int,
+        typer.Option(
+            min=1, max=3_600, help="Seconds that what is no job gets at most, with --evict."
+        ),
+    ] = 300,
     cluster: ClusterOption = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Let nothing new start on a node; what runs there goes on. For platform administrators.
 
+    With --evict jobs get their notice and the grace of their class, are stopped and queue again.
     Waits a little for the cluster's answer. Exit codes: 0 the cluster did it; 3 refused, by the
-    portal or by the cluster; 75 no answer from the cluster yet, it is asked again.
+    portal or by the cluster; 75 no answer from the cluster yet, or the node is not empty yet.
     """
-    _ask(ctx, node, cluster, "drain", {"reason": reason}, output)
+    body: dict[str, str | int] = {"reason": reason}
+    if evict:
+        body["evict_grace_s"] = grace
+    _ask(ctx, node, cluster, "drain", body, output)
 
 
 @node_app.command("resume")
@@ -146,7 +160,7 @@ def _ask(
     node: str,
     cluster: str | None,
     action: str,
-    body: dict[str, str],
+    body: Mapping[str, str | int],
     output: Format,
 ) -> None:
     api = open_api(ctx)
@@ -166,6 +180,9 @@ def _ask(
     match request["state"]:
         case "done":
             tell(f"{name}: the cluster did it; it shows when the node is seen next.")
+        case "pending" if request["message"]:
+            tell(f"{name}: {request['message']}")
+            raise typer.Exit(STILL_OPEN)
         case "pending":
             tell(f"{name}: the cluster has not answered yet. It is asked again by itself.")
             raise typer.Exit(STILL_OPEN)
@@ -200,6 +217,7 @@ def _remark(node: dict[str, Any]) -> str:
     parts = [node["reason"]] if node["reason"] else []
     if request is not None and request["state"] == "pending":
         parts.append(f"{request['action']} requested {request['requested_at']}")
+        parts += [request["message"]] if request["message"] else []
     elif request is not None and request["state"] in ("refused", "given_up"):
         word = request["state"].replace("_", " ")
         parts.append(f"{request['action']} {word}: {request['message']}")

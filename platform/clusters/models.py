@@ -123,7 +123,8 @@ class NodeRequest(models.Model):
     """That somebody asked to drain or resume a node, and what the cluster made of it.
 
     What the cluster then says of the node is told by ClusterNode alone. `message` says why it was
-    refused or given up.
+    refused or given up, or what a drain still waits for. A drain with `evict_grace_s` also empties
+    the node; what is no job of ours gets so many seconds at most.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -131,6 +132,7 @@ class NodeRequest(models.Model):
     node = models.CharField(max_length=253)
     action = models.CharField(max_length=6, choices=NodeAction.choices)
     reason = models.CharField(max_length=200, blank=True)
+    evict_grace_s = models.PositiveIntegerField(null=True)
     requested_by = models.CharField(max_length=127)
     requested_at = models.DateTimeField()
     state = models.CharField(
@@ -150,6 +152,11 @@ class NodeRequest(models.Model):
                 condition=Q(state="pending", answered_at=None)
                 | (~Q(state="pending") & Q(answered_at__isnull=False)),
                 name="node_request_is_answered_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(evict_grace_s=None)
+                | Q(action="drain", evict_grace_s__gte=1, evict_grace_s__lte=3_600),
+                name="only_a_drain_evicts_within_an_hour",
             ),
         ]
         indexes = [

@@ -15,7 +15,7 @@ from django.db import transaction
 from audit.recording import record
 from clusters.models import Cluster, ClusterNode, NodeAction, NodeRequest, NodeRequestState
 from clusters.registration import Administrator
-from connectors.registry import nodes_refusal
+from connectors.registry import eviction_refusal, nodes_refusal
 from live.publishing import publish
 from live.waking import wake
 from outbox.recording import Intention, intend
@@ -26,6 +26,10 @@ from webapi.middleware import current_request_id
 CHANGE_NODE = "change_node"
 #: A cluster that is away for longer is not surprised with what somebody wanted before.
 PATIENCE = timedelta(minutes=15)
+#: A disruption budget may keep a Pod for ever: a node that is not empty by then is for a person.
+EMPTIED_WITHIN = timedelta(hours=2)
+EVICT_GRACE_S_DEFAULT = 300
+EVICT_GRACE_S_MAX = 3_600
 REASON_LENGTH_MAX = 200
 _MESSAGE_LENGTH_MAX = 2_000
 
@@ -37,19 +41,28 @@ def node_shard(cluster_id: UUID) -> str:
 
 @transaction.atomic
 def request_node_change(
-    node: ClusterNode, action: NodeAction, reason: str = "", *, by: Administrator, now: datetime
+    node: ClusterNode,
+    action: NodeAction,
+    reason: str = "",
+    *,
+    evict_grace_s: int | None = None,
+    by: Administrator,
+    now: datetime,
 ) -> NodeRequest:
     """Ask the cluster of `node` to drain or resume it.
 
-    Raises InvalidRequest for a drain without a reason, or with one that is not one line, and
-    Conflict where the cluster is known to refuse: its kind or API version cannot, or it is
-    disabled, so that nobody would ask it.
+    A drain with `evict_grace_s` also stops the jobs on it, each after its own notice and grace, and
+    evicts the rest, which gets so many seconds at most. Raises InvalidRequest for a drain without a
+    reason, or with one that is not one line, and Conflict where the cluster is known to refuse: its
+    kind or API version cannot, or it is disabled, so that nobody would ask it.
     """
     cluster = Cluster.objects.select_for_update().get(pk=node.cluster_id)
     if action == NodeAction.DRAIN:
         _check_reason(reason)
     if refusal := nodes_refusal(cluster.kind, cluster.api_version):
         raise Conflict(f"{refusal[0].upper()}{refusal[1:]}.")
+    if evict_grace_s is not None and (refusal := eviction_refusal(cluster.kind)):
+        raise Conflict(f"{refusal[0].upper()}{refusal[1:]}; drain it without evicting.")
     if not cluster.is_enabled:
         raise Conflict(f"{cluster.name} is disabled, so nothing is asked of it; enable it first.")
     NodeRequest.objects.filter(
@@ -60,9 +73,13 @@ def request_node_change(
         node=node.name,
         action=action,
         reason=reason,
+        evict_grace_s=evict_grace_s,
         requested_by=by.login,
         requested_at=now,
     )
+    detail: dict[str, object] = {"cluster": cluster.name, "node": node.name, "reason": reason}
+    if evict_grace_s is not None:
+        detail["evict_grace_s"] = evict_grace_s
     intend([Intention(CHANGE_NODE, asked.pk, node_shard(cluster.pk))], now=now)
     record(
         action=f"cluster_node.{action}",
@@ -71,7 +88,7 @@ def request_node_change(
         now=now,
         actor_id=by.id,
         actor=by.login,
-        detail={"cluster": cluster.name, "node": node.name, "reason": reason},
+        detail=detail,
         request_id=current_request_id(),
     )
     publish("clusters", ids=[cluster.pk], organization_id=None)
@@ -90,6 +107,18 @@ def answer_request(
         state=state, answered_at=now, message=message[:_MESSAGE_LENGTH_MAX]
     )
     if answered:
+        publish("clusters", ids=[request.cluster_id], organization_id=None)
+
+
+def tell_waiting(request: NodeRequest, message: str) -> None:
+    """Store what a request that still waits is waiting for. Must run in a transaction."""
+    told = message[:_MESSAGE_LENGTH_MAX]
+    changed = (
+        NodeRequest.objects.filter(pk=request.pk, state=NodeRequestState.PENDING)
+        .exclude(message=told)
+        .update(message=told)
+    )
+    if changed:
         publish("clusters", ids=[request.cluster_id], organization_id=None)
 
 

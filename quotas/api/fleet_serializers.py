@@ -16,6 +16,7 @@ from connectors.registry import (
     KINDS_WITH_OPEN_OPTIONS,
     OPENERS,
     default_images,
+    eviction_refusal,
     nodes_refusal,
     runs_images,
 )
@@ -149,6 +150,9 @@ class ClusterSerializer(serializers.Serializer[Any]):
     nodes_refusal = serializers.CharField(
         help_text="Why its nodes cannot be drained and resumed from here; empty when they can"
     )
+    eviction_refusal = serializers.CharField(
+        help_text="Why a drain cannot evict what runs on a node; empty when it can"
+    )
     pools = ClusterPoolSerializer(many=True)
     outside = OutsideSerializer()
     runs_images = serializers.BooleanField(help_text="Whether jobs may name a container image")
@@ -184,6 +188,7 @@ def shown_cluster(
                 "message": cluster_message(actor, cluster, quarantine),
                 "api_version": cluster.api_version,
                 "nodes_refusal": nodes_refusal(cluster.kind, cluster.api_version),
+                "eviction_refusal": eviction_refusal(cluster.kind),
                 "pools": shares,
                 "outside": outside_use(actor, cluster),
                 "runs_images": runs_images(cluster.kind, cluster.options),

@@ -14,7 +14,13 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from clusters.models import Cluster, ClusterNode, NodeAction, NodeRequest, NodeRequestState
-from clusters.node_requests import REASON_LENGTH_MAX, latest_requests, request_node_change
+from clusters.node_requests import (
+    EVICT_GRACE_S_DEFAULT,
+    EVICT_GRACE_S_MAX,
+    REASON_LENGTH_MAX,
+    latest_requests,
+    request_node_change,
+)
 from clusters.queries import last_seen
 from primitives.clock import SystemClock
 from primitives.errors import FieldError, InvalidRequest, NotFound
@@ -40,14 +46,20 @@ class NodeRequestSerializer(serializers.Serializer[Any]):
 
     action = serializers.ChoiceField(choices=NodeAction.values)
     reason = serializers.CharField()
+    evict_grace_s = serializers.IntegerField(
+        allow_null=True, help_text="As the drain was asked for; null: nothing is evicted"
+    )
     requested_by = serializers.CharField()
     requested_at = serializers.DateTimeField()
     state = serializers.ChoiceField(
         choices=NodeRequestState.values,
-        help_text="pending until the cluster answered; given_up when it did not for 15 minutes",
+        help_text="pending until the cluster answered and, where a drain evicts, the node is "
+        "empty; given_up when it did not answer for 15 minutes, or was not empty after 2 hours",
     )
     answered_at = serializers.DateTimeField(allow_null=True)
-    message = serializers.CharField(help_text="Why it was refused or given up, or empty")
+    message = serializers.CharField(
+        help_text="Why it was refused or given up, or what of a node is not evicted yet, or empty"
+    )
 
 
 class ClusterNodeSerializer(serializers.Serializer[Any]):
@@ -75,6 +87,16 @@ class NodeDrainSerializer(StrictSerializer):
     """Why a node is taken out."""
 
     reason = TextField(max_length=REASON_LENGTH_MAX, help_text="One line")
+    evict_grace_s = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        min_value=1,
+        max_value=EVICT_GRACE_S_MAX,
+        help_text="Evict what runs on it, too. Jobs get their notice and the grace of their class, "
+        "are stopped whole and queue again; all else gets the grace that it asks for itself, and "
+        f"these seconds at most ({EVICT_GRACE_S_DEFAULT} where you have no other wish). Left out: "
+        "nothing is evicted",
+    )
 
 
 class NodeResumeSerializer(StrictSerializer):
@@ -128,7 +150,8 @@ class ClusterNodeDrain(APIView):
     @extend_schema(
         operation_id="drain_cluster_node",
         summary="Drain a node",
-        description="Nothing new starts on it; what runs there goes on. The cluster is asked "
+        description="Nothing new starts on it; what runs there goes on, unless it is evicted "
+        "(the cluster's `eviction_refusal` says where that cannot be). The cluster is asked "
         "soon after the answer: the node's `request` says what became of it, and its `state` "
         "what the cluster then says. For platform administrators.",
         request=NodeDrainSerializer,

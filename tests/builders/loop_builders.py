@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clusters.models import Cluster, Pool
+from clusters.node_requests import node_shard
 from clusters.observation import record_inventory
 from connectors.protocol import ClusterConnector
 from jobs.arbitration import CycleReport, Cycles
@@ -107,7 +108,11 @@ class LoopOn:
                 clock=self.clock.now,
                 fence=self.observer.fence,
             )
-            for shard in (start_shard(self.cluster.pk), stop_shard(self.cluster.pk))
+            for shard in (
+                start_shard(self.cluster.pk),
+                stop_shard(self.cluster.pk),
+                node_shard(self.cluster.pk),
+            )
         )
 
     def observe(self) -> int:

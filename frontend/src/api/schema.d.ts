@@ -503,7 +503,7 @@ export interface paths {
         put?: never;
         /**
          * Drain a node
-         * @description Nothing new starts on it; what runs there goes on. The cluster is asked soon after the answer: the node's `request` says what became of it, and its `state` what the cluster then says. For platform administrators.
+         * @description Nothing new starts on it; what runs there goes on, unless it is evicted (the cluster's `eviction_refusal` says where that cannot be). The cluster is asked soon after the answer: the node's `request` says what became of it, and its `state` what the cluster then says. For platform administrators.
          */
         post: operations["drain_cluster_node"];
         delete?: never;
@@ -1353,6 +1353,8 @@ export interface components {
             api_version: string;
             /** @description Where every job runs in an image; empty elsewhere */
             default_images: components["schemas"]["DefaultImage"][];
+            /** @description Why a drain cannot evict what runs on a node; empty when it can */
+            eviction_refusal: string;
             /** Format: uuid */
             id: string;
             /** @description Disabled: no new starts, what runs goes on */
@@ -1898,6 +1900,8 @@ export interface components {
         };
         /** @description Why a node is taken out. */
         NodeDrainRequest: {
+            /** @description Evict what runs on it, too. Jobs get their notice and the grace of their class, are stopped whole and queue again; all else gets the grace that it asks for itself, and these seconds at most (300 where you have no other wish). Left out: nothing is evicted */
+            evict_grace_s?: number | null;
             /** @description One line */
             reason: string;
         };
@@ -1906,14 +1910,16 @@ export interface components {
             action: components["schemas"]["NodeAction"];
             /** Format: date-time */
             answered_at: string | null;
-            /** @description Why it was refused or given up, or empty */
+            /** @description As the drain was asked for; null: nothing is evicted */
+            evict_grace_s: number | null;
+            /** @description Why it was refused or given up, or what of a node is not evicted yet, or empty */
             message: string;
             reason: string;
             /** Format: date-time */
             requested_at: string;
             requested_by: string;
             /**
-             * @description pending until the cluster answered; given_up when it did not for 15 minutes
+             * @description pending until the cluster answered and, where a drain evicts, the node is empty; given_up when it did not answer for 15 minutes, or was not empty after 2 hours
              *
              *     * `pending` - pending
              *     * `done` - done

@@ -105,7 +105,8 @@ def test_nodes(server: Server) -> None:
     )
     refused = a_node(a_request("refused", message="not allowed"), name="h003")
     waiting = a_node(a_request(), name="h004")
-    items = [a_node(), drained, refused, waiting]
+    emptied = a_node(a_request(message="Still there: x."), name="h005")
+    items = [a_node(), drained, refused, waiting, emptied]
     server.routes["GET nodes"] = {"items": items, "next": None}
     ran = server.run("nodes", "--cluster", "hpc", "--pool", "h100")
     assert server.sent == ["GET nodes?cluster=hpc&pool=h100&limit=500"]
@@ -117,6 +118,8 @@ def test_nodes(server: Server) -> None:
         "drain refused: not allowed",
         "hpc      h004  h100     8  yes         idle        2s    -          "
         "drain requested 2026-11-21T12:00:09Z",
+        "hpc      h005  h100     8  yes         idle        2s    -          "
+        "drain requested 2026-11-21T12:00:09Z; Still there: x.",
     ]
     assert json.loads(server.run("nodes", "--out", "-o", "json").out) == [drained]
     server.routes["GET nodes"] = {"items": [], "next": None}
@@ -140,18 +143,36 @@ def test_a_node_is_drained(server: Server) -> None:
     assert (server.pauses_s, server.body(1)) == ([1.0, 1.0], {"reason": "fans"})
 
 
+def test_a_node_is_emptied(server: Server) -> None:
+    """A grace alone evicts nothing."""
+    path = f"nodes/{NODE_ID}"
+    server.routes[f"POST {path}/drain"] = server.routes[f"GET {path}"] = a_node(a_request("done"))
+    drain = ("node", "drain", NODE_ID, "--reason", "fans")
+    for more, body in (
+        (("--evict",), {"reason": "fans", "evict_grace_s": 300}),
+        (("--evict", "--grace", "60"), {"reason": "fans", "evict_grace_s": 60}),
+        (("--grace", "60"), {"reason": "fans"}),
+    ):
+        assert server.run(*drain, *more).exit_code == 0
+        assert server.body(-1) == body
+    assert server.run(*drain, "--evict", "--grace", "0").exit_code == 2
+
+
 @pytest.mark.parametrize(
-    ("state", "code", "words"),
+    ("state", "message", "code", "words"),
     [
-        ("pending", 75, "h001 of hpc: the cluster has not answered yet."),
-        ("refused", 3, "Error: h001 of hpc: no right"),
-        ("given_up", 3, "Error: h001 of hpc: no right"),
+        ("pending", "", 75, "h001 of hpc: the cluster has not answered yet."),
+        ("pending", "Still there: x.", 75, "h001 of hpc: Still there: x."),
+        ("refused", "no right", 3, "Error: h001 of hpc: no right"),
+        ("given_up", "no right", 3, "Error: h001 of hpc: no right"),
     ],
 )
-def test_what_became_of_it_is_told(server: Server, state: str, code: int, words: str) -> None:
+def test_what_became_of_it_is_told(
+    server: Server, state: str, message: str, code: int, words: str
+) -> None:
     path = f"nodes/{NODE_ID}"
     server.routes[f"POST {path}/resume"] = a_node(a_request())
-    server.routes[f"GET {path}"] = a_node(a_request(state, message="no right"))
+    server.routes[f"GET {path}"] = a_node(a_request(state, message=message))
     ran = server.run("node", "resume", NODE_ID)
     assert ran.exit_code == code
     assert ran.err.startswith(words)

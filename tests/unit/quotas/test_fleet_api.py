@@ -248,6 +248,8 @@ def test_a_cluster_is_added_seen_and_disabled(tmp_path: Path) -> None:
         "message": "",
         "api_version": "",
         "nodes_refusal": "",
+        "eviction_refusal": "on clusters of kind local what runs on a drained node goes on to its "
+        "end",
         "pools": [],
         "outside": {
             "running": 0,
