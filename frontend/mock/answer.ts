@@ -196,6 +196,7 @@ function nodes({ method, query, body }: MockRequest, id?: string, action?: strin
     node.request = {
       action: action === "drain" ? "drain" : "resume",
       reason: (body as { reason?: string } | null)?.reason ?? "",
+      evict_grace_s: (body as { evict_grace_s?: number } | null)?.evict_grace_s ?? null,
       requested_by: "root@platform",
       requested_at: iso(Date.now()),
       state: "pending",

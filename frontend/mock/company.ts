@@ -187,7 +187,9 @@ export function theClusters(): Cluster[] {
     stale_after_s: 60,
     message: "",
     api_version: { slurm: "v0.0.40", kubernetes: "v1.36.3" }[kind] ?? "",
-    nodes_refusal: kind === "kubernetes" ? "nodes of clusters of kind kubernetes cannot be drained from here" : "",
+    nodes_refusal: "",
+    eviction_refusal:
+      kind === "kubernetes" ? "" : `on clusters of kind ${kind} what runs on a drained node goes on to its end`,
     pools: [
       {
         pool: "h100",

@@ -1,4 +1,4 @@
-import { Button, Modal, TextInput } from "@mantine/core";
+import { Button, Checkbox, Modal, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
@@ -6,24 +6,33 @@ import { ApiError, client, unwrap } from "../api/client";
 import { clusterNodesQuery } from "../api/queries";
 import type { ClusterNode } from "../api/types";
 import { toastDone } from "../ui/toast";
+import { EVICT_GRACE_S, whatEvictionDoes } from "./nodes";
 
 export interface NodeQuestion {
   node: ClusterNode;
   action: "drain" | "resume";
-  /** Jobs on it that I may see. */
-  jobs: number;
+  /** Jobs on it that I may see; null while they are not known. */
+  jobs: number | null;
+  /** Why its cluster cannot evict what runs there, or "". */
+  evictionRefusal: string;
 }
 
 /** Asks why, and sends the wish. The cluster is asked a moment later; the node's row tells the rest. */
 export function NodeDialog({ question, onClose }: { question: NodeQuestion; onClose: () => void }) {
-  const { node, action, jobs } = question;
+  const { node, action, jobs, evictionRefusal } = question;
   const queryClient = useQueryClient();
   const [reason, setReason] = useState("");
+  const [evicts, setEvicts] = useState(false);
   const params = { path: { node_id: node.id } };
   const ask = useMutation({
     mutationFn: () =>
       action === "drain"
-        ? unwrap(client.POST("/api/v1/nodes/{node_id}/drain", { params, body: { reason: reason.trim() } }))
+        ? unwrap(
+            client.POST("/api/v1/nodes/{node_id}/drain", {
+              params,
+              body: { reason: reason.trim(), ...(evicts && { evict_grace_s: EVICT_GRACE_S }) },
+            }),
+          )
         : unwrap(client.POST("/api/v1/nodes/{node_id}/resume", { params })),
     onSuccess: () => {
       toastDone(`${action === "drain" ? "Drain" : "Resume"} of ${node.name} requested`);
@@ -50,8 +59,20 @@ export function NodeDialog({ question, onClose }: { question: NodeQuestion; onCl
           <>
             <p>
               Nothing new starts on it
-              {jobs > 0 && `; ${jobs === 1 ? "the job" : `the ${jobs} jobs`} on it may go on to the end`}.
+              {jobs !== null &&
+                jobs > 0 &&
+                !evicts &&
+                `; ${jobs === 1 ? "the job" : `the ${jobs} jobs`} on it may go on to the end`}
+              .
             </p>
+            {evictionRefusal === "" && (
+              <Checkbox
+                label="Evict what runs on it"
+                checked={evicts}
+                onChange={(event) => setEvicts(event.currentTarget.checked)}
+              />
+            )}
+            {evicts && whatEvictionDoes(jobs).map((sentence) => <p key={sentence}>{sentence}</p>)}
             <TextInput
               label="Reason"
               description="One line, for whoever finds it drained. The cluster shows it too."
@@ -79,7 +100,7 @@ export function NodeDialog({ question, onClose }: { question: NodeQuestion; onCl
             Back
           </Button>
           <Button type="submit" loading={ask.isPending} disabled={action === "drain" && reason.trim() === ""}>
-            {action === "drain" ? "Drain" : "Resume"}
+            {action === "resume" ? "Resume" : evicts ? "Drain and evict" : "Drain"}
           </Button>
         </div>
       </form>

@@ -102,7 +102,14 @@ export function Nodes({ cluster, mayManage }: { cluster: Cluster; mayManage: boo
                           <NodeButton
                             node={node}
                             refusal={cluster.nodes_refusal || (cluster.is_enabled ? "" : "the cluster is disabled")}
-                            onAsk={(action) => setQuestion({ node, action, jobs: jobs.get(node.name)?.length ?? 0 })}
+                            onAsk={(action) =>
+                              setQuestion({
+                                node,
+                                action,
+                                jobs: placements.data === undefined ? null : (jobs.get(node.name)?.length ?? 0),
+                                evictionRefusal: cluster.eviction_refusal,
+                              })
+                            }
                           />
                         )
                       }
@@ -176,6 +183,7 @@ function RequestLine({ node, request }: { node: ClusterNode; request: NodeReques
       <div className="small" role="status">
         <span className="pill wait">{word.toLowerCase()} requested</span> <Time at={request.requested_at} /> by{" "}
         {request.requested_by}
+        {request.message && <div className="node-words">{request.message}</div>}
       </div>
     );
   }

@@ -5,7 +5,7 @@ import { aCompany, aProblem, answer } from "../../mock/answer.ts";
 import { aSession, theNodes } from "../../mock/company.ts";
 import type { ClusterNode, Placement } from "../api/types";
 import { accessibilityFaults, open, type Override } from "../test/render";
-import { isOut, jobsByNode, matching } from "./nodes";
+import { isOut, jobsByNode, matching, whatEvictionDoes } from "./nodes";
 import { outcomeOf, settingsOf, subjectParts } from "./pushes";
 import { fieldsOf, NO_FIELDS, readKubernetes } from "./kubernetesOptions";
 import { fieldOf } from "./options";
@@ -63,9 +63,20 @@ describe("nodes", () => {
 
   it("can be resumed when they were taken out, and drained when not", () => {
     expect(["idle", "mixed", "up", "disk full"].map((state) => isOut(aNode({ state })))).toEqual(Array(4).fill(false));
-    expect(["idle+drain", "drained", "down+not_responding", "DOWN"].map((state) => isOut(aNode({ state })))).toEqual(
-      Array(4).fill(true),
-    );
+    const out = ["idle+drain", "drained", "down+not_responding", "DOWN", "Ready,SchedulingDisabled"];
+    expect(out.map((state) => isOut(aNode({ state })))).toEqual(Array(5).fill(true));
+  });
+
+  it("that are emptied say what becomes of each job, also while it is not known how many there are", () => {
+    const first = (jobs: number | null) => whatEvictionDoes(jobs)[0];
+    const then =
+      "gets its notice, is stopped on all of its nodes after the grace of its priority class, and queues again at its " +
+      "old place as its next attempt. One that may not be queued again fails.";
+    expect(first(null)).toBe(`Every job on it ${then}`);
+    expect(first(0)).toMatch(/^No job runs on it now/);
+    expect(first(1)).toBe(`The job on it ${then}`);
+    expect(first(12)).toBe(`Each of the 12 jobs on it ${then}`);
+    expect(whatEvictionDoes(1)[1]).toMatch(/as disruption budgets allow, and gets at most 5 minutes to end\.$/);
   });
 });
 
@@ -144,6 +155,36 @@ describe("a cluster's nodes", () => {
     expect(await screen.findByText("Drain of slurm-a-000 requested")).toBeInTheDocument();
   });
 
+  it("are emptied where their cluster can, and only when that was ticked", async () => {
+    const evicting: Override = (request) => {
+      const answered = answer(admin, request);
+      const { items } = (answered.body ?? {}) as { items?: { name: string; eviction_refusal: string }[] };
+      if (request.path !== "/api/v1/clusters") return withNodes(aNode())(request);
+      return { ...answered, body: { items: items?.map((each) => ({ ...each, eviction_refusal: "" })), next: null } };
+    };
+    const { user, container, requests } = open("/clusters/slurm-a", { company: admin, override: evicting });
+    await screen.findByRole("link", { name: "llm" });
+    await user.click(screen.getByRole("button", { name: "Drain slurm-a-000" }));
+    const dialog = await screen.findByRole("dialog", { name: "Drain slurm-a-000?" });
+    expect(dialog).not.toHaveTextContent("gets its notice");
+    await user.type(within(dialog).getByRole("textbox", { name: /Reason/ }), "new fans");
+    await user.click(within(dialog).getByRole("checkbox", { name: "Evict what runs on it" }));
+    expect(dialog).toHaveTextContent("Each of the 2 jobs on it gets its notice, is stopped on all of its nodes");
+    expect(dialog).not.toHaveTextContent("may go on to the end");
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(within(dialog).getByRole("button", { name: "Drain and evict" }));
+    await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+    const sent = requests.filter(({ method }) => method === "POST");
+    expect(sent.map(({ body }) => body)).toEqual([{ reason: "new fans", evict_grace_s: 300 }]);
+  });
+
+  it("are not emptied where their cluster cannot", async () => {
+    const { user } = open("/clusters/slurm-a", { company: admin, override: withNodes(aNode()) });
+    await user.click(await screen.findByRole("button", { name: "Drain slurm-a-000" }));
+    const dialog = await screen.findByRole("dialog", { name: "Drain slurm-a-000?" });
+    expect(within(dialog).queryByRole("checkbox")).toBeNull();
+  });
+
   it("are resumed, and a refusal is told in the dialog", async () => {
     const out = withNodes(aNode({ state: "idle+drain", is_schedulable: false, reason: "new fans" }));
     const refuse: Override = (request) =>
@@ -164,6 +205,7 @@ describe("a cluster's nodes", () => {
       requested_at: new Date(Date.now() - 130_000).toISOString(),
       answered_at: null,
       state: "pending",
+      evict_grace_s: null,
       message: "",
     } as const;
     const answered = { ...request, answered_at: request.requested_at, message: "not allowed" };
@@ -171,6 +213,7 @@ describe("a cluster's nodes", () => {
       company: admin,
       override: withNodes(
         aNode({ id: "1", name: "waits", request }),
+        aNode({ id: "4", name: "empties", request: { ...request, evict_grace_s: 300, message: "Still there: 2 jobs." } }),
         aNode({ id: "2", name: "refused", request: { ...answered, state: "refused" } }),
         aNode({ id: "3", name: "settled", request: { ...answered, state: "done" } }),
       ),
@@ -178,6 +221,7 @@ describe("a cluster's nodes", () => {
     const waits = await screen.findByRole("row", { name: /^waits/ });
     expect(waits).toHaveTextContent("drain requested 2 min ago by root@platform");
     expect(within(waits).getByRole("button")).toBeDisabled();
+    expect(screen.getByRole("row", { name: /^empties/ })).toHaveTextContent("Still there: 2 jobs.");
     expect(screen.getByRole("row", { name: /^refused/ })).toHaveTextContent("Drain refused 2 min ago: not allowed");
     expect(screen.getByRole("row", { name: /^settled/ })).not.toHaveTextContent("not allowed");
   });
@@ -188,8 +232,13 @@ describe("a cluster's nodes", () => {
     expect(screen.queryByRole("button", { name: /^Drain/ })).toBeNull();
     expect(screen.queryByRole("tab", { name: "Users" })).toBeNull();
     first.unmount();
-    open("/clusters/kube-b", { company: admin });
-    expect(await screen.findByText(/Nodes cannot be drained from here: nodes of clusters of kind/)).toBeInTheDocument();
+    const old: Override = (request) => {
+      if (request.path !== "/api/v1/clusters") return undefined;
+      const { items } = answer(admin, request).body as { items: { nodes_refusal: string }[] };
+      return { status: 200, body: { items: items.map((each) => ({ ...each, nodes_refusal: "it is old" })), next: null } };
+    };
+    open("/clusters/kube-b", { company: admin, override: old });
+    expect(await screen.findByText(/Nodes cannot be drained from here: it is old/)).toBeInTheDocument();
     expect(screen.getByRole("button", { name: "Drain kube-b-000" })).toBeDisabled();
   });
 

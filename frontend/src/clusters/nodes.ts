@@ -34,5 +34,23 @@ export function matching(nodes: readonly ClusterNode[], text: string): ClusterNo
 
 /** Has this node been taken out by hand? Then it can be let in again. */
 export function isOut(node: ClusterNode): boolean {
-  return /drain|down|fail/.test(node.state.toLowerCase());
+  return /drain|down|fail|schedulingdisabled/.test(node.state.toLowerCase());
+}
+
+/** What an evicted Pod that is no job of ours gets at most, seconds. */
+export const EVICT_GRACE_S = 300;
+
+/** What becomes of everything on a node when it is emptied; `jobs` is null while they are not known. */
+export function whatEvictionDoes(jobs: number | null): string[] {
+  const whole = "on all of its nodes";
+  const after = "the grace of its priority class, and queues again at its old place as its next attempt";
+  const others =
+    `Everything else on it that is not a DaemonSet's or the node's own is evicted, as disruption budgets allow, ` +
+    `and gets at most ${EVICT_GRACE_S / 60} minutes to end.`;
+  if (jobs === 0) return ["No job runs on it now. One that starts meanwhile gets its notice and queues again.", others];
+  const who = jobs === null ? "Every job on it" : jobs === 1 ? "The job on it" : `Each of the ${jobs} jobs on it`;
+  return [
+    `${who} gets its notice, is stopped ${whole} after ${after}. One that may not be queued again fails.`,
+    others,
+  ];
 }
