@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from connectors.entitlements import Entitlement, Entitlements, Share, Terms
+from connectors.entitlements import Change, Entitlement, Entitlements, Share, Terms
 from connectors.kubernetes.api import Conflict, KubeApi, KubeList, KubeRefused, NotFound
 from connectors.kubernetes.cells import quantity
 from connectors.kubernetes.entitlements import KubernetesEntitlements
+from connectors.kubernetes.naming import team_namespace
 from connectors.kubernetes.objects import Shape, shape_of
 from connectors.kubernetes.options import parse_options
 
@@ -18,6 +19,11 @@ Json = dict[str, Any]
 CLUSTER_ID = "0199d3c0-0000-7000-8000-000000000001"
 H100_LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 GPUS = "h100 nvidia.com/gpu"
+KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+#: The company of `a_company_tree`, as its cluster names it.
+ORG, RESEARCH = team_namespace("org"), team_namespace("org/research")
+NLP, VISION = team_namespace("org/research/nlp"), team_namespace("org/research/vision")
+PRODUCTION = team_namespace("org/production")
 
 
 def kube_shape(mode: str = "arbiter", **options: Any) -> Shape:
@@ -262,3 +268,32 @@ def _merge(found: Json, body: Mapping[str, Any]) -> None:
             _merge(found.setdefault(key, {}), value)
         else:
             found[key] = copy.deepcopy(value)
+
+
+def queue_path(team: str) -> str:
+    """Where the queue of a team is."""
+    return f"{KUEUE}/clusterqueues/{team}"
+
+
+def cell(found: dict[str, Any], flavor: str = "h100", name: str = "nvidia.com/gpu") -> Any:
+    """The quota that a queue or cohort has of a flavor's resource."""
+    (group,) = found["spec"]["resourceGroups"]
+    (one,) = (one for one in group["flavors"] if one["name"] == flavor)
+    (it,) = (it for it in one["resources"] if it["name"] == name)
+    return it
+
+
+def told(changes: tuple[Change, ...]) -> list[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    """Kind, subject, before and after of each."""
+    return [(c.kind.value, c.subject, dict(c.before), dict(c.after)) for c in changes]
+
+
+def pushed(api: FakeKubeApi, mode: str = "shared") -> None:
+    """The tree of a company is there, and no write counts yet."""
+    push(a_control(api, kube_shape(mode)), a_company_tree())
+    assert api.broken == []
+    api.writes.clear()
+
+
+#: The cohort above it.
+TOP = kube_shape().top_cohort
