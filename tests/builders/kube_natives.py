@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -37,9 +38,13 @@ _RESTRICTED = {
 }
 
 
-def kube_options(kubeconfig: object, flavor: str) -> dict[str, Any]:
-    """A cluster with one pool, whose flavor is the caller's own."""
-    pool = {"flavor": flavor, "node_selector": {"nvidia.com/gpu.product": PRODUCT}, "image": "any"}
+def kube_options(
+    kubeconfig: object, flavor: str, nodes: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """A cluster with one pool, whose flavor is the caller's own, on the H100 nodes that also have
+    the labels `nodes`."""
+    selector = {"nvidia.com/gpu.product": PRODUCT, **(nodes or {})}
+    pool = {"flavor": flavor, "node_selector": selector, "image": "any"}
     return {"kubeconfig": str(kubeconfig), "pools": {"h100": pool}}
 
 

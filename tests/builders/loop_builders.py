@@ -144,7 +144,14 @@ class LoopOn:
             job.refresh_from_db()
             return job if job.state in states else None
 
-        return eventually(look)
+        def told() -> object:
+            attempts = job.attempts.order_by("number")
+            found = attempts.values(
+                "number", "state", "native_state", "outcome", "message", "grace_until"
+            )
+            return job.state, list(found)
+
+        return eventually(look, told=told)
 
 
 class Loop(LoopOn):

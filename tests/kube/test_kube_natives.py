@@ -35,6 +35,7 @@ from connectors.kubernetes.natives import GRANTED
 from jobs.cancellation import cancel_job
 from jobs.models import Attempt, Job, JobOrigin
 from kube_bed import KubeBed
+from kubebed.objects import RACK_LABEL
 from quotas.models import PriorityClass, Quota
 from tenants.access import actor_of
 from tenants.roles import Role
@@ -59,8 +60,17 @@ def company() -> Company:
 
 
 @pytest.fixture
-def loop(kube_bed: KubeBed, admin: KubeApi, company: Company) -> Iterator[NativesLoop]:
-    loop = NativesLoop(company.cluster, kube_options(kube_bed.portal_kubeconfig, new_slug()))
+def nodes() -> dict[str, str]:
+    """Labels that nodes must have to be the pool's."""
+    return {}
+
+
+@pytest.fixture
+def loop(
+    kube_bed: KubeBed, admin: KubeApi, company: Company, nodes: dict[str, str]
+) -> Iterator[NativesLoop]:
+    options = kube_options(kube_bed.portal_kubeconfig, new_slug(), nodes)
+    loop = NativesLoop(company.cluster, options)
     push_teams(loop.own, company)
     # The policies are in effect a moment after they are there.
     eventually(lambda: loop.own.inventory().complaints == () or None)
@@ -344,16 +354,18 @@ def test_a_jobset_is_gated_and_runs_when_it_is_granted(loop: NativesLoop, person
     assert loop.until(job, "running").attempt_number == 1
 
 
+@pytest.mark.parametrize("nodes", [{RACK_LABEL: "rack-0"}])
 def test_after_a_preemption_it_is_inactive_until_it_is_granted_again(
     loop: NativesLoop, person: Person, company: Company, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On a rack of 8 nodes, all of which it has: 8 GPUs of its team and 56 of others."""
     monkeypatch.setattr("jobs.cancellation.CANCEL_GRACE", timedelta(seconds=1))
     PriorityClass.objects.update(grace_period_s=2)
-    body = a_native_job("borrows", gpus=8, pods=16)
+    body = a_native_job("borrows", gpus=8, pods=8)
     person.submit(body)
     job = loop.until(native(loop, body, person), "running")
     attempt = Attempt.objects.get(job=job)
-    assert (attempt.guaranteed_mgpu, attempt.mgpu) == (8000, 128_000)
+    assert (attempt.guaranteed_mgpu, attempt.mgpu) == (8000, 64_000)
     bob = a_user(company.organization, "bob")
     own = a_job(company.inference, bob, company.pool, gpus=8, nodes=2, script="sleep 600")
     job = loop.until(job, "queued")
