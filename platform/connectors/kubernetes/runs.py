@@ -157,6 +157,8 @@ class Look:
         for item in self.state.objects:
             try:
                 uid = needed(item, "metadata", "uid")
+                # Asked for with each of its Pods: one that is odd must not be a run.
+                text(item, "metadata", "namespace")
                 if uid not in self._parents:
                     run = self._runs[uid] = Run(uid, self.key_of(item), item)
                     if run.key is not None and item.get("kind") == RAYJOB.kind:

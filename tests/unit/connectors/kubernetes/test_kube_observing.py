@@ -590,6 +590,16 @@ def test_copies_of_a_key_are_all_told_the_oldest_first(gang: Gang) -> None:
     assert copies == ["another", item["metadata"]["uid"]]
 
 
+def test_an_object_in_a_namespace_that_is_none_breaks_no_look(gang: Gang) -> None:
+    """Planted: each of its Pods asked for it where nobody expected that it makes no sense."""
+    item, workload, pods = gang
+    odd = copy.deepcopy(item)
+    odd["metadata"]["namespace"] = -1
+    listing = listed(alone(odd, workload, pods))
+    assert Unread(item["metadata"]["uid"], "metadata.namespace is no text") in listing.unread
+    assert listing.observations == {}
+
+
 def test_what_makes_no_sense_is_unread(gang: Gang) -> None:
     item, workload, pods = gang
     uid = item["metadata"]["uid"]
