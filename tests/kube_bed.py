@@ -17,7 +17,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -34,6 +34,7 @@ REQUIRE_VARIABLE = "TIDEGATE_REQUIRE_KUBE"
 STARTER_VARIABLE = "TIDEGATE_KUBE_STARTER"
 DID_NOT_RUN = "The Kubernetes suite did not run: "
 DOWN = "bed.tidegate.io/down"
+_DOOR = "door.lock"  # had while one waits for its turn
 _ONE_TEST = "test.lock"  # shared while a test runs; had alone by one that disturbs
 _IN_USE = "use.lock"  # shared for as long as a run uses the bed; had alone to stop it
 _START_TIMEOUT_S = 240
@@ -291,6 +292,17 @@ def _hold(
         yield
 
 
+@contextmanager
+def _turn(folder: Path, *, alone: bool) -> Iterator[None]:
+    """A test's turn on the bed. All come through one door, and who wants the bed alone waits in it:
+    workers with one short test after the other would never let go of it at the same moment."""
+    with ExitStack() as held:
+        with ExitStack() as door:
+            door.enter_context(_hold(folder, _DOOR, alone=True))
+            held.enter_context(_hold(folder, _ONE_TEST, alone=alone))
+        yield
+
+
 def did_not_run(reason: NoKube) -> NoReturn:
     """End a test that needs a bed: skipped aloud, or failed where the suite must run."""
     said = DID_NOT_RUN + " ".join(str(reason).split())
@@ -325,7 +337,7 @@ def _kube_turn(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     alone = request.node.get_closest_marker("disturbs_kube") is not None
     bed: KubeBed = request.getfixturevalue("kube_bed")
-    with _hold(bed.folder, _ONE_TEST, alone=alone):
+    with _turn(bed.folder, alone=alone):
         _mend(bed, f"before {request.node.nodeid}")
         yield
         if alone:

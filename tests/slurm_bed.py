@@ -30,6 +30,7 @@ FOLDER_VARIABLE = "TIDEGATE_SLURM_BED"
 REQUIRE_VARIABLE = "TIDEGATE_REQUIRE_SLURM"
 STARTER_VARIABLE = "TIDEGATE_SLURM_STARTER"
 DID_NOT_RUN = "The Slurm suite did not run: "
+DOOR = "door.lock"  # had while one waits for its turn
 ONE_TEST = "test.lock"  # shared while a test runs; had alone by one that disturbs
 ACCOUNTS = "accounts.lock"  # had alone by whoever changes accounts
 IN_USE = "use.lock"  # shared for as long as a run uses the bed; had alone to stop it
@@ -282,6 +283,17 @@ def _hold(
         yield
 
 
+@contextmanager
+def _turn(folder: Path, *, alone: bool) -> Iterator[None]:
+    """A test's turn on the bed. All come through one door, and who wants the bed alone waits in it:
+    workers with one short test after the other would never let go of it at the same moment."""
+    with ExitStack() as held:
+        with ExitStack() as door:
+            door.enter_context(_hold(folder, DOOR, alone=True))
+            held.enter_context(_hold(folder, ONE_TEST, alone=alone))
+        yield
+
+
 def did_not_run(reason: NoSlurm) -> NoReturn:
     """End a test that needs a bed: skipped aloud, or failed where the suite must run."""
     said = DID_NOT_RUN + " ".join(str(reason).split())
@@ -311,7 +323,7 @@ def _slurm_turn(request: pytest.FixtureRequest) -> Iterator[None]:
     writes = request.node.get_closest_marker("writes_slurm_accounts") is not None
     with ExitStack() as held:
         # In this order: a test that shares the bed may want to write for a moment.
-        held.enter_context(_hold(bed.folder, ONE_TEST, alone=alone))
+        held.enter_context(_turn(bed.folder, alone=alone))
         if writes:
             held.enter_context(bed.account_writing())
         _mend(bed, f"before {request.node.nodeid}")

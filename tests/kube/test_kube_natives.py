@@ -43,15 +43,19 @@ from tenants.roles import Role
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.disturbs_kube]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def admin(kube_bed: KubeBed) -> Iterator[KubeApi]:
-    """The cluster's administrator, who has applied what deploy/kubernetes has for them."""
+    """The cluster's administrator, who has applied what deploy/kubernetes has for them.
+
+    Taken away with each test: other workers' tests know no gate.
+    """
     api = KubeApi(kubeconfig=str(kube_bed.admin_kubeconfig))
     for manifest in gate_manifests():
         api.apply(path_of(manifest), manifest, force=True)
     yield api
     for manifest in reversed(gate_manifests()):
         api.delete(path_of(manifest))
+    api.close()
 
 
 @pytest.fixture

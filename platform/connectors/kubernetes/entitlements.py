@@ -151,7 +151,7 @@ def _taken(
     found = {
         name
         for name, value in differing.items()
-        if _takes(item.thing, name, value, before.get(name))
+        if _takes(item.thing, name, value, _before(before, name))
     }
     found |= {name for name in differing if name.removesuffix(LENDS) in found}
     if parent in differing:
@@ -191,6 +191,12 @@ def _is_amount(thing: str, name: str) -> bool:
     if thing in (COHORT, CLUSTER_QUEUE):
         return " " in name or name == "stop"
     return thing == OBJECT_LIMITS or (thing == QUEUE and name == "stop")
+
+
+def _before(before: Mapping[str, Value], name: str) -> Value:
+    """What the setting allowed: a queue without a limit lends all that it has."""
+    value = before.get(name)
+    return before.get(name.removesuffix(LENDS)) if value is None else value
 
 
 def _takes(thing: str, name: str, value: Value, before: Value) -> bool:

@@ -28,9 +28,11 @@ from builders.kube_quota_builders import (
     queue_path,
     told,
 )
-from connectors.entitlements import Change, ChangeKind
+from connectors.entitlements import Change, ChangeKind, Entitlements, Terms
 from connectors.errors import ClusterUnavailable, OutcomeUnknown, WorkloadRejected
 from connectors.kubernetes.api import Forbidden, KubeRefused, NotFound
+
+LENDS = f"{GPUS} lend limit"
 
 
 @pytest.fixture
@@ -92,6 +94,35 @@ def test_what_a_queue_lends_falls_with_what_it_has(api: FakeKubeApi) -> None:
     )
     push(control, wanted)
     assert control.changes(wanted) == ()
+
+
+@pytest.mark.parametrize(
+    ("has", "lends", "changes"),
+    [
+        (20, 20, [("raise", {GPUS: 20, LENDS: 20})]),
+        (20, 16, [("raise", {GPUS: 20, LENDS: 16})]),
+        (20, 15, [("lower", {LENDS: 15}), ("raise", {GPUS: 20})]),
+    ],
+)
+def test_a_first_limit_on_what_is_lent_takes_only_below_what_was_lent(
+    api: FakeKubeApi, has: int, lends: int, changes: list[tuple[str, dict[str, int]]]
+) -> None:
+    """Of the 16 GPUs of a queue without that limit, all are lent.
+
+    Mutant: the first limit was taken first whatever it is; Kueue refuses one above what the queue
+    has until then.
+    """
+
+    def tree(terms: Terms) -> Entitlements:
+        return a_tree(a_node("org", gpus(64)), a_node("org/team", terms, is_team=True))
+
+    control = a_control(api, kube_shape("shared"))
+    push(control, tree(gpus(16)))
+    found = control.changes(tree(gpus(has, lends=lends)))
+    queue = [change for change in found if change.thing == "cluster queue"]
+    assert [(change.kind.value, dict(change.after)) for change in queue] == changes
+    push(control, tree(gpus(has, lends=lends)))
+    assert control.changes(tree(gpus(has, lends=lends))) == ()
 
 
 def test_what_somebody_changed_by_hand_is_found_to_the_setting(api: FakeKubeApi) -> None:
