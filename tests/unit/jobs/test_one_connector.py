@@ -166,6 +166,7 @@ def test_nobody_else_opens_connectors() -> None:
         "platform/connectors/registry.py": {"open_kubernetes"},
         # They are given theirs.
         f"{kinds}entitlements.py": {"KubernetesConnector"},
+        f"{kinds}evicting.py": {"KubernetesConnector"},
         f"{kinds}natives.py": {"KubernetesConnector"},
         f"{kinds}node_control.py": {"KubernetesConnector"},
     }
