@@ -86,6 +86,7 @@ class SlurmBed:
     kill_wait_s: int
     node_timeout_s: int
     has_private_names: bool
+    api_version: str  # the only one that it offers; "" for all that its release has
 
     def run(self, command: list[str], *, timeout_s: int = _COMMAND_TIMEOUT_S) -> str:
         """What one of Slurm's own commands prints, asked as root of this bed."""
@@ -233,6 +234,7 @@ def read_bed(folder: Path) -> SlurmBed:
         kill_wait_s=told["kill_wait_s"],
         node_timeout_s=told["node_timeout_s"],
         has_private_names=told["private_names"],
+        api_version=told["api_version"],
     )
 
 

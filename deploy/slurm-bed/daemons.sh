@@ -111,7 +111,8 @@ start_rest() {
     cd "$BED/work"
     exec "${CLEAN[@]}" SLURM_JWT=daemon SLURMRESTD_JSON=compact setsid \
       setpriv --reuid="$REST_USER" --regid="$REST_USER" --clear-groups \
-      slurmrestd -f "$SLURM_CONF" -a rest_auth/jwt -t 8 "127.0.0.1:$PORT_REST" \
+      slurmrestd -f "$SLURM_CONF" -a rest_auth/jwt ${API_VERSION:+-d "$API_VERSION"} -t 8 \
+      "127.0.0.1:$PORT_REST" \
       9>&- >>"$(log_of rest)" 2>&1 </dev/null
   ) &
   echo $! >"$(pid_file rest)"
@@ -232,6 +233,7 @@ write_bed_json() {
   "kill_wait_s": $KILL_WAIT_S,
   "node_timeout_s": $NODE_TIMEOUT_S,
   "private_names": $([ "$NAMES" = private ] && echo true || echo false),
+  "api_version": "$API_VERSION",
   "slurm_conf": "$SLURM_CONF",
   "logs": "$BED/log",
   "ports": {"sql": $PORT_SQL, "ctld": $PORT_CTLD, "dbd": $PORT_DBD, "rest": $PORT_REST, "first_node": $PORT_NODE},

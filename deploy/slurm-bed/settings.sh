@@ -16,7 +16,7 @@ say() { printf 'Slurm bed: %s\n' "$*"; }
     "and underscores (sockets have short names); set TIDEGATE_SLURM_BED to another one."
 
 REMEMBERED="BASE CLUSTER H100_NODES A100_NODES NODE_CPUS NODE_MEMORY_MB MIN_JOB_AGE KILL_WAIT_S \
-NODE_TIMEOUT_S CREDENTIAL_S SERVICE_LEVEL NAMES"
+NODE_TIMEOUT_S CREDENTIAL_S SERVICE_LEVEL NAMES API_VERSION"
 if [ "${KEEP_SETTINGS:-yes}" = yes ] && [ -r "$BED/settings" ]; then . "$BED/settings"; fi
 
 BASE=${BASE:-17000}                       # first of the 1000 ports that the bed may use
@@ -30,6 +30,7 @@ KILL_WAIT_S=${KILL_WAIT_S:-5}             # TERM to KILL
 NODE_TIMEOUT_S=${NODE_TIMEOUT_S:-60}      # a silent slurmd makes its node DOWN after this
 CREDENTIAL_S=${CREDENTIAL_S:-15}          # a requeued job waits this long
 SERVICE_LEVEL=${SERVICE_LEVEL:-Administrator}
+API_VERSION=${API_VERSION:-}              # the only one that slurmrestd offers; empty: all it has
 NAMES=${NAMES:-}                          # private | shared; empty: private where the kernel lets us
 
 GPUS_PER_NODE=8
@@ -47,6 +48,8 @@ whole KILL_WAIT_S 1 600; whole NODE_TIMEOUT_S 5 3600; whole CREDENTIAL_S 5 600
   complain "CLUSTER is '$CLUSTER' and must be small letters and digits, a letter first."
 [[ $SERVICE_LEVEL =~ ^(None|Operator|Administrator)$ ]] ||
   complain "SERVICE_LEVEL is '$SERVICE_LEVEL' and must be None, Operator or Administrator."
+[[ $API_VERSION =~ ^(v0\.0\.[0-9]{2}|)$ ]] ||
+  complain "API_VERSION is '$API_VERSION' and must be such as v0.0.40."
 [[ $NAMES =~ ^(private|shared|)$ ]] || complain "NAMES is '$NAMES' and must be private or shared."
 
 PORT_SQL=$BASE; PORT_CTLD=$((BASE + 1)); PORT_DBD=$((BASE + 2)); PORT_REST=$((BASE + 3))

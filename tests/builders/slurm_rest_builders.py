@@ -15,6 +15,7 @@ from connectors.slurm.rest import SlurmRest
 FOLDER = Path(__file__).resolve().parent.parent / "recordings" / "slurm"
 RECORDINGS = {
     "v0.0.38": "22.05-v0.0.38",
+    "v0.0.40": "24.11-v0.0.40",
     "v0.0.41": "25.11-v0.0.41",
     "v0.0.42": "26.05-v0.0.42",
     "v0.0.43": "26.05-v0.0.43",

@@ -324,7 +324,7 @@ def test_nothing_in_a_script_or_a_name_changes_the_request(rig: SlurmRig) -> Non
     assert field(rig.bed, native_id, "Account") == ACCOUNT
     assert field(rig.bed, native_id, "QOS") == GUARANTEED_QOS
     assert field(rig.bed, native_id, "UserId").startswith(f"{rig.cluster_user}(")
-    assert field(rig.bed, native_id, "TresPerNode") == "gres:gpu:h100:2"
+    assert field(rig.bed, native_id, "TresPerNode") in {"gres:gpu:h100:2", "gres/gpu:h100:2"}
     assert field(rig.bed, native_id, "Requeue") == "0"
 
 

@@ -262,8 +262,16 @@ class SlurmAccounting:
                 f"API {self._transport.version} did not take the whole of QOS {qos.name}: {kept}"
             )
 
+    def add_user(self, user: str, *, account: str, cluster: str) -> None:
+        """Make a user of the accounting who is to be a member of `account`: some versions make
+        the membership at once, and `put_association` makes it in all."""
+        for kind, name in (("user", user), ("account", account), ("cluster", cluster)):
+            outgoing.check_name(kind, name)
+        path, body = self._transport.speak().new_user(user, account=account, cluster=cluster)
+        self._put(path, body, f"write user {user}")
+
     def put_user(self, user: User) -> None:
-        """Make a user of the accounting or change it."""
+        """Change a user of the accounting."""
         outgoing.check_name("user", user.name)
         body = {"users": [self._transport.speak().user(user)]}
         self._put("/slurmdb/{}/users", body, f"write user {user.name}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -23,12 +23,13 @@ NO_SUCH_JOB = 2017
 TRY_AGAIN = 2020
 ALREADY_DONE = 2021
 NODE_STATE = 2180
+NO_DATABASE = 7000
 NOTHING_FOUND = 9003
 _UNSPECIFIED = {None, 0, -1}
 _AUTHENTICATION = 1007
 # No connection to the controller, its back-off, a job in transition, a standby controller, and no
 # connection to the database: the call was not carried out and may be sent again.
-_NOT_NOW = {1001, 1800, 1804, 1805, TRY_AGAIN, 2027, 7000}
+_NOT_NOW = {1001, 1800, 1804, 1805, TRY_AGAIN, 2027, NO_DATABASE}
 _MAX_TEXT = 600
 #: Beside every refused token.
 REFUSAL_HINT = "does the minter have this cluster's key, and do the clocks agree?"
@@ -94,6 +95,11 @@ class Answer:
         number = numbers[0] if numbers else self.errors[0].number
         texts = dict.fromkeys(error.text for error in self.errors if error.text)
         return SlurmError(number, "; ".join(texts)[:_MAX_TEXT] or "no text")
+
+    def overlooking(self, text: str) -> Answer:
+        """This answer without the errors that begin with `text`, good where there are no others."""
+        kept = tuple(error for error in self.errors if not error.text.startswith(text))
+        return replace(self, errors=kept, status=self.status if kept else 200)
 
     @property
     def ignored(self) -> str | None:

@@ -66,8 +66,8 @@ class SlurmController:
         return self._transport.version
 
     def ping(self) -> bool:
-        """Whether the controller answers. Raises ClusterUnavailable when slurmrestd itself does
-        not, or refuses us."""
+        """Whether the controller answers us; from v0.0.40 on also false for a refused token.
+        Raises ClusterUnavailable when slurmrestd itself does not answer, or v0.0.38 refuses us."""
         answer = self._transport.read("/slurm/{}/ping")
         error = answer.error
         if error and answers.verdict(error.number) is not answers.Verdict.AUTHENTICATION:
@@ -102,7 +102,7 @@ class SlurmController:
         ):
             kept = None
         if kept:
-            parameters["update_time"] = str(kept.asked_at - 1)
+            parameters["update_time"] = dialect.changed_since(kept.asked_at - 1)
         answer = self._transport.read("/slurm/{}/jobs", parameters)
         if self._transport.speak() is not dialect:
             raise ClusterUnavailable("the cluster's API version changed; ask again")
@@ -251,7 +251,11 @@ class SlurmController:
     def partitions(self, *, odd: Callable[[str], None] | None = None) -> tuple[SlurmPartition, ...]:
         """All partitions. `odd` as for nodes."""
         return self._transport.read_list(
-            "/slurm/{}/partitions", "partitions", lambda dialect: dialect.partition, odd=odd
+            "/slurm/{}/partitions",
+            "partitions",
+            lambda dialect: dialect.partition,
+            odd=odd,
+            overlook=self._transport.speak().beside_partitions,
         )
 
     def set_node(self, node: str, *, drain: bool, reason: str) -> None:

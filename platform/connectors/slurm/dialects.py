@@ -12,6 +12,7 @@ from typing import Any
 
 from connectors.errors import ClusterUnavailable, NotOffered
 from connectors.slurm import hostlist, tres
+from connectors.slurm.answers import NO_DATABASE, Verdict, verdict
 from connectors.slurm.neutral import (
     Account,
     Association,
@@ -57,8 +58,8 @@ class Dialect(ABC):
     make no sense."""
 
     version: str
-    #: A refused token looks like a controller that does not answer.
-    hides_refused_tokens: bool
+    #: Where a refused token is called one; elsewhere it may look like a daemon that is down.
+    refusal_path: str
     #: DELETE of a job says when it was not allowed.
     tells_failed_cancels: bool
     #: An account's own association can be changed once it is there.
@@ -67,6 +68,9 @@ class Dialect(ABC):
     changes_nodes: bool
     job_list_parameters: Mapping[str, str]
     qos_keys: tuple[str, ...]
+    #: How an error begins that stands beside a list of partitions with nothing wrong in it.
+    beside_partitions: str | None
+    _default_association: Mapping[str, Any]
 
     def __init__(self, version: str) -> None:
         self.version = version
@@ -81,9 +85,27 @@ class Dialect(ABC):
     def node_update(self, *, drain: bool, reason: str) -> dict[str, Any]:
         """The body of a node update. Raises NotOffered."""
 
-    @abstractmethod
     def association(self, association: Association) -> dict[str, Any]:
         """One association to write."""
+        # An account's own association has user null: "" stores it without a parent, and without
+        # the key v0.0.38 stores it with an error and the others not at all.
+        body: dict[str, Any] = {
+            "account": association.account,
+            "cluster": association.cluster,
+            "user": association.user or None,
+            **_association_parts(association),
+        }
+        if association.is_default:
+            body.update(self._default_association)
+        return body
+
+    @abstractmethod
+    def changed_since(self, time: int) -> str:
+        """The `update_time` that asks for what changed after an epoch second."""
+
+    @abstractmethod
+    def may_be_a_refused_token(self, error_number: int | None) -> bool:
+        """Whether an error may stand for a refused token, which `refusal_path` then tells."""
 
     def user(self, user: User) -> dict[str, Any]:
         """One user to write."""
@@ -93,6 +115,10 @@ class Dialect(ABC):
         if user.admin_level is not None:
             body["administrator_level"] = self._admin_level(user.admin_level)
         return body
+
+    @abstractmethod
+    def new_user(self, user: str, *, account: str, cluster: str) -> tuple[str, dict[str, Any]]:
+        """Where and how to make a user of the accounting that is a member of `account`."""
 
     @abstractmethod
     def _admin_level(self, level: str) -> Any: ...
@@ -276,16 +302,18 @@ class Dialect(ABC):
     def read_association(self, record: Record) -> Association:
         """One association."""
         limits = _record(_record(record, "max"), "tres").get("total") or []
+        user = _text(record, "user")
         return Association(
             account=_text(record, "account"),
             cluster=_text(record, "cluster"),
-            user=_text(record, "user"),
+            user=user,
             partition=_text(record, "partition"),
             parent_account=_text(record, "parent_account"),
             group_tres=dict(self._tres(limits)),
             qos=tuple(_texts(record.get("qos"))),
             default_qos=_text(_record(record, "default"), "qos") or None,
-            is_default=bool(record.get("is_default")),
+            # 24.11 says it of an account's own association too, which is nobody's.
+            is_default=bool(user and record.get("is_default")),
             shares=self._number(record.get("shares_raw")),
         )
 
@@ -344,7 +372,7 @@ class Dialect(ABC):
 class _Plain(Dialect):
     """v0.0.38, of Slurm 22.05 and 23.02."""
 
-    hides_refused_tokens = True
+    refusal_path = "/slurmdb/{}/clusters"
     tells_failed_cancels = True
     changes_nodes = False
     # It answers 200 and changes nothing, or slurmrestd dies.
@@ -352,6 +380,8 @@ class _Plain(Dialect):
     job_list_parameters: Mapping[str, str] = {}
     # GET and POST of this version spell it QOS; its document spells it qos.
     qos_keys = ("QOS", "qos")
+    beside_partitions = None
+    _default_association: Mapping[str, Any] = {"flags": ["DEFAULT"]}
 
     def submission(self, submission: Submission) -> dict[str, Any]:
         # nodes as [2, 2], the form in its document, is taken for 1 node without a word.
@@ -385,18 +415,15 @@ class _Plain(Dialect):
     def node_update(self, *, drain: bool, reason: str) -> dict[str, Any]:
         raise NotOffered(f"API {self.version} can not drain or resume nodes; use scontrol")
 
-    def association(self, association: Association) -> dict[str, Any]:
-        # An account's own association has user null: "" stores it without a parent, and without
-        # the key it is stored with an error.
-        body: dict[str, Any] = {
-            "account": association.account,
-            "cluster": association.cluster,
-            "user": association.user or None,
-            **_association_parts(association),
-        }
-        if association.is_default:
-            body["flags"] = ["DEFAULT"]
-        return body
+    def changed_since(self, time: int) -> str:
+        return str(time)
+
+    def may_be_a_refused_token(self, error_number: int | None) -> bool:
+        # -1 of the controller, 1000 and 5005 of writes.
+        return verdict(error_number) is Verdict.UNKNOWN
+
+    def new_user(self, user: str, *, account: str, cluster: str) -> tuple[str, dict[str, Any]]:
+        return "/slurmdb/{}/users", {"users": [self.user(User(user))]}
 
     def _admin_level(self, level: str) -> Any:
         return level
@@ -435,11 +462,14 @@ class _Plain(Dialect):
 class _Structured(Dialect):
     """v0.0.40 and later, of Slurm 23.11 and later."""
 
-    hides_refused_tokens = False
+    refusal_path = "/slurm/{}/diag"
     changes_account_associations = True
     # Leaves out the cores of every running job, which are nine tenths of a list.
     job_list_parameters: Mapping[str, str] = {"flags": "ALL"}
     qos_keys = ("qos",)
+    # The accounting is asked for names that partitions do not show; it may be down.
+    beside_partitions = "Slurmdb query failed"
+    _default_association: Mapping[str, Any] = {"is_default": True}
 
     def __init__(self, version: str) -> None:
         super().__init__(version)
@@ -478,21 +508,34 @@ class _Structured(Dialect):
     def node_update(self, *, drain: bool, reason: str) -> dict[str, Any]:
         return {"state": ["DRAIN"], "reason": reason} if drain else {"state": ["RESUME"]}
 
-    def association(self, association: Association) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "account": association.account,
-            "cluster": association.cluster,
-            "user": association.user,
-            **_association_parts(association),
+    def changed_since(self, time: int) -> str:
+        # v0.0.40 and v0.0.41 refuse bare digits; all of them know this form.
+        return f"uts{time}"
+
+    def may_be_a_refused_token(self, error_number: int | None) -> bool:
+        # The accounting side says only that there is no connection to the database.
+        return error_number == NO_DATABASE
+
+    def new_user(self, user: str, *, account: str, cluster: str) -> tuple[str, dict[str, Any]]:
+        # A user who had run jobs and was removed comes back by this call alone;
+        # users/ says yes and leaves it removed.
+        condition = {
+            "accounts": [account],
+            "clusters": [cluster],
+            "users": [user],
+            "association": {},
         }
-        if association.is_default:
-            body["is_default"] = True
-        return body
+        return "/slurmdb/{}/users_association", {
+            "association_condition": condition,
+            "user": {"defaultaccount": account},
+        }
 
     def _admin_level(self, level: str) -> Any:
         return [level]
 
     def _no_preempts(self, before: tuple[str, ...]) -> list[str]:
+        # This leaves what there is, whatever the source says, and an empty name kills slurmrestd:
+        # sacctmgr alone takes out the last one.
         return []
 
     def _out_number(self, number: int) -> Any:

@@ -401,7 +401,7 @@ class SlurmEntitlements:
             self._check_gone(change, bool(self._memberships(account, user, cluster)))
             return
         if all(known.name != user for known in self._accounting.users()):
-            self._accounting.put_user(User(user))
+            self._accounting.add_user(user, account=account, cluster=cluster)
         qos = change.after.get("qos")
         wanted = Association(
             account, cluster, user, qos=tuple(qos) if isinstance(qos, list) else ()

@@ -127,8 +127,13 @@ class SlurmTransport:
         keys: tuple[str, ...] = (),
         odd: Callable[[str], None] | None = None,
         timeout_s: float | None = None,
+        overlook: str | None = None,
     ) -> tuple[Item, ...]:
+        """Every record under `key`. An error that begins with `overlook` does not spoil a list
+        that has any."""
         answer = self.read(path, parameters, timeout_s)
+        if overlook and answer.errors and answer.body and answer.body.get(key):
+            answer = answer.overlooking(overlook)
         if answer.error and answer.error.number == answers.NOTHING_FOUND:
             return ()
         body = self.checked(answer, key)
@@ -162,7 +167,9 @@ class SlurmTransport:
         unusable, not a workload wrong."""
         try:
             answers.check_write(answer, what, fine=fine)
-        except OutcomeUnknown:
+        except AuthenticationFailed:
+            raise
+        except ClusterUnavailable:
             self.raise_refused_token(answer, what, self.service_user)
             raise
         except SlurmRefused as error:
@@ -176,14 +183,13 @@ class SlurmTransport:
     def raise_refused_token(self, answer: Answer, what: str, user: str) -> None:
         """v0.0.38 shows a refused token like a dead controller (-1), and writes like broken
         connections (1000, 5005); its accounting side names it (1007) and needs no controller.
+        From v0.0.40 on the controller's side names it, and the accounting's does not (7000).
         Tokens last longer than a call, so one that is refused now was refused then."""
-        error = answer.error
-        if error is None or answers.verdict(error.number) is not answers.Verdict.UNKNOWN:
-            return
-        if not self.speak().hides_refused_tokens:
+        error, dialect = answer.error, self.speak()
+        if error is None or not dialect.may_be_a_refused_token(error.number):
             return
         try:
-            error = self._call("GET", "/slurmdb/{}/clusters", user=user).error
+            error = self._call("GET", dialect.refusal_path, user=user).error
         except ConnectorError:
             return
         if error and answers.verdict(error.number) is answers.Verdict.AUTHENTICATION:

@@ -35,6 +35,12 @@ from connectors.slurm.answers import AuthenticationFailed, SlurmRefused
 from connectors.slurm.dialects import DIALECTS
 from connectors.slurm.transport import ODD_RECORDS_MAX
 
+
+def refusal_status(version: str) -> int:
+    """What the release of a recording answers where slurmctld refuses: 26.05 has another one."""
+    return 422 if RECORDINGS[version].startswith("26.05") else 500
+
+
 # Submissions.
 
 
@@ -52,7 +58,7 @@ def test_a_held_submission_has_a_number(version: str) -> None:
 
 @pytest.mark.parametrize("version", RECORDINGS)
 def test_refusals_of_a_submission_are_definite(version: str) -> None:
-    status = {"v0.0.38": 500, "v0.0.41": 500, "v0.0.44": 500}.get(version, 422)
+    status = refusal_status(version)
     numbers = []
     for at in range(4):
         cluster = ScriptedCluster(version).on(
@@ -238,10 +244,11 @@ def test_the_last_list_stands_for_unchanged(version: str) -> None:
     assert client.controller.jobs().jobs == (job,)
     asked = [dict(request.url.params) for request in cluster.seen("GET", "/jobs")]
     flags = dict(DIALECTS[version].job_list_parameters)
+    since = f"{'' if version == 'v0.0.38' else 'uts'}{NOW - 1}"
     assert asked == [
         flags,
-        {**flags, "update_time": str(NOW - 1)},
-        {**flags, "update_time": str(NOW - 1)},
+        {**flags, "update_time": since},
+        {**flags, "update_time": since},
         flags,
     ]
 
@@ -367,7 +374,7 @@ def test_an_update_of_v38_that_answers_200_with_errors_failed() -> None:
 
 @pytest.mark.parametrize("version", RECORDINGS)
 def test_a_service_user_without_the_right_makes_the_cluster_unusable(version: str) -> None:
-    status = {"v0.0.38": 500, "v0.0.41": 500, "v0.0.44": 500}.get(version, 422)
+    status = refusal_status(version)
     exchange = next(
         exchange
         for exchange in recording(RECORDINGS[version])

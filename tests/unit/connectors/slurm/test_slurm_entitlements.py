@@ -93,6 +93,11 @@ class Accounting:
         self.calls.append(("qos", qos.name))
         self.known_qos[qos.name] = qos
 
+    def add_user(self, user: str, *, account: str, cluster: str) -> None:
+        assert (account in self.known_accounts, cluster) == (True, self.clusters()[0])
+        self.calls.append(("user", f"{user}/"))
+        self.known_users[user] = User(user)
+
     def put_user(self, user: User) -> None:
         self.calls.append(("user", f"{user.name}/{user.default_account}"))
         self.known_users[user.name] = user

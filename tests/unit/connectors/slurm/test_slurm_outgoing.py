@@ -106,13 +106,13 @@ def test_nodes_are_drained_and_resumed_where_the_version_can() -> None:
 
 
 @pytest.mark.parametrize("version", DIALECTS)
-def test_an_accounts_association_has_the_user_that_its_version_wants(version: str) -> None:
-    """ "" on v0.0.38 would store the account without a parent."""
+def test_an_accounts_association_has_no_user(version: str) -> None:
+    """Mutant: "" for null, which stores the account without a parent and without its limits."""
     written = Association("nlp", "tide", parent_account="science", group_tres={"gres/gpu": 16})
     assert DIALECTS[version].association(written) == {
         "account": "nlp",
         "cluster": "tide",
-        "user": None if version == "v0.0.38" else "",
+        "user": None,
         "parent_account": "science",
         "max": {"tres": {"total": [{"type": "gres", "name": "gpu", "count": 16}]}},
     }

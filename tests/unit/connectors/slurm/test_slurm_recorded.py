@@ -12,6 +12,7 @@ from connectors.slurm.neutral import Association, HistoryJob, SlurmJob, SlurmNod
 #: What the clock of each recording said when the first job was submitted, started and ended.
 CLOCKS = {
     "v0.0.38": (1795242291, 1795242292, 1795242294),
+    "v0.0.40": (1795306173, 1795306173, 1795306176),
     "v0.0.41": (1795242187, 1795242187, 1795242189),
     "v0.0.42": (1795241994, 1795241996, 1795241998),
     "v0.0.43": (1795242025, 1795242026, 1795242028),
@@ -20,6 +21,7 @@ CLOCKS = {
 }
 FIRST_JOB = {
     "v0.0.38": 1,
+    "v0.0.40": 1,
     "v0.0.41": 1,
     "v0.0.42": 1,
     "v0.0.43": 208,

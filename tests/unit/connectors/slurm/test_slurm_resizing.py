@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from connectors.slurm.neutral import HistoryJob
 from connectors.slurm.resizing import held_since, joined
 
@@ -42,10 +44,11 @@ def resized(until: int, **changes: Any) -> HistoryJob:
     return a_record(state="RUNNING", state_flags=frozenset({"RESIZING"}), end_time=until, **changes)
 
 
-def test_records_of_one_run_are_joined() -> None:
+@pytest.mark.parametrize("starts", [(101, 101), (104, 120)], ids=["22.05", "24.11"])
+def test_records_of_one_run_are_joined(starts: tuple[int, int]) -> None:
     first = resized(104)
-    second = resized(120, submit_time=104, gpus={"h100": 4})
-    last = a_record(submit_time=120, gpus={"h100": 2})
+    second = resized(120, submit_time=104, start_time=starts[0], gpus={"h100": 4})
+    last = a_record(submit_time=120, start_time=starts[1], gpus={"h100": 2})
     [run] = joined([last, first, second])
     assert (run.submit_time, run.start_time, run.end_time) == (100, 101, 150)
     assert (run.state, run.gpus) == ("COMPLETED", {"h100": 2})
