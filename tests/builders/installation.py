@@ -71,7 +71,12 @@ class Caller:
             job = self.job(job_id)
             return job if job["state"] in states else None
 
-        return eventually(look, deadline_s=deadline_s)
+        def told() -> Any:
+            job = self.job(job_id)
+            why = ("name", "state", "native_state", "message", "why", "end_reason", "attempts")
+            return {name: job[name] for name in why if name in job}
+
+        return eventually(look, deadline_s=deadline_s, told=told)
 
     def use(self, node: str) -> Any:
         """Where a tree node stands in the pool."""

@@ -93,6 +93,7 @@ class LogKeeper:
         for key, rank, pod in pods:
             with contextlib.suppress(Odd):
                 one = log_of(key, rank, pod)
+                one.was_told = True
                 told[one.uid] = one
         with self._changed:
             self._told_s = time.monotonic()
@@ -102,10 +103,12 @@ class LogKeeper:
             for uid, new in told.items():
                 known = self._logs.get(uid)
                 if known is not None:
+                    known.was_told = True
                     take_over(known, new)
                 elif new.key not in self._forgotten:
                     self._logs[uid] = new
-            for uid in [uid for uid in self._logs if uid not in told]:
+            # What only a change told of may be younger than this look at all of them.
+            for uid in [u for u, one in self._logs.items() if one.was_told and u not in told]:
                 gone = self._logs[uid]
                 if gone.is_complete:
                     del self._logs[uid]

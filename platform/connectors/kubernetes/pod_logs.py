@@ -45,6 +45,8 @@ class PodLog:
     is_started: bool = False
     is_ended: bool = False
     is_gone: bool = False
+    #: It was among all Pods once: where it is no longer, it is gone.
+    was_told: bool = False
     is_urgent: bool = False
     is_complete: bool = False
     is_busy: bool = False

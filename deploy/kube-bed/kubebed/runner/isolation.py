@@ -11,6 +11,7 @@ stand for himself.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -98,14 +99,21 @@ def spawn(spec: ContainerSpec, output: int) -> Spawned:
     """Start a container that prints to `output`. Raises CannotStart where it cannot be made."""
     told_read, told_write = os.pipe()
     pid_read, pid_write = os.pipe()
+    go_read, go_write = os.pipe()
     helper = os.fork()
     if helper == 0:
-        _help(spec, output, told_write, pid_write, (told_read, pid_read))
+        _help(spec, output, told_write, pid_write, go_read, (told_read, pid_read, go_write))
     os.close(told_write)
     os.close(pid_write)
+    os.close(go_read)
     with os.fdopen(pid_read, "rb") as file:
         said = file.read()
+    # Only when it is over is the runtime the parent: the end of a parent kills the container, and a
+    # parent that ends closes its files first.
     os.waitpid(helper, 0)
+    with contextlib.suppress(BrokenPipeError), os.fdopen(go_write, "wb", 0) as file:
+        if said.isdigit():
+            file.write(b"!")
     if not said.isdigit():
         os.close(told_read)
         raise CannotStart(said.decode(errors="replace") or "the container's helper ended")
@@ -113,19 +121,18 @@ def spawn(spec: ContainerSpec, output: int) -> Spawned:
 
 
 def _help(
-    spec: ContainerSpec, output: int, told: int, answer: int, foreign: tuple[int, ...]
+    spec: ContainerSpec, output: int, told: int, answer: int, go: int, foreign: tuple[int, ...]
 ) -> NoReturn:
     """Enter new namespaces and start process 1 in them; then end, so that it is the runtime's."""
     try:
         for number in foreign:
             os.close(number)
         _enter_namespaces(spec.user_id, spec.group_id)
-        released_read, released_write = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(answer)
-            os.close(released_write)
-            os.read(released_read, 1)  # the helper has ended, and the runtime is the parent
+            if os.read(go, 1) != b"!":
+                os._exit(128)  # there is no runtime any more
             _become_container(spec, output, told)
         os.write(answer, str(pid).encode())
     except OSError as error:
@@ -156,7 +163,8 @@ def _become_container(spec: ContainerSpec, output: int, told: int) -> NoReturn:
         _View(spec).enter()
         socket.sethostname(spec.host_name)
         _drop_rights(spec)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM):
+        # What ignored signals here, as nohup does, is nothing to a container.
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         os.umask(0o022)

@@ -253,6 +253,25 @@ def test_a_pod_that_is_told_between_two_looks_is_followed_at_once(
     assert chunk_of(tmp_path).is_final is True
 
 
+def test_a_look_from_before_a_pod_ends_nothing_of_it(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
+) -> None:
+    """The change that tells of a new Pod may come before the look at all Pods that lacks it.
+
+    Mutant: what such a look lacks was gone; its log was complete before it had begun.
+    """
+    keeper, pod = keeper_of(), cluster.pod("p")
+    tend(keeper)
+    keeper.pod_changed(None, pod.as_listed())
+    tend(keeper)
+    assert keeper.catch_up(5) is True
+    pod.writes("one\n")
+    pod.state = "terminated"
+    tend(keeper, pod)
+    assert keeper.catch_up(5) is True
+    assert chunk_of(tmp_path) == LogChunk(b"one\n", 0, 4, is_final=True, is_truncated=False)
+
+
 def test_what_another_process_forgot_is_not_begun_again(
     cluster: FakeCluster, keeper_of: Callable[..., LogKeeper], tmp_path: Path
 ) -> None:

@@ -136,10 +136,17 @@ class Container:
                 stderr=subprocess.STDOUT,
                 env={"PATH": self.path, "TIDEGATE_POD_INDEX": "0"} | dict(environment or {}),
                 start_new_session=True,
+                preexec_fn=_heed_all_signals,
             )
         rank = Rank(process, files[1], files[2], files[3], time.monotonic())
         self.ranks.append(rank)
         return rank
+
+
+def _heed_all_signals() -> None:
+    """As a container begins, also below nohup: a shell cannot trap what was ignored before it."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture
