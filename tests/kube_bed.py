@@ -39,6 +39,8 @@ _ONE_TEST = "test.lock"  # shared while a test runs; had alone by one that distu
 _IN_USE = "use.lock"  # shared for as long as a run uses the bed; had alone to stop it
 _START_TIMEOUT_S = 240
 _COMMAND_TIMEOUT_S = 150
+#: Clients of an API server that was away ask it again after 30 s at the latest, and then list.
+CATCH_UP_S = 90
 _ALONE_TIMEOUT_S = 280
 _MERGE = "application/merge-patch+json"
 _OURS = pytest.StashKey[str]()
@@ -158,7 +160,8 @@ class KubeBed:
         self.api.call("POST", "/api/v1/namespaces", {"metadata": metadata})
         # The namespace's own, made a moment later; a Pod without it is refused.
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-        until(lambda: self.find(account), "the namespace has no service account")
+        until(lambda: self.find(account), "the namespace has no service account", CATCH_UP_S)
+        until(lambda: self._takes_pods(name), "Kueue does not know the namespace", CATCH_UP_S)
         try:
             yield name
         finally:
@@ -191,6 +194,19 @@ class KubeBed:
         """A Pod, or None where there is none."""
         return self.find(f"/api/v1/namespaces/{namespace}/pods/{name}")
 
+    def catch_up(self) -> None:
+        """Return once every server hears of what happens: a Pod in a new namespace runs and ends.
+
+        After the API server was away its clients ask again when they see fit.
+        """
+        with self.namespace() as name:
+            self.api.call("POST", f"/api/v1/namespaces/{name}/pods", _probe())
+
+            def is_over() -> bool:
+                return (self.pod(name, "probe") or {})["status"].get("phase") == "Succeeded"
+
+            until(is_over, "no Pod gets through", CATCH_UP_S)
+
     def mend_nodes(self) -> None:
         """Every node is Ready and takes Pods."""
         for node in self.api.call("GET", "/api/v1/nodes")["items"]:
@@ -202,11 +218,32 @@ class KubeBed:
                 }
                 self.api.call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", body, _MERGE)
 
+    def _takes_pods(self, namespace: str) -> bool:
+        """Whether all who have a say about new Pods know the namespace by now."""
+        try:
+            self.api.call("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", _probe())
+        except Refused as error:
+            if error.code not in (404, 500):
+                raise
+            return False
+        return True
+
     def _control(self, verb: str, names: tuple[str, ...]) -> None:
         _run(verb, *names, folder=self.folder)
 
 
-def until(look: Callable[[], Found], otherwise: str, within_s: float = 30) -> Found:
+def _probe() -> Document:
+    """A Pod that ends at once."""
+    container = {"name": "main", "image": "none", "command": ["/bin/true"]}
+    spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "containers": [container],
+    }
+    return {"metadata": {"name": "probe"}, "spec": spec}
+
+
+def until(look: Callable[[], Found], otherwise: str, within_s: float = 60) -> Found:
     """The first result of `look` that is true; fails with `otherwise` after `within_s`."""
     deadline = time.monotonic() + within_s
     while not (found := look()):
@@ -343,6 +380,7 @@ def _kube_turn(request: pytest.FixtureRequest) -> Iterator[None]:
         if alone:
             start_bed(bed.folder)  # a test that failed half-way may have left something down
             bed.mend_nodes()
+            bed.catch_up()
         else:
             _mend(bed, f"in {request.node.nodeid}")
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -60,6 +61,9 @@ _NEVER_SENT = (
 _BUDGET = "DisruptionBudget"
 _SEVERAL_BUDGETS = "This pod has more than one PodDisruptionBudget"
 _WEBHOOK_AWAY = ("failed calling webhook", "failed to call webhook")
+#: So the server begins where a webhook answered, and it is the webhook's code then: a policy says
+#: 4xx, and 404 is that of a webhook which looks up a namespace that it has not heard of yet.
+_WEBHOOK_SAYS = re.compile(r'admission webhook "[^"]*" denied the request', re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,7 +471,12 @@ class KubeApi:
         causes = tuple(_cause(one) for one in details.get("causes") or ())
         if _SEVERAL_BUDGETS in words or any(one.reason == _BUDGET for one in causes):
             return MayNotGo(code, reason, words, causes)
-        if code in (401, 429, 503) or any(away in words for away in _WEBHOOK_AWAY):
+        webhook_failed = (code == 404 or code >= 500) and _WEBHOOK_SAYS.match(words) is not None
+        if (
+            webhook_failed
+            or code in (401, 429, 503)
+            or any(away in words for away in _WEBHOOK_AWAY)
+        ):
             # None of these reached the storage.
             return ClusterUnavailable(f"{method} {path}: {words}")
         if code >= 500 or code < 400:

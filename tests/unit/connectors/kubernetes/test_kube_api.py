@@ -143,6 +143,10 @@ def test_the_cluster_says_its_time_and_who_it_is(server: AServer, api: KubeApi) 
     assert api.probe().observed_at > 1_700_000_000
 
 
+#: As it came from Kueue, which had not heard of a namespace that was there.
+KUEUE_IS_LATE = 'admission webhook "mpod.kb.io" denied the request: Namespace "t-1" not found'
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
@@ -155,6 +159,9 @@ def test_the_cluster_says_its_time_and_who_it_is(server: AServer, api: KubeApi) 
         (Answer(a_status(429, "TooManyRequests"), 429), ClusterUnavailable),
         (Answer(a_status(503), 503), ClusterUnavailable),
         (Answer(a_status(500, "", 'failed calling webhook "mjob"'), 500), ClusterUnavailable),
+        (Answer(a_status(404, "NotFound", KUEUE_IS_LATE), 404), ClusterUnavailable),
+        (Answer(a_status(500, "", KUEUE_IS_LATE), 500), ClusterUnavailable),
+        (Answer(a_status(422, "Invalid", KUEUE_IS_LATE), 422), KubeRefused),
         (Answer(a_status(500, "", "something"), 500), OutcomeUnknown),
         (Answer(a_status(504, "Timeout"), 504), OutcomeUnknown),
         (Answer(dies=True), OutcomeUnknown),
