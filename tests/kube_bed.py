@@ -158,14 +158,18 @@ class KubeBed:
         name = name or f"t-{uuid.uuid4().hex[:12]}"
         metadata = {"name": name, "labels": dict(labels or {})}
         self.api.call("POST", "/api/v1/namespaces", {"metadata": metadata})
-        # The namespace's own, made a moment later; a Pod without it is refused.
-        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-        until(lambda: self.find(account), "the namespace has no service account", CATCH_UP_S)
-        until(lambda: self._takes_pods(name), "Kueue does not know the namespace", CATCH_UP_S)
+        self.wait_for_namespace(name)
         try:
             yield name
         finally:
             self.drop_namespace(name)
+
+    def wait_for_namespace(self, name: str) -> None:
+        """Return once all who have a say about new Pods know the namespace."""
+        # Its own, made a moment later; a Pod without it is refused.
+        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+        until(lambda: self.find(account), "the namespace has no service account", CATCH_UP_S)
+        until(lambda: self._takes_pods(name), "Kueue does not know the namespace", CATCH_UP_S)
 
     def drop_namespace(self, name: str) -> None:
         """Delete a namespace and all that is in it, without waiting for the end."""
@@ -219,7 +223,7 @@ class KubeBed:
                 self.api.call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", body, _MERGE)
 
     def _takes_pods(self, namespace: str) -> bool:
-        """Whether all who have a say about new Pods know the namespace by now."""
+        """Whether a Pod would be let in."""
         try:
             self.api.call("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", _probe())
         except Refused as error:
@@ -234,7 +238,18 @@ class KubeBed:
 
 def _probe() -> Document:
     """A Pod that ends at once."""
-    container = {"name": "main", "image": "none", "command": ["/bin/true"]}
+    container = {
+        "name": "main",
+        "image": "none",
+        "command": ["/bin/true"],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "runAsUser": 65534,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
     spec = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,

@@ -257,6 +257,7 @@ class KubernetesRig(Rig):
         labels = {model.product_label: model.product}
         a_flavor(self.admin, "h100", labels)
         self.namespace = a_team(self.admin, TEAM, "h100")
+        bed.wait_for_namespace(self.namespace)
         self.scratch = Path(tempfile.mkdtemp(prefix="kube-rig-"))
         self.scratch.chmod(0o777)
         self.gang_ranks = self.node_count = len(model.nodes)

@@ -29,10 +29,17 @@ pytestmark = pytest.mark.kube
 
 
 @pytest.fixture
-def control(kubernetes_rig: KubernetesRig) -> Iterator[NodeControl]:
+def own_node(kubernetes_rig: KubernetesRig, worker_id: str) -> str:
+    """One that no other worker of this run drains."""
+    workers_before = int(worker_id.removeprefix("gw")) if worker_id != "master" else 0
+    return kubernetes_rig.bed.h100_nodes[-1 - workers_before]
+
+
+@pytest.fixture
+def control(kubernetes_rig: KubernetesRig, own_node: str) -> Iterator[NodeControl]:
     opened = NODE_CONTROLS["kubernetes"](kubernetes_rig.connector)
     yield opened
-    opened.resume(kubernetes_rig.last_node)
+    opened.resume(own_node)
 
 
 def node_of(rig: KubernetesRig, name: str) -> NodeCapacity:
@@ -40,9 +47,11 @@ def node_of(rig: KubernetesRig, name: str) -> NodeCapacity:
     return next(node for node in rig.connector.inventory().nodes if node.name == name)
 
 
-def test_a_node_is_drained_and_resumed(kubernetes_rig: KubernetesRig, control: NodeControl) -> None:
+def test_a_node_is_drained_and_resumed(
+    kubernetes_rig: KubernetesRig, control: NodeControl, own_node: str
+) -> None:
     """Why stands on the node while it is drained, and nothing of it afterwards."""
-    rig, name = kubernetes_rig, kubernetes_rig.last_node
+    rig, name = kubernetes_rig, own_node
     before = node_of(rig, name)
     assert (before.is_schedulable, before.reason) == (True, "")
     for _ in range(2):
@@ -60,9 +69,9 @@ def test_a_node_is_drained_and_resumed(kubernetes_rig: KubernetesRig, control: N
 
 
 def test_what_an_administrator_cordoned_is_let_in_too(
-    kubernetes_rig: KubernetesRig, control: NodeControl
+    kubernetes_rig: KubernetesRig, control: NodeControl, own_node: str
 ) -> None:
-    rig, name = kubernetes_rig, kubernetes_rig.last_node
+    rig, name = kubernetes_rig, own_node
     rig.admin.merge_patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
     eventually(lambda: node_of(rig, name).reason == "cordoned")
     control.resume(name)
@@ -109,7 +118,7 @@ class Neighbours:
         self.admin.create(self.pods, pod)
 
     def keep(self, name: str, app: str) -> None:
-        """A budget that lets none of `app` go."""
+        """A budget that lets none of `app` go, from now on."""
         budget = {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
@@ -117,6 +126,10 @@ class Neighbours:
             "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": app}}},
         }
         self.admin.create(self.budgets, budget)
+        # Until it is counted the server refuses too, but says no more than that.
+        eventually(
+            lambda: self.admin.get(f"{self.budgets}/{name}")["status"].get("observedGeneration")
+        )
 
     def a_daemon_set(self) -> str:
         """One whose only Pod is the test's; returns its uid."""
@@ -148,10 +161,10 @@ class Neighbours:
 
 @pytest.mark.disturbs_kube
 def test_a_node_is_emptied_of_what_is_not_its_own(
-    kubernetes_rig: KubernetesRig, control: NodeControl, kube_namespace: str
+    kubernetes_rig: KubernetesRig, control: NodeControl, own_node: str, kube_namespace: str
 ) -> None:
     """Budgets keep what they keep, and are told; a DaemonSet's Pod and the node's own stay."""
-    rig, node = kubernetes_rig, kubernetes_rig.last_node
+    rig, node = kubernetes_rig, own_node
     others = Neighbours(rig, kube_namespace, node)
     daemons = [
         {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import ssl
 import threading
 from collections.abc import Iterable
@@ -67,6 +68,8 @@ class Api:
         self, method: str, path: str, data: str | None, kind: str
     ) -> tuple[int, Document]:
         link = getattr(self._local, "link", None)
+        if link is not None and _was_closed(link):
+            link.close()  # opened again by the request
         if link is None:
             link = self._local.link = self.connection()
             self._links.append(link)
@@ -96,6 +99,11 @@ class Api:
         """Apply each, some at a time."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self.apply, documents))
+
+
+def _was_closed(link: http.client.HTTPSConnection) -> bool:
+    """Whether the server has hung up on a connection that waits: nothing else makes it readable."""
+    return link.sock is not None and bool(select.select([link.sock], [], [], 0)[0])
 
 
 def path_of(document: Document) -> str:
