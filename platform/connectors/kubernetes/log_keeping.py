@@ -1,9 +1,10 @@
 """What Pods write is kept in files (`log_files`), where it stays when the Pods are gone.
 
 `FOLLOWERS_MAX` Pods are followed at once, each by a thread with a connection, those that are being
-deleted first. The others are asked in turn by `ASKERS_MAX` more threads, each Pod every
-`ASK_EVERY_S` seconds and all together `ASKS_PER_S` a second at most; these threads also fetch the
-rest of what has ended, at once. A log is taken up again where it stopped (see `log_positions`).
+deleted first: who follows asks once, and the API server has no work as long as nothing is written.
+The others are asked in turn by `ASKERS_MAX` more threads, each Pod every `ASK_EVERY_S` seconds and
+all together `ASKS_PER_S` a second at most; these threads also fetch the rest of what has ended, at
+once. A log is taken up again where it stopped (see `log_positions`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from connectors.kubernetes.pod_logs import (
 from connectors.kubernetes.reading import Object, Odd
 
 log = logging.getLogger(__name__)
-FOLLOWERS_MAX = 16
+FOLLOWERS_MAX = 512
+#: And so many threads wait at most for something to do.
 ASKERS_MAX = 4
 ASK_EVERY_S = 5.0
 ASKS_PER_S = 20
@@ -78,6 +80,7 @@ class LogKeeper:
         self._logs: dict[str, PodLog] = {}
         self._forgotten: set[str] = set()
         self._threads = 0
+        self._busy = 0
         self._followers = 0
         self._is_closed = False
         self._lock: int | None = None
@@ -148,11 +151,18 @@ class LogKeeper:
     def _wake(self) -> None:
         """Let there be threads for what is to be read, and have them look."""
         self._stop_quiet()
-        open_count = sum(is_open(one) for one in self._logs.values())
-        for _ in range(self._threads, min(FOLLOWERS_MAX + ASKERS_MAX, open_count)):
+        self._have_threads()
+        self._changed.notify_all()
+
+    def _have_threads(self) -> None:
+        """One for each log that can be read now, and some that wait for when the others can."""
+        now = time.monotonic()
+        waiting = [one for one in self._logs.values() if is_open(one) and not one.is_busy]
+        ready = sum(one.next_at_s <= now for one in waiting)
+        wanted = self._busy + max(ready, min(ASKERS_MAX, len(waiting)))
+        for _ in range(self._threads, min(FOLLOWERS_MAX + ASKERS_MAX, wanted)):
             self._threads += 1
             threading.Thread(target=self._work, name="kube-logs", daemon=True).start()
-        self._changed.notify_all()
 
     def _stop_quiet(self) -> None:
         """A stream that does not end with its Pod is ended: the rest is asked for."""
@@ -241,6 +251,7 @@ class LogKeeper:
                 log.exception("the log of %s rank %d could not be kept", one.key, one.rank)
             with self._changed:
                 one.is_busy, one.stream = False, None
+                self._busy -= 1
                 if one.is_followed:
                     one.is_followed = False
                     self._followers -= 1
@@ -270,10 +281,15 @@ class LogKeeper:
                 if task is not None:
                     one, is_following = task
                     one.is_busy, one.ended_before = True, one.is_ended
+                    self._busy += 1
                     if is_following:
                         one.is_followed = True
                         self._followers += 1
+                    self._have_threads()
                     return task
+                if self._threads - self._busy > ASKERS_MAX:
+                    self._threads -= 1
+                    return None
                 self._changed.wait(self._idle_s(now))
 
     def _chosen(self, now: float) -> tuple[PodLog, bool] | None:

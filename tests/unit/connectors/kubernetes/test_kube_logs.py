@@ -366,16 +366,17 @@ def test_more_pods_than_followers_are_asked_in_turn(
 ) -> None:
     """Mutant: whoever came first was followed and the others had no log before their end."""
     monkeypatch.setattr(log_keeping, "ASK_EVERY_S", 0.05)
+    monkeypatch.setattr(log_keeping, "FOLLOWERS_MAX", 16)
     keeper = keeper_of()
-    pods = [cluster.pod(f"p{n:02d}", rank=n) for n in range(log_keeping.FOLLOWERS_MAX + 10)]
+    pods = [cluster.pod(f"p{n:02d}", rank=n) for n in range(26)]
     for pod in pods:
         pod.writes(f"{pod.rank}\n")
     tend(keeper, *pods)
     eventually(lambda: all(is_there(tmp_path, b"%d\n" % pod.rank, rank=pod.rank) for pod in pods))
     with cluster.changed:
         followed = {name for name, is_followed, _ in cluster.asked if is_followed}
-    assert len(followed) == log_keeping.FOLLOWERS_MAX
-    assert keeper._threads == log_keeping.FOLLOWERS_MAX + log_keeping.ASKERS_MAX
+    assert len(followed) == 16
+    assert keeper._threads <= 16 + log_keeping.ASKERS_MAX
 
     def write() -> None:
         for pod in pods:
@@ -385,6 +386,23 @@ def test_more_pods_than_followers_are_asked_in_turn(
     eventually(
         lambda: all(is_there(tmp_path, b"%d\nmore\n" % pod.rank, rank=pod.rank) for pod in pods)
     )
+
+
+def test_as_many_threads_as_pods_are_followed_and_a_few_that_wait(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper]
+) -> None:
+    """Mutant: threads whose Pods had ended stayed, and each woke at every change of a Pod."""
+    keeper = keeper_of()
+    pods = [cluster.pod(f"p{n:02d}", rank=n) for n in range(30)]
+    tend(keeper, *pods)
+    eventually(lambda: keeper._followers == 30)
+    for pod in pods[:20]:
+        pod.state = "terminated"
+    tend(keeper, *pods)
+    assert keeper.catch_up(5) is True
+
+    eventually(lambda: keeper._threads <= 10 + log_keeping.ASKERS_MAX)
+    assert (keeper._followers, keeper._busy) == (10, 10)
 
 
 def test_the_head_is_kept_and_no_more_asked_for(
