@@ -9,7 +9,14 @@ from typing import Any
 from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.kubernetes import naming
 from connectors.kubernetes.adoption import is_as_made
-from connectors.kubernetes.api import AlreadyExists, Forbidden, KubeApi, KubeRefused, NotFound
+from connectors.kubernetes.api import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    KubeApi,
+    KubeRefused,
+    NotFound,
+)
 from connectors.kubernetes.caches import Caches
 from connectors.kubernetes.inventory import nodes_of
 from connectors.kubernetes.manifests.building import (
@@ -24,6 +31,10 @@ from connectors.kubernetes.resources import resource_of
 from connectors.kubernetes.writing import insisting
 from connectors.protocol import Workload
 
+#: The cause of a refusal in a namespace that is being deleted, and how that of a full ResourceQuota
+#: is told. What counts a quota's use may also be overtaken by others: that is a Conflict.
+_TERMINATING = "NamespaceTerminating"
+_FULL = "is forbidden: exceeded quota: "
 #: How long it is believed how large the largest nodes are.
 _SIZES_S = 60.0
 
@@ -142,6 +153,13 @@ class Submitter:
                 f"kind of object: {error}. An administrator can push the quota to the cluster "
                 "again."
             )
+        if isinstance(error, Conflict) or _passes(error):
+            return ClusterUnavailable(f"the cluster cannot store it now: {error}")
         if isinstance(error, Forbidden) and " cannot " in error.message:
             return ClusterUnavailable(f"the cluster does not let us: {error}")
         return WorkloadRejected(f"Kubernetes refuses it: {error}")
+
+
+def _passes(error: KubeRefused) -> bool:
+    """Whether it is the namespace that is refused, whatever is to be created there."""
+    return _FULL in error.message or any(one.reason == _TERMINATING for one in error.causes)

@@ -1,0 +1,72 @@
+"""What a refusal to create something means to the job that it is of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from builders.kube_objects import CLUSTER_ID, a_kube_job
+from builders.kubernetes_builders import some_options
+from connectors.errors import ClusterUnavailable, WorkloadRejected
+from connectors.kubernetes.api import Cause, Conflict, Forbidden, KubeRefused
+from connectors.kubernetes.submitting import Submitter
+
+TERMINATING = Cause("metadata.namespace", "NamespaceTerminating", "it is being terminated")
+
+
+class AnApi:
+    """Answers every write with `error`."""
+
+    def __init__(self, error: KubeRefused) -> None:
+        self._error = error
+
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_for_now"),
+    [
+        (
+            Conflict(
+                409,
+                "Conflict",
+                'Operation cannot be fulfilled on resourcequotas "tidegate": the object has been '
+                "modified; please apply your changes to the latest version and try again",
+            ),
+            True,
+        ),
+        (
+            Forbidden(
+                403,
+                "Forbidden",
+                'jobs.batch "a" is forbidden: unable to create new content in namespace tg-1 '
+                "because it is being terminated",
+                (TERMINATING,),
+            ),
+            True,
+        ),
+        (
+            Forbidden(
+                403,
+                "Forbidden",
+                'jobs.batch "a" is forbidden: exceeded quota: tidegate, requested: '
+                "count/jobs.batch=1, used: count/jobs.batch=100000, limited: "
+                "count/jobs.batch=100000",
+            ),
+            True,
+        ),
+        (Forbidden(403, "Forbidden", "ValidatingAdmissionPolicy 'x' denied request: no"), False),
+        (KubeRefused(422, "Invalid", 'Job "a" is invalid', (Cause("spec", "x", "no"),)), False),
+    ],
+)
+def test_what_passes_is_no_refusal_of_the_job(error: KubeRefused, is_for_now: bool) -> None:
+    """Mutant: whatever was no 5xx was the job's end; of 60 jobs submitted at once one was rejected
+    because others had been counted in the same moment."""
+    api: Any = AnApi(error)
+    nothing: Any = None
+    submitter = Submitter(api, nothing, some_options(), CLUSTER_ID)
+    with pytest.raises(ClusterUnavailable if is_for_now else WorkloadRejected) as raised:
+        submitter.created("tg-1", a_kube_job())
+    assert error.message in str(raised.value)
