@@ -46,7 +46,7 @@ def preempt_for_drain(cluster: Cluster, node: str, there: Collection[str], *, no
     if not there:
         return 0
     # The jobs before their attempts and both in the order of their ids, as everywhere.
-    wanted = Attempt.objects.filter(
+    stoppable = Attempt.objects.filter(
         # A native job that was just started is known by its own id before its attempt is.
         Q(native_id__in=there) | Q(native_id=None, job__native_id__in=there),
         cluster=cluster,
@@ -57,13 +57,13 @@ def preempt_for_drain(cluster: Cluster, node: str, there: Collection[str], *, no
         job.id: job
         for job in Job.objects.select_for_update(of=("self",))
         .defer("script", "environment", "notes")
-        .filter(pk__in=list(wanted.values_list("job_id", flat=True)))
+        .filter(pk__in=list(stoppable.values_list("job_id", flat=True)))
         .order_by("pk")
     }
+    # Asked again, now that nobody changes them: one that has ended meanwhile may have a successor
+    # elsewhere.
     attempts = list(
-        Attempt.objects.select_for_update()
-        .filter(job__in=list(jobs), released_at=None, state__in=_STOPPABLE)
-        .order_by("pk")
+        stoppable.filter(job__in=list(jobs)).select_for_update(of=("self",)).order_by("pk")
     )
     graces = graces_s({job.priority_class_id for job in jobs.values()})
     by_grace: dict[int, list[Attempt]] = {}

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from audit.models import AuditEvent
 from builders.api_callers import Caller, by_token
@@ -380,3 +380,28 @@ def test_the_database_lets_only_a_drain_evict_and_within_an_hour(node: ClusterNo
                 requested_at=NOW,
                 **bad,
             )
+
+
+def test_what_began_elsewhere_while_the_jobs_were_locked_goes_on(
+    company: Company, node: ClusterNode, admin: Caller, control: AControl
+) -> None:
+    """Mutant: of a job that was on the node every attempt was stopped that it had by then."""
+    job = a_running(company, "uid-1")
+    control.left = LeftOnNode(frozenset({"uid-1"}))
+    drain(admin, node)
+
+    def moved(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        answer = execute(sql, params, many, context)
+        if "FOR UPDATE" in sql and sql.startswith('SELECT "jobs_job"'):
+            Attempt.objects.filter(native_id="uid-1").update(
+                state="ended", ended_at=NOW, released_at=NOW, outcome="node_failed"
+            )
+            an_attempt(job, cluster=company.cluster, number=2, native_id="uid-2", started_at=NOW)
+        return answer
+
+    with connection.execute_wrapper(moved):
+        deliver(node)
+    assert [one.state for one in Attempt.objects.order_by("number")] == ["ended", "running"]
+    job.refresh_from_db()
+    assert job.state == "running"
+    assert not JobEvent.objects.exists()
