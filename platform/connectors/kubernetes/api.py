@@ -34,9 +34,9 @@ Json = dict[str, Any]
 
 CONNECT_TIMEOUT_S = 3.0
 READ_TIMEOUT_S = 10.0
-#: An answer that trickles may take so long in all; below the 34 s for which one without its
-#: storage waits.
-WHOLE_ANSWER_S = 25.0
+#: An answer that trickles may take so long until its last part begins, which may take
+#: READ_TIMEOUT_S: below 30 s in all, and below the 34 s for which one without its storage waits.
+WHOLE_ANSWER_S = 19.0
 #: The server ends a watch after so long, and one that says nothing until then is dropped.
 WATCH_S = 25
 _SILENCE_S = 28.0
@@ -218,7 +218,8 @@ class KubeApi:
     def probe(self) -> Probe:
         """Ask the cheapest question that there is. Raises AnotherCluster."""
         answer = self._read("GET", IDENTITY_PATH)
-        uid = str(_object(answer.body, IDENTITY_PATH).get("metadata", {}).get("uid", ""))
+        metadata = _object(answer.body, IDENTITY_PATH).get("metadata")
+        uid = str(metadata.get("uid", "")) if isinstance(metadata, dict) else ""
         if not uid:
             raise ClusterUnavailable("the API server does not tell the uid of its kube-system")
         if self.identity is not None and uid != self.identity:
@@ -359,9 +360,11 @@ class KubeApi:
             answer = self._read("GET", path, query)
             page = _object(answer.body, path)
             kind = str(page.get("kind", "")).removesuffix("List")
-            for item in page.get("items") or ():
+            found, metadata = page.get("items") or [], page.get("metadata") or {}
+            if not isinstance(metadata, dict) or not _are_objects(found):
+                raise ClusterUnavailable(f"{path} answers what is no list of objects")
+            for item in found:
                 items.append({"apiVersion": page.get("apiVersion"), "kind": kind, **item})
-            metadata = page.get("metadata", {})
             if not (following := metadata.get("continue")):
                 return KubeList(items, str(metadata.get("resourceVersion", "")), answer.observed_at)
             query = {**selectors, "limit": str(PAGE), "continue": following}
@@ -370,6 +373,8 @@ class KubeApi:
         """Sent again once when the connection broke, or when our rights were not known yet."""
         try:
             return self._ask(method, path, query)
+        except _TooSlow:
+            raise
         except (_Broken, Forbidden):
             return self._ask(method, path, query)
 
@@ -467,8 +472,9 @@ class KubeApi:
         reason = str(status.get("reason", ""))
         if code == 403 and "is forbidden: User " in words and not self._is_ready():
             return ClusterUnavailable(f"the API server is not ready yet: {words}")
-        details = status.get("details") or {}
-        causes = tuple(_cause(one) for one in details.get("causes") or ())
+        details = status.get("details")
+        told = details.get("causes") if isinstance(details, dict) else None
+        causes = tuple(_cause(one) for one in told or ()) if _are_mappings(told) else ()
         if _SEVERAL_BUDGETS in words or any(one.reason == _BUDGET for one in causes):
             return MayNotGo(code, reason, words, causes)
         webhook_failed = (code == 404 or code >= 500) and _WEBHOOK_SAYS.match(words) is not None
@@ -495,6 +501,10 @@ class KubeApi:
 
 class _Broken(ClusterUnavailable):
     """It was sent, or may have been, and no whole answer came."""
+
+
+class _TooSlow(_Broken):
+    """The answer goes on and on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -546,12 +556,13 @@ def _limited(answer: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
-        for part in answer.stream(_CHUNK):
+        # What has come, and never a whole chunk, for which a trickle would be waited for.
+        while part := answer.read1(_CHUNK):
             parts.append(part)
             size += len(part)
             if size > most_bytes or time.monotonic() > ends_at:
                 answer.close()
-                raise _Broken(f"an answer of {size} bytes in {WHOLE_ANSWER_S} s is not taken")
+                raise _TooSlow(f"an answer of {size} bytes in {WHOLE_ANSWER_S} s is not taken")
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise _Broken(f"the answer broke off: {error}") from error
     answer.release_conn()
@@ -588,6 +599,16 @@ def _event(line: bytes) -> Event:
     if thing.get("code") == 410:
         raise Gone(410, str(thing.get("reason", "")), words)
     raise ClusterUnavailable(words)
+
+
+def _are_mappings(found: object) -> bool:
+    return isinstance(found, list) and all(isinstance(one, dict) for one in found)
+
+
+def _are_objects(found: object) -> bool:
+    return _are_mappings(found) and all(
+        isinstance(one.get("metadata"), dict) for one in cast(list[Json], found)
+    )
 
 
 def _cause(said: Mapping[str, Any]) -> Cause:

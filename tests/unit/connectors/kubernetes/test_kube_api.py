@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from connectors.errors import AnotherCluster, ClusterUnavailable, OutcomeUnknown
+from connectors.kubernetes import api as module
 from connectors.kubernetes.api import (
     IDENTITY_PATH,
+    WHOLE_ANSWER_S,
     AlreadyExists,
     Conflict,
     Forbidden,
@@ -30,11 +32,13 @@ NS = {"metadata": {"uid": "the-uid", "resourceVersion": "7"}}
 
 @dataclass
 class Answer:
-    """One answer; `dies` closes the connection instead."""
+    """One answer; `dies` closes the connection instead, and one that `lingers` goes on after its
+    first byte when the server is let go."""
 
     body: Any = field(default_factory=lambda: NS)
     code: int = 200
     dies: bool = False
+    lingers: bool = False
     lines: tuple[Any, ...] = ()
 
 
@@ -45,6 +49,7 @@ class AServer:
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)
+    let_go: threading.Event = field(default_factory=threading.Event)
     port: int = 0
 
     def on(self, path: str, *answers: Answer) -> None:
@@ -94,6 +99,10 @@ def server() -> Iterator[AServer]:
             data = json.dumps(answer.body).encode()
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
+            if answer.lingers:
+                self.wfile.write(data[:1])
+                told.let_go.wait(20)
+                data = data[1:]
             self.wfile.write(data)
 
         do_GET = do_POST = do_PATCH = do_DELETE = _answer
@@ -106,6 +115,7 @@ def server() -> Iterator[AServer]:
     told.port = http.server_port
     threading.Thread(target=http.serve_forever, daemon=True).start()
     yield told
+    told.let_go.set()
     http.shutdown()
     http.server_close()
 
@@ -238,6 +248,57 @@ def test_a_read_is_sent_again_once_when_the_connection_breaks(
     server.on("/thing", Answer(dies=True))
     with pytest.raises(ClusterUnavailable):
         api.get("/thing")
+
+
+def test_an_answer_that_trickles_is_given_up_and_not_asked_for_again(
+    server: AServer, api: KubeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: looked at the clock only when 64 KiB had come; an answer of 500 bytes, one at a time,
+    held up all that is known of its cluster for minutes."""
+    monkeypatch.setattr(module, "WHOLE_ANSWER_S", 0.0)
+    server.on("/thing", Answer(lingers=True))
+    with pytest.raises(ClusterUnavailable, match="an answer of 1 bytes"):
+        api.get("/thing")
+    with pytest.raises(OutcomeUnknown, match="an answer of 1 bytes"):
+        api.merge_patch("/thing", {})
+    assert [one.split()[0] for one in server.asked] == ["GET", "PATCH"]
+    assert module.READ_TIMEOUT_S + WHOLE_ANSWER_S < 30
+
+
+@pytest.mark.parametrize("metadata", [[], None, "x", {"uid": ""}])
+def test_a_cluster_that_does_not_say_who_it_is_does_not_answer(
+    server: AServer, api: KubeApi, metadata: object
+) -> None:
+    server.on(IDENTITY_PATH, Answer({"metadata": metadata}))
+    with pytest.raises(ClusterUnavailable, match="does not tell the uid"):
+        api.probe()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"items": ["x"], "metadata": {"resourceVersion": "1"}},
+        {"items": {"a": {}}, "metadata": {"resourceVersion": "1"}},
+        {"items": [{"metadata": None}], "metadata": {"resourceVersion": "1"}},
+        {"items": [], "metadata": ["x"]},
+    ],
+)
+def test_a_list_of_what_are_no_objects_is_no_list(
+    server: AServer, api: KubeApi, page: dict[str, Any]
+) -> None:
+    server.on("/things", Answer({"kind": "ThingList", "apiVersion": "v1", **page}))
+    with pytest.raises(ClusterUnavailable, match="answers what is no list of objects"):
+        api.list("/things")
+
+
+@pytest.mark.parametrize("details", [["x"], "x", {"causes": ["x"]}, {"causes": {"a": 1}}, None])
+def test_a_refusal_is_one_whatever_its_details_are(
+    server: AServer, api: KubeApi, details: object
+) -> None:
+    server.on("/things", Answer({**a_status(422, "Invalid"), "details": details}, 422))
+    with pytest.raises(KubeRefused) as raised:
+        api.create("/things", {})
+    assert (raised.value.code, raised.value.causes) == (422, ())
 
 
 def test_nobody_there_had_no_effect(tmp_path: Path) -> None:
