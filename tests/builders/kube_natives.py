@@ -126,8 +126,13 @@ class Person:
         rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
         verbs = ["create", "get", "list", "watch", "patch", "update", "delete"]
         rules = [
-            {"apiGroups": ["", "batch"], "resources": ["jobs", "pods"], "verbs": verbs},
+            {
+                "apiGroups": ["", "batch"],
+                "resources": ["jobs", "jobs/status", "pods", "pods/status"],
+                "verbs": verbs,
+            },
             {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": verbs},
+            {"apiGroups": ["ray.io"], "resources": ["rayclusters"], "verbs": verbs},
             {
                 "apiGroups": ["kueue.x-k8s.io"],
                 "resources": ["workloads", "workloads/status", "localqueues"],
@@ -166,7 +171,7 @@ class Person:
 
     def path(self, body: dict[str, Any], name: str | None = None) -> str:
         """Where it is."""
-        plural = {"Job": "jobs", "JobSet": "jobsets", "Pod": "pods"}[body["kind"]]
+        plural = f"{body['kind'].lower()}s"
         root = "/api" if body["apiVersion"] == "v1" else "/apis"
         name = body["metadata"]["name"] if name is None else name
         whole = f"{root}/{body['apiVersion']}/namespaces/{self.namespace}/{plural}"

@@ -113,6 +113,20 @@ def native(loop: NativesLoop, body: dict[str, Any], person: Person) -> Job:
     return eventually(look)
 
 
+def a_workload(name: str) -> dict[str, Any]:
+    """One that Kueue made of nothing."""
+    template = {"spec": a_pod_spec()}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": name},
+        "spec": {
+            "queueName": "main",
+            "podSets": [{"name": "main", "count": 1, "template": template}],
+        },
+    }
+
+
 def gated(person: Person, body: dict[str, Any]) -> dict[str, Any]:
     """Its Workload, once Kueue says that it is gated."""
 
@@ -169,6 +183,10 @@ def test_nobody_else_opens_the_gate(person: Person) -> None:
     refused: list[tuple[str, dict[str, Any]]] = [
         (job, {"metadata": {"annotations": {GATE: None}}}),
         (job, {"metadata": {"annotations": {GATE: "mine"}}}),
+        # What changes the status may bring annotations along.
+        (f"{job}/status", {"metadata": {"annotations": {GATE: None}}}),
+        # Its Pods would be made at once, and have their own grace until they are taken away.
+        (job, {"spec": {"suspend": False}}),
         (job, {"metadata": {"annotations": {CREATOR: "somebody"}}}),
         (job, {"metadata": {"annotations": {"tidegate.io/stopped": "now"}}}),
         (job, {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}}),
@@ -195,6 +213,11 @@ def test_nobody_else_opens_the_gate(person: Person) -> None:
     for where, patch in refused:
         with pytest.raises(Forbidden, match=r"Tidegate|queue"):
             person.api.merge_patch(where, patch)
+    jobset = a_native_jobset("set")
+    person.submit(jobset)
+    gated(person, jobset)
+    with pytest.raises(Forbidden, match="started by Kueue alone"):
+        person.api.merge_patch(person.path(jobset), {"spec": {"suspend": False}})
     # What is theirs they change.
     person.api.merge_patch(job, {"metadata": {"labels": {"mine": "yes"}}})
     # To stop their own is theirs; to let it go again is not.
@@ -292,6 +315,12 @@ def test_no_queue_of_theirs_leads_elsewhere_and_none_is_faked(
         ]
         with pytest.raises(Forbidden, match="by Tidegate alone"):
             person.submit(fake)
+    faked = a_workload("faked")
+    faked["metadata"]["annotations"] = {CREATOR: "boss@ai-company"}
+    workloads = WORKLOADS.format(person.namespace)
+    with pytest.raises(Forbidden, match="by Tidegate alone"):
+        person.api.create(workloads, faked)
+    assert person.api.create(workloads, a_workload("own"))["metadata"]["name"] == "own"
     # Who made it is what the cluster says.
     liar = a_native_job("liar", annotations={CREATOR: "boss@ai-company", GATE: ""})
     made = person.submit(liar)
@@ -321,8 +350,9 @@ def test_pods_of_their_own_say_nothing_that_is_ours(person: Person) -> None:
         {"labels": {"tidegate.io/attempt": "true"}},
         {"annotations": {"tidegate.io/key": "tg-1"}},
     ):
-        with pytest.raises(Forbidden, match="by Tidegate alone"):
-            person.api.merge_patch(f"{pods}/mine", {"metadata": patch})
+        for where in ("mine", "mine/status"):
+            with pytest.raises(Forbidden, match="by Tidegate alone"):
+                person.api.merge_patch(f"{pods}/{where}", {"metadata": patch})
     person.api.merge_patch(f"{pods}/mine", {"metadata": {"labels": {"mine": "yes"}}})
 
 
@@ -359,6 +389,37 @@ def test_a_jobset_is_gated_and_runs_when_it_is_granted(loop: NativesLoop, person
 
 
 @pytest.mark.parametrize("nodes", [{RACK_LABEL: "rack-0"}])
+def test_a_ray_cluster_is_gated_and_let_in_when_it_is_granted(
+    loop: NativesLoop, person: Person
+) -> None:
+    """There is no operator here that would make its Pods."""
+    head = {"rayStartParams": {}, "template": {"spec": a_pod_spec(gpus=8)}}
+    body = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": "ray", "labels": {"kueue.x-k8s.io/queue-name": "main"}},
+        "spec": {"headGroupSpec": head},
+    }
+    try:
+        assert person.submit(body)["spec"]["suspend"] is True
+        gated(person, body)
+        job = native(loop, body, person)
+        assert (job.state, job.mgpu) == ("queued", 8000)
+        with pytest.raises(Forbidden, match="started by Kueue alone"):
+            person.api.merge_patch(person.path(body), {"spec": {"suspend": False}})
+        loop.cycle()
+        loop.deliver()
+
+        def starts() -> bool | None:
+            loop.observe()
+            return person.get(body)["spec"]["suspend"] is False or None
+
+        assert eventually(starts)
+        assert GATE not in person.get(body)["metadata"].get("annotations", {})
+    finally:
+        person.api.delete(person.path(body))
+
+
 def test_after_a_preemption_it_is_inactive_until_it_is_granted_again(
     loop: NativesLoop, person: Person, company: Company, monkeypatch: pytest.MonkeyPatch
 ) -> None:

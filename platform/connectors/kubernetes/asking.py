@@ -12,9 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from connectors.kubernetes import naming
 from connectors.kubernetes.manifests.pod_template import claim_template_name, pool_of
-from connectors.kubernetes.options import KubernetesOptions, KubernetesPool
+from connectors.kubernetes.options import WHOLE_MGPU, KubernetesOptions, KubernetesPool
 from connectors.kubernetes.reading import Object, Odd, number, part, parts, text, texts, units
 from connectors.protocol import Workload
+
+#: As many as the quota of a team's namespace allows; each is looked at whenever the cluster is.
+PODS_MAX = 10_000
 
 
 def asked_for(workload: Workload, options: KubernetesOptions) -> str:
@@ -43,7 +46,11 @@ def asks_as_submitted(item: Object, workload: Object, pools: Mapping[str, Kubern
 def told(item: Object, workload: Object, pools: Mapping[str, KubernetesPool]) -> str:
     """For people: what `workload` asks for, and what was submitted. Raises Odd."""
     submitted = texts(item, "metadata", "annotations").get(naming.ASKED, "nothing that is known")
-    return f"{_asks(workload, pools)} milli-GPU in place of {submitted}"
+    try:
+        asks = f"{_asks(workload, pools)} milli-GPU"
+    except Odd as error:
+        asks = str(error)
+    return f"{asks} in place of {submitted}"
 
 
 def _asks(workload: Object, pools: Mapping[str, KubernetesPool]) -> str:
@@ -64,7 +71,9 @@ def _words(counts: Mapping[str, int]) -> str:
 
 def _count(pod_set: Object) -> int:
     count = number(pod_set, "count")
-    return min(1 if count is None else max(0, count), 100_000)
+    if count is not None and count > PODS_MAX:
+        raise Odd(f"it asks for {count} Pods, and at most {PODS_MAX} can be")
+    return 1 if count is None else max(0, count)
 
 
 def asked_by_pool(
@@ -94,14 +103,32 @@ def asked_by_pool(
     return found
 
 
+def asked_by_native(
+    workload: Object, pools: Mapping[str, KubernetesPool]
+) -> dict[str, tuple[int, ...]]:
+    """As `asked_by_pool`, for one that is not ours: where GPUs are claimed as devices, pool "" has
+    a GPU for each of its Pods that claims any, since what of is not told there. Raises Odd."""
+    found = asked_by_pool(workload, pools)
+    if any(pool.device_class is not None for pool in pools.values()):
+        for pod_set in parts(workload, "spec", "podSets"):
+            if parts(pod_set, "template", "spec", "resourceClaims"):
+                found[""] = found.get("", ()) + (WHOLE_MGPU,) * _count(pod_set)
+    return found
+
+
 def resource_counts(spec: Object, resources: Iterable[str]) -> dict[str, int]:
-    """How many of each of `resources` a Pod with `spec` asks for: its containers together, or its
-    greediest init container. Raises Odd."""
+    """How many of each of `resources` a Pod with `spec` asks for: its containers and sidecars
+    together, or an init container with the sidecars that were started before it. Raises Odd."""
     counts: dict[str, int] = {}
     for resource in resources:
+        sidecars = most = 0
+        for one in parts(spec, "initContainers"):
+            asked = _asked(one, resource)
+            most = max(most, sidecars + asked)
+            if text(one, "restartPolicy") == "Always":
+                sidecars += asked
         together = sum(_asked(one, resource) for one in parts(spec, "containers"))
-        first = max((_asked(one, resource) for one in parts(spec, "initContainers")), default=0)
-        if most := max(together, first):
+        if most := max(most, sidecars + together):
             counts[resource] = most
     return counts
 

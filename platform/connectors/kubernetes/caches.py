@@ -15,7 +15,7 @@ from connectors.kubernetes.api import KubeApi
 from connectors.kubernetes.attempts import Attempts
 from connectors.kubernetes.cluster_state import KubeState
 from connectors.kubernetes.options import KubernetesOptions
-from connectors.kubernetes.resources import KINDS, POD, Resource
+from connectors.kubernetes.resources import KINDS, POD, RAYCLUSTER, Resource
 from connectors.kubernetes.voting import WORKLOADS
 from connectors.kubernetes.watching import Reflector
 
@@ -74,7 +74,7 @@ class Caches:
         self.attempts = Attempts(cluster_id)
         self.news = threading.Event()
         own = options.resource
-        kinds = {own, *KINDS.values()} if options.has_kueue else {own}
+        kinds = {own, *KINDS.values(), RAYCLUSTER} if options.has_kueue else {own}
         self._objects = {
             (kind.api_version, kind.kind): self._reflector(api, kind, is_needed=kind is own)
             for kind in kinds

@@ -4,9 +4,9 @@ Admission policies, which the API server carries out by itself, also while the p
 is created with the label of a queue in a team's namespace by anybody but the portal's account gets
 Kueue's own annotation that keeps it from admission, and the name of who created it. Nobody but the
 portal takes that away, moves a workload to another queue, makes an inactive Workload active, says
-our admission check's Ready or writes the annotations that are ours, and no queue in a team's
-namespace leads to another team's quota. What the portal has submitted is changed by nobody but the
-portal and the cluster's own controllers.
+our admission check's Ready or writes the annotations that are ours. Nobody but Kueue starts what
+waits suspended in a queue, and no queue in a team's namespace leads to another team's quota. What
+the portal has submitted is changed by nobody but the portal and the cluster's own controllers.
 
 Whoever may write admission policies can change whatever the API server stores, so the portal may
 not: an administrator applies them (deploy/kubernetes/gate.yaml, which says the same as this
@@ -124,11 +124,27 @@ def _rule(
     }
 
 
+def _rules(
+    group: str, versions: Sequence[str], resources: Sequence[str], *operations: str
+) -> list[Object]:
+    """Of the resources, and of what changes them by way of their status."""
+    statuses = [f"{one}/status" for one in resources]
+    return [
+        _rule(group, versions, resources, *operations),
+        _rule(group, versions, statuses, "UPDATE"),
+    ]
+
+
 def _not_the_portal(portal: str) -> Object:
     return {"name": "not-the-portal", "expression": f'request.userInfo.username != "{portal}"'}
 
 
 _ANNOTATIONS = "(has({0}.metadata.annotations) ? {0}.metadata.annotations : {{}})"
+#: Kinds say it at one of two places.
+_SUSPENDED = (
+    "((has({0}.spec.suspend) && {0}.spec.suspend) || (has({0}.spec.runPolicy) && "
+    "has({0}.spec.runPolicy.suspend) && {0}.spec.runPolicy.suspend))"
+)
 _LABELS = "(has({0}.metadata.labels) ? {0}.metadata.labels : {{}})"
 
 
@@ -218,7 +234,7 @@ def _pod_rules(portal: str, operators: Sequence[str]) -> Object:
         + _same((ATTEMPT, CLUSTER), "variables.labels", "variables.labelsBefore")
     )
     return {
-        "matchConstraints": {"resourceRules": [_rule(*_PODS, "CREATE", "UPDATE")]},
+        "matchConstraints": {"resourceRules": _rules(*_PODS, "CREATE", "UPDATE")},
         "matchConditions": [_not_the_portal(portal)],
         "failurePolicy": "Fail",
         "variables": _variables(),
@@ -247,13 +263,18 @@ def _gate_rules(portal: str, operators: Sequence[str]) -> Object:
         f'!request.userInfo.username.startsWith("system:serviceaccount:{_TEAMS}"))'
     )
     same_labels = _same((ATTEMPT, CLUSTER), "variables.labels", "variables.labelsBefore")
+    suspended_before = _SUSPENDED.format("oldObject")
     return {
         "matchConstraints": {
-            "resourceRules": [_rule(*each, "CREATE", "UPDATE") for each in _GATED]
+            "resourceRules": [rule for each in _GATED for rule in _rules(*each, "CREATE", "UPDATE")]
         },
         "matchConditions": [_not_the_portal(portal)],
         "failurePolicy": "Fail",
-        "variables": _variables(),
+        "variables": [
+            *_variables(),
+            {"name": "waits", "expression": _SUSPENDED.format("object")},
+            {"name": "waited", "expression": f"oldObject != null && {suspended_before}"},
+        ],
         "validations": [
             _validation(
                 f"variables.isNew || !{is_gated.format('before')} || "
@@ -278,6 +299,11 @@ def _gate_rules(portal: str, operators: Sequence[str]) -> Object:
                 "what Tidegate has submitted is changed by Tidegate alone",
             ),
             _validation(
+                f'!variables.waited || variables.waits || !("{QUEUE_LABEL}" in '
+                f"variables.labelsBefore) || {is_controller}",
+                "what is in a queue is started by Kueue alone",
+            ),
+            _validation(
                 f"!variables.isNew || {_by_controllers(operators)} || ("
                 + _is_nobodys(
                     f'(!("{CREATOR}" in variables.annotations) || '
@@ -299,22 +325,22 @@ def _workload_rules(portal: str) -> Object:
     inactive = "(has({0}.spec.active) && !{0}.spec.active)"
     return {
         "matchConstraints": {
-            "resourceRules": [
-                _rule(_KUEUE, _KUEUE_VERSIONS, ("workloads", "workloads/status"), "UPDATE")
-            ]
+            "resourceRules": _rules(_KUEUE, _KUEUE_VERSIONS, ("workloads",), "CREATE", "UPDATE")
         },
         "matchConditions": [_not_the_portal(portal)],
         "failurePolicy": "Fail",
         "variables": _variables(),
         "validations": [
             _validation(
-                f"!{inactive.format('oldObject')} || {inactive.format('object')}",
+                f"variables.isNew || !{inactive.format('oldObject')} || "
+                f"{inactive.format('object')}",
                 "only Tidegate makes it active again: when its team has room for it",
             ),
             _validation(
-                f"!{ready.format('object')} || {ready.format('oldObject')}",
+                f"variables.isNew || !{ready.format('object')} || {ready.format('oldObject')}",
                 "only Tidegate says that this admission check is Ready",
             ),
+            # One that is new had none: those who may create Workloads do not say who they are.
             _validation(
                 _same(_OURS, "variables.annotations", "variables.before"),
                 "annotations of tidegate.io are written by Tidegate alone",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from connectors.kubernetes import naming
 from connectors.kubernetes.admissions import Admission, admission_of
-from connectors.kubernetes.asking import asked_by_pool
+from connectors.kubernetes.asking import asked_by_native
 from connectors.kubernetes.ends import end_times, is_stopped
 from connectors.kubernetes.naming import CREATOR
 from connectors.kubernetes.reading import Object, moment, needed, number, text, texts
@@ -24,7 +24,7 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
         look.foreign.extend(run.alive)
         return []
     admission = admission_of(workload, look.check)
-    asked = asked_by_pool(workload, look.pools)
+    asked = asked_by_native(workload, look.pools)
     item = run.item or workload
     finish = finish_of(run.item or {}, workload)
     is_over = finish is not None or admission.is_admitted

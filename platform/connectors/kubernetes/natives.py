@@ -25,7 +25,7 @@ from typing import Any
 
 from connectors.errors import AccountUndecided, ClusterUnavailable, NativeRefused
 from connectors.kubernetes.api import Conflict, Forbidden, KubeApi, KubeRefused, NotFound
-from connectors.kubernetes.asking import asked_by_pool
+from connectors.kubernetes.asking import asked_by_native
 from connectors.kubernetes.cluster_state import KubeState
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.gating import GATE, OUR_GATE
@@ -88,10 +88,15 @@ class _Native:
     workload: Object | None
 
     @property
+    def is_finished(self) -> bool:
+        """Whether it has ended, by what Kueue says."""
+        return self.workload is not None and is_true(self.workload, "Finished")
+
+    @property
     def is_over(self) -> bool:
         """Whether it has ended, or is ended for good."""
-        return any(is_marked(one, STOPPED) for one in (self.item, self.workload)) or (
-            self.workload is not None and is_true(self.workload, "Finished")
+        return self.is_finished or any(
+            is_marked(one, STOPPED) for one in (self.item, self.workload)
         )
 
 
@@ -173,12 +178,15 @@ class KubernetesNatives:
         if native is not None:
             if native.workload is not None:
                 self._deactivate(native.workload)
-            self._kill(ref)
+            self._kill(ref, native)
 
     def cancel(self, ref: NativeRef) -> None:
         """See the protocol."""
         native = self._find(ref)
-        if native is None or (native.workload is not None and is_true(native.workload, "Finished")):
+        if native is None:
+            return
+        if native.is_finished:
+            self._kill(ref, native)
             return
         mark = stop_patch(datetime.now(UTC))
         if native.item is not None and not is_marked(native.item, STOPPED):
@@ -189,7 +197,7 @@ class KubernetesNatives:
             path = workload_path(workload)
             self._change(lambda: self._api.merge_patch(path, {**mark, "spec": {"active": False}}))
             self._tell(workload, "False", "Cancelled", "It was cancelled in Tidegate.")
-        self._kill(ref)
+        self._kill(ref, native)
 
     def notify(self, ref: NativeRef) -> None:
         """See the protocol: its Pods get TERM, and the grace that they were made with.
@@ -224,7 +232,7 @@ class KubernetesNatives:
     def _asks_for(self, workload: Object, granted: NativeSize | None) -> bool:
         """Whether `workload` asks for exactly what was `granted`."""
         try:
-            asked = asked_by_pool(workload, self._pools)
+            asked = asked_by_native(workload, self._pools)
         except Odd:
             return False
         sizes = [size for pool, ranks in asked.items() if (size := size_of(pool, ranks))]
@@ -283,14 +291,19 @@ class KubernetesNatives:
             path = workload_path(workload)
             self._change(lambda: self._api.merge_patch(path, {"spec": {"active": False}}))
 
-    def _kill(self, ref: NativeRef) -> None:
+    def _kill(self, ref: NativeRef, native: _Native) -> None:
         """Only what its own controller is already ending: a Pod that somebody else deletes counts
-        as failed, and a Job that may not fail would never run again. The next call has the rest."""
+        as failed, and a Job that may not fail would never run again. The next call has the rest.
+
+        What has finished never runs again, and nobody ends Pods that it left: those of an object
+        that its owner deleted and keeps by a finalizer run on.
+        """
         state = self._state()
-        if not any(_ends_slowly(pod) for pod in state.pods):
+        must_go = _is_left if native.is_finished else _ends_slowly
+        if not any(must_go(pod) for pod in state.pods):
             return
         for pod in pods_below(state, ref.native_id):
-            if _ends_slowly(pod):
+            if must_go(pod):
                 uid = pod["metadata"]["uid"]
                 self._change(
                     partial(self._api.delete, pod_path(pod), uid=uid, grace_s=KILL_GRACE_S)
@@ -338,6 +351,11 @@ def _ends_slowly(pod: Object) -> bool:
     """Whether it is being ended and has more time than is to be."""
     grace_s = pod["metadata"].get("deletionGracePeriodSeconds")
     return grace_s is not None and grace_s > KILL_GRACE_S and not is_over(pod)
+
+
+def _is_left(pod: Object) -> bool:
+    """Whether it runs on, or is being ended and has more time than is to be."""
+    return not is_over(pod) and (not pod["metadata"].get("deletionTimestamp") or _ends_slowly(pod))
 
 
 def _age_of(workload: Object) -> tuple[bool, str]:

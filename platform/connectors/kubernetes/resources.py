@@ -42,6 +42,8 @@ PYTORCHJOB = Resource(
 )
 MPIJOB = Resource("kubeflow.org/v2beta1", "MPIJob", "mpijobs", ("spec", "runPolicy", "suspend"))
 RAYJOB = Resource("ray.io/v1", "RayJob", "rayjobs", ("spec", "suspend"))
+#: Nothing of ours is one: the operator makes them of RayJobs, and people give them to Kueue.
+RAYCLUSTER = Resource("ray.io/v1", "RayCluster", "rayclusters", ("spec", "suspend"))
 #: Label of Pods: the uid of the JobSet that they belong to.
 JOBSET_UID = "jobset.sigs.k8s.io/jobset-uid"
 
@@ -54,7 +56,7 @@ VOLCANO_POD_GROUP = Resource("scheduling.volcano.sh/v1beta1", "PodGroup", "podgr
 KAI_POD_GROUP = Resource("scheduling.run.ai/v2alpha2", "PodGroup", "podgroups")
 
 _ALL = (
-    *(JOB, JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, RAYJOB, CONFIG_MAP, SERVICE, POD),
+    *(JOB, JOBSET, TRAINJOB, PYTORCHJOB, MPIJOB, RAYJOB, RAYCLUSTER, CONFIG_MAP, SERVICE, POD),
     *(CLAIM_TEMPLATE, TRAINING_RUNTIME, VOLCANO_POD_GROUP, KAI_POD_GROUP),
 )
 _BY_NAME = {(resource.api_version, resource.kind): resource for resource in _ALL}
@@ -75,7 +77,7 @@ OTHER_SCHEDULERS = ("volcano", "kai", "yunikorn")
 
 
 def resource_of(item: Mapping[str, Any]) -> Resource:
-    """The kind of one of our own objects. Raises KeyError for a kind that we make none of."""
+    """The kind of an object that we make or start. Raises KeyError for all others."""
     return _BY_NAME[item["apiVersion"], item["kind"]]
 
 

@@ -258,7 +258,7 @@ class Look:
         """The run of a Pod of ours whose object is gone: it is not absent while its Pods are."""
         key = self.key_of(source)
         if key is not None and pod.root != pod.uid and pod.root not in self._runs:
-            # RayClusters are not watched: of those Pods the key tells whose they are.
+            # A RayCluster may be told later than its Pods: the key tells whose they are.
             for run in self._rays.get((pod.namespace, key), ()):
                 return run
         if (

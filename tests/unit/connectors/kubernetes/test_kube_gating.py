@@ -188,7 +188,13 @@ def test_pods_are_gated_when_they_are_made_and_changed() -> None:
             "apiVersions": ["v1"],
             "operations": ["CREATE", "UPDATE"],
             "resources": ["pods"],
-        }
+        },
+        {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["UPDATE"],
+            "resources": ["pods/status"],
+        },
     ]
     _, changed = spec["validations"]
     for ours in ("attempt", "cluster", "key", "stopped", "notice", "creator"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +13,11 @@ from builders.kube_states import alone, of_one, pools_of, recorded
 from connectors.errors import ClusterUnavailable, NativeRefused
 from connectors.kubernetes import natives
 from connectors.kubernetes.api import Forbidden
+from connectors.kubernetes.asking import PODS_MAX, asked_by_native
 from connectors.kubernetes.gating import GATE, OUR_GATE
 from connectors.kubernetes.natives import KubernetesNatives
+from connectors.kubernetes.reading import Odd
+from connectors.kubernetes.tending import KILL_GRACE_S
 from connectors.natives import NativeRef, NativeSize
 
 Json = dict[str, Any]
@@ -28,6 +32,8 @@ class AnApi:
 
     def __init__(self, error: Exception | None = None) -> None:
         self.patches: list[Json] = []
+        self.paths: list[str] = []
+        self.deleted: list[str] = []
         self.votes: list[Json] = []
         self.error = error
 
@@ -35,7 +41,12 @@ class AnApi:
         if self.error is not None:
             raise self.error
         self.patches.append(body)
+        self.paths.append(path)
         return {}
+
+    def delete(self, path: str, *, uid: str, grace_s: int) -> None:
+        assert grace_s == KILL_GRACE_S
+        self.deleted.append(uid)
 
     def apply(self, path: str, body: Json, **how: Any) -> Json:
         self.votes.append(body)
@@ -183,3 +194,102 @@ def test_a_stop_that_came_in_between_stays(monkeypatch: pytest.MonkeyPatch) -> N
     control.start(NativeRef(item["metadata"]["uid"], 0, ""), GRANTED)
     version = workload["metadata"]["resourceVersion"]
     assert api.patches == [{"metadata": {"resourceVersion": version}, "spec": {"active": True}}]
+
+
+def test_the_gate_of_a_ray_cluster_is_opened_too() -> None:
+    """Mutant: gated like all others and watched by nobody; its GPUs were reserved for ever."""
+    item, workload = waiting()
+    item = copy.deepcopy(item)
+    item |= {"apiVersion": "ray.io/v1", "kind": "RayCluster"}
+    item["metadata"]["annotations"] = {GATE: OUR_GATE}
+    api: Any = AnApi()
+    KubernetesNatives(api, lambda: alone(item, workload, []), pools_of()).start(
+        ref_to(item), GRANTED
+    )
+    namespace, name = item["metadata"]["namespace"], item["metadata"]["name"]
+    assert api.paths == [f"/apis/ray.io/v1/namespaces/{namespace}/rayclusters/{name}"]
+
+
+def with_init_containers(workload: Json, *asked: tuple[str, str]) -> Json:
+    workload = copy.deepcopy(workload)
+    spec = workload["spec"]["podSets"][0]["template"]["spec"]
+    spec["initContainers"] = [
+        {"resources": {"limits": {"nvidia.com/gpu": gpus}}}
+        | ({"restartPolicy": policy} if policy else {})
+        for gpus, policy in asked
+    ]
+    return workload
+
+
+@pytest.mark.parametrize(
+    ("asked", "mgpu"),
+    [
+        ((), 2000),
+        ((("1", ""), ("2", "")), 2000),
+        ((("3", ""),), 3000),
+        ((("4", "Always"),), 6000),
+        ((("1", "Always"), ("4", "")), 5000),
+        ((("4", ""), ("1", "Always"), ("1", "Always")), 4000),
+        ((("1", "Never"),), 2000),
+    ],
+)
+def test_sidecars_count_beside_the_containers(
+    asked: tuple[tuple[str, str], ...], mgpu: int
+) -> None:
+    """Mutant: the greatest of the two; half of what Kueue let in was neither granted nor billed."""
+    _, workload = waiting()
+    workload = with_init_containers(workload, *asked)
+    assert asked_by_native(workload, pools_of()) == {"h100": (mgpu, mgpu)}
+
+
+def test_devices_that_are_claimed_are_gpus_where_a_pool_has_claims() -> None:
+    """Mutant: what claims its GPUs asked for none, and was started at once."""
+    _, workload = waiting(gpus="0")
+    claim = {"name": "gpus", "resourceClaimTemplateName": "eight"}
+    workload["spec"]["podSets"][0]["template"]["spec"]["resourceClaims"] = [claim]
+    assert asked_by_native(workload, pools_of()) == {}
+    pools = pools_of(h100={"device_class": "gpu.nvidia.com"})
+    assert asked_by_native(workload, pools) == {"": (1000, 1000)}
+
+
+def test_more_pods_than_there_can_be_are_not_counted_one_by_one() -> None:
+    """Mutant: clipped, so that what was granted was less than what Kueue let in; and 150 Jobs of
+    100,000 Pods kept the observer busy for most of its time."""
+    _, workload = waiting(count=PODS_MAX)
+    assert len(asked_by_native(workload, pools_of())["h100"]) == PODS_MAX
+    item, workload = waiting(count=PODS_MAX + 1)
+    with pytest.raises(Odd, match=f"it asks for {PODS_MAX + 1} Pods, and at most {PODS_MAX}"):
+        asked_by_native(workload, pools_of())
+    api: Any = AnApi()
+    control = KubernetesNatives(api, lambda: alone(item, workload, []), pools_of())
+    control.start(ref_to(item), GRANTED)
+    assert (api.patches, api.votes) == ([], [])
+
+
+@pytest.mark.parametrize("act", [KubernetesNatives.stop, KubernetesNatives.cancel])
+def test_what_a_finished_workload_left_running_is_ended(
+    act: Callable[[KubernetesNatives, NativeRef], None],
+) -> None:
+    """A Job that its owner deleted and keeps by a finalizer: for Kueue it has finished, and its
+    Pods run on.
+
+    Mutant: only what was ending already was ended; it could not be reclaimed.
+    """
+    item, workload, pods = of_one(recorded("started"), "native-run")
+    assert {pod["status"]["phase"] for pod in pods} == {"Running"}
+    workload = copy.deepcopy(workload)
+    api: Any = AnApi()
+    control = KubernetesNatives(api, lambda: alone(item, workload, pods), pools_of())
+    control.stop(ref_to(item))
+    assert api.deleted == []
+
+    workload["status"]["conditions"].append({"type": "Finished", "status": "True"})
+    pods = copy.deepcopy(pods)
+    pods[0]["metadata"] |= {
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "deletionGracePeriodSeconds": 1,
+    }
+    api.patches.clear()
+    act(control, ref_to(item))
+    assert api.deleted == [pod["metadata"]["uid"] for pod in pods[1:]]
+    assert api.patches == []

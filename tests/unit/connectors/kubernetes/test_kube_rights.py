@@ -54,7 +54,12 @@ def test_only_what_is_watched_may_be_watched() -> None:
     """Mutant: what quotas become, namespaces and events too, which nobody here watches."""
     watched = {(group, name) for group, name, verb in given() if verb == "watch"}
     kinds = {(kind.api_version.rpartition("/")[0], kind.plural) for kind in KINDS_OF_WORKLOAD}
-    assert watched == kinds | {("kueue.x-k8s.io", "workloads"), ("", "pods"), ("", "nodes")}
+    assert watched == kinds | {
+        ("ray.io", "rayclusters"),
+        ("kueue.x-k8s.io", "workloads"),
+        ("", "pods"),
+        ("", "nodes"),
+    }
 
 
 def test_the_refusals_that_are_asked_for_may_be_listed() -> None:
