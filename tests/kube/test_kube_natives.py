@@ -388,7 +388,6 @@ def test_a_jobset_is_gated_and_runs_when_it_is_granted(loop: NativesLoop, person
     assert loop.until(job, "running").attempt_number == 1
 
 
-@pytest.mark.parametrize("nodes", [{RACK_LABEL: "rack-0"}])
 def test_a_ray_cluster_is_gated_and_let_in_when_it_is_granted(
     loop: NativesLoop, person: Person
 ) -> None:
@@ -420,6 +419,7 @@ def test_a_ray_cluster_is_gated_and_let_in_when_it_is_granted(
         person.api.delete(person.path(body))
 
 
+@pytest.mark.parametrize("nodes", [{RACK_LABEL: "rack-0"}])
 def test_after_a_preemption_it_is_inactive_until_it_is_granted_again(
     loop: NativesLoop, person: Person, company: Company, monkeypatch: pytest.MonkeyPatch
 ) -> None:
