@@ -1,0 +1,222 @@
+"""How soon the next gang is granted when a preempted one has ended: the whole product.
+
+    python tests/performance/bench_kube_reclaim.py [--smoke]
+
+Runs on the bed of `make kube-bed`; without one it says so and takes no figures. Arbiter and
+observer are processes, as `make up` starts them, and the Pods are real processes. A team without a
+guarantee fills the H100 with gangs; another asks for its guarantee, one gang at a time, and each
+takes one of the others back. Measured is from the moment at which the API server tells of the end
+of the last victim's Pod to the one at which the next gang's attempt stands in the database, and to
+the one at which all its Pods run.
+
+Target: granted within 1 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bed import a_database
+from web_bed import verdict
+
+if TYPE_CHECKING:
+    from conformance.rigs import KubernetesRig
+    from jobs.models import Attempt, Job
+
+GRANTED_WITHIN_S = 1.0
+GPUS_PER_NODE = 8
+#: It saves, as a job does that takes its notice seriously, and ends.
+SCRIPT = "trap 'exit 0' USR1 TERM; sleep 3600 & wait"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many gangs fill the nodes, and how many nodes each has."""
+
+    gangs: int
+    nodes: int
+
+
+FULL = Sizes(gangs=4, nodes=16)
+SMOKE = Sizes(gangs=1, nodes=2)
+
+
+def main() -> None:
+    """Print the figures."""
+    from kube_bed import read_bed, the_folder
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="small numbers: that it runs")
+    sizes = SMOKE if parser.parse_args().smoke else FULL
+    if not (the_folder() / "bed.json").is_file():
+        print(
+            f"No figures of Kubernetes: no bed runs in {the_folder()}; `make kube-bed` starts one."
+        )
+        return
+    bed = read_bed(the_folder())
+    os.environ["TIDEGATE_KUBECONFIGS"] = str(bed.portal_kubeconfig)
+    with a_database(), a_portal(bed, sizes) as portal:
+        portal.measure()
+
+
+class Portal:
+    """Two teams that share some nodes of the bed, one of which is guaranteed all of them."""
+
+    def __init__(self, rig: KubernetesRig, sizes: Sizes) -> None:
+        from builders.kube_queues import a_team as its_queue
+        from builders.portal_builders import (
+            a_cluster,
+            a_pool,
+            a_priority_class,
+            a_quota,
+            a_team,
+            a_user,
+            an_organization,
+        )
+
+        self.rig = rig
+        self.sizes = sizes
+        self.pool = a_pool()
+        cluster = a_cluster(f"kubernetes-{time.time_ns()}", kind="kubernetes", seen_at=None)
+        cluster.options = rig.options
+        cluster.save()
+        self.cluster = cluster
+        organization = an_organization()
+        self.lender, self.borrower = a_team(organization), a_team(organization)
+        gpus = sizes.gangs * sizes.nodes * GPUS_PER_NODE
+        # Without borrowing the organization has no more than this, however many nodes there are.
+        a_quota(organization, self.pool, gpus, borrow_gpus=0)
+        a_quota(self.lender, self.pool, gpus)
+        a_quota(self.borrower, self.pool, 0)
+        a_priority_class(organization)
+        self.user = a_user(organization)
+        for team in (self.lender, self.borrower):
+            its_queue(rig.admin, team.path.rstrip("/"), "h100")
+
+    def measure(self) -> None:
+        """Fill the nodes, then take them back gang by gang."""
+        from slurm.portal_processes import portal_processes
+
+        sizes = self.sizes
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            portal_processes(Path(folder) / "log") as started,
+        ):
+            for role in ("arbiter", "observer"):
+                started.start(role)
+            wait_until(self.is_seen, within_s=60)
+            for _ in range(sizes.gangs):
+                self.until_running(self.submit(self.borrower))
+            granted, running = [], []
+            for _ in range(sizes.gangs):
+                next_gang = self.submit(self.lender)
+                wait_until(lambda: self.victim_of(next_gang) is not None, within_s=30)  # noqa: B023
+                victim = self.victim_of(next_gang)
+                assert victim is not None
+                ended: list[float] = []
+                watcher = threading.Thread(target=self.note_end, args=(victim, ended))
+                watcher.start()
+                wait_until(next_gang.attempts.exists, within_s=60)
+                granted_at = time.perf_counter()
+                watcher.join()
+                self.until_running(next_gang)
+                running.append(time.perf_counter() - ended[0])
+                granted.append(granted_at - ended[0])
+        most = max(granted)
+        print(
+            f"{f'next gang of {sizes.nodes * GPUS_PER_NODE} GPUs':<28}granted after the last "
+            f"victim's end: median {statistics.median(granted):.2f} s, largest {most:.2f} s; at "
+            f"most {GRANTED_WITHIN_S:.0f} s: {verdict(most <= GRANTED_WITHIN_S)}\n"
+            f"{'':<28}running after it: median {statistics.median(running):.2f} s, "
+            f"largest {max(running):.2f} s"
+        )
+
+    def is_seen(self) -> bool:
+        """Whether the observer knows the cluster's nodes."""
+        self.cluster.refresh_from_db()
+        return self.cluster.seen_at is not None and self.cluster.nodes.exists()
+
+    def submit(self, team: Any) -> Job:
+        """A gang."""
+        from django.db import transaction
+
+        from builders.loop_builders import a_job
+        from live.waking import wake
+
+        with transaction.atomic():
+            job = a_job(
+                team,
+                self.user,
+                self.pool,
+                gpus=GPUS_PER_NODE,
+                nodes=self.sizes.nodes,
+                script=SCRIPT,
+                notice_signal="USR1",
+            )
+            wake("arbiter")
+        return job
+
+    def until_running(self, job: Job) -> None:
+        """Return when all ranks run."""
+
+        def is_running() -> bool:
+            job.refresh_from_db()
+            return job.state == "running"
+
+        wait_until(is_running, within_s=120)
+
+    def victim_of(self, job: Job) -> Attempt | None:
+        """The attempt that is stopped for the job."""
+        from jobs.models import Attempt
+
+        return Attempt.objects.filter(reclaim__job=job).first()
+
+    def note_end(self, victim: Attempt, ended: list[float]) -> None:
+        """Note when no Pod of the attempt is alive any more, as the API server tells."""
+        from connectors.kubernetes.naming import team_namespace, workload_name
+
+        pods = f"/api/v1/namespaces/{team_namespace(self.borrower.path.rstrip('/'))}/pods"
+        selector = f"batch.kubernetes.io/job-name={workload_name(victim.key)}"
+        wait_until(
+            lambda: all(
+                pod["status"]["phase"] in ("Succeeded", "Failed")
+                for pod in self.rig.admin.list(pods, labels=selector).items
+            ),
+            within_s=60,
+        )
+        ended.append(time.perf_counter())
+
+
+@contextmanager
+def a_portal(bed: Any, sizes: Sizes) -> Iterator[Portal]:
+    """A portal whose jobs on the bed end with the block."""
+    from conformance.rigs import KubernetesRig
+
+    rig = KubernetesRig(bed)
+    try:
+        yield Portal(rig, sizes)
+    finally:
+        rig.close()
+
+
+def wait_until(is_so: Callable[[], bool], *, within_s: float) -> None:
+    """Return when it is so; ends the run when that takes too long."""
+    until = time.monotonic() + within_s
+    while not is_so():
+        if time.monotonic() > until:
+            raise SystemExit(f"not within {within_s:.0f} s")
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    main()
