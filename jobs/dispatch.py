@@ -22,7 +22,7 @@ from clusters.trusted import check_trusted
 from connectors.errors import ClusterUnavailable, NativeRefused, WorkloadRejected
 from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import ClusterConnector, RankSlot, Workload
-from connectors.registry import KINDS_WITH_USERS, native_control, open_connector
+from connectors.registry import KINDS_IN_PARTS, KINDS_WITH_USERS, native_control, open_connector
 from jobs.leadership import Leadership
 from jobs.models import Attempt, AttemptState, Job, JobOrigin
 from jobs.natives import granted_to, ref_of
@@ -129,7 +129,7 @@ def start_attempt(
     message: Message, leadership: Leadership, clock: Callable[[], datetime], connect: Connect
 ) -> Finish | None:
     """Submit the attempt and return what records the cluster's id for it, unless somebody already
-    has.
+    has and nothing of it can be missing.
 
     Raises NotYet in quarantine, and when the cluster did not answer: the same submission is sent
     again later and changes nothing if it had arrived. Where submissions are held, a second copy
@@ -138,7 +138,7 @@ def start_attempt(
     if is_quarantined():
         raise NotYet("Tidegate is in quarantine; nothing is started.")
     attempt = _attempt(message.subject)
-    if attempt.native_id is not None or attempt.state not in _SENDABLE:
+    if not _is_to_be_sent(attempt):
         if attempt.state == AttemptState.STOPPING and message.sends == 1:
             # Asked to stop before anybody sent it: nothing of it is on the cluster.
             with leadership.fence():
@@ -161,9 +161,25 @@ def start_attempt(
         raise NotYet(str(error)) from error
     except WorkloadRejected as error:
         with leadership.fence():
-            _close_unstarted(attempt.id, "start_failed", str(error), clock())
+            is_closed = _close_unstarted(attempt.id, "start_failed", str(error), clock())
+        if not is_closed:
+            # A listing has found it since: the rest of it is refused, for now.
+            raise NotYet(str(error)) from error
         return None
     return lambda: _record_id(attempt.id, native_id)
+
+
+def _is_to_be_sent(attempt: Attempt) -> bool:
+    if attempt.native_id is None:
+        return attempt.state in _SENDABLE
+    # A listing may have recorded it before its submission was answered, or behind a crash of ours;
+    # it may run by now, without what it needs. What is there is found again by its key.
+    return (
+        attempt.cluster.kind in KINDS_IN_PARTS
+        and attempt.job.origin != JobOrigin.NATIVE
+        and attempt.released_at is None
+        and attempt.state in (*_SENDABLE, AttemptState.RUNNING)
+    )
 
 
 def _start_native(attempt: Attempt, leadership: Leadership, connect: Connect) -> Finish | None:
@@ -281,13 +297,14 @@ def _attempt(attempt_id: UUID) -> Attempt:
     ).get(pk=attempt_id)
 
 
-def _close_unstarted(attempt_id: UUID, outcome: str, message: str, now: datetime) -> None:
-    """Close an attempt that never ran and never will, and move its job on."""
+def _close_unstarted(attempt_id: UUID, outcome: str, message: str, now: datetime) -> bool:
+    """Close an attempt that never ran and never will, and move its job on; False for one that its
+    cluster knows, or that is closed."""
     job_id = Attempt.objects.values_list("job_id", flat=True).get(pk=attempt_id)
     job = Job.objects.select_for_update(of=("self",)).get(pk=job_id)
     attempt = Attempt.objects.select_for_update().get(pk=attempt_id)
     if attempt.native_id is not None or attempt.released_at is not None:
-        return
+        return False
     attempt.state = AttemptState.ENDED
     attempt.outcome = outcome
     attempt.ended_at = attempt.released_at = now
@@ -298,3 +315,4 @@ def _close_unstarted(attempt_id: UUID, outcome: str, message: str, now: datetime
     job.save()
     record_events(happenings)
     publish("jobs", ids=[job.id], organization_id=job.organization_id)
+    return True

@@ -49,6 +49,9 @@ LASTING_OPTIONS: Mapping[str, frozenset[str]] = {
 }
 #: Kinds of cluster whose jobs run as users of the cluster, who must be mapped first.
 KINDS_WITH_USERS = frozenset({"slurm"})
+#: Kinds of cluster where a submission makes several things, the workload itself first: that it is
+#: listed does not say that all are there.
+KINDS_IN_PARTS = frozenset({"kubernetes"})
 #: The milli-GPU that a pool gives out at once, by options and the pool's name, on the kinds of
 #: cluster that cannot give out any number of them.
 GPU_UNITS: Mapping[str, Callable[[Mapping[str, Any], str], int]] = {

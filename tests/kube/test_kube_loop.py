@@ -11,9 +11,10 @@ from builders.loop_builders import a_job
 from builders.portal_builders import Company, a_company, a_user
 from clusters.models import ClusterNode
 from conformance.rigs import KubernetesRig
-from connectors.errors import LogUnavailable
+from connectors.errors import ClusterUnavailable, LogUnavailable
 from connectors.kubernetes.naming import team_namespace, workload_name
 from connectors.kubernetes.resources import JOB
+from connectors.kubernetes.submitting import Submitter
 from jobs.cancellation import cancel_job
 from jobs.models import Attempt, JobEvent
 from outbox.models import Message
@@ -96,6 +97,31 @@ def test_a_submission_whose_answer_was_lost_runs_once(
     attempt.refresh_from_db()
     assert (job.state, attempt.native_id) == ("succeeded", first)
     assert proof.read_text() == "ran\n"
+
+
+def test_a_submission_that_broke_off_in_its_middle_is_made_whole(
+    loop: KubernetesLoop, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Job is there, found and released, before anybody made its script."""
+
+    def breaks_off(self: Submitter, key: str, body: object) -> None:
+        raise ClusterUnavailable("the API server does not answer")
+
+    proof = loop.rig.scratch / "proof"
+    job = a_job(company.nlp, bob, company.pool, script=f"echo ran >> {proof}")
+    with monkeypatch.context() as patched:
+        patched.setattr(Submitter, "_create_owned", breaks_off)
+        loop.cycle()
+        loop.deliver()
+
+        def is_released() -> bool:
+            loop.observe()
+            return job.attempts.get().release_sent_at is not None
+
+        assert eventually(is_released)
+    Message.objects.filter(kind="start_attempt").update(due_at=job.attempts.get().granted_at)
+    loop.until(job, "succeeded", "failed")
+    assert (job.state, proof.read_text()) == ("succeeded", "ran\n")
 
 
 def test_a_running_job_is_cancelled_with_notice_grace_and_stop(

@@ -1,0 +1,97 @@
+"""What is sent to a cluster once more, though a listing has found it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from builders.job_builders import a_job, an_attempt
+from builders.loop_builders import Fenced
+from builders.portal_builders import NOW, Company, a_company, a_user
+from connectors.errors import WorkloadRejected
+from connectors.protocol import Workload
+from jobs.dispatch import start_attempt
+from jobs.models import Attempt
+from outbox.delivery import NotYet
+from outbox.models import Message
+
+pytestmark = pytest.mark.django_db
+
+
+class ACluster:
+    """Takes each submission, or answers it with `error`."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.sent: list[str] = []
+        self.error = error
+
+    def submit(self, workload: Workload, *, is_first: bool = False) -> str:
+        self.sent.append(workload.key)
+        if self.error is not None:
+            raise self.error
+        return "uid-1"
+
+
+@pytest.fixture
+def company() -> Company:
+    return a_company()
+
+
+def an_attempt_on(company: Company, kind: str, state: str, **changes: Any) -> Attempt:
+    company.cluster.kind = kind
+    company.cluster.save()
+    job = a_job(company, a_user(company.organization), state="starting")
+    return an_attempt(job, cluster=company.cluster, state=state, **changes)
+
+
+def send(attempt: Attempt, cluster: Any) -> None:
+    message = Message(kind="start_attempt", subject=attempt.id, sends=2)
+    observer: Any = Fenced("observer")
+    finish = start_attempt(message, observer, lambda: NOW, lambda _: cluster)
+    if finish is not None:
+        finish()
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "is_sent"),
+    [
+        ("kubernetes", "reserved", True),
+        ("kubernetes", "starting", True),
+        ("kubernetes", "running", True),
+        ("kubernetes", "stopping", False),
+        ("kubernetes", "ended", False),
+        ("local", "starting", False),
+        ("slurm", "starting", False),
+    ],
+)
+def test_the_rest_of_what_was_found_before_its_submission_was_answered_is_sent(
+    company: Company, kind: str, state: str, is_sent: bool
+) -> None:
+    """Mutant: what a listing had recorded was all there; a Job whose creation was answered by
+    nobody was started without its script, and waited for that with all its GPUs."""
+    ended = {"ended_at": NOW, "released_at": NOW, "outcome": "stopped"} if state == "ended" else {}
+    started = {} if state in ("reserved", "starting") else {"started_at": NOW}
+    stopped = {"stop_reason": "cancelled", "notice_at": NOW, "grace_until": NOW}
+    how = {**started, **ended, **(stopped if state == "stopping" else {})}
+    attempt = an_attempt_on(company, kind, state, native_id="uid-1", **how)
+    cluster = ACluster()
+    send(attempt, cluster)
+    assert cluster.sent == ([attempt.key] if is_sent else [])
+    attempt.refresh_from_db()
+    assert attempt.native_id == "uid-1"
+    assert attempt.state == ("starting" if state == "reserved" else state)
+
+
+def test_what_is_refused_of_one_that_was_found_is_asked_for_again(company: Company) -> None:
+    """Mutant: the message was done; it waited for its script for ever."""
+    attempt = an_attempt_on(company, "kubernetes", "starting", native_id="uid-1")
+    cluster = ACluster(WorkloadRejected("no room for its script"))
+    with pytest.raises(NotYet, match="no room for its script"):
+        send(attempt, cluster)
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.released_at) == ("starting", None)
+    Attempt.objects.update(native_id=None)
+    send(attempt, cluster)
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.outcome) == ("ended", "start_failed")
