@@ -23,7 +23,14 @@ from connectors.slurm import outgoing
 from connectors.slurm.accounting import SlurmAccounting
 from connectors.slurm.connector import SlurmConnector
 from connectors.slurm.controller import SlurmController
-from connectors.slurm.naming import account_name, guaranteed_qos, own_cluster
+from connectors.slurm.naming import (
+    DETOUR,
+    ROOT_ACCOUNT,
+    ReservedAccount,
+    account_name,
+    guaranteed_qos,
+    own_cluster,
+)
 from connectors.slurm.neutral import Account, Association, Qos, SlurmJob, User
 from connectors.slurm.options import SlurmOptions
 
@@ -33,7 +40,6 @@ MEMBER = "member"
 #: Higher goes first where the cluster weighs it (PriorityWeightQOS).
 GUARANTEED_PRIORITY = 1_000
 BORROW_PRIORITY = 10
-_ROOT = "root"
 _GPUS = "gres/gpu"
 #: Jobs of the borrowers hold no backfill reservation: it would keep idle what owners want back.
 _NO_RESERVE = "NO_RESERVE"
@@ -93,11 +99,14 @@ class SlurmEntitlements:
         resources = self._resources(known)
         found = [*self._of_borrowers(wanted, known)]
         for node in wanted.nodes:
+            # One node that Slurm can not name is no reason to leave all others as they are.
             try:
                 self._check_names(node)
-            except WorkloadRejected as error:
-                # One node that Slurm can not name is no reason to leave all others as they are.
+            except ReservedAccount as error:
                 found.append(_without_account(node, str(error)))
+            except WorkloadRejected as error:
+                hint = "give it or what is above it a shorter name, or move it up"
+                found.append(_without_account(node, f"{error}; {hint}"))
             else:
                 found += self._of_node(node, known, resources)
         found += self._of_those_who_left(wanted, known)
@@ -204,7 +213,7 @@ class SlurmEntitlements:
         account = account_name(node.path, options.account_prefix)
         parent = node.path.rpartition("/")[0]
         after: dict[str, Value] = {
-            "parent": account_name(parent, options.account_prefix) if parent else _ROOT,
+            "parent": account_name(parent, options.account_prefix) if parent else ROOT_ACCOUNT,
             "fairshare": node.weight,
             **{name: _ceiling(node, pools) for name, pools in resources.items()},
         }
@@ -366,11 +375,13 @@ class SlurmEntitlements:
         if now is None:
             self._accounting.put_account(Account(name, f"Tidegate: {name}", name.partition("_")[0]))
         wanted = _association(change.after, now or Association(name, cluster))
-        detour = self._detour if wanted.parent_account == _ROOT else _ROOT
-        is_own_detour = detour != _ROOT and now is not None
+        detour = self._detour if wanted.parent_account == ROOT_ACCOUNT else ROOT_ACCOUNT
+        is_own_detour = detour != ROOT_ACCOUNT and now is not None
         if is_own_detour and self._accounting.changes_accounts_by_detour:
             self._accounting.put_account(Account(detour, "Tidegate: passed through", "tidegate"))
-            self._accounting.put_association(Association(detour, cluster, parent_account=_ROOT))
+            self._accounting.put_association(
+                Association(detour, cluster, parent_account=ROOT_ACCOUNT)
+            )
         self._accounting.put_association(wanted, detour=detour, known=() if now is None else (now,))
         kept = self._accounts().get(name)
         self._check_kept(change, None if kept is None else _settings_of_account(kept))
@@ -379,7 +390,7 @@ class SlurmEntitlements:
 
     @property
     def _detour(self) -> str:
-        return f"{self._options.account_prefix}tidegate-detour"
+        return self._options.account_prefix + DETOUR
 
     def _remove_detour(self, detour: str, cluster: str) -> None:
         """Slurm removes an account with all that is below it. An account that somebody who died
@@ -467,7 +478,7 @@ def _check_tree(accounts: Mapping[str, Association]) -> None:
     two writers at once make slurmdbd 22.05 do that, and a write to such a tree may never end."""
     for account in accounts:
         above, seen = account, set()
-        while above not in ("", _ROOT):
+        while above not in ("", ROOT_ACCOUNT):
             if above in seen or above not in accounts:
                 raise WorkloadRejected(
                     f"the accounting has account {account} below {above}, which "
@@ -481,8 +492,7 @@ def _check_tree(accounts: Mapping[str, Association]) -> None:
 def _without_account(node: Entitlement, reason: str) -> Change:
     """The complaint about a node that can have no account here. Nothing is done about it."""
     name = node.path if len(node.path) <= _SHOWN_MAX else f"{node.path[:_SHOWN_MAX]}..."
-    note = f"{reason}; give it or what is above it a shorter name, or move it up"
-    return Change(ChangeKind.CREATE, ACCOUNT, name, note=note, is_blocked=True)
+    return Change(ChangeKind.CREATE, ACCOUNT, name, note=reason, is_blocked=True)
 
 
 def _ceiling(node: Entitlement, pools: Iterable[str]) -> int | None:

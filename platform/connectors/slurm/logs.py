@@ -9,6 +9,7 @@ for another in between.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pwd
 import queue
@@ -34,6 +35,8 @@ _EXIT_BYTES_MAX = 1_000
 _READERS_MAX = 16
 _readers = threading.BoundedSemaphore(_READERS_MAX)
 _EXIT_CODE = re.compile(r"-?[0-9]{1,3}", re.ASCII)
+#: What opening a link without following it gives.
+_LINKED = frozenset({errno.ELOOP, errno.ENOTDIR})
 _NOT_STARTED = "not started: "
 
 
@@ -126,6 +129,8 @@ def read_log(
     except PermissionError as error:
         raise LogUnavailable(f"the portal may not read the output of {key}: {error}") from None
     except OSError as error:
+        if error.errno in _LINKED:
+            raise LogUnavailable(f"{name}.{stream} is a link, or below one") from None
         raise ClusterUnavailable(f"cannot read the log of {key}: {error}") from error
     end = start + len(data)
     return LogChunk(data, start, end, is_over and end == size, is_truncated)

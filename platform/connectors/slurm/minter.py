@@ -26,6 +26,7 @@ import hashlib
 import hmac
 import json
 import logging
+import math
 import os
 import pwd
 import re
@@ -45,6 +46,10 @@ log = logging.getLogger("tidegate.minter")
 LIFETIME_S = 300
 REQUEST_BYTES_MAX = 1_024
 PEERS_MAX = 64
+#: Connections that wait to be accepted; those who may not ask leave at once.
+BACKLOG = 1_024
+#: Of each uid that may not ask the log tells once in so many seconds.
+REFUSALS_TOLD_S = 60
 UID_MIN = 1_000
 _PEER_TIMEOUT_S = 5.0
 _KEY_BYTES_MIN = 16
@@ -146,6 +151,7 @@ class Minter:
         self._allowed_uids = frozenset(allowed_uids)
         self._allowed_gids = frozenset(allowed_gids)
         self._peers = threading.BoundedSemaphore(PEERS_MAX)
+        self._refusals_told: dict[int, float] = {}
         self._is_stopping = False
         self._socket = _listen(path)
 
@@ -156,6 +162,10 @@ class Minter:
                 try:
                     peer, _ = self._socket.accept()
                 except TimeoutError:
+                    continue
+                if refusal := self._refusal(peer):
+                    # Here and now: of the threads they could take all.
+                    _hang_up(peer, refusal)
                     continue
                 if not self._peers.acquire(blocking=False):
                     # All of them are done in a few seconds; the asker tries again.
@@ -171,6 +181,21 @@ class Minter:
         """Let `serve` return within a second."""
         self._is_stopping = True
 
+    def _refusal(self, peer: socket.socket) -> str:
+        """Why whoever connected may not ask; "" when they may."""
+        uid, gid = _peer_ids(peer)
+        refusal = ""
+        if uid not in self._allowed_uids:
+            refusal = f"uid {uid} may not ask for tokens"
+        elif self._allowed_gids and gid not in self._allowed_gids:
+            refusal = f"gid {gid} may not ask for tokens"
+        if refusal:
+            now_s = time.monotonic()
+            if now_s - self._refusals_told.get(uid, -math.inf) >= REFUSALS_TOLD_S:
+                self._refusals_told[uid] = now_s
+                log.warning("refused uid %d with gid %d: it may not ask", uid, gid)
+        return refusal
+
     def _serve_peer(self, peer: socket.socket) -> None:
         try:
             with peer:
@@ -183,17 +208,9 @@ class Minter:
             self._peers.release()
 
     def _answer(self, peer: socket.socket) -> dict[str, object]:
-        uid, gid = _peer_ids(peer)
+        uid, _ = _peer_ids(peer)
         try:
-            # Read in any case: a socket closed on unread bytes takes the answer with it.
-            line = _read_line(peer)
-            if uid not in self._allowed_uids:
-                log.warning("refused uid %d: it may not ask", uid)
-                return {"error": f"uid {uid} may not ask for tokens"}
-            if self._allowed_gids and gid not in self._allowed_gids:
-                log.warning("refused uid %d with gid %d: it may not ask", uid, gid)
-                return {"error": f"gid {gid} may not ask for tokens"}
-            user = _requested_user(line)
+            user = _requested_user(_read_line(peer))
         except BadRequest as error:
             return {"error": str(error)}
         try:
@@ -226,9 +243,17 @@ def _listen(path: str) -> socket.socket:
     listening.bind(path)
     # Who may ask is decided by the peer's uid, which nobody can forge.
     os.chmod(path, 0o666)  # noqa: S103
-    listening.listen(PEERS_MAX)
+    listening.listen(BACKLOG)
     listening.settimeout(0.5)
     return listening
+
+
+def _hang_up(peer: socket.socket, refusal: str) -> None:
+    with peer, contextlib.suppress(OSError):
+        peer.setblocking(False)
+        peer.sendall(json.dumps({"error": refusal}).encode() + b"\n")
+        # What was asked already is read: a socket closed on unread bytes takes the answer with it.
+        peer.recv(REQUEST_BYTES_MAX)
 
 
 def _peer_ids(peer: socket.socket) -> tuple[int, int]:

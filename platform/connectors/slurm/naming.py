@@ -16,6 +16,10 @@ from connectors.workload_checks import is_key
 
 _SIGNATURE_DIGITS = 12
 _PATH_MAX = 200
+#: Slurm's own account, above all others; to write to it would be to write to the whole cluster.
+ROOT_ACCOUNT = "root"
+#: Where an account is left for a moment on its way from one place to another (see `entitlements`).
+DETOUR = "tidegate-detour"
 _PATH = re.compile(r"[a-z0-9][a-z0-9-]*(/[a-z0-9][a-z0-9-]*){0,9}", re.ASCII)
 
 
@@ -41,14 +45,25 @@ def secret_mark(secret: bytes) -> str:
     return hmac.new(secret, b"the secret itself", hashlib.sha256).hexdigest()[:_SIGNATURE_DIGITS]
 
 
+class ReservedAccount(WorkloadRejected):
+    """The account's name is not to be had; the text says what to do."""
+
+
 def account_name(team: str, prefix: str = "") -> str:
     """The account of the team at path `team`: "ai-company/research" is "ai-company_research".
 
     Slugs hold no "_", so that no two paths share an account. Raises WorkloadRejected for what
-    is no path.
+    is no path, and ReservedAccount for "root" and what is below it, and the like.
     """
     if len(team) > _PATH_MAX or not _PATH.fullmatch(team):
         raise WorkloadRejected(f"{team[:80]!r} is no path of a team, so it has no account")
+    organization = team.partition("/")[0]
+    # Slurm makes small letters of large ones.
+    if (prefix + organization).lower() == ROOT_ACCOUNT or organization == DETOUR:
+        raise ReservedAccount(
+            f"the account {prefix + organization} is not the organization's; it has none on this "
+            "cluster until the option account_prefix gives it another name"
+        )
     return prefix + team.replace("/", "_")
 
 
@@ -58,9 +73,12 @@ def team_path(account: str, prefix: str = "") -> str | None:
     None for a name that `account_name` gives to nobody.
     """
     path = account.removeprefix(prefix).replace("_", "/")
-    if not account.startswith(prefix) or "/" in account or len(path) > _PATH_MAX:
+    if not account.startswith(prefix) or "/" in account:
         return None
-    return path if _PATH.fullmatch(path) else None
+    try:
+        return path if account_name(path, prefix) else None
+    except WorkloadRejected:
+        return None
 
 
 def own_cluster(names: Sequence[str], wanted: str | None) -> str:

@@ -48,7 +48,8 @@ class SlurmRecaller:
             if now.accounting_backlog:
                 raise ClusterUnavailable("the cluster's accounting is late; it will know more soon")
             runs = rest.accounting.history(
-                start=max(since, now.observed_at - LOOKS_BACK_S_MAX),
+                # Its clock may have been set back since.
+                start=min(max(since, now.observed_at - LOOKS_BACK_S_MAX), now.observed_at),
                 end=now.observed_at,
                 listed=frozenset(listed),
             )

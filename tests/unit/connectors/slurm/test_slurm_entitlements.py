@@ -471,6 +471,33 @@ def test_a_node_that_slurm_can_not_name_stands_in_nobodys_way() -> None:
     )
 
 
+def test_an_organization_that_is_called_root_never_gets_slurm_s_own_account() -> None:
+    """Planted: its account was taken for the organization's, got its limits, and stood below
+    itself; and without quota here it was to be removed with all that is below it."""
+    accounting = Accounting(known_accounts={"root": Association("root", "hpc1")})
+    first = a_tree()
+    root = replace(first.nodes[0], path="root")
+    team = replace(first.nodes[1], path="root/nlp")
+    both = frozenset({"org", "root"})
+    wanted = replace(first, nodes=(*first.nodes, root, team), organizations=both)
+    changes = a_control(accounting).changes(wanted)
+    reason = (
+        "the account root is not the organization's; it has none on this cluster until the option "
+        "account_prefix gives it another name"
+    )
+    assert [(item.subject, item.note) for item in changes if item.is_blocked] == [
+        ("account root", reason),
+        ("account root/nlp", reason),
+    ]
+    without_quota = replace(first, organizations=both)
+    assert a_control(accounting).changes(without_quota) == tuple(
+        item for item in changes if not item.is_blocked
+    )
+    prefixed = a_control(accounting, account_prefix="tg-").changes(wanted)
+    assert [item for item in prefixed if item.is_blocked] == []
+    assert ("create", "account tg-root_nlp") in told(prefixed)
+
+
 def test_a_write_that_the_cluster_forgets_is_noticed() -> None:
     accounting = pushed(a_tree())
     accounting.forgets = True

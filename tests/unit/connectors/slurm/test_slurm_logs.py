@@ -74,7 +74,7 @@ def test_what_is_no_regular_file_is_not_read(
     secret.write_text("secret")
     make(outputs / "key.0.stdout", secret)
     make(outputs / "key.0.exit", secret)
-    with pytest.raises((LogUnavailable, ClusterUnavailable)):
+    with pytest.raises(LogUnavailable):
         read(tmp_path)
     root = f"{tmp_path}/{{user}}/out"
     assert read_exits(root, key="key", user=USER, ranks=1) == RankExits()
@@ -87,7 +87,7 @@ def test_a_directory_that_its_user_made_a_link_is_not_followed(tmp_path: Path) -
     (elsewhere / "key.0.stdout").write_text("secret")
     (tmp_path / USER).mkdir()
     (tmp_path / USER / "out").symlink_to(elsewhere)
-    with pytest.raises((LogUnavailable, ClusterUnavailable)):
+    with pytest.raises(LogUnavailable, match=r"^key.0.stdout is a link, or below one$"):
         read(tmp_path)
 
 

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +70,16 @@ def ask(path: str, request: bytes) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX) as peer:
         peer.settimeout(10)
         peer.connect(path)
-        peer.sendall(request)
+        # Who may not ask is told so and hung up on before the question.
+        with suppress(BrokenPipeError):
+            peer.sendall(request)
         answer: dict[str, Any] = json.loads(peer.makefile().readline())
         return answer
+
+
+def is_listened_on(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as peer:
+        return peer.connect_ex(path) == 0
 
 
 def claims_of(token: str) -> dict[str, Any]:
@@ -142,6 +150,27 @@ def test_only_the_allowed_may_ask(path: str) -> None:
     with pytest.raises(ClusterUnavailable, match="may not ask"):
         MinterTokens(path).token_for("ana")
     minter.stop()
+
+
+def test_who_may_not_ask_takes_nobody_s_place(
+    path: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: each had a thread and five seconds to ask, so that a few hundred silent connections
+    of any local user left the portal without tokens; and each wrote a line into the log."""
+    monkeypatch.setattr(minter_module, "PEERS_MAX", 0)
+    minter = serving(path, uids=(os.geteuid() + 1,))
+    refusal = {"error": f"uid {os.geteuid()} may not ask for tokens"}
+    strangers = [socket.socket(socket.AF_UNIX) for _ in range(200)]
+    try:
+        for stranger in strangers:
+            stranger.settimeout(10)
+            stranger.connect(path)
+        assert [json.loads(stranger.recv(1_000)) for stranger in strangers] == [refusal] * 200
+    finally:
+        for stranger in strangers:
+            stranger.close()
+    minter.stop()
+    assert caplog.text.count("may not ask") == 1
 
 
 def test_the_group_must_be_allowed_too_where_one_is_named(path: str) -> None:
@@ -242,7 +271,7 @@ def test_the_program(tmp_path: Path) -> None:
     key.chmod(0o600)
     running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     try:
-        eventually(path.exists)
+        eventually(lambda: is_listened_on(str(path)))
         assert claims_of(MinterTokens(str(path)).token_for(SERVICE))["sun"] == SERVICE
     finally:
         running.terminate()

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.errors import WorkloadRejected
-from connectors.slurm.naming import account_name, guaranteed_qos, key_of, tag, team_path
+from connectors.slurm.naming import (
+    ReservedAccount,
+    account_name,
+    guaranteed_qos,
+    key_of,
+    tag,
+    team_path,
+)
 
 SECRET = b"a secret of the test"
 KEY = "tg-0193c3a8-7b1e-7c3f-9e55-1f2d3c4b5a69"
@@ -46,6 +53,17 @@ def test_accounts() -> None:
 def test_what_is_no_path_has_no_account(path: str) -> None:
     with pytest.raises(WorkloadRejected):
         account_name(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "prefix"),
+    [("root", ""), ("root/nlp", ""), ("ot/nlp", "Ro"), ("tidegate-detour", "")],
+)
+def test_slurm_s_own_accounts_are_nobody_s(path: str, prefix: str) -> None:
+    """Planted: "root" compared as a whole, so that "root/nlp" went below Slurm's own account."""
+    with pytest.raises(ReservedAccount, match="account_prefix gives it another name"):
+        account_name(path, prefix)
+    assert team_path(prefix + path.replace("/", "_"), prefix) is None
 
 
 @given(path=st.from_regex(r"[a-z0-9][a-z0-9-]{0,8}(/[a-z0-9][a-z0-9-]{0,8}){0,9}", fullmatch=True))
