@@ -50,7 +50,12 @@ from jobs.restoring import ClusterMemory
 from jobs.settling import settle
 from jobs.strays import add_strays, find_strays
 from jobs.waiting_natives import Memory, apply_waiting_natives
-from jobs.withdrawing import StillHeld, withdraw_stuck, withdraw_unacknowledged
+from jobs.withdrawing import (
+    StillHeld,
+    withdraw_requeued,
+    withdraw_stuck,
+    withdraw_unacknowledged,
+)
 from live.waking import Listener, dedicated_connection
 from outbox.delivery import deliver_due
 from primitives.clock import Clock, from_epoch
@@ -326,6 +331,8 @@ class _ClusterAgent:
         leadership = self._leadership
 
         def settle_held() -> None:
+            # First, so that nothing of it is released again.
+            withdraw_requeued(cluster, listing, leadership=leadership, now=now)
             settle(cluster, connector, listing, leadership=leadership, complain=complaints.append)
             withdraw_stuck(
                 cluster, listing, leadership=leadership, now=now, still_held=self._still_held

@@ -1,5 +1,8 @@
 """Take back what its cluster will not start: the GPUs reserved for it serve others meanwhile.
 
+Also what its cluster has ended and queued anew by itself: an attempt runs once, and would be
+charged for as long as it waits there.
+
 What a cluster itself calls stuck, in complete listings, for so long after its release that its
 scheduler has looked at it often; the job queues again, and this cluster is avoided for a while.
 What waits there for nodes in use keeps its place. And what a cluster that fell silent had not
@@ -25,6 +28,7 @@ from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from outbox.quarantine import is_quarantined
 from outbox.recording import intend
+from primitives.clock import from_epoch
 
 #: How long a cluster may call an attempt stuck after its release.
 START_WITHIN = timedelta(minutes=5)
@@ -34,6 +38,8 @@ LISTED_WITHIN = timedelta(seconds=60)
 AVOIDED_FOR = timedelta(minutes=15)
 #: Attempts taken back after one listing at most; the next listing goes on.
 WITHDRAWN_MAX = 100
+_WAITING = frozenset({WorkloadPhase.HELD, WorkloadPhase.STARTING})
+_REQUEUED = "Its cluster ended this run and queued it anew; its next attempt is another one."
 #: No number is recorded, so that nothing of it was ever released.
 _UNACKNOWLEDGED = Q(
     native_id=None,
@@ -115,6 +121,42 @@ def withdraw_stuck(
     return withdrawn
 
 
+def withdraw_requeued(
+    cluster: Cluster, listing: Listing, *, leadership: Leadership, now: datetime
+) -> int:
+    """Ask `cluster` to drop attempts that ran and wait in its own queue again; returns how many.
+
+    Their next attempt is ours. Raises NotLeading when the leadership is over.
+    """
+    if not any(
+        one.phase in _WAITING for key in listing.observations for one in listing.all_of(key)
+    ):
+        return 0
+    started = (
+        Attempt.objects.filter(cluster=cluster, released_at=None, state=AttemptState.STARTING)
+        .exclude(started_at=None)
+        .only("id", "job_id", "native_id", "started_at")[:WITHDRAWN_MAX]
+    )
+    withdrawn = 0
+    for attempt in started:
+        observation = listing.seen(attempt.key, attempt.native_id)
+        if observation is not None and _is_requeued(attempt, observation):
+            with leadership.fence():
+                withdrawn += withdraw(attempt.id, attempt.job_id, observation, now, why=_REQUEUED)
+    return withdrawn
+
+
+def _is_requeued(attempt: Attempt, observation: Observation) -> bool:
+    """Whether it waits and was submitted after its start. A controller that crashed and forgot
+    the start begins it again by itself, and its submit time is the old one."""
+    return (
+        observation.phase in _WAITING
+        and observation.submitted_at is not None
+        and attempt.started_at is not None
+        and from_epoch(observation.submitted_at) > attempt.started_at
+    )
+
+
 def _is_kept(observation: Observation) -> bool:
     """Whether the cluster keeps it from starting, by its own word or by not letting go of it."""
     return observation.is_stuck or observation.phase is WorkloadPhase.HELD
@@ -179,7 +221,8 @@ def withdraw(
     # The job before its attempt, as everywhere.
     job = Job.objects.select_for_update(of=("self",)).only("id", "organization_id").get(pk=job_id)
     attempt = Attempt.objects.select_for_update().get(pk=attempt_id)
-    if attempt.state != AttemptState.STARTING or attempt.started_at is not None:
+    has_run = attempt.started_at is not None and not _is_requeued(attempt, observation)
+    if attempt.state != AttemptState.STARTING or has_run:
         return 0
     attempt.state = AttemptState.STOPPING
     attempt.stop_reason = StopReason.WITHDRAWN

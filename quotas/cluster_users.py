@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from audit.recording import record
 from clusters.models import Cluster
 from clusters.registration import Administrator
-from connectors.registry import KINDS_WITH_USERS
+from connectors.registry import KINDS_WITH_USERS, SERVICE_USER_OPTIONS
 from live.waking import wake
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from quotas.models import ClusterUser
@@ -47,6 +47,12 @@ def map_user(
             f"{name[:40]!r} cannot be the UNIX name of a person. Use the name under which the "
             "cluster knows them: lower-case letters, digits, '-' and '_'.",
             errors=[FieldError("/name", "is no UNIX user name of a person")],
+        )
+    if name == cluster.options.get(SERVICE_USER_OPTIONS.get(cluster.kind, "")):
+        raise InvalidRequest(
+            f"{name} is the user as whom Tidegate itself acts on {cluster.name}; nobody's jobs can "
+            "run as that. Give the person a UNIX user of their own.",
+            errors=[FieldError("/name", "is the cluster's service user")],
         )
     try:
         with transaction.atomic():

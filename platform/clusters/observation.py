@@ -61,7 +61,9 @@ def record_inventory(
     usable, left_out = _usable_nodes(inventory.nodes)
     is_changed = _store_nodes(known, usable, now=now)
     is_changed |= store_capacity(known, observed_at)
-    message = plain(" ".join((*left_out, *complaints)))[:MESSAGE_LENGTH_MAX]
+    # What it told first stays: the connector compares what it tells later.
+    known.identity = {**inventory.identity, **known.identity}
+    message = plain(" ".join((*left_out, *_twins(known), *complaints)))[:MESSAGE_LENGTH_MAX]
     is_news = (
         is_changed
         or known.seen_at is None
@@ -69,8 +71,6 @@ def record_inventory(
         or known.message != message
         or known.api_version != inventory.api_version
     )
-    # What it told first stays: the connector compares what it tells later.
-    known.identity = {**inventory.identity, **known.identity}
     known.api_version = inventory.api_version
     known.seen_at = now if known.seen_at is None else max(now, known.seen_at)
     known.observed_at = observed_at
@@ -143,6 +143,24 @@ def _usable_nodes(
             f"{_some(repeated)}."
         )
     return usable, complaints
+
+
+def _twins(cluster: Cluster) -> list[str]:
+    """Sentences about clusters that may be this one by another address: they have the name and
+    nodes of this one. (Both may be a maker's defaults.)"""
+    name = cluster.identity.get("cluster")
+    if name is None:
+        return []
+    others = Cluster.objects.filter(
+        kind=cluster.kind, is_enabled=True, identity__cluster=name
+    ).exclude(pk=cluster.pk)
+    nodes = cluster.nodes.exclude(state=GONE).values("name")
+    return [
+        f"It has the name {name} and nodes of {other.name}: if they are one cluster, everything on "
+        "it is offered and charged twice, so disable one of them."
+        for other in others.order_by("name")
+        if other.nodes.filter(name__in=nodes).exclude(state=GONE).exists()
+    ]
 
 
 def _is_possible(node: NodeCapacity) -> bool:

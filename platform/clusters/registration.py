@@ -14,7 +14,7 @@ from audit.recording import record
 from clusters.models import Cluster, Pool
 from clusters.trusted import check_trusted
 from connectors.errors import ClusterUnavailable
-from connectors.registry import LASTING_OPTIONS, OPENERS, check_options
+from connectors.registry import ADDRESS_OPTIONS, LASTING_OPTIONS, OPENERS, check_options
 from live.publishing import publish
 from live.waking import wake
 from primitives.errors import Conflict, FieldError, InvalidRequest
@@ -78,13 +78,14 @@ def add_cluster(
     """A new cluster; the observer looks at it from its next round on.
 
     Raises InvalidRequest for an unknown kind or options that its connector refuses, Conflict
-    when the name is taken. A cluster that does not answer yet is accepted.
+    when the name is taken or it is there by another name. A cluster that does not answer yet is
+    accepted.
     """
     _refuse_bad_options(kind, options)
     _refuse_taken(Cluster.objects.filter(name=name).exists(), "cluster", name)
-    cluster = Cluster.objects.create(
-        name=name, kind=kind, options=dict(options), is_enabled=is_enabled
-    )
+    cluster = Cluster(name=name, kind=kind, options=dict(options), is_enabled=is_enabled)
+    _refuse_second(cluster)
+    cluster.save(force_insert=True)
     _record("cluster.created", cluster, {"kind": kind, "is_enabled": is_enabled}, by=by, now=now)
     return cluster
 
@@ -102,7 +103,8 @@ def change_cluster(
 
     Disabling stops new starts; what runs there goes on. Raises InvalidRequest for options
     that the cluster's connector refuses, and Conflict for ones that would make another cluster of
-    it, or other people's of our workloads, while some of ours are on it.
+    it, or other people's of our workloads, while some of ours are on it, and for a cluster that is
+    there by another name.
     """
     kept = Cluster.objects.select_for_update().get(pk=cluster.pk)
     detail: dict[str, Any] = {}
@@ -118,6 +120,7 @@ def change_cluster(
         detail["options"] = "replaced"
         kept.options = dict(options)
     if detail:
+        _refuse_second(kept)
         kept.save(update_fields=["is_enabled", "options", "identity"])
         _record("cluster.changed", kept, detail, by=by, now=now)
     return kept
@@ -142,6 +145,25 @@ def _refuse_while_in_use(cluster: Cluster, changed: Sequence[str]) -> None:
         "taken for lost. Disable the cluster, wait until they have ended or cancel their jobs, and "
         "change it then; if only its address moves, let the old address lead to the new one."
     )
+
+
+def _refuse_second(cluster: Cluster) -> None:
+    """Watched by two names, everything on it would be offered, in use and charged twice."""
+    address = _address(cluster)
+    if address is None or not cluster.is_enabled:
+        return
+    for other in Cluster.objects.filter(kind=cluster.kind).exclude(pk=cluster.pk):
+        is_watched = other.is_enabled or other.attempts.filter(released_at=None).exists()
+        if is_watched and _address(other) == address:
+            raise Conflict(
+                f"{other.name} is the cluster at {address} already. Change that one; under two "
+                "names everything on it would be offered and charged twice."
+            )
+
+
+def _address(cluster: Cluster) -> str | None:
+    found = cluster.options.get(ADDRESS_OPTIONS.get(cluster.kind, ""))
+    return found.rstrip("/").lower() if isinstance(found, str) else None
 
 
 def _refuse_bad_options(kind: str, options: Mapping[str, Any]) -> None:

@@ -47,6 +47,10 @@ OPENERS: Mapping[str, Opener] = {
 LASTING_OPTIONS: Mapping[str, frozenset[str]] = {
     "slurm": frozenset({"url", "tag_secret", "tag_secret_file", "cluster_name"}),
 }
+#: The option by which two clusters of a kind are one and the same.
+ADDRESS_OPTIONS: Mapping[str, str] = {"slurm": "url"}
+#: The option that names the user as whom the portal itself acts there: nobody's jobs run as that.
+SERVICE_USER_OPTIONS: Mapping[str, str] = {"slurm": "service_user"}
 #: Kinds of cluster whose jobs run as users of the cluster, who must be mapped first.
 KINDS_WITH_USERS = frozenset({"slurm"})
 #: Kinds of cluster where a submission makes several things, the workload itself first: that it is

@@ -34,7 +34,7 @@ from jobs import withdrawing
 from jobs.explaining import explanation_of
 from jobs.models import Attempt, Job
 from jobs.queries import get_job
-from jobs.withdrawing import withdraw_stuck
+from jobs.withdrawing import withdraw_requeued, withdraw_stuck
 from outbox.models import Message
 from quotas.fleet import cluster_message
 from slurm.company_on_slurm import poll
@@ -331,6 +331,37 @@ def test_what_slurm_will_not_start_is_taken_back_and_tried_again(
     loop.until(job, "succeeded", "failed")
     assert (job.state, job.attempt_number) == ("succeeded", 2)
     assert UsageSegment.objects.values_list("attempt_id", flat=True).distinct().get() != first.id
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("how", ["requeue", "requeuehold"])
+def test_what_somebody_queues_anew_on_slurm_is_taken_back_and_is_the_next_attempt(
+    frail_loop: SlurmLoop, company: Company, bob: User, how: str
+) -> None:
+    loop, bed = frail_loop, frail_loop.rig.bed
+    job = a_job(company.nlp, bob, company.pool, script='[ "$TIDEGATE_ATTEMPT" = 2 ] || sleep 600')
+    loop.until(job, "running")
+    first = job.attempts.get()
+    assert first.started_at is not None
+    started_at = first.started_at.timestamp()
+    eventually(lambda: loop.connector.observe().observed_at > started_at + 1)
+    bed.run(["scontrol", "update", f"jobid={first.native_id}", "requeue=1"])
+    bed.run(["scontrol", how, first.native_id])
+    observer: Any = loop.observer
+
+    def withdraw() -> int:
+        loop.observe()
+        listing = loop.connector.observe()
+        return withdraw_requeued(loop.cluster, listing, leadership=observer, now=loop.clock.now())
+
+    assert eventually(withdraw) == 1
+    loop.until(job, "succeeded", "failed")
+    assert (job.state, job.attempt_number) == ("succeeded", 2)
+    first.refresh_from_db()
+    assert (first.outcome, first.stop_reason) == ("stopped", "withdrawn")
+    state = ["squeue", "-h", "-t", "all", "-j", first.native_id, "-o", "%T"]
+    assert bed.run(state).strip() == "CANCELLED"
+    assert UsageSegment.objects.filter(attempt_id=first.id).get().end == first.released_at
 
 
 # A node that vanishes

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from builders.billing_builders import a_grant_of, register_attempt
 from builders.held_cluster import AClusterThatHolds
 from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import (
@@ -34,7 +35,13 @@ from jobs.observation import apply_listing
 from jobs.queries import get_job
 from jobs.settling import settle
 from jobs.snapshots import load_snapshot
-from jobs.withdrawing import StillHeld, avoided_clusters, withdraw_stuck, withdraw_unacknowledged
+from jobs.withdrawing import (
+    StillHeld,
+    avoided_clusters,
+    withdraw_requeued,
+    withdraw_stuck,
+    withdraw_unacknowledged,
+)
 from outbox.models import Message
 from tenants.access import Actor, actor_of
 from tenants.models import User
@@ -96,7 +103,55 @@ def look(cluster: Cluster, *observations: Observation, now: datetime = NOW) -> i
     apply_listing(
         cluster, listing, connector=connector, previous_at=None, leadership=observer, now=now
     )
-    return withdraw_stuck(cluster, listing, leadership=observer, now=now)
+    requeued = withdraw_requeued(cluster, listing, leadership=observer, now=now)
+    return requeued + withdraw_stuck(cluster, listing, leadership=observer, now=now)
+
+
+@pytest.mark.parametrize("phase", [WorkloadPhase.STARTING, WorkloadPhase.HELD])
+@pytest.mark.parametrize(
+    ("is_requeueable", "state", "reason"),
+    [(True, "queued", None), (False, "failed", "withdrawn")],
+)
+def test_what_its_cluster_queues_anew_after_it_ran_is_taken_back_at_once(
+    company: Company,
+    bob: User,
+    phase: WorkloadPhase,
+    is_requeueable: bool,
+    state: str,
+    reason: str | None,
+) -> None:
+    """Planted: the attempt went on as `starting`, was charged for its wait there, and ran again."""
+    attempt = an_attempt(company, bob, state="running", started_at=NOW - timedelta(seconds=60))
+    grant = a_grant_of(company.nlp, user=bob, attempt_id=attempt.id, pool=company.pool)
+    register_attempt(replace(grant, at=RELEASED), now=NOW)
+    Job.objects.update(state="running", is_requeueable=is_requeueable)
+    anew = seen(attempt, phase=phase, is_stuck=False, submitted_at=AT - 2)
+    assert look(company.cluster, anew) == 1
+    assert look(company.cluster, anew) == 0
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.stop_reason) == ("stopping", "withdrawn")
+    assert attempt.message == (
+        "Its cluster ended this run and queued it anew; its next attempt is another one."
+    )
+    assert [(one.kind, one.subject) for one in Message.objects.all()] == [
+        ("stop_attempt", attempt.id)
+    ]
+    look(company.cluster, gone(attempt))
+    attempt.refresh_from_db()
+    assert (attempt.outcome, attempt.released_at) == ("stopped", NOW)
+    job = Job.objects.get()
+    assert (job.state, job.end_reason) == (state, reason)
+    assert avoided_clusters(NOW) == {}
+
+
+def test_what_its_controller_forgot_to_have_started_goes_on(company: Company, bob: User) -> None:
+    """It begins again by itself in a moment, as the attempt that it was."""
+    attempt = an_attempt(company, bob, state="running", started_at=NOW - timedelta(seconds=2))
+    Job.objects.update(state="running")
+    assert look(company.cluster, seen(attempt, is_stuck=False, submitted_at=AT - 9)) == 0
+    attempt.refresh_from_db()
+    assert attempt.state == "starting"
+    assert not Message.objects.exists()
 
 
 def told(job: Job, actor: Actor, *, now: datetime = NOW) -> str:

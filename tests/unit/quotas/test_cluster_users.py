@@ -97,6 +97,21 @@ def test_a_name_that_is_no_person_is_refused(name: str) -> None:
     assert users_by_name(cluster) == {}
 
 
+def test_nobody_is_the_user_as_whom_tidegate_acts() -> None:
+    """It is an administrator of the cluster, and pushing quotas made it a member of a team."""
+    cluster, user = hpc(), ana()
+    Cluster.objects.update(options={"service_user": "tidegate"})
+    answer = platform().put(
+        f"clusters/{cluster.pk}/users", {"user": user.login, "name": "tidegate"}
+    )
+    assert answer.status_code == 400
+    assert answer.json()["detail"] == (
+        "tidegate is the user as whom Tidegate itself acts on hpc; nobody's jobs can run as that. "
+        "Give the person a UNIX user of their own."
+    )
+    assert users_by_name(cluster) == {}
+
+
 def test_the_database_refuses_root_and_odd_names() -> None:
     cluster, user = hpc(), ana()
     for name in ("root", "a b", "ana\n"):
