@@ -328,6 +328,30 @@ def test_nothing_in_a_script_or_a_name_changes_the_request(rig: SlurmRig) -> Non
     assert field(rig.bed, native_id, "Requeue") == "0"
 
 
+def test_srun_in_one_of_several_ranks_says_what_to_do(rig: SlurmRig) -> None:
+    """Mutant: Slurm's own srun waited for the GPUs of the ranks, until the job's time limit."""
+    workload = a_workload(
+        '[ "$RANK" = 0 ] || exec sleep 1000\necho "${PATH#*/bin:}"; exec srun hostname',
+        ranks=2,
+        environment={"PATH": "/opt/mine:/usr/bin:/bin"},
+    )
+    rig.start(workload)
+    ended = until_released(rig.connector, workload.key)
+    assert (ended.outcome, ended.exit_codes[0]) == (Outcome.FAILED, 1)
+    assert rig.log(workload.key) == "/opt/mine:/usr/bin:/bin\n"
+    assert rig.log(workload.key, stream="stderr") == (
+        "srun: Tidegate has started this script once on each of the 2 nodes already; start the "
+        "program without srun. RANK, WORLD_SIZE and MASTER_ADDR say which part it is.\n"
+    )
+
+
+def test_srun_of_a_rank_that_is_alone_is_slurm_s_own(rig: SlurmRig) -> None:
+    workload = a_workload("srun --ntasks=1 sh -c 'echo $SLURM_STEP_ID'")
+    rig.start(workload)
+    assert until_released(rig.connector, workload.key).outcome is Outcome.SUCCEEDED
+    assert rig.log(workload.key) == "0\n"
+
+
 def test_what_borrows_runs_under_the_shared_qos(rig: SlurmRig) -> None:
     native_id = rig.submit(replace(a_workload(), is_borrowed=True))
     assert field(rig.bed, native_id, "QOS") == BORROW_QOS

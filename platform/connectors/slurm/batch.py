@@ -19,6 +19,9 @@ like one that was killed by a signal.
 
 Nothing that users write is ever part of the shell's text or environment: it travels as base64.
 
+Where there are several ranks, `srun` in them is a program that refuses: Slurm's own would wait for
+the GPUs that the ranks hold, until the job's time limit.
+
 A workload with a container image has its ranks started by pyxis, NVIDIA's plugin for srun
 (https://github.com/NVIDIA/pyxis): `--container-image` names the image, `--container-mounts` the
 directories that the container sees under their own names (where the ranks leave their output, and
@@ -107,7 +110,18 @@ rm -f -- "$name.exit" "$name.stdout" "$name.stderr"
 # With job control the script leads a process group of its own, and no signal is ignored there.
 set -m
 slots=${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}
-env "${variables[@]}" CUDA_DEVICE_ORDER=PCI_BUS_ID LOCAL_RANK=0 \
+path=$PATH
+for variable in "${variables[@]}"; do
+  [[ $variable != PATH=* ]] || path=${variable#PATH=}
+done
+# The ranks are a step that fills the job: one that a script starts would wait for their end.
+if [ "$ranks" -gt 1 ]; then
+  mkdir "$work/bin" && printf '%s\n' '#!/bin/sh' \
+    "echo 'srun: Tidegate has started this script once on each of the $ranks nodes already; start' \
+      'the program without srun. RANK, WORLD_SIZE and MASTER_ADDR say which part it is.' >&2" \
+    'exit 1' > "$work/bin/srun" && chmod 755 "$work/bin/srun" && path=$work/bin:$path
+fi
+env "${variables[@]}" PATH="$path" CUDA_DEVICE_ORDER=PCI_BUS_ID LOCAL_RANK=0 \
   MASTER_ADDR="$master_address" MASTER_PORT="$master_port" NNODES="$ranks" NODE_RANK="$rank" \
   RANK="$rank" TIDEGATE_GPUS_PER_NODE="$gpus" TIDEGATE_GPU_SLOTS="$slots" \
   TIDEGATE_NODE="$SLURMD_NODENAME" TIDEGATE_TRACE="$tag" WORLD_SIZE="$ranks" \
