@@ -15,7 +15,7 @@ from audit.recording import record
 from bulk.inserting import insert_row, insert_rows
 from clusters.models import Cluster, Pool
 from clusters.queries import nodes_having
-from connectors.registry import IMAGE_REFUSALS, image_refusal
+from connectors.registry import IMAGE_REFUSALS, gpu_unit_mgpu, image_refusal
 from jobs.dependencies import array_states, open_dependencies
 from jobs.errors import NeverFits, TooManyDependencies, TooManyOpenJobs
 from jobs.fitting import Fleet, lay_out, why_never
@@ -216,6 +216,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     if request.features:
         fleet = replace(fleet, having=nodes_having(pool, request.features))
     mgpu_per_node, node_count = _shape(request, fleet, clusters)
+    _check_units(request, mgpu_per_node, refusals, clusters, pool, cluster)
     if request.mgpu is not None and request.node_count is None and node_count > 1:
         notes = (*notes, _shared_out(request.mgpu, mgpu_per_node, node_count))
     return ResolvedRequest(
@@ -439,6 +440,35 @@ def _shape(request: JobRequest, fleet: Fleet, clusters: frozenset[str] | None) -
     largest_mgpu = fleet.largest_node_mgpu(clusters)
     # What cannot be laid out is left whole, which no node can hold: so the refusal says.
     return lay_out(request.mgpu, largest_mgpu) or (request.mgpu, 1)
+
+
+def _check_units(
+    request: JobRequest,
+    mgpu_per_node: int,
+    known: Mapping[str, tuple[Cluster, str]],
+    clusters: frozenset[str] | None,
+    pool: Pool,
+    pinned: Cluster | None,
+) -> None:
+    """Raises InvalidRequest where none of the `known` clusters that may run it can cut GPUs so."""
+    units = [
+        gpu_unit_mgpu(cluster.kind, cluster.options, pool.name)
+        for pk, (cluster, _) in known.items()
+        if clusters is None or pk in clusters
+    ]
+    if not units or any(mgpu_per_node % unit == 0 for unit in units):
+        return
+    who = f"no cluster with {pool.name} gives" if pinned is None else f"{pinned} does not give"
+    detail = (
+        f"{who} a node of a job {_gpus(mgpu_per_node)}; ask for a multiple of "
+        f"{gpus_text(min(units))} on each node"
+        + ("" if pinned is None else ", or choose another cluster")
+    )
+    pointer = "/gpus" if request.mgpu is not None else "/gpus_per_node"
+    raise InvalidRequest(
+        f"{pointer.removeprefix('/')}: {detail}",
+        errors=[FieldError(pointer, detail, "unavailable")],
+    )
 
 
 def _shared_out(mgpu: int, mgpu_per_node: int, node_count: int) -> Note:

@@ -516,6 +516,33 @@ def test_an_image_confines_a_job_to_clusters_that_run_them(company: Company, bob
     assert "no node of pool h100 on clusters that run container images has" in refusal.value.detail
 
 
+def test_what_no_cluster_can_cut_is_refused_and_does_not_wait(company: Company, bob: Actor) -> None:
+    """Mutant: half a GPU on Slurm waited for ever, for a cluster with such GPUs."""
+    hpc = a_cluster("hpc", kind="slurm")
+    a_cluster_node(hpc, company.pool)
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, gpus=0.5, cluster="hpc")
+    (error,) = refusal.value.errors
+    assert (error.pointer, error.code, error.detail) == (
+        "/gpus",
+        "unavailable",
+        "hpc does not give a node of a job 0.5 GPUs; ask for a multiple of 1 on each node, or "
+        "choose another cluster",
+    )
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, gpus=..., gpus_per_node=1.5, nodes=2, cluster="hpc")
+    assert [error.pointer for error in refusal.value.errors] == ["/gpus_per_node"]
+    assert submit(bob, gpus=2, cluster="hpc").mgpu_per_node == 2_000
+    # The cluster beside it can.
+    assert submit(bob, gpus=0.5).mgpu_per_node == 500
+    company.cluster.nodes.all().delete()
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, gpus=0.5)
+    assert [error.detail for error in refusal.value.errors] == [
+        "no cluster with h100 gives a node of a job 0.5 GPUs; ask for a multiple of 1 on each node"
+    ]
+
+
 def test_images_of_a_kubernetes_cluster_are_answered_at_once(company: Company, bob: Actor) -> None:
     kube = a_cluster("kube", kind="kubernetes")
     kube.options = {
