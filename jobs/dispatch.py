@@ -19,12 +19,13 @@ from billing.reconciliations import RECONCILE_DAY
 from clusters.models import Cluster
 from clusters.node_requests import CHANGE_NODE
 from clusters.trusted import check_trusted
-from connectors.errors import ClusterUnavailable, NativeRefused, WorkloadRejected
+from connectors.errors import ClusterUnavailable, NativeRefused, NotPrepared, WorkloadRejected
 from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import ClusterConnector, RankSlot, Workload
 from connectors.registry import KINDS_IN_PARTS, KINDS_WITH_USERS, native_control, open_connector
 from jobs.leadership import Leadership
-from jobs.models import Attempt, AttemptState, Job, JobOrigin
+from jobs.lifecycle import NOT_STARTED
+from jobs.models import Attempt, AttemptState, Job, JobOrigin, StopReason
 from jobs.natives import granted_to, ref_of
 from jobs.node_changes import change_node
 from jobs.observation import NEVER_STARTED, conclude, recorded_id
@@ -150,7 +151,7 @@ def start_attempt(
         attempt.cluster_user = name_on(attempt.cluster, attempt.job.user_id)
         with leadership.fence():
             if attempt.cluster_user is None:
-                _close_unstarted(attempt.id, "start_failed", _nobody(attempt), clock())
+                _close_unstarted(attempt.id, NOT_STARTED, _nobody(attempt), clock())
                 return None
             Attempt.objects.filter(pk=attempt.pk).update(cluster_user=attempt.cluster_user)
     try:
@@ -160,8 +161,9 @@ def start_attempt(
     except ClusterUnavailable as error:
         raise NotYet(str(error)) from error
     except WorkloadRejected as error:
+        outcome = NOT_STARTED if isinstance(error, NotPrepared) else "start_failed"
         with leadership.fence():
-            is_closed = _close_unstarted(attempt.id, "start_failed", str(error), clock())
+            is_closed = _close_unstarted(attempt.id, outcome, str(error), clock())
         if not is_closed:
             # A listing has found it since: the rest of it is refused, for now.
             raise NotYet(str(error)) from error
@@ -299,7 +301,11 @@ def _attempt(attempt_id: UUID) -> Attempt:
 
 def _close_unstarted(attempt_id: UUID, outcome: str, message: str, now: datetime) -> bool:
     """Close an attempt that never ran and never will, and move its job on; False for one that its
-    cluster knows, or that is closed."""
+    cluster knows, or that is closed.
+
+    What its cluster is not set up for (`NOT_STARTED`) queues again, and goes elsewhere for a while,
+    as what was taken back does.
+    """
     job_id = Attempt.objects.values_list("job_id", flat=True).get(pk=attempt_id)
     job = Job.objects.select_for_update(of=("self",)).get(pk=job_id)
     attempt = Attempt.objects.select_for_update().get(pk=attempt_id)
@@ -309,6 +315,9 @@ def _close_unstarted(attempt_id: UUID, outcome: str, message: str, now: datetime
     attempt.outcome = outcome
     attempt.ended_at = attempt.released_at = now
     attempt.message = message[:2000]
+    if outcome == NOT_STARTED:
+        attempt.stop_reason = StopReason.WITHDRAWN
+        attempt.notice_at = attempt.grace_until = now
     attempt.save()
     happenings: list[Happening] = []
     conclude(job, attempt, now=now, happenings=happenings)

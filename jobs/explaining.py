@@ -138,7 +138,7 @@ def _not_started(attempt: AttemptRow | None, now: datetime) -> str:
     cluster = attempt.cluster__name
     return (
         f"{cluster} did not start attempt {attempt.number}. {attempt.message} "
-        f"{cluster} is tried again from {iso(until)} on."
+        f"{cluster} is tried again from {iso(until)} on, or once quotas are pushed to it."
     )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from clusters.models import Cluster
 from connectors.protocol import Listing, Observation, WorkloadPhase
@@ -29,12 +29,14 @@ from live.publishing import publish
 from outbox.quarantine import is_quarantined
 from outbox.recording import intend
 from primitives.clock import from_epoch
+from quotas.models import QuotaPush, QuotaPushKind, QuotaPushStatus
 
 #: How long a cluster may call an attempt stuck after its release.
 START_WITHIN = timedelta(minutes=5)
 #: Listings that are further apart say nothing of the time between them.
 LISTED_WITHIN = timedelta(seconds=60)
-#: How long a cluster that did not start a job is not asked to start it again.
+#: How long a cluster that did not start a job is not asked to start it again, unless somebody
+#: pushes the quotas to it.
 AVOIDED_FOR = timedelta(minutes=15)
 #: Attempts taken back after one listing at most; the next listing goes on.
 WITHDRAWN_MAX = 100
@@ -242,13 +244,24 @@ def withdraw(
 
 
 def avoided_clusters(now: datetime) -> Mapping[str, frozenset[str]]:
-    """By job, the clusters that did not start it a short while ago. One query; ids as texts."""
+    """By job, the clusters that did not start it a short while ago, and to which no quotas were
+    pushed since. One query; ids as texts."""
+    pushed = QuotaPush.objects.filter(
+        cluster=OuterRef("cluster"),
+        kind=QuotaPushKind.PUSH,
+        status=QuotaPushStatus.DONE,
+        done_at__gt=OuterRef("released_at"),
+    )
     found: dict[str, frozenset[str]] = {}
-    for job_id, cluster_id in Attempt.objects.filter(
-        outcome=NOT_STARTED,
-        stop_reason=StopReason.WITHDRAWN,
-        released_at__gt=now - AVOIDED_FOR,
-    ).values_list("job_id", "cluster_id"):
+    for job_id, cluster_id in (
+        Attempt.objects.filter(
+            outcome=NOT_STARTED,
+            stop_reason=StopReason.WITHDRAWN,
+            released_at__gt=now - AVOIDED_FOR,
+        )
+        .exclude(Exists(pushed))
+        .values_list("job_id", "cluster_id")
+    ):
         job = str(job_id)
         found[job] = found.get(job, frozenset()) | {str(cluster_id)}
     return found

@@ -35,6 +35,11 @@ class WorkloadRejected(ConnectorError):
     """The cluster will never accept this workload: do not retry; the text says why."""
 
 
+class NotPrepared(WorkloadRejected):
+    """The cluster lacks what it needs for this workload's user or team, which somebody can set up
+    there: it may take the workload later, and others may take it now. The text says what."""
+
+
 class NodeRefused(ConnectorError):
     """The cluster will not change this node so: do not retry; the text says why."""
 

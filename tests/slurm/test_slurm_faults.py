@@ -37,6 +37,7 @@ from jobs.queries import get_job
 from jobs.withdrawing import withdraw_requeued, withdraw_stuck
 from outbox.models import Message
 from quotas.fleet import cluster_message
+from quotas.models import ClusterUser, QuotaPush
 from slurm.company_on_slurm import poll
 from slurm.own_bed import a_bed_beside
 from slurm.portal_processes import portal_processes
@@ -224,17 +225,48 @@ def field(bed: SlurmBed, job_id: str, name: str) -> str:
     ],
     ids=["account", "qos"],
 )
-def test_what_slurm_does_not_have_fails_the_job_with_a_reason(
+def test_what_slurm_does_not_have_yet_keeps_the_job_waiting_with_a_reason(
     options: dict[str, Any], sentence: str, loop: SlurmLoop, company: Company, bob: User
 ) -> None:
+    """Mutant: every job of a team or user that was not pushed yet failed, wherever else it could
+    have run."""
     reopen(loop, **options)
     job = a_job(company.nlp, bob, company.pool)
-    loop.until(job, "failed")
+    loop.until(job, "queued")
     attempt = job.attempts.get()
-    assert (job.end_reason, attempt.outcome) == ("rejected_by_cluster", "start_failed")
+    assert (attempt.outcome, attempt.native_id) == ("not_started", None)
     assert attempt.message == (
         f"{sentence}; if these are new or were changed by hand, an administrator can push the "
         "quota to the cluster again."
+    )
+    loop.cycle()
+    assert told(job, loop).startswith(
+        f"{loop.cluster.name} did not start attempt 1. {attempt.message} {loop.cluster.name} is "
+        "tried again from "
+    )
+    reopen(loop, account_prefix="", qos_prefix="g-")
+    assert attempt.released_at is not None
+    QuotaPush.objects.create(
+        cluster=loop.cluster,
+        kind="push",
+        status="done",
+        requested_at=attempt.released_at,
+        done_at=attempt.released_at + timedelta(seconds=1),
+    )
+    loop.until(job, "succeeded", "failed")
+    assert (job.state, job.attempt_number) == ("succeeded", 2)
+
+
+def test_who_has_no_token_waits_and_says_whom_to_ask(
+    loop: SlurmLoop, company: Company, bob: User
+) -> None:
+    ClusterUser.objects.filter(user=bob).update(name="tg-nobody-here")
+    job = a_job(company.nlp, bob, company.pool)
+    loop.until(job, "queued")
+    attempt = job.attempts.get()
+    assert attempt.message == (
+        "no token for tg-nobody-here: there is no such UNIX user where tokens are made; an "
+        "administrator of the platform can map bob to another user on the cluster's page"
     )
 
 

@@ -30,6 +30,9 @@ _AUTHENTICATION = 1007
 # No connection to the controller, its back-off, a job in transition, a standby controller, and no
 # connection to the database: the call was not carried out and may be sent again.
 _NOT_NOW = {1001, 1800, 1804, 1805, TRY_AGAIN, 2027, NO_DATABASE}
+#: Refusals of a submission for the sake of its partition, user, account or QoS: no request of a
+#: person names them, and an administrator can make them.
+NOT_SET_UP = frozenset({2000, 2003, 2010, 2045, 2066})
 _MAX_TEXT = 600
 #: Beside every refused token.
 REFUSAL_HINT = "does the minter have this cluster's key, and do the clocks agree?"

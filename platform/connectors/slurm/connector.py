@@ -25,6 +25,7 @@ from connectors.errors import (
     ClusterUnavailable,
     ConnectorError,
     NotOffered,
+    NotPrepared,
     OutcomeUnknown,
     UnknownNativeState,
     WorkloadRejected,
@@ -41,7 +42,7 @@ from connectors.protocol import (
     Workload,
     WorkloadPhase,
 )
-from connectors.slurm.answers import SlurmRefused
+from connectors.slurm.answers import NOT_SET_UP, SlurmRefused
 from connectors.slurm.batch import NOTICE_SIGNAL, STOP_SIGNAL
 from connectors.slurm.controller import SlurmController
 from connectors.slurm.hardware import Kept, read_hardware
@@ -186,8 +187,14 @@ class SlurmConnector:
         except ConnectorError as error:
             self._room.give_back(submission)
             if isinstance(error, SlurmRefused):
-                raise WorkloadRejected(_refusal(user, submission, str(error))) from error
-            if isinstance(error, TokenRefused | NotOffered):
+                kind = NotPrepared if error.number in NOT_SET_UP else WorkloadRejected
+                raise kind(_refusal(user, submission, str(error))) from error
+            if isinstance(error, TokenRefused):
+                raise NotPrepared(
+                    f"{error}; an administrator of the platform can map {workload.user} to another "
+                    "user on the cluster's page"
+                ) from error
+            if isinstance(error, NotOffered):
                 raise WorkloadRejected(str(error)) from error
             raise
 

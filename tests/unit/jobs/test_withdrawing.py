@@ -21,14 +21,17 @@ from builders.portal_builders import (
 )
 from clusters.models import Cluster
 from clusters.observation import record_inventory
+from connectors.errors import NotPrepared
 from connectors.protocol import (
     Inventory,
     Listing,
     NodeCapacity,
     Observation,
     Outcome,
+    Workload,
     WorkloadPhase,
 )
+from jobs.dispatch import start_attempt
 from jobs.explaining import explanation_of
 from jobs.models import Attempt, Job, JobEvent, JobState
 from jobs.observation import apply_listing
@@ -43,6 +46,7 @@ from jobs.withdrawing import (
     withdraw_unacknowledged,
 )
 from outbox.models import Message
+from quotas.models import QuotaPush
 from tenants.access import Actor, actor_of
 from tenants.models import User
 from tenants.roles import Role
@@ -263,11 +267,58 @@ def test_its_cluster_is_avoided_for_a_quarter_of_an_hour(company: Company, bob: 
     actor = actor_of(bob)
     again = f"{company.cluster.name} did not start attempt 1. {TAKEN_BACK} "
     assert told(attempt.job, actor) == (
-        f"{again}{company.cluster.name} is tried again from 2026-11-21T12:15:00Z on. "
-        "Three jobs are ahead."
+        f"{again}{company.cluster.name} is tried again from 2026-11-21T12:15:00Z on, or once "
+        "quotas are pushed to it. Three jobs are ahead."
     )
     assert told(attempt.job, actor, now=later) == "Three jobs are ahead."
     assert told(job, actor) == "Three jobs are ahead."
+
+
+def test_what_a_cluster_is_not_set_up_for_goes_elsewhere_until_quotas_are_pushed(
+    company: Company, bob: User
+) -> None:
+    """Mutant: the first push after it changed nothing for a quarter of an hour."""
+
+    class NotSetUp:
+        def submit(self, workload: Workload, *, is_first: bool) -> str:
+            raise NotPrepared("there is no such account")
+
+    other = a_cluster("other")
+    attempt = an_attempt(company, bob, native_id=None, state="reserved", release_sent_at=None)
+    observer: Any = Fenced("observer")
+    connect: Any = lambda cluster: NotSetUp()  # noqa: E731
+    message = Message(kind="start_attempt", subject=attempt.id, sends=1)
+    assert start_attempt(message, observer, lambda: NOW, connect) is None
+    attempt.refresh_from_db()
+    job = attempt.job
+    job.refresh_from_db()
+    assert (job.state, job.end_reason) == ("queued", None)
+    assert (attempt.outcome, attempt.released_at, attempt.message) == (
+        "not_started",
+        NOW,
+        "there is no such account",
+    )
+
+    def usable() -> frozenset[str] | None:
+        (one,) = load_snapshot(NOW + timedelta(minutes=2)).queued
+        return one.clusters
+
+    elsewhere = frozenset({str(other.pk)})
+    assert usable() == elsewhere
+    for cluster, kind, status, minutes in (
+        (company.cluster, "push", "done", 0),
+        (company.cluster, "check", "done", 1),
+        (company.cluster, "push", "failed", 1),
+        (other, "push", "done", 1),
+    ):
+        a_push(cluster, kind, status, NOW + timedelta(minutes=minutes))
+    assert usable() == elsewhere
+    a_push(company.cluster, "push", "done", NOW + timedelta(minutes=1))
+    assert usable() is None
+
+
+def a_push(cluster: Cluster, kind: str, status: str, at: datetime) -> None:
+    QuotaPush.objects.create(cluster=cluster, kind=kind, status=status, requested_at=at, done_at=at)
 
 
 def test_after_ten_times_it_is_held_for_a_person(company: Company, bob: User) -> None:
