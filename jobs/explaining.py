@@ -11,7 +11,7 @@ import orjson
 from jobs.dependencies import fate
 from jobs.lifecycle import FINAL, NOT_STARTED, NOT_STARTED_MAX
 from jobs.models import AttemptState, Condition, JobState
-from jobs.queries import AttemptRow, JobView, VictimRow, WaitedForRow, may_see
+from jobs.queries import AttemptRow, JobRow, JobView, VictimRow, WaitedForRow, may_see
 from jobs.withdrawing import AVOIDED_FOR
 from quotas.fleet import may_manage_clusters
 from tenants.access import Actor
@@ -53,6 +53,8 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     }
     if view.waited_for:
         shown["sentence"] = _waits_for(view.waited_for, shown["numbers"], actor)
+    if view.unmapped:
+        shown["sentence"] = _joined(shown["sentence"], _nobody_mapped(job, view.unmapped))
     if first := _not_started(view.ended_attempt, now):
         shown["sentence"] = _joined(first, shown["sentence"])
     return shown
@@ -139,6 +141,14 @@ def _not_started(attempt: AttemptRow | None, now: datetime) -> str:
     return (
         f"{cluster} did not start attempt {attempt.number}. {attempt.message} "
         f"{cluster} is tried again from {iso(until)} on, or once quotas are pushed to it."
+    )
+
+
+def _nobody_mapped(job: JobRow, clusters: Sequence[str]) -> str:
+    """On which clusters the job's user has no user, and who can help."""
+    return (
+        f"{job.user__username} has no user on {', '.join(clusters)}; an administrator of the "
+        "platform can map one."
     )
 
 

@@ -22,6 +22,7 @@ from audit.models import AuditEvent
 from audit.recording import record
 from billing.queries import USAGE_OF_JOB
 from clusters.models import Cluster
+from connectors.registry import KINDS_WITH_USERS
 from jobs.dependencies import array_states
 from jobs.lifecycle import NOT_STARTED, WAITING
 from jobs.listing import JobFilter, ids_of_page
@@ -206,7 +207,8 @@ class JobView:
     """A job with everything around it that is shown. Usage in milli-GPU-seconds so far.
 
     `attempt` is the latest unless the job waits. `ended_attempt` is the latest of a job that waits
-    again, where its end says why; `trouble` is that of an attempt which is to start or stop.
+    again, where its end says why; `trouble` is that of an attempt which is to start or stop;
+    `unmapped` are the clusters that it may not use only because nobody mapped its user there.
     """
 
     job: JobRow
@@ -217,6 +219,7 @@ class JobView:
     ended_attempt: AttemptRow | None = None
     trouble: Trouble | None = None
     waited_for: Sequence[WaitedForRow] = ()
+    unmapped: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,6 +403,7 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
     rows = [JobRow._make(values[:width]) for values in found]
     victims = _victims([row.id for row in rows if _waits_for_victims(row)])
     waited_for = _waited_for([row.id for row in rows if _waits_for_jobs(row)])
+    unmapped = _unmapped([row.id for row in rows if _waits_for_a_cluster(row)])
     ended = _ended_attempts(
         [row.id for row in rows if row.state in WAITING and row.attempt_number > 0]
     )
@@ -416,6 +420,7 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
             ended.get(row.id),
             troubles.get(values[width]),
             waited_for.get(row.id, ()),
+            unmapped.get(row.id, ()),
         )
         for row, values in zip(rows, found, strict=True)
     ]
@@ -517,6 +522,36 @@ LEFT JOIN jobs_job p ON p.id = d.predecessor_id
 LEFT JOIN jobs_jobarray a ON a.id = d.array_id
 JOIN tenants_node t ON t.id = coalesce(p.team_id, a.team_id)
 ORDER BY d.id
+"""
+
+
+def _waits_for_a_cluster(row: JobRow) -> bool:
+    return row.explanation is not None and row.explanation["code"] == Code.CLUSTER_UNAVAILABLE
+
+
+def _unmapped(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
+    """The names of the clusters with nodes of their pool on which the users of these jobs have no
+    user; of a job that is pinned, only that cluster."""
+    if not job_ids:
+        return {}
+    found: dict[UUID, list[str]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_UNMAPPED, [list(KINDS_WITH_USERS), list(job_ids)])
+        for job_id, cluster in cursor.fetchall():
+            found.setdefault(job_id, []).append(cluster)
+    return found
+
+
+_UNMAPPED = """
+SELECT j.id, c.name
+FROM jobs_job j
+JOIN clusters_cluster c ON c.is_enabled AND c.kind = ANY(%s) AND coalesce(j.cluster_id = c.id, true)
+WHERE j.id = ANY(%s)
+  AND EXISTS (SELECT FROM clusters_clusternode n WHERE n.cluster_id = c.id AND n.pool_id = j.pool_id)
+  AND NOT EXISTS (
+      SELECT FROM quotas_clusteruser u WHERE u.cluster_id = c.id AND u.user_id = j.user_id
+  )
+ORDER BY c.name
 """
 
 

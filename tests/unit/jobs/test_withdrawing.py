@@ -15,6 +15,7 @@ from builders.portal_builders import (
     NOW,
     Company,
     a_cluster,
+    a_cluster_node,
     a_grant,
     a_user,
     an_actor,
@@ -46,7 +47,7 @@ from jobs.withdrawing import (
     withdraw_unacknowledged,
 )
 from outbox.models import Message
-from quotas.models import QuotaPush
+from quotas.models import ClusterUser, QuotaPush
 from tenants.access import Actor, actor_of
 from tenants.models import User
 from tenants.roles import Role
@@ -367,6 +368,31 @@ def test_a_message_that_changes_alone_is_stored(company: Company, bob: User) -> 
     assert told(attempt.job, actor_of(bob)) == (
         f"Its GPUs are reserved and it is being started on {company.cluster.name}. {STUCK}"
     )
+
+
+def test_who_is_mapped_nowhere_learns_where_and_whom_to_ask(company: Company, bob: User) -> None:
+    """Mutant: it said that no cluster accepts jobs, and not that a mapping is missing."""
+    for name, is_enabled in (("hpc", True), ("old", False)):
+        cluster = a_cluster(name, kind="slurm")
+        Cluster.objects.filter(pk=cluster.pk).update(is_enabled=is_enabled)
+        a_cluster_node(cluster, company.pool)
+    a_cluster("without-such-gpus", kind="slurm")
+    hpc = Cluster.objects.get(name="hpc")
+    said = "No cluster accepts jobs now."
+    unavailable = {"code": "cluster_unavailable", "sentence": said}
+    whom = "bob has no user on hpc; an administrator of the platform can map one."
+    job = a_job(company.nlp, bob, company.pool, explanation=unavailable)
+    actor = actor_of(bob)
+    assert told(job, actor) == f"{said} {whom}"
+    Job.objects.update(cluster=hpc)
+    assert told(job, actor) == f"{said} {whom}"
+    Job.objects.update(cluster=company.cluster)
+    assert told(job, actor) == said
+    Job.objects.update(cluster=None, explanation={**unavailable, "code": "x"})
+    assert told(job, actor) == said
+    Job.objects.update(explanation=unavailable)
+    ClusterUser.objects.create(cluster=hpc, user=bob, name="tg-bob")
+    assert told(job, actor) == said
 
 
 def test_what_could_not_be_sent_says_so(company: Company, bob: User) -> None:
