@@ -193,7 +193,7 @@ function Changes({
             disabled={subjects.length === 0}
             onClick={() => onAccept([...subjects])}
           >
-            Let {formatCount(subjects.length)} stand
+            {subjects.length === 0 ? "Let chosen stand" : `Let ${formatCount(subjects.length)} stand`}
           </Button>
         )}
       </div>
@@ -208,7 +208,9 @@ function Changes({
             <th scope="col">What</th>
             <th scope="col">It has</th>
             <th scope="col">It should have</th>
-            <th scope="col">Result</th>
+            <th scope="col" className={mayAccept ? "hide" : undefined}>
+              Result
+            </th>
           </tr>
         </thead>
         <tbody>
@@ -239,7 +241,7 @@ function Changes({
               <td>
                 <Settings change={change} side="after" />
               </td>
-              <td className={isRefused(change) ? "bad-text" : undefined}>{change.result}</td>
+              <td className={`${isRefused(change) ? "bad-text" : ""} ${mayAccept ? "hide" : ""}`}>{change.result}</td>
             </tr>
           ))}
         </tbody>

@@ -333,7 +333,7 @@ describe("quotas on a cluster", () => {
     expect(within(differences).getByRole("row", { name: /research_nlp/ })).toHaveTextContent("gpus 40");
     expect(differences).not.toHaveTextContent("priority");
     expect(await accessibilityFaults(container)).toEqual([]);
-    expect(screen.getByRole("button", { name: "Let 0 stand" })).toBeDisabled();
+    expect(screen.getByRole("button", { name: "Let chosen stand" })).toBeDisabled();
     await user.click(screen.getByRole("checkbox", { name: /research_nlp/ }));
     await user.click(screen.getByRole("button", { name: "Let 1 stand" }));
     await user.click(await screen.findByRole("button", { name: "Dry run" }));

@@ -72,6 +72,7 @@ function JobView({ job }: { job: JobDetail }) {
       <div className="two">
         <div className="rows">
           <PreemptionNotice job={job} />
+          <CancelNotice job={job} />
           {job.explanation && (job.state === "queued" || job.state === "held") && (
             <WhyCard
               explanation={job.explanation}
@@ -157,6 +158,32 @@ function PreemptionNotice({ job }: { job: JobDetail }) {
         {job.is_requeueable
           ? `Then it is queued again as attempt ${job.attempt + 1}${job.checkpoint_path ? `, with its checkpoint at ${job.checkpoint_path}` : ""}.`
           : "It is not requeued: it ends as failed, reason preempted."}
+      </p>
+    </section>
+  );
+}
+
+/** It has been told to end, and has not ended yet. */
+function CancelNotice({ job }: { job: JobDetail }) {
+  const attempt = job.current_attempt;
+  if (attempt?.state !== "stopping" || job.state === "preempting" || isEnded(job.state)) return null;
+  return (
+    <section className="card mark warn" aria-label="Being stopped">
+      <h2>It is being stopped</h2>
+      <p className="sentence">
+        It was told to end
+        {attempt.notice_at && (
+          <>
+            {" "}
+            <Time at={attempt.notice_at} />
+          </>
+        )}
+        .{" "}
+        {attempt.grace_until && (
+          <>
+            It is stopped by force in <Countdown until={attempt.grace_until} /> unless it ends by itself.
+          </>
+        )}
       </p>
     </section>
   );

@@ -388,6 +388,24 @@ describe("the job page of a job that was placed", () => {
     expect(await cluster()).toBe("any");
   });
 
+  it("says that it is being stopped, and until when, while its cluster still runs it", async () => {
+    const now = Date.now();
+    const current_attempt = anAttempt({
+      state: "stopping",
+      notice_at: new Date(now - 5.5 * 60_000).toISOString(),
+      grace_until: new Date(now + 65.5 * 60_000).toISOString(),
+    });
+    page({ state: "running", current_attempt });
+    const card = await screen.findByRole("region", { name: "Being stopped" });
+    expect(card).toHaveTextContent(/^It is being stoppedIt was told to end 5 min ago\. It is stopped by force in 1:05:[0-9]{2} unless it ends by itself\.$/);
+  });
+
+  it("calls giving back what is stopped for another job, and not being stopped", async () => {
+    page({ state: "preempting", current_attempt: anAttempt({ state: "stopping" }) });
+    expect(await screen.findByRole("region", { name: "Giving back" })).toBeInTheDocument();
+    expect(screen.queryByRole("region", { name: "Being stopped" })).toBeNull();
+  });
+
   it("marks what was submitted beside the portal, which has no log here and no clone", async () => {
     const { user } = page({ origin: "native", script: "", can: ["cancel"] });
     expect(await screen.findByText("native")).toBeInTheDocument();
