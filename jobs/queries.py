@@ -545,9 +545,12 @@ def _unmapped(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
 _UNMAPPED = """
 SELECT j.id, c.name
 FROM jobs_job j
-JOIN clusters_cluster c ON c.is_enabled AND c.kind = ANY(%s) AND coalesce(j.cluster_id = c.id, true)
+JOIN clusters_cluster c
+    ON c.is_enabled AND c.kind = ANY(%s) AND coalesce(j.cluster_id = c.id, true)
 WHERE j.id = ANY(%s)
-  AND EXISTS (SELECT FROM clusters_clusternode n WHERE n.cluster_id = c.id AND n.pool_id = j.pool_id)
+  AND EXISTS (
+      SELECT FROM clusters_clusternode n WHERE n.cluster_id = c.id AND n.pool_id = j.pool_id
+  )
   AND NOT EXISTS (
       SELECT FROM quotas_clusteruser u WHERE u.cluster_id = c.id AND u.user_id = j.user_id
   )
