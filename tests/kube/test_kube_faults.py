@@ -20,7 +20,7 @@ from builders.connector_builders import (
 )
 from conformance.rigs import KubernetesRig
 from connectors.errors import AnotherCluster, ClusterUnavailable
-from connectors.kubernetes.naming import workload_name
+from connectors.kubernetes.naming import rank_of, workload_name
 from connectors.kubernetes.reading import is_true
 from connectors.kubernetes.resources import JOB
 from connectors.kubernetes.voting import (
@@ -175,6 +175,33 @@ def test_a_workload_that_kueue_makes_anew_is_not_started_again(
 
     eventually(is_inactive)
     assert lines(rig.scratch / "proof") == ["ran"]
+
+
+def test_a_rank_that_is_evicted_and_saves_has_not_succeeded(kubernetes_rig: KubernetesRig) -> None:
+    """Somebody drains a node by hand: the rank there gets TERM, saves, and ends with 0.
+
+    Mutant: with that exit code Kubernetes took it for done, and the other rank ran for ever.
+    """
+    rig = kubernetes_rig
+    workload = a_workload(
+        f"trap 'exit 0' TERM; echo ran >> {rig.scratch}/$RANK\nwhile :; do sleep 0.1; done",
+        ranks=2,
+    )
+    rig.start(workload)
+    eventually(lambda: lines(rig.scratch / "0") and lines(rig.scratch / "1"))
+    until_running(rig.connector, workload.key)
+    pods = rig.admin.list(f"/api/v1/namespaces/{rig.namespace}/pods").items
+    (evicted,) = (pod["metadata"] for pod in pods if rank_of(pod) == 0)
+    rig.admin.evict(
+        f"/api/v1/namespaces/{rig.namespace}/pods/{evicted['name']}",
+        name=evicted["name"],
+        namespace=rig.namespace,
+        uid=evicted["uid"],
+        grace_s=10,
+    )
+    seen = until_released(rig.connector, workload.key)
+    assert (seen.phase, seen.outcome) == (WorkloadPhase.ENDED, Outcome.PREEMPTED)
+    assert (lines(rig.scratch / "0"), lines(rig.scratch / "1")) == (["ran"], ["ran"])
 
 
 def test_an_object_of_the_same_name_and_words_is_another(kubernetes_rig: KubernetesRig) -> None:

@@ -6,7 +6,9 @@
 # LIMIT_S (0: no limit), at which the group is killed. TERM is passed on. MESSAGE gets one line of
 # JSON at the end: {"exit": CODE} or {"signal": NUMBER}, with "noticed": true and "timed_out": true
 # where that happened, or {"start_failed": "why"}. The exit code is the script's, but 0 after a
-# notice: other ranks may still be saving their work, and a rank that fails would end them.
+# notice: other ranks may still be saving their work, and a rank that fails would end them. A script
+# that TERM alone told to end has not done its work, whatever it says: 143 in place of 0, or
+# Kubernetes would take the rank for done, and the others would wait for it.
 #
 # It is for any POSIX shell with nothing but coreutils or BusyBox beside it. A shell that knows no
 # job control without a terminal (dash, BusyBox) gives the script a group of its own by setsid, and
@@ -158,6 +160,7 @@ while :; do
   kill -0 "$pid" || break
   [ -n "$woken" ] || sleep 1
 done
+taken=$stopped
 wait "$pid"
 again=$?
 [ "$again" -eq 127 ] || code=$again
@@ -170,5 +173,5 @@ result="\"exit\": $code" extra=
 [ -z "$noticed" ] || extra=', "noticed": true'
 [ -z "$expired" ] || extra="$extra, \"timed_out\": true"
 tell "{$result$extra}"
-[ -z "$noticed$expired" ] || code=0
+if [ -n "$noticed$expired" ]; then code=0; elif [ "$code" -eq 0 ] && [ -n "$taken" ]; then code=143; fi
 exit "$code"

@@ -4,7 +4,7 @@ Every shell that an image may have as /bin/sh: dash (Debian), bash (Red Hat), Bu
 nothing beside it). As process 1 of a PID namespace it is what it is in a container.
 
 The mutants that these tests ended: TERM not passed on, the notice sent again, the script's own code
-after a notice, no kill at the limit.
+after a notice, no kill at the limit, 0 for a script that TERM ended.
 """
 
 from __future__ import annotations
@@ -340,6 +340,36 @@ def test_term_is_passed_on_and_the_code_is_the_scripts(
 
     assert rank.end() == (7, {"exit": 7})
     assert rank.output.read_text() == "ready\nterm\n"
+
+
+@both
+def test_a_script_that_saves_and_ends_at_term_has_not_succeeded(
+    container: Container, is_process_1: bool
+) -> None:
+    rank = container.run(
+        "trap 'echo saved; exit 0' TERM; echo ready; " + LOOP,
+        signal_name="USR1",
+        is_process_1=is_process_1,
+    )
+    rank.until_output("ready")
+    os.kill(_launcher_pid(rank, is_process_1=is_process_1), signal.SIGTERM)
+
+    assert rank.end() == (143, {"exit": 0})
+    assert rank.output.read_text() == "ready\nsaved\n"
+
+
+def test_what_ends_after_a_notice_and_term_has_saved(container: Container) -> None:
+    rank = container.run(
+        "trap 'echo told' USR1; trap 'echo saved; exit 0' TERM; echo ready; " + LOOP,
+        signal_name="USR1",
+        is_process_1=True,
+    )
+    rank.until_output("ready")
+    rank.give_notice()
+    rank.until_output("told")
+    os.kill(_launcher_pid(rank, is_process_1=True), signal.SIGTERM)
+
+    assert rank.end() == (0, {"exit": 0, "noticed": True})
 
 
 def test_a_script_that_suspends_itself_is_waited_for(container: Container) -> None:
