@@ -19,8 +19,8 @@ from builders.connector_builders import (
     until_running,
 )
 from conformance.rigs import KubernetesRig
-from connectors.errors import AnotherCluster, ClusterUnavailable
-from connectors.kubernetes.naming import rank_of, workload_name
+from connectors.errors import AnotherCluster, ClusterUnavailable, NotPrepared
+from connectors.kubernetes.naming import rank_of, team_namespace, workload_name
 from connectors.kubernetes.reading import is_true
 from connectors.kubernetes.resources import JOB
 from connectors.kubernetes.voting import (
@@ -175,6 +175,17 @@ def test_a_workload_that_kueue_makes_anew_is_not_started_again(
 
     eventually(is_inactive)
     assert lines(rig.scratch / "proof") == ["ran"]
+
+
+def test_a_team_without_a_namespace_is_told_what_to_do(kubernetes_rig: KubernetesRig) -> None:
+    """No quotas were pushed for it: nothing of its job is on the cluster, and it may be later."""
+    team = "org/unpushed"
+    with pytest.raises(NotPrepared) as raised:
+        kubernetes_rig.connector.submit(a_workload(team=team))
+    assert str(raised.value) == (
+        f"It has no namespace {team_namespace(team)} for the team yet: an administrator pushes the "
+        "quotas to it (Quotas on it, on the cluster's page)."
+    )
 
 
 def test_a_rank_that_is_evicted_and_saves_has_not_succeeded(kubernetes_rig: KubernetesRig) -> None:

@@ -477,12 +477,13 @@ class KubeApi:
         causes = tuple(_cause(one) for one in told or ()) if _are_mappings(told) else ()
         if _SEVERAL_BUDGETS in words or any(one.reason == _BUDGET for one in causes):
             return MayNotGo(code, reason, words, causes)
+        if code == 401:
+            return ClusterUnavailable(
+                f"the API server does not know whose credentials these are ({words}): they have "
+                "expired or were revoked; write the kubeconfig anew, it is read again by itself"
+            )
         webhook_failed = (code == 404 or code >= 500) and _WEBHOOK_SAYS.match(words) is not None
-        if (
-            webhook_failed
-            or code in (401, 429, 503)
-            or any(away in words for away in _WEBHOOK_AWAY)
-        ):
+        if webhook_failed or code in (429, 503) or any(away in words for away in _WEBHOOK_AWAY):
             # None of these reached the storage.
             return ClusterUnavailable(f"{method} {path}: {words}")
         if code >= 500 or code < 400:

@@ -74,6 +74,14 @@ def parse_image(text: str) -> ImageReference:
     return ImageReference(registry, path, tag, digest if at else None)
 
 
+def plain_image(text: str) -> str:
+    """What a job names as other clusters' runtimes want it, as Kubernetes wants it:
+    "docker://nvcr.io#nvidia/pytorch:24.05-py3" is "nvcr.io/nvidia/pytorch:24.05-py3"."""
+    name = text.removeprefix("docker://")
+    registry, mark, rest = name.partition("#")
+    return f"{registry}/{rest}" if mark and _is_registry(registry) else name
+
+
 def parse_allowed(text: str) -> str:
     """The canonical form of an entry of a list of allowed registries: a registry, like
     "registry.example.com:5000", or a registry and the beginning of a path, like

@@ -107,7 +107,12 @@ class Looker:
     def _without_pods(self, listing: Listing) -> frozenset[str]:
         """The namespaces of what was admitted long ago and has no Pods, for which the next look
         has the cluster's own words."""
-        return frozenset(
+        natives = frozenset(
+            native.account
+            for native in listing.natives
+            if native.phase is WorkloadPhase.STARTING and native.message and not native.slots
+        )
+        return natives | frozenset(
             seen.account
             for key in listing.observations
             for seen in listing.all_of(key)

@@ -51,11 +51,13 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
         phase = WorkloadPhase.RUNNING if is_all else WorkloadPhase.STARTING
         slots = tuple(run.alive)
         state = "Admitted"
-        found = [
+        waits = [
             w for pod in run.alive if pod.phase == "Pending" and (w := wait_of_pod(pod.source))
         ]
-        if found:
-            message = found[0][0].sentence(found[0][1])
+        if not run.pods and (none := look.wait_without_pods(run, admission.admitted_at)):
+            waits = [none]
+        if waits:
+            message = waits[0][0].sentence(waits[0][1])
     elif run.alive:
         phase, slots, state = WorkloadPhase.STOPPING, tuple(run.alive), "Evicted"
     else:

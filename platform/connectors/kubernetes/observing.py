@@ -23,7 +23,6 @@ from connectors.kubernetes.states import (
     is_at_rest,
     is_suspended,
     wait_of_pod,
-    wait_without_pods,
 )
 from connectors.protocol import (
     Listing,
@@ -34,8 +33,6 @@ from connectors.protocol import (
     WorkloadPhase,
 )
 
-#: Seconds for which an admitted workload may have no Pods before that is told.
-PODS_WITHIN_S = 30
 #: Seconds after which Kueue has taken note of a new object, unless something is wrong.
 SEEN_WITHIN_S = 30
 _UNSEEN = Wait(
@@ -212,11 +209,8 @@ def _phase_of_pods(
     if running + len(run.over) >= wanted:
         return WorkloadPhase.RUNNING, "Admitted", None, ""
     if not run.alive:
-        since = admission.admitted_at
-        if since is not None and look.state.observed_at - since >= PODS_WITHIN_S:
-            refusals = look.refusals_of(run)
-            return WorkloadPhase.STARTING, "Admitted", wait_without_pods(refusals), refusals
-        return WorkloadPhase.STARTING, "Admitted", None, ""
+        wait, raw = look.wait_without_pods(run, admission.admitted_at) or (None, "")
+        return WorkloadPhase.STARTING, "Admitted", wait, raw
     waits = [
         found for pod in run.alive if pod.phase != "Running" and (found := wait_of_pod(pod.source))
     ]

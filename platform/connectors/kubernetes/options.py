@@ -62,7 +62,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from connectors.kubernetes.images import ImageReference, is_allowed, parse_allowed, parse_image
+from connectors.kubernetes.images import (
+    ImageReference,
+    is_allowed,
+    parse_allowed,
+    parse_image,
+    plain_image,
+)
 from connectors.kubernetes.resources import JOB, KINDS, OTHER_SCHEDULERS, Resource
 
 T = TypeVar("T")
@@ -261,7 +267,7 @@ def image_refusal(image: str, options: KubernetesOptions) -> str:
     The policy is for what users name: the pools' own images are the administrators' choice.
     """
     try:
-        reference = parse_image(image)
+        reference = parse_image(plain_image(image))
     except ValueError as error:
         return str(error)
     return _policy_refusal(reference, options.allowed_registries, options.requires_digest)

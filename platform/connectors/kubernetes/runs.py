@@ -27,12 +27,14 @@ from connectors.kubernetes.reading import (
     texts,
 )
 from connectors.kubernetes.resources import JOB, JOBSET_UID, RAYJOB, was_changed
-from connectors.kubernetes.states import RankEnd, rank_end
+from connectors.kubernetes.states import RankEnd, Wait, rank_end, wait_without_pods
 from connectors.protocol import Unread
 
 #: Characters of a state and of a name, or of the cluster's own words, that are told.
 STATE_LENGTH_MAX = 100
 NAME_LENGTH_MAX = 200
+#: Seconds for which an admitted workload may have no Pods before that is told.
+PODS_WITHIN_S = 30
 _ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
@@ -129,6 +131,14 @@ class Look:
             if uid in self._refusals:
                 return self._refusals[uid]
         return ""
+
+    def wait_without_pods(self, run: Run, admitted_at: int | None) -> tuple[Wait, str] | None:
+        """Why `run`, which has no Pods, has none, with the cluster's own words; None while they may
+        just be on their way."""
+        if admitted_at is None or self.state.observed_at - admitted_at < PODS_WITHIN_S:
+            return None
+        refusals = self.refusals_of(run)
+        return wait_without_pods(refusals), refusals
 
     def root(self, uid: str) -> str:
         """The uid at the top of the owners of `uid`, as far as they are known."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from connectors.errors import ClusterUnavailable, WorkloadRejected
+from connectors.errors import ClusterUnavailable, NotPrepared, WorkloadRejected
 from connectors.kubernetes import naming
 from connectors.kubernetes.adoption import is_as_made
 from connectors.kubernetes.api import (
@@ -52,7 +52,7 @@ class Submitter:
         self._sizes: tuple[float, Mapping[str, int]] | None = None
 
     def submit(self, workload: Workload) -> str:
-        """Returns the uid of its object, see the protocol. Raises WorkloadRejected."""
+        """Returns the uid of its object. Raises what the protocol says."""
         objects = objects_for(workload, self._options, cluster_id=self._cluster_id)
         check_manifest_sizes(objects)
         self._check_size(workload)
@@ -70,7 +70,7 @@ class Submitter:
         return str(main["metadata"]["uid"])
 
     def created(self, key: str, body: Object) -> dict[str, Any]:
-        """The object of `key`: created now, or before. Raises WorkloadRejected."""
+        """The object of `key`: created now, or before. Raises WorkloadRejected and NotPrepared."""
         kind = resource_of(body)
         namespace = body["metadata"]["namespace"]
         try:
@@ -119,7 +119,7 @@ class Submitter:
         return known[1]
 
     def _create_owned(self, key: str, body: Object) -> None:
-        """What belongs to the object of `key`. Raises WorkloadRejected."""
+        """What belongs to the object of `key`. Raises WorkloadRejected and NotPrepared."""
         kind = resource_of(body)
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         try:
@@ -148,10 +148,14 @@ class Submitter:
     def _refused(self, error: KubeRefused, namespace: str) -> Exception:
         """What a refusal to create something means to whoever asked for it."""
         if isinstance(error, NotFound):
-            return WorkloadRejected(
-                f"the cluster has no namespace {namespace} for this team, or does not know the "
-                f"kind of object: {error}. An administrator can push the quota to the cluster "
-                "again."
+            if error.message == f'namespaces "{namespace}" not found':
+                return NotPrepared(
+                    f"It has no namespace {namespace} for the team yet: an administrator pushes "
+                    "the quotas to it (Quotas on it, on the cluster's page)."
+                )
+            return NotPrepared(
+                f"It does not know this kind of object ({error}): an administrator installs its "
+                "operator there, or chooses another kind in the cluster's options."
             )
         if isinstance(error, Conflict) or _passes(error):
             return ClusterUnavailable(f"the cluster cannot store it now: {error}")

@@ -20,6 +20,7 @@ from typing import Any
 from connectors.errors import WorkloadRejected
 from connectors.kubernetes import naming
 from connectors.kubernetes.features import feature_terms
+from connectors.kubernetes.images import plain_image
 from connectors.kubernetes.options import (
     WHOLE_MGPU,
     KubernetesOptions,
@@ -87,7 +88,7 @@ def image_of(workload: Workload, options: KubernetesOptions) -> str:
         return image
     if refusal := image_refusal(workload.image, options):
         raise WorkloadRejected(refusal)
-    return workload.image
+    return plain_image(workload.image)
 
 
 def metadata(

@@ -189,6 +189,16 @@ def test_what_the_answer_to_a_write_means(
     assert len([one for one in server.asked if one.startswith("POST")]) == 1
 
 
+def test_credentials_that_are_over_are_told_with_what_to_do(server: AServer, api: KubeApi) -> None:
+    server.on("/things", Answer(a_status(401, "Unauthorized", "Unauthorized"), 401))
+    with pytest.raises(ClusterUnavailable) as raised:
+        api.get("/things")
+    assert str(raised.value) == (
+        "the API server does not know whose credentials these are (Unauthorized): they have "
+        "expired or were revoked; write the kubeconfig anew, it is read again by itself"
+    )
+
+
 def test_a_refusal_names_what_is_wrong(server: AServer, api: KubeApi) -> None:
     cause = {"field": "spec.x", "reason": "FieldValueInvalid", "message": "must be y"}
     server.on("/things", Answer(a_status(422, "Invalid", "is invalid", causes=[cause]), 422))

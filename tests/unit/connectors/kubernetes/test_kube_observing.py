@@ -256,6 +256,35 @@ def test_natives_and_foreign_pods() -> None:
     assert foreign.slots == (RankSlot("gpu-008", 2_000),)
 
 
+def test_a_native_without_pods_says_why() -> None:
+    """An ordinary Pod is refused by Pod Security: it held its GPUs, and nobody said a word."""
+    state = recorded("started")
+    (item,) = (one for one in state.objects if one["metadata"]["name"] == "native-run")
+    uid = item["metadata"]["uid"]
+    pods = tuple(
+        pod
+        for pod in state.pods
+        if all(owner["uid"] != uid for owner in pod["metadata"]["ownerReferences"])
+    )
+    refusal = {
+        "reason": "FailedCreate",
+        "message": 'pods "x" is forbidden: violates PodSecurity "restricted:latest"',
+        "involvedObject": {"uid": uid},
+    }
+
+    def message(since_s: int) -> str:
+        found = replace(state, pods=pods, events=(refusal,), observed_at=ADMITTED - 1 + since_s)
+        (run,) = (one for one in listed(found).natives if one.name == "native-run")
+        assert (run.phase, run.slots) == (STARTING, ())
+        return run.message
+
+    assert message(29) == ""
+    assert message(30) == (
+        'The cluster does not start it: the cluster refuses to make its Pods (pods "x" is '
+        'forbidden: violates PodSecurity "restricted:latest").'
+    )
+
+
 def test_what_other_installations_have_is_native_here() -> None:
     listing = listing_of(recorded("started"), cluster_id="another", pools=pools_of())
     assert listing.observations == {}

@@ -271,6 +271,13 @@ def test_what_a_cluster_never_runs_is_refused_with_what_to_do() -> None:
     )
 
 
+def test_a_jobs_image_is_named_as_kubernetes_names_it() -> None:
+    workload = a_kube_workload(image="docker://nvcr.io#nvidia/pytorch:24.05-py3")
+    main = objects_for(workload, some_options(), cluster_id=CLUSTER_ID).main
+    (container,) = main["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "nvcr.io/nvidia/pytorch:24.05-py3"
+
+
 def test_a_rank_without_gpus_has_the_share_of_one() -> None:
     options = some_options(pool=a_pool_with(cpu_per_gpu=12, memory_mib_per_gpu=1024))
     objects = objects_for(a_kube_workload(mgpu=0), options, cluster_id=CLUSTER_ID)

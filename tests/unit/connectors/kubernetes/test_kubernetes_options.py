@@ -16,7 +16,13 @@ from builders.kubernetes_builders import (
 )
 from connectors.errors import WorkloadRejected
 from connectors.kubernetes.features import feature_terms, features_of
-from connectors.kubernetes.images import ImageReference, is_allowed, parse_allowed, parse_image
+from connectors.kubernetes.images import (
+    ImageReference,
+    is_allowed,
+    parse_allowed,
+    parse_image,
+    plain_image,
+)
 from connectors.kubernetes.options import (
     image_refusal,
     job_image_refusal,
@@ -208,6 +214,31 @@ def test_the_policy_of_images() -> None:
     assert image_refusal(f"pytorch/pytorch@{DIGEST}", options) == ""
     assert "must be named with its digest" in image_refusal("pytorch/pytorch:2", options)
     assert image_refusal("x", options).startswith("images of docker.io/library/x may not be run")
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("nvcr.io#nvidia/pytorch:24.05-py3", "nvcr.io/nvidia/pytorch:24.05-py3"),
+        ("docker://nvcr.io#nvidia/pytorch", "nvcr.io/nvidia/pytorch"),
+        ("docker://pytorch/pytorch:2.4", "pytorch/pytorch:2.4"),
+        ("localhost:5000#a/b", "localhost:5000/a/b"),
+        ("pytorch/pytorch:2.4", "pytorch/pytorch:2.4"),
+        ("ubuntu#x", "ubuntu#x"),
+    ],
+)
+def test_images_are_taken_as_the_guide_writes_them(text: str, plain: str) -> None:
+    """Mutant: the guide's own example was refused on Kubernetes."""
+    assert plain_image(text) == plain
+
+
+def test_a_registry_is_allowed_however_it_is_written() -> None:
+    options = some_options(allowed_registries=["nvcr.io/nvidia"])
+    assert image_refusal("docker://nvcr.io#nvidia/pytorch:24.05-py3", options) == ""
+    assert image_refusal("docker://nvcr.io#other/pytorch", options).startswith(
+        "images of nvcr.io/other/pytorch may not be run here"
+    )
+    assert image_refusal("me@nvcr.io#x", options).startswith("'me@nvcr.io/x' has no proper digest")
 
 
 def test_what_is_asked_of_stored_options() -> None:
