@@ -32,7 +32,7 @@ from django.db.models import Exists, OuterRef, Q
 from billing.reconciliations import account_shard, plan_days
 from clusters.models import Cluster
 from clusters.node_requests import node_shard
-from clusters.observation import record_inventory, record_silence
+from clusters.observation import check_is_no_other, record_inventory, record_silence
 from clusters.outside import OutsideUse, record_outside_use
 from connectors.errors import ConnectorError
 from connectors.protocol import ClusterConnector, Listing, Observation, TellsNews
@@ -295,6 +295,9 @@ class _ClusterAgent:
             connector = self._connector(cluster)
             # At every look, so that nothing is started on a node that was just taken out.
             inventory = connector.inventory()
+            check_is_no_other(cluster, inventory)
+            # That query's.
+            connection.close()
             listing = connector.observe()
         except ConnectorError as error:
             now = self._clock.now()

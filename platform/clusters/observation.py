@@ -14,7 +14,9 @@ from uuid import UUID
 from django.db import transaction
 
 from clusters.models import CapacitySegment, Cluster, ClusterNode, Pool
+from connectors.errors import AnotherCluster
 from connectors.protocol import Inventory, NodeCapacity
+from connectors.registry import UNIQUE_IDENTITIES
 from live.publishing import publish
 from live.waking import wake
 from primitives.clock import from_epoch
@@ -33,6 +35,22 @@ _FEATURES_MAX = 64
 _FEATURE_LENGTH_MAX = 64
 
 _NodeKey = tuple[str, UUID]
+
+
+def check_is_no_other(cluster: Cluster, inventory: Inventory) -> None:
+    """Raises AnotherCluster when what answers as `cluster` was added before, under another name:
+    its GPUs, and what runs there beside the portal, would count twice. One query at most."""
+    told = UNIQUE_IDENTITIES.get(cluster.kind)
+    if told is None or told not in inventory.identity:
+        return
+    first = Cluster.objects.filter(
+        kind=cluster.kind, pk__lt=cluster.pk, **{f"identity__{told}": inventory.identity[told]}
+    ).first()
+    if first is not None:
+        raise AnotherCluster(
+            f"What answers is the cluster that was added as {first.name}, and a cluster counts "
+            f"once: change the options of {first.name} instead, and disable this one."
+        )
 
 
 @transaction.atomic

@@ -7,6 +7,7 @@ from typing import Any
 
 from connectors.accounts import ClusterAccount
 from connectors.entitlements import EntitlementControl
+from connectors.kubernetes.connector import CLUSTER as KUBERNETES_UID
 from connectors.kubernetes.connector import (
     check_kubernetes_options,
     open_kubernetes,
@@ -51,6 +52,8 @@ LASTING_OPTIONS: Mapping[str, frozenset[str]] = {
 ADDRESS_OPTIONS: Mapping[str, str] = {"slurm": "url"}
 #: The option that names the user as whom the portal itself acts there: nobody's jobs run as that.
 SERVICE_USER_OPTIONS: Mapping[str, str] = {"slurm": "service_user"}
+#: What of their identity (`Inventory.identity`) no two clusters in the world have in common.
+UNIQUE_IDENTITIES: Mapping[str, str] = {"kubernetes": KUBERNETES_UID}
 #: Kinds of cluster whose jobs run as users of the cluster, who must be mapped first.
 KINDS_WITH_USERS = frozenset({"slurm"})
 #: Kinds of cluster where a submission makes several things, the workload itself first: that it is

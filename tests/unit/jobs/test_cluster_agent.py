@@ -12,8 +12,9 @@ import pytest
 
 from builders.loop_builders import Fenced
 from builders.native_builders import T0, AControl, a_native
-from builders.portal_builders import NOW, Company, a_company, a_user
-from connectors.protocol import Inventory, Listing, NativeWorkload
+from builders.portal_builders import NOW, Company, a_cluster, a_company, a_pool, a_user
+from clusters.models import Cluster, ClusterNode
+from connectors.protocol import Inventory, Listing, NativeWorkload, NodeCapacity
 from jobs.agents import _ClusterAgent
 from jobs.models import Attempt
 from quotas.models import ClusterUser
@@ -30,9 +31,11 @@ class ACluster:
     now_s: int = 0
     natives: tuple[NativeWorkload, ...] = ()
     submits_held: bool = False
+    uid: str = ""
+    capacity: tuple[NodeCapacity, ...] = ()
 
     def inventory(self) -> Inventory:
-        return Inventory(T0 + self.now_s, ())
+        return Inventory(T0 + self.now_s, self.capacity, identity={"cluster": self.uid})
 
     def observe(self) -> Listing:
         return Listing(T0 + self.now_s, {}, natives=self.natives)
@@ -95,6 +98,45 @@ def an_agent(company: Company, cluster: ACluster) -> _ClusterAgent:
 def look(agent: _ClusterAgent, cluster: ACluster, at_s: int, *natives: NativeWorkload) -> None:
     cluster.now_s, cluster.natives = at_s, natives
     agent._look()
+
+
+def test_a_cluster_that_was_added_twice_counts_once(
+    cluster: ACluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: its GPUs were offered twice, and what ran beside the portal was charged twice."""
+    monkeypatch.setattr("connectors.registry.NATIVE_CONTROLS", {})
+    pool = a_pool()
+    first, second, third = (
+        a_cluster(name, kind="kubernetes") for name in ("gpu-1", "kubernetes", "gpu-2")
+    )
+    cluster.capacity = (NodeCapacity("n1", pool.name, 8_000, True, "Ready"),)
+
+    def look_at(found: Cluster, uid: str) -> Cluster:
+        cluster.uid = uid
+        agent: Any = _ClusterAgent(found.pk, Fenced("observer"), cluster)  # type: ignore[arg-type]
+        agent._look()
+        found.refresh_from_db()
+        return found
+
+    # The later one was looked at first.
+    assert look_at(second, "a").message == ""
+    assert look_at(first, "a").message == ""
+    assert look_at(third, "b").message == ""
+    cluster.now_s = 1
+    assert look_at(first, "a").failing_since is None
+    assert look_at(third, "b").failing_since is None
+    told = look_at(second, "a")
+    assert (told.failing_since, told.message) == (
+        NOW + timedelta(seconds=1),
+        "What answers is the cluster that was added as gpu-1, and a cluster counts once: change "
+        "the options of gpu-1 instead, and disable this one.",
+    )
+    fourth = look_at(a_cluster("again", kind="kubernetes", seen_at=None), "b")
+    assert (fourth.seen_at, fourth.identity) == (None, {})
+    assert not ClusterNode.objects.filter(cluster=fourth).exists()
+    # What other kinds tell may be the same by chance.
+    assert look_at(a_cluster("one"), "c").message == ""
+    assert look_at(a_cluster("two"), "c").message == ""
 
 
 @pytest.mark.parametrize("looks_before", [0, 1])
