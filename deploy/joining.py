@@ -132,4 +132,8 @@ class Portal:
             refused = [one for one in done["changes"] if one["result"].startswith("refused")]
             first = "".join(f" {one['subject']}: {one['result']}" for one in refused[:1])
             self._talk.complain(f"the quotas could not be pushed: {done['error']}{first}")
-        self._talk.say(f"quotas: {done['change_count']} changes made")
+        made = done["change_count"] - sum(one["result"] == "waits" for one in done["changes"])
+        self._talk.say(f"quotas: {made} changes made")
+        if done["error"]:
+            first = next(one["note"] for one in done["changes"] if one["note"])
+            self._talk.say(f"{done['error']} The first: {first}")

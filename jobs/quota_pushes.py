@@ -60,6 +60,7 @@ def push_quota(
             case QuotaPushKind.PUSH:
                 error = _apply(control, changes, done, leadership)
                 status = QuotaPushStatus.FAILED if error else status
+                error = error or _what_waits(done)
             case QuotaPushKind.ACCEPT:
                 changes = tuple(
                     item for item in changes if not push.subjects or item.subject in push.subjects
@@ -84,6 +85,14 @@ def _too_late(push: QuotaPush) -> str:
     said = f" What it waited for last: {push.error}" if push.error else ""
     minutes = int(PATIENCE.total_seconds()) // 60
     return f"This could not be done within {minutes} minutes of the request; ask again.{said}"
+
+
+def _what_waits(done: list[dict[str, Any]]) -> str:
+    """That not all of a push could be done now, or ""."""
+    count = sum(item["result"] == _WAITS for item in done)
+    if not count:
+        return ""
+    return f"{count} of {len(done)} differences could not be changed now; each says what it needs."
 
 
 def _apply(

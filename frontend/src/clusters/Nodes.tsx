@@ -69,54 +69,56 @@ export function Nodes({ cluster, mayManage }: { cluster: Cluster; mayManage: boo
             {found.length === 0 ? (
               <Empty>No node is like that.</Empty>
             ) : (
-              <table aria-label={`Nodes of ${cluster.name}`}>
-                <thead>
-                  <tr>
-                    <th scope="col">Node</th>
-                    <th scope="col">State</th>
-                    <th scope="col" className="hide">
-                      Pool
-                    </th>
-                    <th scope="col" className="n">
-                      GPUs
-                    </th>
-                    <th scope="col">Jobs</th>
-                    <th scope="col" className="n hide">
-                      Seen
-                    </th>
-                    {mayManage && (
-                      <th scope="col" className="n">
-                        <span className="visually-hidden">Actions</span>
+              <div className="scroll-x">
+                <table aria-label={`Nodes of ${cluster.name}`}>
+                  <thead>
+                    <tr>
+                      <th scope="col">Node</th>
+                      <th scope="col">State</th>
+                      <th scope="col" className="hide">
+                        Pool
                       </th>
-                    )}
-                  </tr>
-                </thead>
-                <tbody>
-                  {found.slice(0, count).map((node) => (
-                    <NodeRow
-                      key={node.id}
-                      node={node}
-                      jobs={jobs.get(node.name) ?? []}
-                      action={
-                        mayManage && (
-                          <NodeButton
-                            node={node}
-                            refusal={cluster.nodes_refusal || (cluster.is_enabled ? "" : "the cluster is disabled")}
-                            onAsk={(action) =>
-                              setQuestion({
-                                node,
-                                action,
-                                jobs: placements.data === undefined ? null : (jobs.get(node.name)?.length ?? 0),
-                                evictionRefusal: cluster.eviction_refusal,
-                              })
-                            }
-                          />
-                        )
-                      }
-                    />
-                  ))}
-                </tbody>
-              </table>
+                      <th scope="col" className="n">
+                        GPUs
+                      </th>
+                      <th scope="col">Jobs</th>
+                      <th scope="col" className="n hide">
+                        Seen
+                      </th>
+                      {mayManage && (
+                        <th scope="col" className="n">
+                          <span className="visually-hidden">Actions</span>
+                        </th>
+                      )}
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {found.slice(0, count).map((node) => (
+                      <NodeRow
+                        key={node.id}
+                        node={node}
+                        jobs={jobs.get(node.name) ?? []}
+                        action={
+                          mayManage && (
+                            <NodeButton
+                              node={node}
+                              refusal={cluster.nodes_refusal || (cluster.is_enabled ? "" : "the cluster is disabled")}
+                              onAsk={(action) =>
+                                setQuestion({
+                                  node,
+                                  action,
+                                  jobs: placements.data === undefined ? null : (jobs.get(node.name)?.length ?? 0),
+                                  evictionRefusal: cluster.eviction_refusal,
+                                })
+                              }
+                            />
+                          )
+                        }
+                      />
+                    ))}
+                  </tbody>
+                </table>
+              </div>
             )}
             {found.length > count && (
               <p className="more">
@@ -145,8 +147,8 @@ function NodeRow({ node, jobs, action }: { node: ClusterNode; jobs: readonly Job
         {node.features.length > 0 && <div className="small faint node-words">{node.features.join(", ")}</div>}
       </th>
       <td>
-        <span className={`pill ${node.is_schedulable ? "run" : "bad"}`}>
-          {node.state || (node.is_schedulable ? "schedulable" : "not schedulable")}
+        <span className={`pill node-state ${node.is_schedulable ? "run" : "bad"}`}>
+          {node.state.replaceAll(",", ", ") || (node.is_schedulable ? "schedulable" : "not schedulable")}
         </span>
         {node.reason && <div className="small dim node-words">{node.reason}</div>}
         {node.request && <RequestLine node={node} request={node.request} />}

@@ -197,55 +197,57 @@ function Changes({
           </Button>
         )}
       </div>
-      <table className="changes" aria-label="Differences">
-        <thead>
-          <tr>
-            {mayAccept && (
-              <th scope="col">
-                <span className="visually-hidden">Chosen</span>
-              </th>
-            )}
-            <th scope="col">What</th>
-            <th scope="col">It has</th>
-            <th scope="col">It should have</th>
-            <th scope="col" className={mayAccept ? "hide" : undefined}>
-              Result
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {push.changes.map((change) => (
-            <tr key={`${change.kind} ${change.subject}`}>
+      <div className="scroll-x">
+        <table className="changes" aria-label="Differences">
+          <thead>
+            <tr>
               {mayAccept && (
-                <td>
-                  <Checkbox
-                    aria-label={`Choose ${change.subject}`}
-                    checked={subjects.includes(change.subject)}
-                    onChange={(event) =>
-                      setSubjects(
-                        event.currentTarget.checked
-                          ? [...subjects, change.subject]
-                          : subjects.filter((each) => each !== change.subject),
-                      )
-                    }
-                  />
-                </td>
+                <th scope="col">
+                  <span className="visually-hidden">Chosen</span>
+                </th>
               )}
-              <th scope="row">
-                <span className="pill">{change.kind}</span> <Subject subject={change.subject} />
-                {change.note && <div className="small dim">{change.note}</div>}
+              <th scope="col">What</th>
+              <th scope="col">It has</th>
+              <th scope="col">It should have</th>
+              <th scope="col" className={mayAccept ? "hide" : undefined}>
+                Result
               </th>
-              <td>
-                <Settings change={change} side="before" />
-              </td>
-              <td>
-                <Settings change={change} side="after" />
-              </td>
-              <td className={`${isRefused(change) ? "bad-text" : ""} ${mayAccept ? "hide" : ""}`}>{change.result}</td>
             </tr>
-          ))}
-        </tbody>
-      </table>
+          </thead>
+          <tbody>
+            {push.changes.map((change) => (
+              <tr key={`${change.kind} ${change.subject}`}>
+                {mayAccept && (
+                  <td>
+                    <Checkbox
+                      aria-label={`Choose ${change.subject}`}
+                      checked={subjects.includes(change.subject)}
+                      onChange={(event) =>
+                        setSubjects(
+                          event.currentTarget.checked
+                            ? [...subjects, change.subject]
+                            : subjects.filter((each) => each !== change.subject),
+                        )
+                      }
+                    />
+                  </td>
+                )}
+                <th scope="row">
+                  <span className="pill">{change.kind}</span> <Subject subject={change.subject} />
+                  {change.note && <div className="small dim">{change.note}</div>}
+                </th>
+                <td>
+                  <Settings change={change} side="before" />
+                </td>
+                <td>
+                  <Settings change={change} side="after" />
+                </td>
+                <td className={`${isRefused(change) ? "bad-text" : ""} ${mayAccept ? "hide" : ""}`}>{change.result}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
       {more > 0 && <p className="dim">and {formatCount(more)} more</p>}
     </section>
   );

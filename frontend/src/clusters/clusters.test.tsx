@@ -287,6 +287,10 @@ describe("quotas on a cluster", () => {
     expect(outcomeOf({ ...push, subjects: [] }).words).toBe("no difference");
     expect(outcomeOf({ ...push, subjects: [], change_count: 1 }).words).toBe("1 difference");
     expect(outcomeOf({ ...push, subjects: [], kind: "push", change_count: 3 }).words).toBe("3 changed");
+    expect(outcomeOf({ ...push, subjects: [], kind: "push", change_count: 3, error: "1 of 3" })).toEqual({
+      words: "not all changed",
+      tone: "wait",
+    });
     expect(outcomeOf({ ...push, subjects: [], status: "waiting", done_at: null }).words).toBe("waits for the cluster");
     expect(outcomeOf({ ...push, subjects: [], status: "failed" }).tone).toBe("bad");
     expect(
@@ -294,7 +298,7 @@ describe("quotas on a cluster", () => {
         kind: "change",
         subject: "qos x",
         before: { gpu_limit: 4, same: 1, preempts: [] },
-        after: { gpu_limit: null, same: 1, preempts: ["a", "b"], parent: "root" },
+        after: { gpu_limit: null, same: 1, preempts: ["a", "b"], parent: "root", topology: null },
         note: "",
         result: "",
       }),
@@ -302,6 +306,7 @@ describe("quotas on a cluster", () => {
       { name: "gpu limit", before: "4", after: "no limit" },
       { name: "parent", before: "–", after: "root" },
       { name: "preempts", before: "none", after: "a, b" },
+      { name: "topology", before: "–", after: "none" },
     ]);
   });
 

@@ -16,6 +16,7 @@ export function outcomeOf(push: QuotaPushSummary): { words: string; tone: "run" 
   if (push.status === "failed") return { words: "failed", tone: "bad" };
   if (push.change_count === 0) return { words: "no difference", tone: "run" };
   const differences = `${push.change_count} ${push.change_count === 1 ? "difference" : "differences"}`;
+  if (push.kind === "push" && push.error) return { words: "not all changed", tone: "wait" };
   if (push.kind === "push") return { words: `${push.change_count} changed`, tone: "run" };
   if (push.kind === "accept") return { words: `${differences} accepted`, tone: "" };
   return { words: differences, tone: "wait" };
@@ -50,6 +51,9 @@ export function subjectParts(subject: string): { thing: string; name: string; pa
   return { thing: KUBERNETES_WORDS[thing] ?? thing, name, path };
 }
 
+/** Settings that are another thing's name: without one there is none, and not no limit. */
+const REFERENCES = new Set(["parent", "path", "topology"]);
+
 /** A setting of a thing on a cluster as text; null is "no limit". */
 export function settingText(value: unknown): string {
   if (value === null || value === undefined) return "no limit";
@@ -65,11 +69,15 @@ export function settingText(value: unknown): string {
 /** Name, before and after of every setting that a change names; what is equal on both sides is left out. */
 export function settingsOf({ before, after }: QuotaPushChange): { name: string; before: string; after: string }[] {
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].sort();
+  const text = (name: string, settings: QuotaPushChange["before"]) => {
+    if (!(name in settings)) return "–";
+    return REFERENCES.has(name) ? settingText(settings[name] ?? "") : settingText(settings[name]);
+  };
   return names
     .map((name) => ({
       name: name.replaceAll("_", " "),
-      before: name in before ? settingText(before[name]) : "–",
-      after: name in after ? settingText(after[name]) : "–",
+      before: text(name, before),
+      after: text(name, after),
     }))
     .filter((setting) => setting.before !== setting.after);
 }

@@ -149,6 +149,10 @@ def test_a_dry_run_shows_and_a_push_does(control: AControl, cluster: Cluster, ro
     assert control.applied == []
     done = ask(root, cluster, "push")
     assert results(done) == [("account a", "done"), ("account b", "waits")]
+    assert (done["status"], done["error"]) == (
+        "done",
+        "1 of 2 differences could not be changed now; each says what it needs.",
+    )
     assert control.applied == ["account a"]
     assert sorted(AuditEvent.objects.values_list("action", flat=True)) == [
         *("quota_push.dry_run", "quota_push.push"),
