@@ -622,7 +622,7 @@ def outside_use(
         for slot in native.slots:
             place = (slot.node, native.pool)
             by_node[place] = by_node.get(place, 0) + slot.mgpu
-        holder = (native.account, native.user, native.pool, why.value)
+        holder = (native.account or native.place, native.user, native.pool, why.value)
         mgpu, workloads = held.get(holder, (0, 0))
         held[holder] = mgpu + mgpu_of(native), workloads + 1
     return OutsideUse(

@@ -120,7 +120,8 @@ class NativeWorkload:
     `native_id` with `submitted_at` is unique on its cluster. `account` and `user` are the
     cluster's names; `slots` are empty until it runs, `mgpu` is what it asks for in all.
     `resized_at` is when what it holds was last changed. One that `is_mixed` holds GPUs of several
-    pools, and each of its parts is told alone.
+    pools, and each of its parts is told alone. What came by no account may have a `place` where an
+    administrator finds it: nobody is told of it but they, and no team is taken from it.
 
     One that is held waits for `natives.NativeStarter.start`; `ranks_mgpu` is what each of its
     ranks asks for, `ended_at` when its last run was ended, where it had one, and `message` what its
@@ -147,6 +148,7 @@ class NativeWorkload:
     is_mixed: bool = False
     ranks_mgpu: tuple[int, ...] = ()
     message: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

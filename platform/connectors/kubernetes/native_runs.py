@@ -155,6 +155,7 @@ def foreign_pods(look: Look) -> list[NativeWorkload]:
             name=f"{pod.namespace}/{pod.name}"[:NAME_LENGTH_MAX],
             account="",
             user="",
+            place=pod.namespace,
             pool=pod.pool or "",
             mgpu=pod.mgpu,
             native_state=pod.phase[:STATE_LENGTH_MAX],

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from connectors.errors import ClusterUnavailable, ConnectorError
-from connectors.kubernetes.api import Event, Gone, KubeList, NotFound, Watch
+from connectors.kubernetes.api import Event, Forbidden, Gone, KubeList, NotFound, Watch
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,10 @@ class Source(Protocol):
     ) -> Watch: ...
 
     def version(self, path: str) -> int: ...
+
+
+#: What to do about rights that are missing.
+_LOAD_THE_ROLE = "load the deploy/kubernetes/role.yaml of this version on the cluster"
 
 
 class Reflector:
@@ -178,6 +182,8 @@ class Reflector:
                 self._failure = "the server has forgotten from where to go on"
             else:
                 self._failure = str(error) if isinstance(error, ConnectorError) else repr(error)
+                if isinstance(error, Forbidden) and error.is_for_all:
+                    self._failure += f" ({_LOAD_THE_ROLE})"
             if isinstance(error, Gone) or not isinstance(error, ConnectorError):
                 self._version = ""
         return False

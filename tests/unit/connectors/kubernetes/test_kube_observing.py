@@ -253,6 +253,7 @@ def test_natives_and_foreign_pods() -> None:
     assert (held.phase, held.native_state, held.slots) == (HELD, "QuotaReserved", ())
     foreign = found["default-x/foreign-0-m8m79"]
     assert (foreign.account, foreign.user, foreign.phase) == ("", "", RUNNING)
+    assert foreign.place == "default-x"
     assert foreign.slots == (RankSlot("gpu-008", 2_000),)
 
 

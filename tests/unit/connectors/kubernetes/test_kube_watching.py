@@ -11,7 +11,7 @@ import pytest
 
 from builders.kube_objects import an_object
 from connectors.errors import ClusterUnavailable
-from connectors.kubernetes.api import Event, Gone, KubeList, NotFound
+from connectors.kubernetes.api import Event, Forbidden, Gone, KubeList, NotFound
 from connectors.kubernetes.watching import LIST_EVERY_S, SILENT_S, Reflector
 
 Json = dict[str, Any]
@@ -260,6 +260,25 @@ def test_a_kind_that_is_needed_and_unknown_is_told() -> None:
     reflector._failed(error)
     with pytest.raises(ClusterUnavailable, match="no such kind"):
         reflector.snapshot(wait_s=0)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            'rayclusters is forbidden: User "x" cannot list resource "rayclusters"',
+            'cannot be watched: rayclusters is forbidden: User "x" cannot list resource '
+            '"rayclusters" (load the deploy/kubernetes/role.yaml of this version on the cluster)',
+        ),
+        ("a policy says no", "cannot be watched: a policy says no"),
+    ],
+)
+def test_a_right_that_is_missing_is_told_with_what_to_do(words: str, told: str) -> None:
+    reflector = a_reflector(AServer([Forbidden(403, "Forbidden", words)]))
+    reflector._failed(follow(reflector))
+    with pytest.raises(ClusterUnavailable) as raised:
+        reflector.snapshot(wait_s=0)
+    assert str(raised.value).endswith(told)
 
 
 def test_what_nobody_asks_for_is_not_kept() -> None:

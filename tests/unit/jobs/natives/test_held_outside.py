@@ -242,6 +242,15 @@ def test_the_cluster_says_who_holds_what(company: Company, control: AControl) ->
     assert shares_of([company.cluster])[company.cluster.pk][0].outside_mgpu == 7000
 
 
+def test_what_came_by_no_account_is_told_by_its_place(company: Company, control: AControl) -> None:
+    """The place of a team's own makes it no job of that team."""
+    for place in ("default", "ai-company_research_nlp"):
+        use = look(company, control, a_native("1", account="", user="", place=place, gpus=2))
+        (holder,) = use.holders
+        assert (holder.account, holder.reason, holder.mgpu) == (place, "unknown_account", 2000)
+    assert not Job.objects.exists()
+
+
 def test_a_team_without_quota_borrows_all_of_it(
     company: Company, control: AControl, bob: User
 ) -> None:
