@@ -245,7 +245,8 @@ def test_the_cluster_says_who_holds_what(company: Company, control: AControl) ->
 def test_what_came_by_no_account_is_told_by_its_place(company: Company, control: AControl) -> None:
     """The place of a team's own makes it no job of that team."""
     for place in ("default", "ai-company_research_nlp"):
-        use = look(company, control, a_native("1", account="", user="", place=place, gpus=2))
+        native = a_native("1", account="", user="", gpus=2)
+        use = look(company, control, replace(native, place=place))
         (holder,) = use.holders
         assert (holder.account, holder.reason, holder.mgpu) == (place, "unknown_account", 2000)
     assert not Job.objects.exists()
