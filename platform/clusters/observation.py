@@ -165,9 +165,10 @@ def _usable_nodes(
 
 def _twins(cluster: Cluster) -> list[str]:
     """Sentences about clusters that may be this one by another address: they have the name and
-    nodes of this one. (Both may be a maker's defaults.)"""
+    nodes of this one. (Both may be a maker's defaults.) Where it is known for sure, see
+    `check_is_no_other`."""
     name = cluster.identity.get("cluster")
-    if name is None:
+    if name is None or cluster.kind in UNIQUE_IDENTITIES:
         return []
     others = Cluster.objects.filter(
         kind=cluster.kind, is_enabled=True, identity__cluster=name

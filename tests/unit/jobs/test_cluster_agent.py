@@ -135,8 +135,8 @@ def test_a_cluster_that_was_added_twice_counts_once(
     assert (fourth.seen_at, fourth.identity) == (None, {})
     assert not ClusterNode.objects.filter(cluster=fourth).exists()
     # What other kinds tell may be the same by chance.
-    assert look_at(a_cluster("one"), "c").message == ""
-    assert look_at(a_cluster("two"), "c").message == ""
+    assert look_at(a_cluster("one"), "c").failing_since is None
+    assert look_at(a_cluster("two"), "c").failing_since is None
 
 
 @pytest.mark.parametrize("looks_before", [0, 1])
