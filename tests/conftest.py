@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from servers import ServerPlan, connect_as, plan_servers
@@ -28,6 +29,11 @@ _NO_TRIGGERS = "-c session_replication_role=replica"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Put the addresses into the environment, then load Django's settings from it."""
+    # A busy machine is no fault of the code, and how long it takes is told by benchmarks.
+    hypothesis.settings.register_profile(
+        "tidegate", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("tidegate")
     config.stash[_PLAN] = plan_servers()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     from django.conf import settings

@@ -30,7 +30,7 @@ def chosen(place: Place | None) -> tuple[str, ...] | None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_every_answer_is_that_of_the_nodes_which_have_the_features(data: st.DataObject) -> None:
     """Through takes and returns, with questions before, between and after them. Between clusters
     the tighter whole one wins, which filtered nodes do not know; so where there are two, only

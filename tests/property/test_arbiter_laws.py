@@ -372,7 +372,7 @@ def check_account(snapshot: Snapshot, plan: Plan) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 def test_no_cycle_breaks_a_limit_or_a_promise(data: st.DataObject) -> None:
     """Capacity, borrow and lend limits, all or nothing, protected never reclaimed, one claim
     per victim and job, accounts that add up, and promises that fit: after each of a dozen cycles
@@ -402,7 +402,7 @@ def test_no_cycle_breaks_a_limit_or_a_promise(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 def test_lost_nodes_silent_clusters_and_changed_quotas_break_nothing(data: st.DataObject) -> None:
     """Starts still fit devices and limits, every job is told why, and parts still add up, while
     nodes drain and come back, clusters fall silent, and guarantees and limits move at will.
@@ -445,7 +445,7 @@ def test_lost_nodes_silent_clusters_and_changed_quotas_break_nothing(data: st.Da
 
 
 @given(st.data(), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_the_order_of_the_input_changes_nothing(data: st.DataObject, dice: random.Random) -> None:
     """Equal snapshots give equal plans, however their parts are ordered, and twice the same.
 
@@ -475,7 +475,7 @@ def test_the_order_of_the_input_changes_nothing(data: st.DataObject, dice: rando
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 def test_no_gpu_idles_that_a_permitted_one_gpu_job_could_use(data: st.DataObject) -> None:
     """Work conservation: with jobs of one GPU, whatever still waits is refused by quota or
     every GPU that is neither used nor claimed is gone; of a job that asks for features, every such
@@ -535,6 +535,23 @@ def check_conserved(before: Snapshot, after: Snapshot, wanted: frozenset[str]) -
         assert not permitted, job
 
 
+def without_lend_limits_below(world: Snapshot) -> Snapshot:
+    """The same with lend limits of organizations only.
+
+    Where a team below an organization lends not all, a sister may run on what their parent is
+    guaranteed and she keeps for herself, and the promise does not hold: ARCHITECTURE.md says so,
+    and a test of reclaim that is expected to fail.
+    """
+    below = {node.id for node in world.nodes if node.parent is not None}
+    return dataclasses.replace(
+        world,
+        quotas=tuple(
+            dataclasses.replace(quota, lend_limit_mgpu=None) if quota.node in below else quota
+            for quota in world.quotas
+        ),
+    )
+
+
 def check_promise(data: st.DataObject, world: World, *, gpus: int) -> None:
     """Every job that is its team's next and fits in what of the team's guarantee is not in use
     starts within the grace and two cycles."""
@@ -560,15 +577,16 @@ def check_promise(data: st.DataObject, world: World, *, gpus: int) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 def test_a_guaranteed_job_of_one_gpu_starts_within_the_grace(data: st.DataObject) -> None:
-    world = World(data.draw(empty_worlds()), POLICY)
+    world = World(without_lend_limits_below(data.draw(empty_worlds())), POLICY)
     check_promise(data, world, gpus=1)
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 def test_a_guaranteed_job_on_one_node_starts_within_the_grace(data: st.DataObject) -> None:
-    world = World(data.draw(empty_worlds(nodes_max=1, node_gpus_max=8, clusters_max=1)), POLICY)
+    drawn = data.draw(empty_worlds(nodes_max=1, node_gpus_max=8, clusters_max=1))
+    world = World(without_lend_limits_below(drawn), POLICY)
     assume(world.base.devices[0].capacity_mgpu >= 2 * GPU)
     check_promise(data, world, gpus=3)

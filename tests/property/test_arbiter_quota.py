@@ -97,7 +97,7 @@ def same(ledger: Ledger, index: dict[str, int], slow: SlowTree) -> None:
 
 
 @given(slow_trees(), st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_held_and_allowed_are_what_the_contract_says(slow: SlowTree, data: st.DataObject) -> None:
     """Ledger = the recursive words, for held, allowed and available, through charges and refunds.
 
@@ -121,7 +121,7 @@ def test_held_and_allowed_are_what_the_contract_says(slow: SlowTree, data: st.Da
 
 
 @given(slow_trees(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_blocker_is_the_lowest_node_that_refuses(slow: SlowTree, data: st.DataObject) -> None:
     """Mutant that dies here: the highest refusing node is named instead."""
     ledger, index = fast(slow)
@@ -143,7 +143,7 @@ def test_the_blocker_is_the_lowest_node_that_refuses(slow: SlowTree, data: st.Da
 
 
 @given(slow_trees())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_room_is_never_clamped(slow: SlowTree) -> None:
     """A team that keeps nothing unlent sees by how much its path is over.
 

@@ -168,8 +168,7 @@ def plain(prices: Prices, start: int, end: int) -> Amounts:
 
 @settings(
     max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     st.lists(uses, min_size=2, max_size=5),

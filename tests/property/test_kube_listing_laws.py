@@ -39,7 +39,7 @@ def mutilated(found: Any, steps: list[int], value: Any, is_removed: bool) -> boo
     return False
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     moment=st.sampled_from(MOMENTS),
     changes=st.lists(st.tuples(STEPS, ODD, st.booleans()), min_size=1, max_size=3),

@@ -102,7 +102,7 @@ def edit(api: FakeKubeApi, which: int, what: str) -> None:
         api.objects[path] = before
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(trees(), modes, edits(), trees(), modes)
 def test_a_push_leaves_no_difference_and_breaks_no_order(
     first: Entitlements,
@@ -131,7 +131,7 @@ def test_a_push_leaves_no_difference_and_breaks_no_order(
     assert {(change.thing, change.kind) for change in left} <= {("namespace", ChangeKind.DELETE)}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(trees(), trees(), st.integers(0, 60))
 def test_no_moment_of_a_push_gives_more_than_both_ends(
     first: Entitlements, second: Entitlements, dies_after: int
@@ -153,7 +153,7 @@ def test_no_moment_of_a_push_gives_more_than_both_ends(
     assert dies_after < 60 or turns == sorted(turns, key=lambda turn: turn > 0)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(trees(), modes, st.data())
 def test_whoever_dies_on_the_way_goes_on(
     wanted: Entitlements, mode: str, data: st.DataObject
