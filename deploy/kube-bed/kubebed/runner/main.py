@@ -12,7 +12,7 @@ import time
 from kubebed.api import Api
 from kubebed.runner.log_server import LogServer
 from kubebed.runner.pods import Pods
-from kubebed.runner.runtime_client import RuntimeClient
+from kubebed.runner.runtime_client import RuntimeClient, RuntimeGone
 from kubebed.runner.watching import follow_pods
 from kubebed.settings import read_settings
 
@@ -42,7 +42,8 @@ def _keep_runtime(pods: Pods, connected: threading.Event) -> None:
         gone = threading.Event()
         try:
             pods.use_runtime(RuntimeClient(pods.ended, gone.set))
-        except OSError as error:
+        except (OSError, RuntimeGone) as error:
+            # One that is ending may take a connection and never answer.
             log.warning("the runtime does not answer: %s", error)
             time.sleep(_PAUSE_S)
             continue
