@@ -141,6 +141,15 @@ class Portal:
             f"largest {max(running):.2f} s"
         )
 
+    def leave(self) -> None:
+        """End what still runs: it is the portal's own, which is not there any more."""
+        for team in (self.lender, self.borrower):
+            self.rig.bed.drop_namespace(self.namespace_of(team))
+        wait_until(
+            lambda: not any(self.pods_of(team) for team in (self.lender, self.borrower)),
+            within_s=60,
+        )
+
     def is_seen(self) -> bool:
         """Whether the observer knows the cluster's nodes."""
         self.cluster.refresh_from_db()
@@ -183,18 +192,28 @@ class Portal:
 
     def note_end(self, victim: Attempt, ended: list[float]) -> None:
         """Note when no Pod of the attempt is alive any more, as the API server tells."""
-        from connectors.kubernetes.naming import team_namespace, workload_name
+        from connectors.kubernetes.naming import workload_name
 
-        pods = f"/api/v1/namespaces/{team_namespace(self.borrower.path.rstrip('/'))}/pods"
         selector = f"batch.kubernetes.io/job-name={workload_name(victim.key)}"
         wait_until(
             lambda: all(
                 pod["status"]["phase"] in ("Succeeded", "Failed")
-                for pod in self.rig.admin.list(pods, labels=selector).items
+                for pod in self.pods_of(self.borrower, selector)
             ),
             within_s=60,
         )
         ended.append(time.perf_counter())
+
+    def namespace_of(self, team: Any) -> str:
+        """Where the team's Pods are."""
+        from connectors.kubernetes.naming import team_namespace
+
+        return team_namespace(team.path.rstrip("/"))
+
+    def pods_of(self, team: Any, selector: str = "") -> list[dict[str, Any]]:
+        """The team's Pods, as the API server tells."""
+        path = f"/api/v1/namespaces/{self.namespace_of(team)}/pods"
+        return self.rig.admin.list(path, labels=selector).items
 
 
 @contextmanager
@@ -204,7 +223,11 @@ def a_portal(bed: Any, sizes: Sizes) -> Iterator[Portal]:
 
     rig = KubernetesRig(bed)
     try:
-        yield Portal(rig, sizes)
+        portal = Portal(rig, sizes)
+        try:
+            yield portal
+        finally:
+            portal.leave()
     finally:
         rig.close()
 

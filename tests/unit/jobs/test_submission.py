@@ -563,7 +563,7 @@ def test_images_of_a_kubernetes_cluster_are_answered_at_once(company: Company, b
     assert refused(image="ghcr.io/acme/train:1") == (
         "kube: images of ghcr.io/acme/train may not be run here; use one of docker.io/pytorch"
     )
-    assert "is no container image: write registry/path:tag" in refused(image="docker://x:1")
+    assert "is no container image: write registry/path:tag" in refused(image="http://x:1")
     assert refused(cluster="kube") == (
         "kube: jobs run in container images there, and pool h100 has none of its own: name one"
     )
