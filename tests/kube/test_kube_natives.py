@@ -35,6 +35,7 @@ from connectors.kubernetes.natives import GRANTED
 from jobs.cancellation import cancel_job
 from jobs.models import Attempt, Job, JobOrigin
 from kube_bed import KubeBed
+from kubebed.api import Refused
 from kubebed.objects import RACK_LABEL
 from quotas.models import PriorityClass, Quota
 from tenants.access import actor_of
@@ -50,12 +51,55 @@ def admin(kube_bed: KubeBed) -> Iterator[KubeApi]:
     Taken away with each test: other workers' tests know no gate.
     """
     api = KubeApi(kubeconfig=str(kube_bed.admin_kubeconfig))
-    for manifest in gate_manifests():
+    manifests = [*gate_manifests(), *LAST]
+    for manifest in manifests:
         api.apply(path_of(manifest), manifest, force=True)
+    # The server takes policies up in the order in which they were made, a moment later.
+    eventually(lambda: is_refused(kube_bed))
     yield api
-    for manifest in reversed(gate_manifests()):
+    for manifest in reversed(manifests):
         api.delete(path_of(manifest))
     api.close()
+
+
+_POLICY = "admissionregistration.k8s.io/v1"
+#: A policy of the tests' own, behind those of the gate: what it says is how far the server is.
+LAST: tuple[dict[str, Any], ...] = (
+    {
+        "apiVersion": _POLICY,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "tests-last"},
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["configmaps"],
+                    }
+                ]
+            },
+            "validations": [{"expression": 'object.metadata.name != "tests-last"'}],
+        },
+    },
+    {
+        "apiVersion": _POLICY,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "tests-last"},
+        "spec": {"policyName": "tests-last", "validationActions": ["Deny"]},
+    },
+)
+
+
+def is_refused(bed: KubeBed) -> bool:
+    """Whether the last policy is in effect."""
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tests-last"}}
+    try:
+        bed.api.call("POST", "/api/v1/namespaces/default/configmaps?dryRun=All", body)
+    except Refused:
+        return True
+    return False
 
 
 @pytest.fixture
@@ -76,11 +120,21 @@ def loop(
     options = kube_options(kube_bed.portal_kubeconfig, new_slug(), nodes)
     loop = NativesLoop(company.cluster, options)
     push_teams(loop.own, company)
-    # The policies are in effect a moment after they are there.
     eventually(lambda: loop.own.inventory().complaints == () or None)
+    eventually(lambda: is_gated(kube_bed, namespace_of(company.nlp)))
     yield loop
     for team in (company.nlp, company.vision, company.inference):
         clear(admin, namespace_of(team))
+
+
+def is_gated(bed: KubeBed, namespace: str) -> bool:
+    """Whether what is given to the team's queue gets its gate: another kind of policy."""
+    body = a_native_job("gated-yet")
+    try:
+        made = bed.api.call("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs?dryRun=All", body)
+    except Refused:
+        return False  # by a webhook that does not know the namespace yet
+    return GATE in made["metadata"].get("annotations", {})
 
 
 def clear(admin: KubeApi, namespace: str) -> None:
