@@ -490,7 +490,8 @@ def test_after_a_preemption_it_is_inactive_until_it_is_granted_again(
     job = loop.until(job, "queued")
     workload = person.workload(body)
     assert workload["spec"]["active"] is False
-    assert condition(workload, "QuotaReserved")[0] == "False"
+    # Kueue looks at Pods by itself, and gives its quota back when it has seen that none is left.
+    eventually(lambda: condition(person.workload(body), "QuotaReserved")[0] == "False")
     pods = person.api.list(f"/api/v1/namespaces/{person.namespace}/pods").items
     assert [one for one in pods if one["status"]["phase"] == "Running"] == []
     assert (job.attempt_number, job.native_id) == (1, attempt.native_id)
