@@ -16,7 +16,9 @@ from uuid import UUID
 from django.db import transaction
 
 from billing.folding import Event, EventKind, Segment, fold
+from billing.late_use import late_use
 from billing.models import (
+    LateUse,
     MeterAnomaly,
     MeterAnomalyReason,
     MeteredAttempt,
@@ -200,7 +202,7 @@ def _record(told: Sequence[_Told], *, now: datetime) -> None:
     if new:
         _store_events(new)
         changed = {event.attempt_id for event in new}
-        _refold({pk: attempts[pk] for pk in changed}, known)
+        _refold({pk: attempts[pk] for pk in changed}, known, now)
         anomalies += _ends_before_start(new, known, now)
     if anomalies:
         _set_aside(anomalies)
@@ -292,7 +294,9 @@ def _ends_before_start(
 
 
 def _refold(
-    attempts: Mapping[UUID, MeteredAttempt], known: Mapping[UUID, Sequence[MeterEvent]]
+    attempts: Mapping[UUID, MeteredAttempt],
+    known: Mapping[UUID, Sequence[MeterEvent]],
+    now: datetime,
 ) -> None:
     """Make the stored segments of `attempts` equal to the fold of their events."""
     stored: dict[UUID, dict[Segment, int]] = defaultdict(dict)
@@ -301,9 +305,11 @@ def _refold(
         stored[row.attempt_id][segment] = row.pk
     superseded: list[int] = []
     fresh: list[UsageSegment] = []
+    late: list[LateUse] = []
     for pk, attempt in attempts.items():
         folded = fold((_fact(event) for event in known[pk]), mgpu=attempt.mgpu)
         superseded += [row for segment, row in stored[pk].items() if segment not in folded]
+        late += late_use(pk, stored[pk], folded, now)
         fresh += [
             UsageSegment(
                 attempt_id=pk,
@@ -319,6 +325,8 @@ def _refold(
         UsageSegment.objects.filter(pk__in=superseded).delete()
     if fresh:
         UsageSegment.objects.bulk_create(fresh)
+    if late:
+        LateUse.objects.bulk_create(late)
 
 
 _KINDS: Mapping[str, EventKind] = {

@@ -181,6 +181,58 @@ class UsageSegment(models.Model):
         return f"segment of {self.attempt_id} from {self.start:%Y-%m-%dT%H:%M:%SZ}"
 
 
+class DecayedUse(models.Model):
+    """What a user's attempts in a team held of a pool until `DecayedUntil.at`, in decayed
+    milli-GPU-seconds (`billing.fair_use`). Nothing is charged by it."""
+
+    team = models.ForeignKey(Node, models.CASCADE, related_name="+")
+    user = models.ForeignKey(User, models.CASCADE, related_name="+")
+    pool = models.ForeignKey(Pool, models.CASCADE, related_name="+")
+    mgpu_s = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["team", "user", "pool"], name="decayed_use_once_per_team_user_and_pool"
+            ),
+            models.CheckConstraint(condition=Q(mgpu_s__gt=0), name="decayed_use_is_some"),
+        ]
+
+    def __str__(self) -> str:
+        return f"decayed use of {self.pool} by {self.user} in {self.team}"
+
+
+class LateUse(models.Model):
+    """That an attempt held `mgpu` more over `[start, end)` (less: negative) than its segments said
+    before: heard so late that `DecayedUse` may have counted it already. Kept until that is
+    corrected."""
+
+    id = models.BigAutoField(primary_key=True)
+    attempt = models.ForeignKey(MeteredAttempt, models.CASCADE, related_name="+")
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    mgpu = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(end__gt=F("start")) & ~Q(mgpu=0), name="late_use_is_some"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.mgpu} of {self.attempt_id} from {self.start:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class DecayedUntil(models.Model):
+    """As of when all rows of `DecayedUse` are: one row."""
+
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"decayed until {self.at:%Y-%m-%dT%H:%M:%SZ}"
+
+
 class RateCard(models.Model):
     """An organization's prices, in one currency."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
@@ -41,27 +42,33 @@ def cost_per_hour_nano(
 
     None when a class that is asked for has no price now.
     """
-    lines = {
-        line.usage_class: line
-        for line in RateLine.objects.filter(
-            Q(end=None) | Q(end__gt=now),
-            card__organization_id=organization_id,
-            pool_id=pool_id,
-            start__lte=now,
-        ).select_related("card")
-    }
-    total_nano, currency = 0, None
+    prices, currency = current_prices(organization_id, [pool_id], now=now)
+    total_nano = 0
     for usage_class, mgpu in (
         (UsageClass.GUARANTEED.value, guaranteed_mgpu),
         (UsageClass.BORROWED.value, borrowed_mgpu),
     ):
         if mgpu == 0:
             continue
-        if usage_class not in lines:
+        price_nano = prices.get((pool_id, usage_class))
+        if price_nano is None:
             return None
-        line = lines[usage_class]
-        currency = line.card.currency
-        total_nano += cost_nano(
-            mgpu * 3_600, price_nano=line.price_nano, multiplier_ppm=multiplier_ppm
-        )
+        total_nano += cost_nano(mgpu * 3_600, price_nano=price_nano, multiplier_ppm=multiplier_ppm)
     return None if currency is None else (total_nano, currency)
+
+
+def current_prices(
+    organization_id: UUID, pools: Collection[UUID], *, now: datetime
+) -> tuple[dict[tuple[UUID, str], int], str | None]:
+    """The prices of `now` per GPU-hour by (pool, usage class), in nano-currency, and the currency,
+    None where there is no price at all; one query."""
+    lines = list(
+        RateLine.objects.filter(
+            Q(end=None) | Q(end__gt=now),
+            card__organization_id=organization_id,
+            pool_id__in=pools,
+            start__lte=now,
+        ).select_related("card")
+    )
+    prices = {(line.pool_id, line.usage_class): line.price_nano for line in lines}
+    return prices, lines[0].card.currency if lines else None

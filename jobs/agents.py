@@ -52,7 +52,7 @@ from jobs.strays import add_strays, find_strays
 from jobs.waiting_natives import Memory, apply_waiting_natives
 from jobs.withdrawing import (
     StillHeld,
-    withdraw_requeued,
+    withdraw_changed,
     withdraw_stuck,
     withdraw_unacknowledged,
 )
@@ -73,6 +73,8 @@ LOOK_AGAIN_S = 0.2
 SILENCE_PAUSE_MAX_S = 15.0
 #: Threads that start what is granted on one cluster; most of a start is waiting for answers.
 STARTERS = 3
+#: Messages that one of them claims together: what they need of the database is asked for at once.
+CLAIMED_AT_ONCE = 8
 #: Nodes that make no sense are told by name up to so many.
 ODD_NODES_TOLD = 3
 PLAN_DAYS_EVERY = timedelta(minutes=1)
@@ -335,7 +337,7 @@ class _ClusterAgent:
 
         def settle_held() -> None:
             # First, so that nothing of it is released again.
-            withdraw_requeued(cluster, listing, leadership=leadership, now=now)
+            withdraw_changed(cluster, listing, leadership=leadership, now=now)
             settle(cluster, connector, listing, leadership=leadership, complain=complaints.append)
             withdraw_stuck(
                 cluster, listing, leadership=leadership, now=now, still_held=self._still_held
@@ -432,6 +434,7 @@ class _ClusterAgent:
             shard=shard,
             clock=self._clock.now,
             fence=self._leadership.fence,
+            at_once=CLAIMED_AT_ONCE if shard == start_shard(self._cluster_id) else 1,
         )
         return float(settings.OBSERVATION_PERIOD_S)
 

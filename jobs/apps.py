@@ -1,5 +1,7 @@
 """Django application."""
 
+from importlib import import_module
+
 from django.apps import AppConfig
 
 
@@ -8,3 +10,7 @@ class JobsConfig(AppConfig):
 
     name = "jobs"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Tell OpenAPI how an attempt is authenticated."""
+        import_module("jobs.api.openapi")

@@ -20,8 +20,8 @@ from django.db import connection
 from arbiter.cycle import decide
 from arbiter.decisions import Plan, Start
 from arbiter.decisions import Reclaim as PlannedReclaim
-from arbiter.policy import Policy
 from arbiter.snapshot import Slot
+from billing.fair_use import carry_on
 from billing.metering import Grant, record_classed, register_attempts
 from bulk.inserting import columns_of, insert_rows
 from jobs import lifecycle
@@ -31,6 +31,7 @@ from jobs.intentions import start_intention, stop_intention
 from jobs.leadership import Leadership
 from jobs.models import Attempt, AttemptState, Job, JobState, Reclaim, attempt_id
 from jobs.reasons import Reasons, store_reasons
+from jobs.recording import Recorder, decides
 from jobs.snapshots import read_queue, unexplained
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
@@ -56,13 +57,14 @@ class CycleReport:
 class Cycles:
     """Runs cycles for one leader; remembers which explanations it has already stored."""
 
-    def __init__(self, leadership: Leadership, policy: Policy | None = None) -> None:
+    def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
-        self._policy = policy or Policy()
         self._reasons = Reasons()
+        self._recorder = Recorder()
 
     def run(self, now: datetime) -> CycleReport:
-        """One cycle: the plan in one transaction, then, in another, why the others wait.
+        """One cycle: the plan in one transaction; then, in others, why the rest wait, and the
+        record of a cycle that decided something.
 
         Raises NotLeading when the epoch is over; nothing is written after that.
         """
@@ -72,8 +74,8 @@ class Cycles:
     def _run(self, now: datetime) -> CycleReport:
         # Apart from `run`, so that all of this is gone before garbage is looked for again.
         settle_dependencies(self._leadership, now)
-        snapshot, withheld = read_queue(now)
-        plan = decide(snapshot, self._policy)
+        snapshot, policy, withheld = read_queue(now)
+        plan = decide(snapshot, policy)
         with self._leadership.fence():
             changed = _Changed()
             started = _apply_starts(plan.starts, self._leadership.epoch, now, changed)
@@ -83,6 +85,7 @@ class Cycles:
             _enforce_deadlines(now)
             if record_use(plan.use, as_of=now):
                 publish("quotas", organization_id=None)
+            carry_on(now)
             changed.publish()
         news = self._reasons.news(plan, unexplained(), withheld)
         if news:
@@ -92,6 +95,9 @@ class Cycles:
                     changed.add(job_id, organization_id)
                 changed.publish()
             self._reasons.remember(news)
+        if decides(plan):
+            with self._leadership.fence():
+                self._recorder.record(snapshot, policy, plan, epoch=self._leadership.epoch, now=now)
         return CycleReport(started, reclaims, victims, len(news))
 
 
@@ -404,11 +410,14 @@ def _enforce_deadlines(now: datetime) -> None:
     overdue = Attempt.objects.filter(
         state=AttemptState.STOPPING, released_at=None, forced_at=None, grace_until__lte=now
     )
+    ids = list(overdue.values_list("job_id", flat=True)[:DEADLINES_MAX])
+    if not ids:
+        return
     # The job before its attempt, as everywhere; one that somebody is just changing waits for
     # the next cycle.
     jobs = list(
         Job.objects.select_for_update(skip_locked=True, no_key=True)
-        .filter(pk__in=list(overdue.values_list("job_id", flat=True)[:DEADLINES_MAX]))
+        .filter(pk__in=ids)
         .only("id")
         .order_by("pk")
     )

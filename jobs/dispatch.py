@@ -8,24 +8,26 @@ result wins. No cluster is called inside a transaction.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, Q, Value, When
+from django.db import connection
 from django.db.models.functions import Coalesce, Now
 
 from billing.reconciliations import RECONCILE_DAY
-from clusters.models import Cluster
+from clusters.models import Cluster, Pool
 from clusters.node_requests import CHANGE_NODE
 from clusters.trusted import check_trusted
 from connectors.errors import ClusterUnavailable, NativeRefused, NotPrepared, WorkloadRejected
 from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import ClusterConnector, RankSlot, Workload
 from connectors.registry import KINDS_IN_PARTS, KINDS_WITH_USERS, native_control, open_connector
+from jobs.checkpoints import reporting_environment
 from jobs.leadership import Leadership
 from jobs.lifecycle import NOT_STARTED
-from jobs.models import Attempt, AttemptState, Job, JobOrigin, StopReason
+from jobs.models import Attempt, AttemptState, Job, JobArray, JobOrigin, StopReason
 from jobs.natives import granted_to, ref_of
 from jobs.node_changes import change_node
 from jobs.observation import NEVER_STARTED, conclude, recorded_id
@@ -36,8 +38,10 @@ from live.publishing import publish
 from outbox.delivery import Finish, Handler, NotYet
 from outbox.models import Message
 from outbox.quarantine import is_quarantined
-from quotas.cluster_users import name_on
+from quotas.cluster_users import names_on
 from quotas.pushes import PUSH_QUOTA
+from tenants.models import Node, User
+from webapi.statements import array_text, columns, prepared_cursor, taken
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +78,7 @@ def handlers(
 ) -> Mapping[str, Handler]:
     """What answers each kind of message, for one leader."""
     return {
-        "start_attempt": lambda message: start_attempt(message, leadership, clock, connect),
+        "start_attempt": Starts(leadership, clock, connect),
         "notify_attempt": lambda message: notify_attempt(message, leadership, connect),
         "stop_attempt": lambda message: stop_attempt(message, leadership, connect),
         "forget_attempt": lambda message: forget_attempt(message, connect),
@@ -107,6 +111,7 @@ def workload_of(attempt: Attempt) -> Workload:
         }
     if job.checkpoint_path:
         environment["TIDEGATE_CHECKPOINT_PATH"] = job.checkpoint_path
+    environment |= reporting_environment(job.id, attempt.number)
     return Workload(
         key=attempt.key,
         name=job.name,
@@ -123,22 +128,58 @@ def workload_of(attempt: Attempt) -> Workload:
         notice_signal=job.notice_signal,
         features=tuple(job.features),
         image=job.image,
+        required_topology=job.required_topology,
+        preferred_topology=job.preferred_topology,
     )
 
 
+class Starts:
+    """Answers "start_attempt". What all messages of a claim need of the database is asked for at
+    once: a start by itself asks three times, and its plan costs more than its rows."""
+
+    def __init__(
+        self, leadership: Leadership, clock: Callable[[], datetime], connect: Connect
+    ) -> None:
+        self._leadership = leadership
+        self._clock = clock
+        self._connect = connect
+        self._expected: dict[UUID, Attempt] = {}
+
+    def expect(self, messages: Sequence[Message]) -> None:
+        """See `outbox.delivery.Expecting`. Nothing is prepared in quarantine."""
+        self._expected = {}
+        if not is_quarantined():
+            attempts = _attempts([message.subject for message in messages])
+            _name_users(attempts, self._leadership)
+            self._expected = {attempt.id: attempt for attempt in attempts}
+
+    def __call__(self, message: Message) -> Finish | None:
+        expected = self._expected.pop(message.subject, None)
+        return start_attempt(
+            message, self._leadership, self._clock, self._connect, attempt=expected
+        )
+
+
 def start_attempt(
-    message: Message, leadership: Leadership, clock: Callable[[], datetime], connect: Connect
+    message: Message,
+    leadership: Leadership,
+    clock: Callable[[], datetime],
+    connect: Connect,
+    *,
+    attempt: Attempt | None = None,
 ) -> Finish | None:
     """Submit the attempt and return what records the cluster's id for it, unless somebody already
-    has and nothing of it can be missing.
+    has and nothing of it can be missing. `attempt` is how it was read a moment ago.
 
     Raises NotYet in quarantine, and when the cluster did not answer: the same submission is sent
     again later and changes nothing if it had arrived. Where submissions are held, a second copy
     may come of it, which `jobs.settling` removes: only the recorded one is ever released.
     """
-    if is_quarantined():
-        raise NotYet("Tidegate is in quarantine; nothing is started.")
-    attempt = _attempt(message.subject)
+    if attempt is None:
+        if is_quarantined():
+            raise NotYet("Tidegate is in quarantine; nothing is started.")
+        (attempt,) = _attempts([message.subject])
+        _name_users([attempt], leadership)
     if not _is_to_be_sent(attempt):
         if attempt.state == AttemptState.STOPPING and message.sends == 1:
             # Asked to stop before anybody sent it: nothing of it is on the cluster.
@@ -147,13 +188,10 @@ def start_attempt(
         return None
     if attempt.job.origin == JobOrigin.NATIVE:
         return _start_native(attempt, leadership, connect)
-    if attempt.cluster.kind in KINDS_WITH_USERS and attempt.cluster_user is None:
-        attempt.cluster_user = name_on(attempt.cluster, attempt.job.user_id)
+    if _lacks_user(attempt):
         with leadership.fence():
-            if attempt.cluster_user is None:
-                _close_unstarted(attempt.id, NOT_STARTED, _nobody(attempt), clock())
-                return None
-            Attempt.objects.filter(pk=attempt.pk).update(cluster_user=attempt.cluster_user)
+            _close_unstarted(attempt.id, NOT_STARTED, _nobody(attempt), clock())
+        return None
     try:
         native_id = connect(attempt.cluster).submit(
             workload_of(attempt), is_first=message.sends == 1
@@ -211,15 +249,51 @@ def _start_native(attempt: Attempt, leadership: Leadership, connect: Connect) ->
 
 def _record_id(attempt_id: UUID, native_id: str) -> None:
     """The first recorded id wins; somebody may have asked to stop the attempt since."""
-    Attempt.objects.filter(
-        Q(native_id=None) | Q(state=AttemptState.RESERVED), pk=attempt_id
-    ).update(
-        native_id=Coalesce("native_id", Value(native_id)),
-        state=Case(
-            When(state=AttemptState.RESERVED, then=Value(AttemptState.STARTING.value)),
-            default="state",
-        ),
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE jobs_attempt
+            SET native_id = coalesce(native_id, %s),
+                state = CASE state WHEN 'reserved' THEN 'starting' ELSE state END
+            WHERE id = %s AND (native_id IS NULL OR state = 'reserved')
+            """,
+            [native_id, attempt_id],
+        )
+
+
+def _lacks_user(attempt: Attempt) -> bool:
+    return (
+        attempt.job.origin != JobOrigin.NATIVE
+        and attempt.cluster.kind in KINDS_WITH_USERS
+        and attempt.cluster_user is None
     )
+
+
+def _name_users(attempts: Sequence[Attempt], leadership: Leadership) -> None:
+    """Store as whom attempts that are to be sent run on their cluster: committed before they are
+    sent, so that a repeat goes out as the same user."""
+    nameless = [one for one in attempts if _lacks_user(one) and _is_to_be_sent(one)]
+    named: dict[UUID, str] = {}
+    for cluster in {one.cluster for one in nameless}:
+        names = names_on(cluster, {one.job.user_id for one in nameless})
+        for attempt in nameless:
+            if attempt.cluster_id == cluster.pk and attempt.job.user_id in names:
+                named[attempt.id] = attempt.cluster_user = names[attempt.job.user_id]
+    if not named:
+        return
+    with leadership.fence(), connection.cursor() as cursor:
+        # Locked in the order of their ids, as everywhere: an update goes by none.
+        cursor.execute(
+            "SELECT FROM jobs_attempt WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
+            [list(named)],
+        )
+        cursor.execute(
+            """
+            UPDATE jobs_attempt a SET cluster_user = v.name
+            FROM unnest(%s::uuid[], %s::text[]) AS v(id, name) WHERE a.id = v.id
+            """,
+            [list(named), list(named.values())],
+        )
 
 
 def _nobody(attempt: Attempt) -> str:
@@ -294,9 +368,45 @@ def forget_attempt(message: Message, connect: Connect) -> None:
 
 
 def _attempt(attempt_id: UUID) -> Attempt:
-    return Attempt.objects.select_related(
-        "cluster", "job", "job__team", "job__pool", "job__user", "job__array"
-    ).get(pk=attempt_id)
+    (attempt,) = _attempts([attempt_id])
+    return attempt
+
+
+def _attempts(ids: Sequence[UUID]) -> list[Attempt]:
+    """The attempts with these ids and all that their workloads say. Raises DoesNotExist."""
+    with prepared_cursor() as cursor:
+        cursor.execute(_ATTEMPTS, [array_text(ids)])
+        rows = cursor.fetchall()
+    found = [_attempt_of(row) for row in rows]
+    if len(found) < len(ids):
+        raise Attempt.DoesNotExist(f"there are {len(found)} of the {len(ids)} attempts {ids}")
+    return found
+
+
+_ATTEMPTS = f"""
+SELECT {columns(Attempt, "a")}, {columns(Cluster, "c")}, {columns(Job, "j")}, {columns(Node, "t")},
+       {columns(Pool, "p")}, {columns(User, "u")}, {columns(JobArray, "r")}
+FROM jobs_attempt a
+JOIN clusters_cluster c ON c.id = a.cluster_id
+JOIN jobs_job j ON j.id = a.job_id
+JOIN tenants_node t ON t.id = j.team_id
+JOIN clusters_pool p ON p.id = j.pool_id
+JOIN tenants_user u ON u.id = j.user_id
+LEFT JOIN jobs_jobarray r ON r.id = j.array_id
+WHERE a.id = ANY(%s::uuid[])
+"""  # noqa: S608 - the names come from the models
+
+
+def _attempt_of(row: Sequence[Any]) -> Attempt:
+    attempt, row = taken(Attempt, row)
+    attempt.cluster, row = taken(Cluster, row)
+    attempt.job, row = taken(Job, row)
+    job = attempt.job
+    job.team, row = taken(Node, row)
+    job.pool, row = taken(Pool, row)
+    job.user, row = taken(User, row)
+    job.array = None if job.array_id is None else taken(JobArray, row)[0]
+    return attempt
 
 
 def _close_unstarted(attempt_id: UUID, outcome: str, message: str, now: datetime) -> bool:

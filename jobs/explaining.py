@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from arbiter.explain import duration_text
 from jobs.dependencies import fate
 from jobs.lifecycle import FINAL, NOT_STARTED, NOT_STARTED_MAX
 from jobs.models import AttemptState, Condition, JobState
@@ -53,6 +54,10 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     }
     if view.waited_for:
         shown["sentence"] = _waits_for(view.waited_for, shown["numbers"], actor)
+    if view.quarantine:
+        shown["sentence"] = view.quarantine
+    for cluster, limit_s in view.too_short:
+        shown["sentence"] = _joined(shown["sentence"], _too_long(job, cluster, limit_s))
     if view.unmapped:
         shown["sentence"] = _joined(shown["sentence"], _nobody_mapped(job, view.unmapped))
     if first := _not_started(view.ended_attempt, now):
@@ -141,6 +146,15 @@ def _not_started(attempt: AttemptRow | None, now: datetime) -> str:
     return (
         f"{cluster} did not start attempt {attempt.number}. {attempt.message} "
         f"{cluster} is tried again from {iso(until)} on, or once quotas are pushed to it."
+    )
+
+
+def _too_long(job: JobRow, cluster: str, limit_s: int) -> str:
+    """That a cluster does not let the job run for as long as it asks."""
+    assert job.time_limit_s is not None
+    return (
+        f"{cluster} lets no job run for longer than {duration_text(limit_s)}, and this one asks "
+        f"for {duration_text(job.time_limit_s)}."
     )
 
 

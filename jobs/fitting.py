@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from math import ceil
+from dataclasses import dataclass, field
+from math import ceil, gcd
 
 from arbiter.cycle import decide
 from arbiter.decisions import Code, Waiting
 from arbiter.policy import Policy
-from arbiter.snapshot import Device, QueuedJob, Snapshot, TreeNode
+from arbiter.snapshot import NOWHERE, Device, Domains, Level, QueuedJob, Snapshot, TreeNode
 from arbiter.snapshot import PriorityClass as ArbiterPriorityClass
 from arbiter.snapshot import Quota as ArbiterQuota
 from connectors.workload_checks import RANKS_MAX
@@ -24,10 +24,12 @@ _ASKED = "asked"
 class Fleet:
     """How many nodes of which size a pool has: `sizes[cluster][mgpu]`, 0 for those that offer
     nothing now (drained) and may come back. `having` are those of them that have the features
-    which a job asks for; None where it asks for none."""
+    which a job asks for; None where it asks for none. `places` are where these stand, as far as
+    that is known, for a job that requires a topology."""
 
     sizes: Mapping[str, Mapping[int, int]]
     having: Mapping[str, Mapping[int, int]] | None = None
+    places: Mapping[str, Mapping[int, Sequence[Domains]]] = field(default_factory=dict)
 
     def largest_node_mgpu(self, clusters: Collection[str] | None = None) -> int | None:
         """The size of the largest node that the job may use, on some clusters or on all; None
@@ -69,6 +71,11 @@ class Fleet:
     def devices(self, pool: str, features: frozenset[str]) -> tuple[Device, ...]:
         """The nodes as the arbiter knows them; `having` of them have `features`."""
         having = self.having or {}
+
+        def domains(cluster: str, mgpu: int, number: int) -> Domains:
+            known = self.places.get(cluster, {}).get(mgpu, ())
+            return known[number] if number < len(known) else NOWHERE
+
         return tuple(
             Device(
                 name,
@@ -76,6 +83,7 @@ class Fleet:
                 pool,
                 mgpu,
                 features=features if number < having.get(name, {}).get(mgpu, 0) else frozenset(),
+                domains=domains(name, mgpu, number),
             )
             for name, sizes in self.sizes.items()
             for mgpu, count in sizes.items()
@@ -115,6 +123,18 @@ def lay_out(mgpu: int, largest_node_mgpu: int | None) -> tuple[int, int] | None:
     return next(even, parts[0])
 
 
+def lay_out_elastic(
+    least_mgpu: int, most_mgpu: int, largest_node_mgpu: int | None
+) -> tuple[int, int, int] | None:
+    """(milli-GPU per node, least nodes, most nodes) for `least_mgpu` to `most_mgpu` in all, both
+    whole GPUs: on each node as many GPUs as go into both without a rest, or equal parts of these
+    where no node holds so many (see `lay_out`). None when there are none, or too many."""
+    found = lay_out(gcd(least_mgpu, most_mgpu), largest_node_mgpu)
+    if found is None or most_mgpu // found[0] > RANKS_MAX:
+        return None
+    return found[0], least_mgpu // found[0], most_mgpu // found[0]
+
+
 def why_never(
     *,
     tree: tuple[TreeNode, ...],
@@ -126,6 +146,7 @@ def why_never(
     node_count: int,
     clusters: frozenset[str] | None,
     features: Collection[str],
+    required_topology: Level | None,
     fleet: Fleet,
 ) -> Waiting | None:
     """The arbiter's word that such a job could never start, or None.
@@ -160,6 +181,7 @@ def why_never(
                     0,
                     clusters=clusters,
                     features=frozenset(features) or None,
+                    required_topology=required_topology,
                 ),
             ),
         ),

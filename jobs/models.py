@@ -11,10 +11,14 @@ from django.db.models import F, Q
 from django.db.models.functions import Upper
 from uuid_utils.compat import uuid7
 
+from arbiter.snapshot import Level
 from clusters.models import Cluster, Pool
 from primitives.units import MGPU_MAX
 from quotas.models import PriorityClass
 from tenants.models import Node, User
+
+#: The levels that a job may require or prefer its nodes to be together in, the tightest first.
+TOPOLOGIES = [level.value for level in Level]
 
 
 class JobType(models.TextChoices):
@@ -98,9 +102,14 @@ class Job(models.Model):
 
     `array` and `array_index` are set for the task of an array.
 
+    An elastic job is content with `node_count_min` nodes and gets `node_count` at most; an attempt
+    says how many it was granted. It is not started before `begin_at`.
+
     `submitted_at` keeps a requeued job's place. `attempt_number` is that of the latest
     attempt, 0 before the first. Each of its nodes must have all of `features`; `image` is the
-    container image that it runs in, None without one. `explanation` is why it waits, as the last
+    container image that it runs in, None without one. All its nodes are in one domain of the level
+    `required_topology`, or as close together as `preferred_topology` where there is room.
+    `explanation` is why it waits, as the last
     cycle that changed it said; `explained_at` when.
     """
 
@@ -123,11 +132,14 @@ class Job(models.Model):
     native_id = models.CharField(max_length=200, null=True)
     mgpu_per_node = models.BigIntegerField()
     node_count = models.IntegerField()
+    node_count_min = models.IntegerField(null=True)
     script = models.TextField()
     environment = models.JSONField(default=dict)
     notes = models.JSONField(default=list)
     features = ArrayField(models.CharField(max_length=64), default=list)
     image = models.CharField(max_length=512, null=True)
+    required_topology = models.CharField(max_length=6, null=True)
+    preferred_topology = models.CharField(max_length=6, null=True)
     time_limit_s = models.BigIntegerField(null=True)
     notice_signal = models.CharField(max_length=8, default="TERM")
     checkpoint_path = models.CharField(max_length=1024, null=True)
@@ -135,6 +147,7 @@ class Job(models.Model):
     is_requeueable = models.BooleanField(default=True)
     state = models.CharField(max_length=10, choices=JobState.choices)
     submitted_at = models.DateTimeField()
+    begin_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     end_reason = models.CharField(max_length=40, null=True)
@@ -157,11 +170,25 @@ class Job(models.Model):
                 condition=Q(node_count__gte=1, node_count__lte=100_000), name="job_asks_for_nodes"
             ),
             models.CheckConstraint(
+                condition=Q(node_count_min=None)
+                | Q(node_count_min__gte=1, node_count_min__lt=F("node_count")),
+                name="elastic_job_is_content_with_fewer_nodes",
+            ),
+            models.CheckConstraint(
                 condition=Q(features__len__lte=16), name="job_asks_for_16_features_at_most"
             ),
             models.CheckConstraint(
                 condition=Q(image=None) | Q(image__regex=r"\A[!-~]+\Z"),
                 name="job_image_is_one_word",
+            ),
+            models.CheckConstraint(
+                condition=Q(required_topology=None)
+                | Q(required_topology__in=TOPOLOGIES, preferred_topology=None),
+                name="job_requires_a_known_topology_or_prefers_one",
+            ),
+            models.CheckConstraint(
+                condition=Q(preferred_topology=None) | Q(preferred_topology__in=TOPOLOGIES),
+                name="job_prefers_a_known_topology",
             ),
             models.CheckConstraint(
                 condition=Q(time_limit_s=None) | Q(time_limit_s__gte=1),
@@ -245,8 +272,13 @@ class Job(models.Model):
 
     @property
     def mgpu(self) -> int:
-        """What the job asks for in all, in milli-GPU."""
+        """What the job asks for in all, in milli-GPU; of an elastic one the most."""
         return self.mgpu_per_node * self.node_count
+
+    @property
+    def least_node_count(self) -> int:
+        """With how many nodes it starts at the least."""
+        return self.node_count if self.node_count_min is None else self.node_count_min
 
 
 class Reclaim(models.Model):
@@ -307,7 +339,8 @@ class Attempt(models.Model):
     `release_sent_at` is written before a held submission is let go for the first time: from
     then on it may have run, and is never sent again. That of a native job is known to its
     cluster by `native_id`, the job's `submitted_at` and `cluster_user`; it counts from
-    `granted_at`.
+    `granted_at`. `checkpoint_at` is that of the last known checkpoint, and never goes back (trigger
+    `checkpoints_never_go_back`).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -325,6 +358,7 @@ class Attempt(models.Model):
     cluster_user = models.CharField(max_length=32, null=True)
     release_sent_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
+    checkpoint_at = models.DateTimeField(null=True)
     stop_reason = models.CharField(max_length=9, choices=StopReason.choices, null=True)
     reclaim = models.ForeignKey(Reclaim, models.PROTECT, null=True, related_name="victims")
     notice_at = models.DateTimeField(null=True)
@@ -359,6 +393,11 @@ class Attempt(models.Model):
             models.CheckConstraint(
                 condition=~Q(state="stopping") | Q(grace_until__isnull=False),
                 name="attempt_is_stopped_with_a_deadline",
+            ),
+            models.CheckConstraint(
+                condition=Q(checkpoint_at=None)
+                | Q(started_at__isnull=False, checkpoint_at__gte=F("started_at")),
+                name="attempt_has_checkpoints_since_its_start",
             ),
         ]
         indexes = [
@@ -395,6 +434,26 @@ class JobEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.event} of {self.job_id}"
+
+
+class JobReason(models.Model):
+    """For what a job waits or waited from `since` on: `document` is the explanation of that moment.
+    Lines of a job are numbered; of many only the latest are kept (`jobs.reason_history`)."""
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, models.PROTECT, related_name="reasons", db_index=False)
+    number = models.IntegerField()
+    since = models.DateTimeField()
+    code = models.CharField(max_length=40)
+    document = models.JSONField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["job", "number"], name="job_reason_number_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.code} of {self.job_id} since {self.since:%Y-%m-%dT%H:%M:%SZ}"
 
 
 class Condition(models.TextChoices):
@@ -468,6 +527,40 @@ class Dependency(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id} waits until {self.predecessor_id or self.array_id} {self.condition}"
+
+
+class Cycle(models.Model):
+    """A cycle that decided something, with all that it knew (`jobs.recording`).
+
+    Which jobs it started, claimed GPUs for, stopped, and took the claim from. `body` is what
+    `recording.pack` made in `version` of the product, `size` its bytes.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    decided_at = models.DateTimeField()
+    epoch = models.BigIntegerField()
+    version = models.CharField(max_length=40)
+    started = ArrayField(models.UUIDField())
+    claimed = ArrayField(models.UUIDField())
+    stopped = ArrayField(models.UUIDField())
+    dropped = ArrayField(models.UUIDField())
+    size = models.IntegerField()
+    body = models.BinaryField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(started__len__gte=1) | Q(claimed__len__gte=1) | Q(dropped__len__gte=1),
+                name="cycle_decided_something",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["-decided_at", "-id"], name="cycle_by_time"),
+            GinIndex(fields=["started", "claimed", "stopped", "dropped"], name="cycle_by_job"),
+        ]
+
+    def __str__(self) -> str:
+        return f"cycle at {self.decided_at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 class Leadership(models.Model):

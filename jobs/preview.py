@@ -10,19 +10,24 @@ from uuid_utils.compat import uuid7
 
 from arbiter.cycle import decide
 from arbiter.decisions import Plan
-from arbiter.policy import Policy
 from arbiter.snapshot import QueuedJob, Snapshot
 from billing.queries import cost_per_hour_nano
 from clusters.models import Cluster
 from jobs.dependencies import fate
-from jobs.explaining import HELD_BY_USER, WOULD_START, plain_explanation, waited_for_sentence
+from jobs.explaining import (
+    HELD_BY_USER,
+    WOULD_START,
+    plain_explanation,
+    waited_for_sentence,
+)
 from jobs.reasons import reason_document
 from jobs.requests import JobRequest
 from jobs.sbatch import refused_of
-from jobs.snapshots import display_names, load_snapshot
-from jobs.submission import ResolvedRequest, never_sentence, resolve
+from jobs.snapshots import display_names, read_queue
+from jobs.submission import ResolvedRequest, never_sentence, refuse_far_begin, resolve
 from jobs.usable_clusters import UsableClusters
-from jobs.withholding import DEPENDENCY
+from jobs.withholding import BEGIN_TIME, DEPENDENCY, Withheld, withheld_sentence
+from primitives.units import MGPU_PER_GPU, gpus_text
 from tenants.access import Actor
 
 
@@ -30,13 +35,15 @@ from tenants.access import Actor
 class Preview:
     """The arbiter's answer. Feasibility at this moment, not a reservation.
 
-    `guaranteed_mgpu` of the job would be inside the team's guarantee, now or when it starts;
+    It would start with `mgpu` now, or wait for so much. `guaranteed_mgpu` of that would be inside
+    the team's guarantee, now or when it starts;
     `cost` is nano-currency an hour, with its currency.
     """
 
     resolved: ResolvedRequest
     fits: bool
     would_start_now: bool
+    mgpu: int
     guaranteed_mgpu: int
     cluster: str | None
     cost: tuple[int, str] | None
@@ -49,8 +56,9 @@ def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
     Raises as `jobs.submission.resolve` does.
     """
     resolved = resolve(request, actor=actor)
+    refuse_far_begin(request, now)
     # One snapshot of one instant: it must be the outermost transaction.
-    snapshot = load_snapshot(now)
+    snapshot, policy, _ = read_queue(now)
     names = display_names()
     job = QueuedJob(
         id=str(uuid7()),
@@ -66,58 +74,88 @@ def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
             user=str(actor.user.pk),
             pool=str(resolved.pool.pk),
             mgpu_per_node=resolved.mgpu_per_node,
+            time_limit_s=request.time_limit_s,
             pinned=None if resolved.cluster is None else str(resolved.cluster.pk),
             image=request.image,
         ),
         features=frozenset(request.features) or None,
         has_image=request.image is not None,
+        required_topology=request.required_topology,
+        preferred_topology=request.preferred_topology,
+        node_count_max=resolved.node_count_max,
     )
-    plan = decide(replace(snapshot, queued=(*snapshot.queued, job)), Policy())
+    plan = decide(replace(snapshot, queued=(*snapshot.queued, job)), policy)
     start = next((item for item in plan.starts if item.job == job.id), None)
     waiting = next((item for item in plan.waiting if item.job == job.id), None)
-    cluster = None
+    cluster, mgpu = None, job.mgpu
     if start is not None:
-        guaranteed_mgpu = start.guaranteed_mgpu
+        mgpu, guaranteed_mgpu = sum(slot.mgpu for slot in start.slots), start.guaranteed_mgpu
         cluster = Cluster.objects.values_list("name", flat=True).get(pk=start.cluster)
         explanation = plain_explanation(
             WOULD_START,
-            f"It would start now on {cluster}.",
+            f"It would start now on {cluster}{_so_many(job, mgpu)}.",
             now,
-            {"need_mgpu": job.mgpu, "borrowed_mgpu": job.mgpu - guaranteed_mgpu},
+            {"need_mgpu": mgpu, "borrowed_mgpu": mgpu - guaranteed_mgpu},
         )
     else:
         guaranteed_mgpu = _guaranteed_later(snapshot, plan, job)
         assert waiting is not None
         explanation = {**reason_document(waiting, job, names, now=now), "victims": []}
-    is_refused = bool(refused_of(resolved.notes))
+    refused = refused_of(resolved.notes)
+    begins_later = request.begin_at is not None and request.begin_at > now
     unmet = [one for one in resolved.predecessors if not fate(one.condition, one.state)]
     is_lost = any(fate(one.condition, one.state) is False for one in unmet)
-    if resolved.never is not None:
+    if refused:
+        lines = "; ".join(f"line {one.line}: {one.text}: {one.detail}" for one in refused[:3])
+        more = "; and more" if len(refused) > 3 else ""
+        explanation = plain_explanation(
+            "never_fits",
+            f"It would be refused and could run nowhere: {lines.rstrip('.')}{more}.",
+            now,
+        )
+    elif resolved.never is not None:
         sentence, numbers = never_sentence(resolved, resolved.never)
         explanation = plain_explanation("never_fits", sentence, now, numbers)
     elif request.is_held and not is_lost:
         explanation = plain_explanation(
             HELD_BY_USER, "It would be held until somebody releases it.", now
         )
+    elif begins_later:
+        assert request.begin_at is not None
+        numbers = {"begin_at": int(request.begin_at.timestamp())}
+        withheld = Withheld(job.id, BEGIN_TIME, numbers)
+        explanation = plain_explanation(BEGIN_TIME, withheld_sentence(withheld), now, numbers)
     elif unmet:
         told = waited_for_sentence([(one.name, one.condition, one.state) for one in unmet], 0)
         explanation = plain_explanation(DEPENDENCY, told, now, {"jobs_waited_for": len(unmet)})
     return Preview(
         resolved=resolved,
-        fits=resolved.never is None and not is_refused and not is_lost,
-        would_start_now=start is not None and not request.is_held and not is_refused and not unmet,
+        fits=resolved.never is None and not refused and not is_lost,
+        would_start_now=start is not None
+        and not request.is_held
+        and not refused
+        and not unmet
+        and not begins_later,
+        mgpu=mgpu,
         guaranteed_mgpu=guaranteed_mgpu,
-        cluster=cluster,
+        cluster=None if refused else cluster,
         cost=cost_per_hour_nano(
             organization_id=resolved.team.organization_id,
             pool_id=resolved.pool.pk,
             guaranteed_mgpu=guaranteed_mgpu,
-            borrowed_mgpu=job.mgpu - guaranteed_mgpu,
+            borrowed_mgpu=mgpu - guaranteed_mgpu,
             multiplier_ppm=resolved.priority_class.price_multiplier_ppm,
             now=now,
         ),
         explanation=explanation,
     )
+
+
+def _so_many(job: QueuedJob, mgpu: int) -> str:
+    """With how many GPUs an elastic job would start."""
+    if job.node_count_max is None or job.node_count_max == job.node_count:
+        return ""
+    return f" with {gpus_text(mgpu)} GPU{'' if mgpu == MGPU_PER_GPU else 's'}"
 
 
 def _guaranteed_later(snapshot: Snapshot, plan: Plan, job: QueuedJob) -> int:

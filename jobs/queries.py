@@ -29,6 +29,7 @@ from jobs.listing import JobFilter, ids_of_page
 from jobs.models import Attempt, AttemptState, Dependency, Job, JobArray, JobEvent
 from jobs.withholding import DEPENDENCY
 from outbox.models import Message
+from outbox.quarantine import open_quarantine, sentence_of
 from primitives.errors import NotFound
 from tenants.access import Actor, visible
 from tenants.models import Node
@@ -109,12 +110,16 @@ class JobRow(NamedTuple):
     cluster__name: str | None
     mgpu_per_node: int
     node_count: int
+    least_node_count: int
+    begin_at: datetime | None
     time_limit_s: int | None
     is_preemptible: bool
     is_requeueable: bool
     checkpoint_path: str | None
     features: Sequence[str]
     image: str | None
+    required_topology: str | None
+    preferred_topology: str | None
     submitted_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -130,7 +135,7 @@ class JobRow(NamedTuple):
 
     @property
     def mgpu(self) -> int:
-        """What the job asks for in all, in milli-GPU."""
+        """What the job asks for in all, in milli-GPU; of an elastic one the most."""
         return self.mgpu_per_node * self.node_count
 
 
@@ -150,6 +155,7 @@ class AttemptRow(NamedTuple):
     guaranteed_mgpu: int
     granted_at: datetime
     started_at: datetime | None
+    checkpoint_at: datetime | None
     notice_at: datetime | None
     grace_until: datetime | None
     ended_at: datetime | None
@@ -208,7 +214,9 @@ class JobView:
 
     `attempt` is the latest unless the job waits. `ended_attempt` is the latest of a job that waits
     again, where its end says why; `trouble` is that of an attempt which is to start or stop;
-    `unmapped` are the clusters that it may not use only because nobody mapped its user there.
+    `unmapped` are the clusters that it may not use only because nobody mapped its user there, and
+    `too_short` those with their time limits that allow it less time than it asks for; `quarantine`
+    says that nothing at all is started.
     """
 
     job: JobRow
@@ -220,6 +228,8 @@ class JobView:
     trouble: Trouble | None = None
     waited_for: Sequence[WaitedForRow] = ()
     unmapped: Sequence[str] = ()
+    too_short: Sequence[tuple[str, int]] = ()
+    quarantine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +413,10 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
     rows = [JobRow._make(values[:width]) for values in found]
     victims = _victims([row.id for row in rows if _waits_for_victims(row)])
     waited_for = _waited_for([row.id for row in rows if _waits_for_jobs(row)])
-    unmapped = _unmapped([row.id for row in rows if _waits_for_a_cluster(row)])
+    without_cluster = [row.id for row in rows if _waits_for_a_cluster(row)]
+    unmapped = _unmapped(without_cluster)
+    too_short = _too_short(without_cluster)
+    quarantine = open_quarantine() if without_cluster else None
     ended = _ended_attempts(
         [row.id for row in rows if row.state in WAITING and row.attempt_number > 0]
     )
@@ -421,6 +434,8 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
             troubles.get(values[width]),
             waited_for.get(row.id, ()),
             unmapped.get(row.id, ()),
+            too_short.get(row.id, ()),
+            "" if quarantine is None or row.id not in without_cluster else sentence_of(quarantine),
         )
         for row, values in zip(rows, found, strict=True)
     ]
@@ -470,15 +485,16 @@ SELECT j.id, j.name, j.type, j.origin, j.state,
        (SELECT name FROM clusters_pool WHERE id = j.pool_id),
        (SELECT name FROM quotas_priorityclass WHERE id = j.priority_class_id),
        (SELECT name FROM clusters_cluster WHERE id = j.cluster_id),
-       j.mgpu_per_node, j.node_count, j.time_limit_s, j.is_preemptible, j.is_requeueable,
-       j.checkpoint_path, j.features, j.image,
+       j.mgpu_per_node, j.node_count, coalesce(j.node_count_min, j.node_count),
+       j.begin_at, j.time_limit_s, j.is_preemptible, j.is_requeueable,
+       j.checkpoint_path, j.features, j.image, j.required_topology, j.preferred_topology,
        j.submitted_at, j.started_at, j.ended_at, j.end_reason, j.exit_code,
        j.cancel_requested_at, j.attempt_number, j.explanation, j.explained_at,
        j.array_id, j.array_index, (SELECT size FROM jobs_jobarray WHERE id = j.array_id),
        a.id, a.job_id, a.number, (SELECT name FROM clusters_cluster WHERE id = a.cluster_id),
        a.state, a.native_id, a.native_state, a.slots::text, a.mgpu, a.guaranteed_mgpu, a.granted_at,
-       a.started_at, a.notice_at, a.grace_until, a.ended_at, a.released_at, a.outcome,
-       a.exit_codes::text, a.message,
+       a.started_at, a.checkpoint_at, a.notice_at, a.grace_until, a.ended_at, a.released_at,
+       a.outcome, a.exit_codes::text, a.message,
        r.job_id, b.user_id,
        CASE WHEN b.id IS NOT NULL THEN (SELECT path FROM tenants_node WHERE id = b.team_id) END,
        {USAGE_OF_JOB.format(job="j.id")}
@@ -554,6 +570,29 @@ WHERE j.id = ANY(%s)
   AND NOT EXISTS (
       SELECT FROM quotas_clusteruser u WHERE u.cluster_id = c.id AND u.user_id = j.user_id
   )
+ORDER BY c.name
+"""
+
+
+def _too_short(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[tuple[str, int]]]:
+    """The clusters that let these jobs run for less than they ask, each with its limit in seconds;
+    of a job that is pinned, only that cluster."""
+    if not job_ids:
+        return {}
+    found: dict[UUID, list[tuple[str, int]]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_TOO_SHORT, [list(job_ids)])
+        for job_id, cluster, limit_s in cursor.fetchall():
+            found.setdefault(job_id, []).append((cluster, limit_s))
+    return found
+
+
+_TOO_SHORT = """
+SELECT j.id, c.name, (c.time_limits ->> p.name)::bigint
+FROM jobs_job j
+JOIN clusters_pool p ON p.id = j.pool_id
+JOIN clusters_cluster c ON c.is_enabled AND coalesce(j.cluster_id = c.id, true)
+WHERE j.id = ANY(%s) AND (c.time_limits ->> p.name)::bigint < j.time_limit_s
 ORDER BY c.name
 """
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
-
 from arbiter.decisions import Plan, Waiting
 from arbiter.explain import sentence
 from arbiter.snapshot import QueuedJob, Snapshot
 from jobs.explaining import iso, plain_explanation
+from jobs.reason_history import write_reasons
 from jobs.snapshots import display_names
 from jobs.withholding import Withheld, withheld_sentence
 from primitives.clock import from_epoch
@@ -74,7 +72,7 @@ class Reasons:
 def store_reasons(
     news: Sequence[Reason], snapshot: Snapshot, now: datetime
 ) -> list[tuple[UUID, UUID]]:
-    """Write `news` on the jobs that are still queued, in one statement.
+    """Write `news` on the jobs that are still queued, and new causes into their history.
 
     Returns the job and the organization of each that was written.
     """
@@ -91,17 +89,7 @@ def store_reasons(
         }
         for item in news
     ]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE jobs_job j SET explanation = v.document, explained_at = %s
-            FROM jsonb_to_recordset(%s::jsonb) AS v (id uuid, document jsonb)
-            WHERE j.id = v.id AND j.state = 'queued'
-            RETURNING j.id, j.organization_id
-            """,
-            [now, json.dumps(documents)],
-        )
-        return list(cursor.fetchall())
+    return write_reasons(documents, now)
 
 
 def _withheld_document(withheld: Withheld, now: datetime) -> dict[str, Any]:

@@ -7,14 +7,16 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from connectors.workload_checks import RANKS_MAX, RESERVED_ENVIRONMENT, SCRIPT_BYTES_MAX
+from arbiter.snapshot import Level
+from connectors.workload_checks import RESERVED_ENVIRONMENT, SCRIPT_BYTES_MAX
 from jobs.array_text import STORED_BYTES_MAX, ArrayShape, parse_array, task_name
 from jobs.dependencies import DEPENDENCIES_MAX
-from jobs.models import Condition, JobType
+from jobs.models import TOPOLOGIES, Condition, JobType
 from jobs.sbatch import (
     FEATURE,
     NOTICE_SIGNALS,
@@ -24,8 +26,10 @@ from jobs.sbatch import (
     parse_sbatch,
     unread_directives,
 )
+from jobs.sizes import Size, read_size
 from primitives.errors import FieldError, InvalidRequest
 from primitives.units import MGPU_MAX, MGPU_PER_GPU, mgpu_of
+from webapi.paging import time_or_refuse
 
 NAME_MAX = 200
 TIME_LIMIT_S_MAX = 31_536_000
@@ -52,8 +56,10 @@ FIELDS = frozenset(
         "name",
         "pool",
         "gpus",
+        "gpus_min",
         "gpus_per_node",
         "nodes",
+        "nodes_min",
         "script",
         "sbatch",
         "time_limit_s",
@@ -66,13 +72,16 @@ FIELDS = frozenset(
         "cluster",
         "features",
         "image",
+        "required_topology",
+        "preferred_topology",
         "notice_signal",
         "held",
+        "begin_at",
         "depends_on",
         "array",
     }
 )
-_SHAPE = ("gpus", "gpus_per_node", "nodes")
+_SHAPE = ("gpus", "gpus_per_node", "nodes", "nodes_min")
 #: Names in an sbatch text that stand for a member of another name.
 _MEANING = {"partition": "pool", "gpu_type": "pool", "qos": "priority_class"}
 
@@ -101,23 +110,21 @@ class Wish:
 class JobRequest:
     """A request that is well-formed; whether it means something is for `jobs.submission`.
 
-    Exactly one of `mgpu` (in all, over `node_count` equal parts, or laid out by us when that is
-    None) and `mgpu_per_node` (on each of `node_count`, 1 when None) is set. `pool` and
-    `priority_class` of None leave the choice to us; hints then come first, in order. `image_note`
-    is that of the line of the sbatch text that names the image, if one does.
+    `pool` and `priority_class` of None leave the choice to us; hints then come first, in order.
+    `image_note` is that of the line of the sbatch text that names the image, if one does.
     """
 
     team: str
     name: str
     script: str
-    mgpu: int | None = None
-    mgpu_per_node: int | None = None
-    node_count: int | None = None
+    size: Size
     pool: str | None = None
     priority_class: str | None = None
     cluster: str | None = None
     features: tuple[str, ...] = ()
     image: str | None = None
+    required_topology: Level | None = None
+    preferred_topology: Level | None = None
     type: JobType | None = None
     time_limit_s: int | None = None
     environment: Mapping[str, str] | None = None
@@ -126,6 +133,7 @@ class JobRequest:
     checkpoint_path: str | None = None
     notice_signal: str = "TERM"
     is_held: bool = False
+    begin_at: datetime | None = None
     depends_on: tuple[Wish, ...] = ()
     array: ArrayShape | None = None
     notes: tuple[Note, ...] = ()
@@ -145,7 +153,7 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
     script, reading, notes = _script(reader)
     if reading is not None:
         notes = reader.merge(reading, notes)
-    shape = _shape(reader)
+    size, topology = read_size(reader), _topology(reader)
     request_type = reader.choice("type", [item.value for item in JobType])
     name, array = _name(reader, script), _array(reader)
     if array is not None:
@@ -156,14 +164,14 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         team=reader.name_of("team", required=True) or "",
         name=name,
         script=script,
-        mgpu=shape[0],
-        mgpu_per_node=shape[1],
-        node_count=shape[2],
+        size=size,
         pool=reader.name_of("pool"),
         priority_class=reader.name_of("priority_class"),
         cluster=reader.name_of("cluster"),
         features=_features(reader),
         image=_image(reader),
+        required_topology=topology[0],
+        preferred_topology=topology[1],
         type=None if request_type is None else JobType(request_type),
         time_limit_s=reader.integer("time_limit_s", low=1, high=TIME_LIMIT_S_MAX),
         environment=_environment(reader),
@@ -172,6 +180,7 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         checkpoint_path=_checkpoint_path(reader),
         notice_signal=reader.choice("notice_signal", NOTICE_SIGNALS) or "TERM",
         is_held=reader.boolean("held", default=False),
+        begin_at=_begin_at(reader),
         depends_on=_depends_on(reader),
         array=array,
         notes=notes,
@@ -377,20 +386,15 @@ def _script(reader: _Reader) -> tuple[str, SbatchReading | None, tuple[Note, ...
     return text, reading, (*notes, *reading.notes)
 
 
-def _shape(reader: _Reader) -> tuple[int | None, int | None, int | None]:
-    nodes = reader.integer("nodes", low=1, high=RANKS_MAX)
-    if "gpus" in reader.body and "gpus_per_node" in reader.body:
-        reader.fail("gpus", "give gpus, or gpus_per_node and nodes, not both")
-        return None, None, nodes
-    if "gpus" not in reader.body and "gpus_per_node" not in reader.body:
-        reader.fail("gpus", "is required (or gpus_per_node and nodes)", "required")
-        return None, None, nodes
-    total, per_node = reader.mgpu("gpus"), reader.mgpu("gpus_per_node")
-    if per_node is not None and (nodes or 1) > 1 and per_node % MGPU_PER_GPU:
-        reader.fail("gpus_per_node", "must be whole GPUs on more than one node")
-    if total is not None and nodes is not None and total % (nodes * MGPU_PER_GPU) and nodes > 1:
-        reader.fail("gpus", f"cannot be split into {nodes:,} equal parts of whole GPUs")
-    return total, per_node, nodes
+def _begin_at(reader: _Reader) -> datetime | None:
+    text = reader.text("begin_at")
+    if text is None:
+        return None
+    try:
+        return time_or_refuse(text, "begin_at")
+    except InvalidRequest:
+        reader.fail("begin_at", "must be a time with its zone, such as 2027-01-20T08:00:00Z")
+        return None
 
 
 def _name(reader: _Reader, script: str) -> str:
@@ -607,6 +611,18 @@ def _image(reader: _Reader) -> str | None:
         )
         return None
     return image
+
+
+def _topology(reader: _Reader) -> tuple[Level | None, Level | None]:
+    """The level that is required and the one that is preferred; one of the two at most."""
+    required = reader.choice("required_topology", TOPOLOGIES)
+    preferred = reader.choice("preferred_topology", TOPOLOGIES)
+    if required is not None and preferred is not None:
+        reader.fail("preferred_topology", "is given beside required_topology; give one of the two")
+    return (
+        None if required is None else Level(required),
+        None if preferred is None else Level(preferred),
+    )
 
 
 def _is_control(character: str) -> bool:

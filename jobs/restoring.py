@@ -33,7 +33,7 @@ from outbox.models import Quarantine
 from outbox.quarantine import begin_quarantine, last_end, open_quarantine
 from primitives.clock import from_epoch
 from primitives.errors import Conflict
-from quotas.cluster_users import name_on
+from quotas.cluster_users import names_on
 from webapi.middleware import current_request_id
 
 log = logging.getLogger(__name__)
@@ -287,14 +287,14 @@ def _remember(
         number=number,
         cluster=cluster,
         slots=[{"node": slot.node, "mgpu": slot.mgpu} for slot in seen.slots or ()],
-        mgpu=job.mgpu,
+        mgpu=_granted(job, seen),
         # What of it was borrowed nobody knows any more; of one that runs the next cycle says it.
-        guaranteed_mgpu=job.mgpu,
+        guaranteed_mgpu=_granted(job, seen),
         state=AttemptState.STARTING,
         epoch=epoch,
         granted_at=_submitted(seen) or now,
         native_id=seen.native_id,
-        cluster_user=name_on(cluster, job.user_id),
+        cluster_user=names_on(cluster, [job.user_id]).get(job.user_id),
     )
     attempt.save(force_insert=True)
     _register(job, attempt, now)
@@ -444,6 +444,12 @@ def _unstarted_on(clusters: Sequence[Cluster]) -> list[tuple[UUID, UUID]]:
         .order_by("job_id")
         .values_list("id", "job_id")
     )
+
+
+def _granted(job: Job, seen: Observation) -> int:
+    """What the attempt holds: of an elastic job as much as its cluster says."""
+    told = sum(slot.mgpu for slot in seen.slots or ())
+    return told if told and job.node_count_min is not None else job.mgpu
 
 
 def _suspect(job: Job, cluster: Cluster, now: datetime) -> None:

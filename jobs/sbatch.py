@@ -334,7 +334,7 @@ def _next_option(words: list[str]) -> tuple[str, str | None, list[str]]:
 
 
 _NOT_OFFERED = {
-    "begin": "A later begin is not yet offered; submit with --hold and release it then.",
+    "begin": "Give begin_at beside the script: `tidegate submit --begin 2027-01-20T08:00:00Z`.",
     "deadline": "Deadlines are not yet offered; remove the line.",
     "chdir": "The working directory cannot be chosen; use `cd` in the script.",
     "nodelist": "Nodes cannot be chosen; choose a pool or a cluster.",
@@ -498,7 +498,12 @@ def _signal(value: str) -> _Read:
 
 
 def _nodes(value: str) -> _Read:
-    return {"nodes": (number := _count(value, "nodes"))}, f"nodes = {number}"
+    """A count, or least and most of an elastic job."""
+    least_text, dash, most_text = value.partition("-")
+    if not dash:
+        return {"nodes": (number := _count(value, "nodes"))}, f"nodes = {number}"
+    least, most = _count(least_text, "nodes"), _count(most_text, "nodes")
+    return {"nodes": most, "nodes_min": least}, f"nodes = {most}, nodes_min = {least}"
 
 
 def _name(value: str) -> _Read:

@@ -74,8 +74,11 @@ def settle(
         if attempt is None:
             strangers += 1
         elif _is_wanted(attempt, observation):
-            # What somebody else holds is theirs to release, and the job says so.
-            if not observation.is_held_by_others:
+            # What somebody else holds is theirs to release, and the job says so. What can never
+            # start, and what is not what was submitted, is taken back (`jobs.withdrawing`).
+            if not (
+                observation.is_held_by_others or observation.never_starts or observation.is_altered
+            ):
                 release.append(observation)
         elif not _may_become_wanted(attempt):
             remove.append(observation)
@@ -93,7 +96,7 @@ def settle(
 
 def _settled(listing: Listing, settle_s: int) -> Iterator[tuple[UUID, Observation]]:
     for key in listing.observations:
-        attempt_id = _attempt_id(key)
+        attempt_id = attempt_id_of(key)
         if attempt_id is None:
             continue
         for observation in listing.all_of(key):
@@ -105,7 +108,8 @@ def _settled(listing: Listing, settle_s: int) -> Iterator[tuple[UUID, Observatio
                 yield attempt_id, observation
 
 
-def _attempt_id(key: str) -> UUID | None:
+def attempt_id_of(key: str) -> UUID | None:
+    """The attempt whose workload has this key; None where there can be none."""
     try:
         return UUID(key.removeprefix(_KEY_PREFIX))
     except ValueError:
@@ -137,7 +141,7 @@ def _release(
     with leadership.fence():
         # Read again under the fence: somebody may have asked to stop it since.
         Attempt.objects.filter(
-            pk__in=[_attempt_id(one.key) for one in wanted],
+            pk__in=[attempt_id_of(one.key) for one in wanted],
             state__in=[AttemptState.RESERVED, AttemptState.STARTING],
             released_at=None,
         ).update(release_sent_at=Coalesce(F("release_sent_at"), Now()))
@@ -145,7 +149,7 @@ def _release(
             attempt.key
             for attempt in Attempt.objects.filter(
                 ~Q(release_sent_at=None),
-                pk__in=[_attempt_id(one.key) for one in wanted],
+                pk__in=[attempt_id_of(one.key) for one in wanted],
                 state__in=[AttemptState.RESERVED, AttemptState.STARTING],
             ).only("id")
         }

@@ -10,19 +10,33 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.db import connection, transaction
 
-from arbiter.snapshot import Claim, Phase, QueuedJob, RunningJob, Slot, Snapshot
+from arbiter.policy import Policy
+from arbiter.snapshot import (
+    Claim,
+    Level,
+    Phase,
+    PoolWeight,
+    QueuedJob,
+    RunningJob,
+    Slot,
+    Snapshot,
+)
+from billing.fair_use import read_usage
 from clusters.queries import devices
 from jobs.usable_clusters import UsableClusters
 from jobs.withdrawing import avoided_clusters
 from jobs.withholding import DEPENDENCY, Withheld, withheld_jobs
 from outbox.quarantine import is_quarantined
+from quotas.installation import arbiter_policy
 from quotas.queries import quota_snapshot
 
 
 class Reading(NamedTuple):
-    """What is offered to the arbiter, and which queued jobs are not; both of one instant."""
+    """What is offered to the arbiter, by which policy, and which queued jobs are not; all of one
+    instant."""
 
     snapshot: Snapshot
+    policy: Policy
     withheld: tuple[Withheld, ...]
 
 
@@ -32,7 +46,7 @@ def load_snapshot(now: datetime) -> Snapshot:
 
 
 def read_queue(now: datetime) -> Reading:
-    """`load_snapshot`, with the jobs that are left out of it."""
+    """`load_snapshot`, with the policy and the jobs that are left out of it."""
     is_outermost = not connection.in_atomic_block
     with transaction.atomic():
         if is_outermost:
@@ -42,7 +56,7 @@ def read_queue(now: datetime) -> Reading:
         fleet, answering = devices(now=now, stale_after=timedelta(seconds=settings.STALE_AFTER_S))
         if is_quarantined():
             answering = frozenset()
-        withheld = withheld_jobs()
+        withheld = withheld_jobs(now)
         snapshot = Snapshot(
             taken_at=int(now.timestamp()),
             nodes=tree.nodes,
@@ -53,8 +67,13 @@ def read_queue(now: datetime) -> Reading:
             running=_running(),
             queued=_queued(now, withheld),
             claims=_claims(),
+            pool_weights=tuple(
+                PoolWeight(pool, weight)
+                for pool, weight in _rows("SELECT id::text, weight FROM clusters_pool")
+            ),
+            usage=read_usage(now),
         )
-        return Reading(snapshot, withheld)
+        return Reading(snapshot, arbiter_policy(), withheld)
 
 
 def _rows(sql: str) -> list[tuple[Any, ...]]:
@@ -73,9 +92,22 @@ def _queued(now: datetime, withheld: Iterable[Withheld]) -> tuple[QueuedJob, ...
     sets: dict[str | None, frozenset[str] | None] = {None: None}
 
     def clusters(
-        job: str, user: str, pool: str, mgpu: int, pinned: str | None, image: str | None
+        job: str,
+        user: str,
+        pool: str,
+        mgpu: int,
+        limit_s: int | None,
+        pinned: str | None,
+        image: str | None,
     ) -> frozenset[str] | None:
-        found = usable.of(user=user, pool=pool, mgpu_per_node=mgpu, pinned=pinned, image=image)
+        found = usable.of(
+            user=user,
+            pool=pool,
+            mgpu_per_node=mgpu,
+            time_limit_s=limit_s,
+            pinned=pinned,
+            image=image,
+        )
         return usable.without(found, avoided[job]) if job in avoided else found
 
     return tuple(
@@ -89,12 +121,15 @@ def _queued(now: datetime, withheld: Iterable[Withheld]) -> tuple[QueuedJob, ...
             priority_class,
             submitted_at,
             time_limit_s,
-            clusters(job, user, pool, mgpu_per_node, pinned, image),
+            clusters(job, user, pool, mgpu_per_node, time_limit_s, pinned, image),
             # The same features are the same object, which keeps 100,000 queued jobs small.
             sets[features]
             if features in sets
             else sets.setdefault(features, frozenset(features.split(" "))),
             image is not None,
+            None if required is None else Level(required),
+            None if preferred is None else Level(preferred),
+            node_count_max,
         )
         for (
             job,
@@ -109,6 +144,9 @@ def _queued(now: datetime, withheld: Iterable[Withheld]) -> tuple[QueuedJob, ...
             pinned,
             features,
             image,
+            required,
+            preferred,
+            node_count_max,
         ) in _rows(_QUEUED + _NOT_DEPENDENT if has_dependent else _QUEUED)
         if job not in left_out
     )
@@ -116,9 +154,11 @@ def _queued(now: datetime, withheld: Iterable[Withheld]) -> tuple[QueuedJob, ...
 
 _QUEUED = """
 SELECT id::text, team_id::text, user_id::text, pool_id::text, mgpu_per_node,
-       node_count, priority_class_id::text,
+       coalesce(node_count_min, node_count), priority_class_id::text,
        extract(epoch FROM submitted_at)::bigint, time_limit_s, cluster_id::text,
-       nullif(array_to_string(features, ' '), ''), image
+       nullif(array_to_string(features, ' '), ''), image,
+       required_topology, preferred_topology,
+       CASE WHEN node_count_min IS NOT NULL THEN node_count END
 FROM jobs_job WHERE state = 'queued'
 """
 _NOT_DEPENDENT = """
@@ -155,6 +195,8 @@ def _running() -> tuple[RunningJob, ...]:
             grace_until=grace_until,
             beneficiary=beneficiary,
             guaranteed_mgpu=guaranteed_mgpu,
+            preemptions=preemptions,
+            checkpoint_at=checkpoint_at,
         )
         for (
             job,
@@ -173,6 +215,8 @@ def _running() -> tuple[RunningJob, ...]:
             grace_until,
             beneficiary,
             guaranteed_mgpu,
+            preemptions,
+            checkpoint_at,
         ) in _rows(
             """
             SELECT j.id::text, a.id::text, j.team_id::text, j.user_id::text, j.pool_id::text,
@@ -182,7 +226,13 @@ def _running() -> tuple[RunningJob, ...]:
                    a.state, j.is_preemptible, j.time_limit_s,
                    extract(epoch FROM
                        coalesce(a.grace_until, a.ended_at + interval '60 s'))::bigint,
-                   CASE WHEN r.closed_at IS NULL THEN r.job_id::text END, a.guaranteed_mgpu
+                   CASE WHEN r.closed_at IS NULL THEN r.job_id::text END, a.guaranteed_mgpu,
+                   CASE WHEN a.number = 1 THEN 0 ELSE (
+                       SELECT count(*) FROM jobs_attempt p
+                       WHERE p.job_id = a.job_id AND p.number < a.number
+                           AND p.reclaim_id IS NOT NULL AND p.started_at IS NOT NULL
+                   ) END,
+                   extract(epoch FROM a.checkpoint_at)::bigint
             FROM jobs_attempt a
             JOIN jobs_job j ON j.id = a.job_id
             LEFT JOIN jobs_reclaim r ON r.id = a.reclaim_id

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
 from arbiter.decisions import Waiting
-from arbiter.explain import features_text, missing_features
+from arbiter.explain import duration_text, features_text, missing_features, too_far_apart
 from audit.recording import record
 from bulk.inserting import insert_row, insert_rows
 from clusters.models import Cluster, Pool
-from clusters.queries import nodes_having
+from clusters.queries import nodes_having, places_having
 from connectors.registry import IMAGE_REFUSALS, gpu_unit_mgpu, image_refusal
 from jobs.dependencies import array_states, open_dependencies
 from jobs.errors import NeverFits, TooManyDependencies, TooManyOpenJobs
-from jobs.fitting import Fleet, lay_out, why_never
+from jobs.fitting import Fleet, why_never
 from jobs.job_arrays import insert_array
 from jobs.models import Condition, Dependency, Job, JobState, JobType
 from jobs.offers import Offer, offer_to
 from jobs.queries import visible_arrays, visible_jobs
 from jobs.requests import JobRequest, hint_settled, settled
 from jobs.sbatch import Note, Verdict, refused_of
+from jobs.sizes import laid_out, notes_on
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from primitives.errors import FieldError, InvalidRequest, NotFound
@@ -46,6 +47,9 @@ OPEN_DEPENDENCIES_PER_ORGANIZATION_MAX = 100_000
 #: Dependencies times tasks of one array at most.
 TASK_DEPENDENCIES_MAX = 10_000
 
+#: How far ahead a job may begin.
+BEGIN_AHEAD_MAX = timedelta(days=366)
+
 DEFAULT_PRIORITY_CLASS = "normal"
 
 
@@ -65,7 +69,9 @@ class ResolvedRequest:
     """A request whose every name is a thing that the actor may use.
 
     `clusters` are the ids of those that it is confined to, by its own word or by its image; None
-    is any. `never` is the arbiter's word that it could not even run on an idle fleet.
+    is any. It starts with `node_count` nodes at least and has `node_count_max` at most, which are
+    more only where it is elastic. `never` is the arbiter's word that it could not even run on an
+    idle fleet.
     """
 
     request: JobRequest
@@ -77,6 +83,7 @@ class ResolvedRequest:
     type: JobType
     mgpu_per_node: int
     node_count: int
+    node_count_max: int
     notes: tuple[Note, ...]
     fleet: Fleet
     offer: Offer
@@ -85,8 +92,13 @@ class ResolvedRequest:
 
     @property
     def mgpu(self) -> int:
-        """What it asks for in all, in milli-GPU."""
+        """What it asks for in all, at least, in milli-GPU."""
         return self.mgpu_per_node * self.node_count
+
+    @property
+    def mgpu_max(self) -> int:
+        """The most that it would have, in milli-GPU."""
+        return self.mgpu_per_node * self.node_count_max
 
 
 def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
@@ -99,6 +111,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
     TooManyDependencies.
     """
     resolved = resolve(request, actor=actor)
+    refuse_far_begin(request, now)
     if refused := refused_of(resolved.notes):
         raise InvalidRequest(
             "; ".join(f"line {note.line}: {note.detail}" for note in refused[:5]),
@@ -123,8 +136,14 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         cluster=resolved.cluster,
         features=list(request.features),
         image=request.image,
+        required_topology=request.required_topology,
+        preferred_topology=request.preferred_topology,
         mgpu_per_node=resolved.mgpu_per_node,
-        node_count=resolved.node_count,
+        node_count=resolved.node_count_max,
+        node_count_min=resolved.node_count
+        if resolved.node_count < resolved.node_count_max
+        else None,
+        begin_at=request.begin_at,
         script=request.script,
         environment=dict(request.environment or {}),
         notes=[note.as_json() for note in resolved.notes],
@@ -212,13 +231,15 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
             errors=errors,
             notes=[note.as_json() for note in notes],
         )
+    clusters = _allowing_time(request, refusals, clusters, pool, cluster)
     fleet = offer.fleet(pool)
     if request.features:
         fleet = replace(fleet, having=nodes_having(pool, request.features))
-    mgpu_per_node, node_count = _shape(request, fleet, clusters)
-    _check_units(request, mgpu_per_node, refusals, clusters, pool, cluster)
-    if request.mgpu is not None and request.node_count is None and node_count > 1:
-        notes = (*notes, _shared_out(request.mgpu, mgpu_per_node, node_count))
+    if request.required_topology is not None:
+        fleet = replace(fleet, places=places_having(pool, request.features))
+    size = laid_out(request.size, fleet, clusters)
+    _check_units(request, size.mgpu_per_node, refusals, clusters, pool, cluster)
+    notes = (*notes, *notes_on(request.size, size))
     return ResolvedRequest(
         request=request,
         team=team,
@@ -228,9 +249,10 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
         clusters=clusters,
         type=request.type
         or (JobType.ARRAY if request.array is not None else None)
-        or (JobType.DISTRIBUTED if node_count > 1 else JobType.TRAINING),
-        mgpu_per_node=mgpu_per_node,
-        node_count=node_count,
+        or (JobType.DISTRIBUTED if size.node_count_max > 1 else JobType.TRAINING),
+        mgpu_per_node=size.mgpu_per_node,
+        node_count=size.node_count,
+        node_count_max=size.node_count_max,
         notes=notes,
         fleet=fleet,
         offer=offer,
@@ -240,10 +262,11 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
             team=team.path,
             pool=str(pool.pk),
             priority_class=priority_class,
-            mgpu_per_node=mgpu_per_node,
-            node_count=node_count,
+            mgpu_per_node=size.mgpu_per_node,
+            node_count=size.node_count,
             clusters=clusters,
             features=request.features,
+            required_topology=request.required_topology,
             fleet=fleet,
         ),
         predecessors=predecessors,
@@ -430,16 +453,48 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(found[:20]) + (" and more" if len(found) > 20 else "") if found else "none"
 
 
-def _shape(request: JobRequest, fleet: Fleet, clusters: frozenset[str] | None) -> tuple[int, int]:
-    """(milli-GPU per node, nodes)."""
-    if request.mgpu_per_node is not None:
-        return request.mgpu_per_node, request.node_count or 1
-    assert request.mgpu is not None
-    if request.node_count is not None:
-        return request.mgpu // request.node_count, request.node_count
-    largest_mgpu = fleet.largest_node_mgpu(clusters)
-    # What cannot be laid out is left whole, which no node can hold: so the refusal says.
-    return lay_out(request.mgpu, largest_mgpu) or (request.mgpu, 1)
+def refuse_far_begin(request: JobRequest, now: datetime) -> None:
+    """Raises InvalidRequest for a begin that lies too far ahead to be meant."""
+    if request.begin_at is not None and request.begin_at > now + BEGIN_AHEAD_MAX:
+        detail = f"must be at most {BEGIN_AHEAD_MAX.days} days ahead"
+        raise InvalidRequest(
+            f"begin_at: {detail}", errors=[FieldError("/begin_at", detail, "out_of_range")]
+        )
+
+
+def _allowing_time(
+    request: JobRequest,
+    known: Mapping[str, tuple[Cluster, str]],
+    clusters: frozenset[str] | None,
+    pool: Pool,
+    pinned: Cluster | None,
+) -> frozenset[str] | None:
+    """`clusters`, less those of the `known` ones that let no job of the pool run for so long.
+
+    Raises InvalidRequest where none is left.
+    """
+    asked_s = request.time_limit_s
+    limits = {
+        pk: limit_s
+        for pk, (cluster, _) in known.items()
+        if (clusters is None or pk in clusters)
+        and (limit_s := cluster.time_limits.get(pool.name)) is not None
+    }
+    if asked_s is None or all(limit_s >= asked_s for limit_s in limits.values()):
+        return clusters
+    allowing = frozenset(
+        pk for pk in (known if clusters is None else clusters) if limits.get(pk, asked_s) >= asked_s
+    )
+    if allowing:
+        return allowing
+    who = f"no cluster with {pool.name} lets" if pinned is None else f"{pinned} does not let"
+    detail = (
+        f"{who} a job run for {duration_text(asked_s)}; the longest time limit there is "
+        f"{duration_text(max(limits.values()))}"
+    )
+    raise InvalidRequest(
+        f"time_limit_s: {detail}", errors=[FieldError("/time_limit_s", detail, "unavailable")]
+    )
 
 
 def _check_units(
@@ -464,31 +519,21 @@ def _check_units(
         f"{gpus_text(min(units))} on each node"
         + ("" if pinned is None else ", or choose another cluster")
     )
-    pointer = "/gpus" if request.mgpu is not None else "/gpus_per_node"
+    pointer = "/gpus" if request.size.mgpu is not None else "/gpus_per_node"
     raise InvalidRequest(
         f"{pointer.removeprefix('/')}: {detail}",
         errors=[FieldError(pointer, detail, "unavailable")],
     )
 
 
-def _shared_out(mgpu: int, mgpu_per_node: int, node_count: int) -> Note:
-    """That we chose the nodes: a total that divides badly becomes many small ranks."""
-    return Note(
-        0,
-        "",
-        Verdict.UNDERSTOOD,
-        f"No node has {_gpus(mgpu)}, so this job takes {_nodes(node_count)} with "
-        f"{_gpus(mgpu_per_node)} each and runs its script on each of them. To share out otherwise, "
-        "ask for nodes and GPUs per node instead of GPUs in all.",
-    )
-
-
 def _never_fits(resolved: ResolvedRequest, never: Waiting) -> NeverFits:
     """The refusal, with what would fit."""
     detail, numbers = never_sentence(resolved, never)
-    pointer = "/gpus" if resolved.request.mgpu is not None else "/gpus_per_node"
+    pointer = "/gpus" if resolved.request.size.mgpu is not None else "/gpus_per_node"
     if _lacks_features(resolved, never):
         pointer = "/features"
+    elif _is_too_far_apart(resolved, never):
+        pointer = "/required_topology"
     return NeverFits(detail, errors=[FieldError(pointer, detail, "never_fits")], numbers=numbers)
 
 
@@ -496,6 +541,17 @@ def _lacks_features(resolved: ResolvedRequest, never: Waiting) -> bool:
     """Whether too few nodes have the features, whatever their size."""
     having = never.numbers.get("nodes_with_features")
     return having is not None and having < resolved.node_count
+
+
+def _is_too_far_apart(resolved: ResolvedRequest, never: Waiting) -> bool:
+    """Whether there are enough nodes, but nowhere in one domain of the level that is required."""
+    together = never.numbers.get("nodes_in_one_domain")
+    return (
+        together is not None
+        and together < resolved.node_count
+        and resolved.node_count
+        <= resolved.fleet.nodes_with(resolved.mgpu_per_node, resolved.clusters)
+    )
 
 
 def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict[str, int]]:
@@ -541,6 +597,17 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
             f"{_nodes(fitting)} of one cluster can give {gpus_text(resolved.mgpu_per_node)}.",
             numbers,
         )
+    if _is_too_far_apart(resolved, never):
+        assert resolved.request.required_topology is not None
+        together = numbers["nodes_in_one_domain"] = never.numbers["nodes_in_one_domain"]
+        told = too_far_apart(
+            resolved.request.required_topology,
+            nodes=resolved.node_count,
+            mgpu=resolved.mgpu_per_node,
+            together=together,
+            where="of the pool" if resolved.cluster is None else f"on {resolved.cluster}",
+        )
+        return f"{asked}: {told}.", numbers
     if cap_mgpu is not None and resolved.mgpu > cap_mgpu:
         return (
             f"{asked} in the class {resolved.priority_class.name}: it lets a team have at most "

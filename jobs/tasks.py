@@ -7,6 +7,7 @@ from datetime import timedelta
 from celery import shared_task
 from django.core.management import call_command
 
+from jobs.recording import forget_old_cycles
 from jobs.retention import forget_ended_attempts
 from outbox.delivery import drop_delivered
 from primitives.clock import SystemClock
@@ -15,10 +16,12 @@ from webapi.idempotency import forget_old_answers
 
 @shared_task
 def drop_what_is_done() -> None:
-    """Drop delivered messages of last week and idempotent answers past their time."""
+    """Drop delivered messages of last week, idempotent answers past their time, and records of
+    cycles beyond their bounds."""
     now = SystemClock().now()
     drop_delivered(before=now - timedelta(days=7))
     forget_old_answers(now=now)
+    forget_old_cycles(now=now)
 
 
 @shared_task

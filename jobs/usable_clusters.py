@@ -1,5 +1,5 @@
-"""On which clusters a job may run at all: where its user is known, its GPUs can be cut, and its
-container image be run."""
+"""On which clusters a job may run at all: where its user is known, its GPUs can be cut, its time
+limit is allowed, and its container image be run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from connectors.registry import (
 )
 from quotas.models import ClusterUser
 
+_NONE: frozenset[str] = frozenset()
+
 
 class UsableClusters:
     """The rules of one moment, read once; at most three queries. Ids are texts, as in snapshots."""
 
     def __init__(self) -> None:
-        rows = list(Cluster.objects.values_list("pk", "kind", "options"))
-        self._rules = {str(pk): (kind, options) for pk, kind, options in rows}
+        rows = list(Cluster.objects.values_list("pk", "kind", "options", "time_limits"))
+        self._rules = {str(pk): (kind, options) for pk, kind, options, _ in rows}
+        self._time_limits = {str(pk): limits for pk, _, _, limits in rows if limits}
         kinds = {kind for kind, _ in self._rules.values()}
         self._all = frozenset(self._rules)
         self._needs_user = frozenset(
@@ -29,7 +32,7 @@ class UsableClusters:
         self._needs_image = not kinds.isdisjoint(IMAGE_REFUSALS)
         self._has_units = not kinds.isdisjoint(GPU_UNITS)
         self._pools: dict[str, str] = {}
-        if self._needs_image or self._has_units:
+        if self._needs_image or self._has_units or self._time_limits:
             self._pools = {str(pk): name for pk, name in Pool.objects.values_list("pk", "name")}
         self._mapped: dict[str, set[str]] = {}
         if self._needs_user:
@@ -37,18 +40,26 @@ class UsableClusters:
                 self._mapped.setdefault(str(user), set()).add(str(cluster))
         self._units: dict[str, dict[str, int]] = {}
         self._running: dict[tuple[str, str | None], frozenset[str]] = {}
-        self._known: dict[tuple[str | None, ...], frozenset[str] | None] = {}
+        self._known: dict[tuple[str | frozenset[str] | None, ...], frozenset[str] | None] = {}
 
     def of(
-        self, *, user: str, pool: str, mgpu_per_node: int, pinned: str | None, image: str | None
+        self,
+        *,
+        user: str,
+        pool: str,
+        mgpu_per_node: int,
+        time_limit_s: int | None,
+        pinned: str | None,
+        image: str | None,
     ) -> frozenset[str] | None:
-        """The clusters that may run a job of `user` in `pool` with `mgpu_per_node`; None when all
-        may.
+        """The clusters that may run a job of `user` in `pool` with `mgpu_per_node` for so long;
+        None when all may.
 
         The same answer is the same object, which keeps 100,000 queued jobs small.
         """
         asks_image = image is not None or self._needs_image
-        if pinned is None and not asks_image and not self._needs_user and not self._has_units:
+        too_short = self._too_short(pool, time_limit_s)
+        if not (pinned or asks_image or self._needs_user or self._has_units or too_short):
             return None
         key = (
             pinned,
@@ -56,9 +67,10 @@ class UsableClusters:
             pool if self._pools else "",
             str(mgpu_per_node) if self._has_units else "",
             image,
+            too_short,
         )
         if key not in self._known:
-            usable = self._all - (self._needs_user - self._mapped.get(user, set()))
+            usable = self._all - (self._needs_user - self._mapped.get(user, set())) - too_short
             if self._has_units:
                 units = self._units_of(pool)
                 usable = frozenset(pk for pk in usable if mgpu_per_node % units[pk] == 0)
@@ -68,6 +80,17 @@ class UsableClusters:
                 usable &= {pinned}
             self._known[key] = None if usable == self._all and pinned is None else usable
         return self._known[key]
+
+    def _too_short(self, pool: str, time_limit_s: int | None) -> frozenset[str]:
+        """The clusters that allow no job of `pool` to run for so long."""
+        if time_limit_s is None or not self._time_limits:
+            return _NONE
+        name = self._pools.get(pool, "")
+        return frozenset(
+            pk
+            for pk, limits in self._time_limits.items()
+            if limits.get(name, time_limit_s) < time_limit_s
+        )
 
     def _units_of(self, pool: str) -> dict[str, int]:
         if pool not in self._units:

@@ -1,11 +1,13 @@
 """Take back what its cluster will not start: the GPUs reserved for it serve others meanwhile.
 
 Also what its cluster has ended and queued anew by itself: an attempt runs once, and would be
-charged for as long as it waits there.
+charged for as long as it waits there. And what somebody changed there before it began: other GPUs
+were granted than it would hold.
 
 What a cluster itself calls stuck, in complete listings, for so long after its release that its
 scheduler has looked at it often; the job queues again, and this cluster is avoided for a while.
-What waits there for nodes in use keeps its place. And what a cluster that fell silent had not
+What it says it will never start, so as it is, has less time. What waits there for nodes in use
+keeps its place. And what a cluster that fell silent had not
 acknowledged: where submissions are held, nothing runs that was not recorded and released.
 """
 
@@ -24,15 +26,18 @@ from jobs.leadership import Leadership
 from jobs.lifecycle import NOT_STARTED
 from jobs.models import Attempt, AttemptState, Job, StopReason
 from jobs.observation import conclude
+from jobs.settling import attempt_id_of
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from outbox.quarantine import is_quarantined
 from outbox.recording import intend
-from primitives.clock import from_epoch
 from quotas.models import QuotaPush, QuotaPushKind, QuotaPushStatus
 
 #: How long a cluster may call an attempt stuck after its release.
 START_WITHIN = timedelta(minutes=5)
+#: How long it may say that it will never start it: a controller that has just begun may take nodes
+#: for missing that tell of themselves a moment later.
+NEVER_WITHIN = timedelta(seconds=30)
 #: Listings that are further apart say nothing of the time between them.
 LISTED_WITHIN = timedelta(seconds=60)
 #: How long a cluster that did not start a job is not asked to start it again, unless somebody
@@ -90,7 +95,7 @@ def withdraw_stuck(
     if not any(_is_kept(one) for key in listing.observations for one in listing.all_of(key)):
         still_held.overdue((), now)
         return 0
-    limit = now - START_WITHIN
+    limit = now - NEVER_WITHIN
     found = [
         (attempt, observation)
         for attempt in Attempt.objects.filter(
@@ -100,8 +105,12 @@ def withdraw_stuck(
             released_at=None,
             started_at=None,
             state=AttemptState.STARTING,
-        ).only("id", "job_id", "native_id", "release_sent_at")
+        ).only("id", "job_id", "native_id", "release_sent_at", "granted_at")
         if (observation := listing.seen(attempt.key, attempt.native_id)) is not None
+        and (
+            observation.never_starts
+            or now - (attempt.release_sent_at or attempt.granted_at) >= START_WITHIN
+        )
     ]
     held_for_long = still_held.overdue(
         [
@@ -114,7 +123,9 @@ def withdraw_stuck(
     withdrawn = 0
     for attempt, observation in found:
         is_stuck = observation.is_stuck and (
-            attempt.release_sent_at is not None or observation.is_held_by_others
+            attempt.release_sent_at is not None
+            or observation.is_held_by_others
+            or observation.never_starts
         )
         if not (is_stuck or attempt.id in held_for_long) or withdrawn == WITHDRAWN_MAX:
             continue
@@ -123,40 +134,48 @@ def withdraw_stuck(
     return withdrawn
 
 
-def withdraw_requeued(
+def withdraw_changed(
     cluster: Cluster, listing: Listing, *, leadership: Leadership, now: datetime
 ) -> int:
-    """Ask `cluster` to drop attempts that ran and wait in its own queue again; returns how many.
+    """Ask `cluster` to drop attempts that wait in its queue and are not what was submitted (any
+    more), or ran before; returns how many.
 
     Their next attempt is ours. Raises NotLeading when the leadership is over.
     """
-    if not any(
-        one.phase in _WAITING for key in listing.observations for one in listing.all_of(key)
-    ):
+    changed = [
+        attempt_id
+        for key in listing.observations
+        if any(_is_requeued(one) or _is_altered(one) for one in listing.all_of(key))
+        and (attempt_id := attempt_id_of(key)) is not None
+    ]
+    if not changed:
         return 0
-    started = (
-        Attempt.objects.filter(cluster=cluster, released_at=None, state=AttemptState.STARTING)
-        .exclude(started_at=None)
-        .only("id", "job_id", "native_id", "started_at")[:WITHDRAWN_MAX]
-    )
+    waiting = Attempt.objects.filter(
+        pk__in=changed, cluster=cluster, released_at=None, state=AttemptState.STARTING
+    ).only("id", "job_id", "native_id")
     withdrawn = 0
-    for attempt in started:
+    for attempt in waiting:
+        if withdrawn == WITHDRAWN_MAX:
+            break
         observation = listing.seen(attempt.key, attempt.native_id)
-        if observation is not None and _is_requeued(attempt, observation):
+        if attempt.native_id is None or observation is None:
+            continue
+        is_requeued = _is_requeued(observation)
+        if is_requeued or _is_altered(observation):
+            why = _REQUEUED if is_requeued else observation.message
             with leadership.fence():
-                withdrawn += withdraw(attempt.id, attempt.job_id, observation, now, why=_REQUEUED)
+                withdrawn += withdraw(attempt.id, attempt.job_id, observation, now, why=why)
     return withdrawn
 
 
-def _is_requeued(attempt: Attempt, observation: Observation) -> bool:
-    """Whether it waits and was submitted after its start. A controller that crashed and forgot
-    the start begins it again by itself, and its submit time is the old one."""
-    return (
-        observation.phase in _WAITING
-        and observation.submitted_at is not None
-        and attempt.started_at is not None
-        and from_epoch(observation.submitted_at) > attempt.started_at
-    )
+def _is_requeued(observation: Observation) -> bool:
+    """Whether its cluster queued it anew. A controller that crashed and forgot the start begins it
+    again by itself, and has not counted that."""
+    return observation.phase in _WAITING and observation.restarts > 0
+
+
+def _is_altered(observation: Observation) -> bool:
+    return observation.phase in _WAITING and observation.is_altered
 
 
 def _is_kept(observation: Observation) -> bool:
@@ -223,7 +242,7 @@ def withdraw(
     # The job before its attempt, as everywhere.
     job = Job.objects.select_for_update(of=("self",)).only("id", "organization_id").get(pk=job_id)
     attempt = Attempt.objects.select_for_update().get(pk=attempt_id)
-    has_run = attempt.started_at is not None and not _is_requeued(attempt, observation)
+    has_run = attempt.started_at is not None and not _is_requeued(observation)
     if attempt.state != AttemptState.STARTING or has_run:
         return 0
     attempt.state = AttemptState.STOPPING
@@ -235,7 +254,8 @@ def withdraw(
     has_reason = observation.is_stuck or observation.is_held_by_others
     if observation.phase is WorkloadPhase.HELD and not has_reason:
         said = "The cluster went on holding it, though it had been told to release it."
-    attempt.message = (why or f"Taken back after {minutes} minutes. {said}")[:2000]
+    after = "" if observation.never_starts else f" after {minutes} minutes"
+    attempt.message = (why or f"Taken back{after}. {said}")[:2000]
     attempt.save()
     intend([stop_intention("stop_attempt", attempt)], now=now)
     record_events([Happening(job.id, now, "withdrawn", {"attempt": attempt.number})])

@@ -4,6 +4,7 @@ in their team's queue and hold nothing."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -11,9 +12,11 @@ from typing import NamedTuple
 from django.db import connection
 
 from jobs.lifecycle import ACTIVE
+from primitives.clock import from_epoch
 
 DEPENDENCY = "dependency"
 ARRAY_LIMIT_REACHED = "array_limit_reached"
+BEGIN_TIME = "begin_time"
 
 
 class Withheld(NamedTuple):
@@ -24,8 +27,9 @@ class Withheld(NamedTuple):
     numbers: Mapping[str, int]
 
 
-def withheld_jobs() -> tuple[Withheld, ...]:
-    """All of them, as of the caller's transaction."""
+def withheld_jobs(now: datetime) -> tuple[Withheld, ...]:
+    """All of them, as of the caller's transaction; one that stands here twice for its last
+    reason."""
     with connection.cursor() as cursor:
         # Asked first, at once: of a table that it takes for small the planner joins all jobs.
         cursor.execute(_IS_THERE_ANY)
@@ -33,6 +37,7 @@ def withheld_jobs() -> tuple[Withheld, ...]:
     return (
         *(_dependent() if has_dependent else ()),
         *(_beyond_their_arrays_limit() if has_tasks else ()),
+        *_before_their_begin(now),
     )
 
 
@@ -57,6 +62,19 @@ def _dependent() -> Iterator[Withheld]:
         for job, count in cursor.fetchall():
             shared = numbers.setdefault(count, {"jobs_waited_for": count})
             yield Withheld(job, DEPENDENCY, shared)
+
+
+def _before_their_begin(now: datetime) -> Iterator[Withheld]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT id::text, extract(epoch FROM begin_at)::bigint FROM jobs_job
+            WHERE state = 'queued' AND begin_at > %s
+            """,
+            [now],
+        )
+        for job, begin_at in cursor.fetchall():
+            yield Withheld(job, BEGIN_TIME, {"begin_at": begin_at})
 
 
 def _beyond_their_arrays_limit() -> Iterator[Withheld]:
@@ -101,6 +119,9 @@ def withheld_sentence(withheld: Withheld) -> str:
     """Why it is not offered, without naming anybody."""
     if withheld.code == ARRAY_LIMIT_REACHED:
         return _limit_sentence(withheld.numbers)
+    if withheld.code == BEGIN_TIME:
+        moment = from_epoch(withheld.numbers["begin_at"])
+        return f"It begins at {moment:%Y-%m-%dT%H:%M:%SZ} at the earliest."
     count = withheld.numbers["jobs_waited_for"]
     return f"It waits for {count:,} other jobs." if count > 1 else "It waits for another job."
 

@@ -10,8 +10,10 @@ Who may change what (the API's `can_edit` says the same):
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict
 from uuid import UUID
@@ -111,7 +113,7 @@ def create_quota(
             "Say what is guaranteed: guaranteed_mgpu or guaranteed_percent.",
             errors=[FieldError("/guaranteed_mgpu", "is missing", "required")],
         )
-    with _named_refusals(), transaction.atomic():
+    with named_refusals(), transaction.atomic():
         locked = lock_quotas(node.parent or node, pool.pk)
         if any(quota.node_id == node.pk for quota in locked):
             raise _exists_already(node, pool)
@@ -125,9 +127,9 @@ def create_quota(
         family = Family([*locked, quota])
         before = {other.pk: values_of(other) for other in locked}
         _apply(quota, edit)
-        changed = _settle(family, quota)
+        followers = _settle(family, [quota])
         quota.save(force_insert=True)
-        _store(quota, changed, before, actor=actor, reason=reason, now=now)
+        _store([quota], followers, before, actor=actor, reason=reason, now=now)
         if node.parent is None:
             ensure_rules(node)
     return quota
@@ -155,23 +157,96 @@ def change_quota(
         path_field="node__path",
         pk=quota_id,
     )
-    if not editable_fields(actor, seen.node):
-        raise _lacking(seen.node.display_path, "change its quota")
-    _refuse_meaningless(seen.node, edit)
+    require_edit(actor, seen.node, edit)
     reason = clean_name(reason, field="reason", length_max=REASON_LENGTH_MAX)
-    with _named_refusals(), transaction.atomic():
+    with named_refusals(), transaction.atomic():
         family = Family(lock_quotas(seen.node.parent or seen.node, seen.pool_id))
         quota = family.by_node[seen.node_id]
         refuse_stale(if_version, quota.version, body=None)
-        before = {other.pk: values_of(other) for other in family.by_node.values()}
-        had = {name: getattr(quota, name) for name in _STORED}
-        _apply(quota, edit)
-        differing = {name for name in _STORED if getattr(quota, name) != had[name]}
-        if differing:
-            _require_rights(actor, quota, differing, had)
-            changed = _settle(family, quota)
-            _store(quota, changed, before, actor=actor, reason=reason, now=now)
+        change_together({quota.pk: edit}, family, actor=actor, reason=reason, now=now)
     return quota
+
+
+def require_edit(actor: Actor, node: Node, edit: QuotaEdit) -> None:
+    """Raises Forbidden for somebody who may change nothing of the node's quotas, and
+    InvalidRequest for a meaningless guarantee."""
+    if not editable_fields(actor, node):
+        raise _lacking(node.display_path, "change its quota")
+    _refuse_meaningless(node, edit)
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A quota that an edit made different, what of it, and its settings before."""
+
+    quota: Quota
+    differing: frozenset[str]
+    had: Mapping[str, int | None]
+
+
+def edit_together(edits: Mapping[UUID, QuotaEdit], family: Family) -> list[Edited]:
+    """Set quotas of a loaded family, by their ids, and say what differs; parents first. No rule is
+    asked, and nothing is written."""
+    found = []
+    for quota in family.by_node.values():
+        if quota.pk in edits:
+            had = {name: getattr(quota, name) for name in _STORED}
+            _apply(quota, edits[quota.pk])
+            differing = frozenset(name for name in _STORED if getattr(quota, name) != had[name])
+            if differing:
+                found.append(Edited(quota, differing, had))
+    return found
+
+
+def settle_together(edits: Mapping[UUID, QuotaEdit], family: Family) -> list[Quota]:
+    """What `change_together` would make of a loaded family: the quotas that would change, those
+    that follow included. Nothing is written. Raises EnvelopeBroken or LendsTooMuch."""
+    edited = [each.quota for each in edit_together(edits, family)]
+    return [*edited, *(follower for follower, _ in _settle(family, edited))]
+
+
+def require_rights(actor: Actor, edited: Sequence[Edited]) -> None:
+    """Raises Forbidden unless the actor may make each of these differences."""
+    for each in edited:
+        _require_rights(actor, each.quota, set(each.differing), each.had)
+
+
+def may_make(actor: Actor, quota: Quota, edit: QuotaEdit) -> bool:
+    """Whether the actor has the rights that this edit of the quota, as it is now, needs."""
+    if not editable_fields(actor, quota.node):
+        return False
+    changed = copy(quota)
+    _apply(changed, edit)
+    had = {name: getattr(quota, name) for name in _STORED}
+    differing = {name for name in _STORED if getattr(changed, name) != had[name]}
+    try:
+        _require_rights(actor, changed, differing, had)
+    except Forbidden:
+        return False
+    return True
+
+
+def change_together(
+    edits: Mapping[UUID, QuotaEdit],
+    family: Family,
+    *,
+    actor: Actor | None,
+    reason: str,
+    now: datetime,
+) -> None:
+    """Change quotas of a locked family, by their ids, as one: rules are asked of the result only.
+
+    Nobody (None) is the system, which takes back what somebody was allowed to do. Must run in a
+    transaction. Raises Forbidden, EnvelopeBroken or LendsTooMuch.
+    """
+    before = {quota.pk: values_of(quota) for quota in family.by_node.values()}
+    edited = edit_together(edits, family)
+    if actor is not None:
+        require_rights(actor, edited)
+    if edited:
+        quotas = [each.quota for each in edited]
+        followers = _settle(family, quotas)
+        _store(quotas, followers, before, actor=actor, reason=reason, now=now)
 
 
 def named_pool(name: str) -> Pool:
@@ -243,31 +318,39 @@ def _apply(quota: Quota, edit: QuotaEdit) -> None:
         quota.guaranteed_bp = None
 
 
-def _settle(family: Family, quota: Quota) -> list[Quota]:
-    """Resolve percentages around `quota`, check every rule, and return what else changed."""
-    parent = family.parent(quota)
-    changed: dict[UUID, Quota] = {}
-    for top in (parent, quota):
-        if top is not None:
-            changed |= {other.pk: other for other in family.resolve_below(top)}
-    changed.pop(quota.pk, None)
-    family.check_room_for(quota)
-    for each in (quota, *changed.values()):
-        family.check(each)
+def _settle(family: Family, edited: Sequence[Quota]) -> list[tuple[Quota, Quota]]:
+    """Resolve percentages around `edited` (parents first), check every rule, and return what else
+    changed, each with the quota that it follows."""
+    changed: dict[UUID, tuple[Quota, Quota]] = {}
+    for quota in edited:
+        for top in (family.parent(quota), quota):
+            if top is not None:
+                for other in family.resolve_below(top):
+                    changed.setdefault(other.pk, (other, quota))
+    for quota in edited:
+        changed.pop(quota.pk, None)
+    for quota in edited:
+        family.check_room_for(quota)
+    for quota in (*edited, *(follower for follower, _ in changed.values())):
+        family.check(quota)
     return list(changed.values())
 
 
 def _store(
-    quota: Quota,
-    followers: list[Quota],
+    edited: Sequence[Quota],
+    followers: Sequence[tuple[Quota, Quota]],
     before: Mapping[UUID, dict[str, Any]],
     *,
-    actor: Actor,
+    actor: Actor | None,
     reason: str,
     now: datetime,
 ) -> None:
-    """Write `quota` and the quotas that followed it, with history, audit and hints."""
-    changed = [quota, *followers]
+    """Write `edited` and the quotas that followed them, with history, audit and hints."""
+    reasons = {quota.pk: reason for quota in edited}
+    for follower, led_by in followers:
+        told = f"Follows {led_by.node.display_path}: {reason}"
+        reasons[follower.pk] = told[:REASON_LENGTH_MAX]
+    changed = [*edited, *(follower for follower, _ in followers)]
     earlier = [each for each in changed if each.pk in before]
     for each in earlier:
         each.version += 1
@@ -277,38 +360,36 @@ def _store(
             QuotaChange(
                 quota=each,
                 at=now,
-                actor=actor.user,
+                actor=None if actor is None else actor.user,
                 before=before.get(each.pk),
                 after=values_of(each),
-                reason=(
-                    reason
-                    if each is quota
-                    else f"Follows {quota.node.display_path}: {reason}"[:REASON_LENGTH_MAX]
-                ),
+                reason=reasons[each.pk],
             )
             for each in changed
         ]
     )
-    record(
-        action="quota.changed" if quota.pk in before else "quota.created",
-        subject_kind="quota",
-        subject_id=quota.pk,
-        now=now,
-        actor_id=actor.user.pk,
-        actor=actor.user.login,
-        organization_id=quota.node.organization_id,
-        node_path=quota.node.path,
-        detail={
-            "pool": quota.pool.name,
-            "before": before.get(quota.pk),
-            "after": values_of(quota),
-            "reason": reason,
-            "followers": len(followers),
-        },
-        request_id=current_request_id(),
-    )
+    for quota in edited:
+        record(
+            action="quota.changed" if quota.pk in before else "quota.created",
+            subject_kind="quota",
+            subject_id=quota.pk,
+            now=now,
+            actor_id=None if actor is None else actor.user.pk,
+            actor="system" if actor is None else actor.user.login,
+            organization_id=quota.node.organization_id,
+            node_path=quota.node.path,
+            detail={
+                "pool": quota.pool.name,
+                "before": before.get(quota.pk),
+                "after": values_of(quota),
+                "reason": reason,
+                "followers": sum(led_by is quota for _, led_by in followers),
+            },
+            request_id=current_request_id(),
+        )
     _let_the_database_check()
-    publish("quotas", ids=[each.pk for each in changed], organization_id=quota.node.organization_id)
+    organization = edited[0].node.organization_id
+    publish("quotas", ids=[each.pk for each in changed], organization_id=organization)
     wake("arbiter")
 
 
@@ -321,7 +402,7 @@ def _let_the_database_check() -> None:
 
 
 @contextmanager
-def _named_refusals() -> Iterator[None]:
+def named_refusals() -> Iterator[None]:
     """Turn what only the database saw (a writer that did not lock) into our own refusals."""
     try:
         yield

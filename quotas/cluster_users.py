@@ -82,12 +82,12 @@ def unmap_user(cluster: Cluster, mapping_id: UUID, *, by: Administrator, now: da
     _record("cluster_user.unmapped", cluster, mapped.user, mapped.name, by=by, now=now)
 
 
-def name_on(cluster: Cluster, user_id: UUID) -> str | None:
-    """The user's name on `cluster`; None when nobody has mapped one."""
-    return (
-        ClusterUser.objects.filter(cluster=cluster, user=user_id)
-        .values_list("name", flat=True)
-        .first()
+def names_on(cluster: Cluster, user_ids: Collection[UUID]) -> dict[UUID, str]:
+    """The names of users on `cluster`, of those for whom somebody has mapped one."""
+    return dict(
+        ClusterUser.objects.filter(cluster=cluster, user__in=user_ids).values_list(
+            "user_id", "name"
+        )
     )
 
 

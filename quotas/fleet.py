@@ -60,7 +60,7 @@ def _said(actor: Actor, cluster: Cluster) -> str:
     if cluster.failing_since is not None:
         return f"Not reachable since {cluster.failing_since:%Y-%m-%d %H:%M:%S} UTC."
     if cluster.message:
-        return "A part of its answer could not be used; an administrator can see which."
+        return "Something there is not as it should be; an administrator can see what."
     return ""
 
 

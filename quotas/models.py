@@ -6,9 +6,32 @@ from django.db import models
 from django.db.models import F, Q
 from uuid_utils.compat import uuid7
 
+from arbiter.policy import RANGES, Policy, SpareOrder
 from clusters.models import Cluster, Pool
 from primitives.units import BASIS_POINTS, MGPU_MAX, PPM
 from tenants.models import Node, User
+
+#: What holds for all, and for an organization until it says something else.
+_INSTALLATION = Policy()
+
+#: From and up to where the installation's numbers may go. A cycle that may start or stop nobody
+#: at all would keep no promise.
+INSTALLATION_RANGES = {
+    "grace_period_s_max": RANGES["grace_period_s_default"],
+    "starts_max": (1, RANGES["starts_max"][1]),
+    "reclaims_max": (1, RANGES["reclaims_max"][1]),
+    **{
+        name: RANGES[name]
+        for name in (
+            "claim_overdue_s",
+            "credit_floor_s",
+            "reservations_max",
+            "reservation_horizon_s",
+            "min_run_s",
+            "preemptions_max",
+        )
+    },
+}
 
 
 class Quota(models.Model):
@@ -76,6 +99,150 @@ class QuotaChange(models.Model):
         return f"{self.quota} at {self.at:%Y-%m-%dT%H:%M:%SZ}"
 
 
+class PlannedStatus(models.TextChoices):
+    """Where a planned change stands; all but draft, scheduled and applied are final, and so is
+    applied where nothing is to be taken back."""
+
+    DRAFT = "draft"
+    SCHEDULED = "scheduled"
+    APPLIED = "applied"
+    REVERTED = "reverted"
+    KEPT = "kept"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    FAILED = "failed"
+
+
+_EDITABLE = (
+    "guaranteed_mgpu",
+    "guaranteed_bp",
+    "borrow_limit_mgpu",
+    "lend_limit_mgpu",
+    "weight",
+)
+_DECIDED = ("scheduled", "applied", "reverted", "kept", "failed")
+_WAS_APPLIED = ("applied", "reverted", "kept")
+
+
+class PlannedChange(models.Model):
+    """Several edits of quotas that are drafted, looked at, and applied as one.
+
+    A draft becomes scheduled (with `apply_at`) or applied when somebody with the rights to every
+    edit decides so; `decided_by` is who, and on whose rights a scheduled one is applied. With
+    `revert_after_s` the edits are taken back that long after, which ends it reverted, or kept where
+    something else changed these quotas since; `note` says why it failed or was kept. `node` is the
+    lowest node that all edits lie below: who sees the tree there sees the change.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    node = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    reason = models.CharField(max_length=500)
+    status = models.CharField(
+        max_length=9, choices=PlannedStatus.choices, default=PlannedStatus.DRAFT.value
+    )
+    created_by = models.ForeignKey(User, models.PROTECT, related_name="+")
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    apply_at = models.DateTimeField(null=True)
+    revert_after_s = models.IntegerField(null=True)
+    decided_by = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
+    decided_at = models.DateTimeField(null=True)
+    applied_at = models.DateTimeField(null=True)
+    revert_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    note = models.TextField(blank=True)
+    version = models.IntegerField(default=1)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(status__in=PlannedStatus.values), name="planned_change_has_a_status"
+            ),
+            models.CheckConstraint(
+                condition=Q(decided_by=None, decided_at=None) & ~Q(status__in=_DECIDED)
+                | Q(decided_by__isnull=False, decided_at__isnull=False)
+                & ~Q(status__in=("draft", "expired")),
+                name="planned_change_was_decided_by_somebody",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status="scheduled") | Q(apply_at__isnull=False),
+                name="planned_change_is_scheduled_for_a_time",
+            ),
+            models.CheckConstraint(
+                condition=Q(applied_at__isnull=False, status__in=_WAS_APPLIED)
+                | Q(applied_at=None) & ~Q(status__in=_WAS_APPLIED),
+                name="planned_change_knows_when_it_was_applied",
+            ),
+            models.CheckConstraint(
+                condition=Q(revert_at=None)
+                | Q(revert_after_s__isnull=False, revert_at__gt=F("applied_at")),
+                name="planned_change_is_reverted_after_it_was_applied",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status__in=("reverted", "kept")) | Q(revert_at__isnull=False),
+                name="planned_change_is_reverted_as_was_planned",
+            ),
+            models.CheckConstraint(
+                condition=Q(ended_at=None, status__in=("draft", "scheduled", "applied"))
+                | Q(ended_at__isnull=False) & ~Q(status__in=("draft", "scheduled", "applied")),
+                name="planned_change_has_an_end_when_it_ended",
+            ),
+            models.CheckConstraint(
+                condition=Q(revert_after_s=None)
+                | Q(revert_after_s__gte=60, revert_after_s__lte=31_622_400),
+                name="planned_change_lasts_a_minute_to_a_year",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["expires_at"], condition=Q(status="draft"), name="planned_to_expire"
+            ),
+            models.Index(
+                fields=["apply_at"], condition=Q(status="scheduled"), name="planned_to_apply"
+            ),
+            models.Index(
+                fields=["revert_at"], condition=Q(status="applied"), name="planned_to_revert"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"planned change of {self.node}"
+
+
+class PlannedEdit(models.Model):
+    """What a planned change sets of one quota: `values` as a change of a quota takes them.
+
+    `before` are the quota's settings, and `base_version` its version, when the change was drafted
+    or decided; `applied_version` is its version as the change left it.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    planned = models.ForeignKey(PlannedChange, models.PROTECT, related_name="edits")
+    quota = models.ForeignKey(Quota, models.PROTECT, related_name="+")
+    values = models.JSONField()
+    before = models.JSONField()
+    base_version = models.IntegerField()
+    applied_version = models.IntegerField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["planned", "quota"], name="quota_once_per_planned_change"
+            ),
+            models.CheckConstraint(
+                condition=Q(values__has_any_keys=list(_EDITABLE)),
+                name="planned_edit_sets_something",
+            ),
+            models.CheckConstraint(
+                condition=~Q(values__has_keys=["guaranteed_mgpu", "guaranteed_bp"]),
+                name="planned_edit_guarantees_one_way",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.quota} in {self.planned_id}"
+
+
 class NodeUse(models.Model):
     """A node's standing in one pool as the last cycle left it, for pages and the API.
 
@@ -102,21 +269,85 @@ class NodeUse(models.Model):
         return f"use of {self.pool} by {self.node}"
 
 
+class InstallationPolicy(models.Model):
+    """What holds for all organizations alike, since they share pools and cycles: one row.
+
+    `grace_period_s_max` cuts what organizations and their classes give: a guarantee is kept a
+    grace after it was asked for, whoever has to stop for it. `min_run_s` and `preemptions_max`
+    count where one organization takes its GPUs back from another. The others: see
+    `arbiter.policy.Policy`. `version` counts changes and is the ETag.
+    """
+
+    grace_period_s_max = models.PositiveIntegerField(default=3_600)
+    starts_max = models.PositiveIntegerField(default=_INSTALLATION.starts_max)
+    reclaims_max = models.PositiveIntegerField(default=_INSTALLATION.reclaims_max)
+    claim_overdue_s = models.PositiveIntegerField(default=_INSTALLATION.claim_overdue_s)
+    credit_floor_s = models.PositiveIntegerField(default=_INSTALLATION.credit_floor_s)
+    reservations_max = models.PositiveIntegerField(default=_INSTALLATION.reservations_max)
+    reservation_horizon_s = models.PositiveIntegerField(default=_INSTALLATION.reservation_horizon_s)
+    min_run_s = models.PositiveIntegerField(default=_INSTALLATION.min_run_s)
+    preemptions_max = models.PositiveIntegerField(default=_INSTALLATION.preemptions_max)
+    version = models.IntegerField(default=1)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(id=1), name="installation_has_one_policy"),
+            *(
+                models.CheckConstraint(
+                    condition=Q(**{f"{name}__gte": low, f"{name}__lte": high}),
+                    name=f"installation_{name}_is_in_range",
+                )
+                for name, (low, high) in INSTALLATION_RANGES.items()
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return "policy of the installation"
+
+
 class OrganizationPolicy(models.Model):
-    """The organization's rules: who gets spare GPUs first, and how long a notice is.
+    """The organization's rules: who gets spare GPUs first, how long a notice is, and who is spared.
 
     `rank` lists node paths, first served first; nodes not listed come after all that are.
+    `spare_order`, `min_run_s`, `preemptions_max` and `skips_blocked_within_team`: see
+    `arbiter.policy.Policy`. `version` counts changes and is the ETag.
     """
 
     organization = models.OneToOneField(Node, models.PROTECT, primary_key=True)
     rank = models.JSONField(default=list)
     grace_period_s = models.PositiveIntegerField(default=300)
     fair_share_half_life_s = models.PositiveIntegerField(default=7 * 86_400)
+    spare_order = models.CharField(
+        max_length=32,
+        choices=[(order.value, order.value) for order in SpareOrder],
+        default=_INSTALLATION.spare_order.value,
+    )
+    min_run_s = models.PositiveIntegerField(default=_INSTALLATION.min_run_s)
+    preemptions_max = models.PositiveIntegerField(default=_INSTALLATION.preemptions_max)
+    skips_blocked_within_team = models.BooleanField(default=_INSTALLATION.skips_blocked_within_team)
+    version = models.IntegerField(default=1)
 
     class Meta:
         constraints = [
             models.CheckConstraint(
                 condition=Q(grace_period_s__lte=86_400), name="policy_grace_is_at_most_a_day"
+            ),
+            models.CheckConstraint(
+                condition=Q(
+                    fair_share_half_life_s__gte=3_600, fair_share_half_life_s__lte=315_360_000
+                ),
+                name="policy_half_life_is_an_hour_at_least",
+            ),
+            models.CheckConstraint(
+                condition=Q(spare_order__in=[order.value for order in SpareOrder]),
+                name="policy_spare_order_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(min_run_s__lte=86_400), name="policy_spares_for_a_day_at_most"
+            ),
+            models.CheckConstraint(
+                condition=Q(preemptions_max__gte=1, preemptions_max__lte=1_000),
+                name="policy_spares_after_one_preemption_at_least",
             ),
         ]
 
@@ -125,17 +356,23 @@ class OrganizationPolicy(models.Model):
 
 
 class PriorityClass(models.Model):
-    """An organization's priority class (semantics section 4); higher `order` is served first."""
+    """An organization's priority class (semantics section 4); higher `order` is served first.
+
+    Preempting across teams goes up to the cap, so it needs one. `version` counts changes and is
+    the ETag.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     organization = models.ForeignKey(Node, models.PROTECT, related_name="priority_classes")
     name = models.CharField(max_length=63)
     order = models.IntegerField()
     preempts_within_team = models.BooleanField(default=False)
+    preempts_across_teams = models.BooleanField(default=False)
     grace_period_s = models.PositiveIntegerField(default=300)
     team_cap_mgpu = models.BigIntegerField(null=True)
     price_multiplier_ppm = models.PositiveIntegerField(default=PPM)
     description = models.CharField(max_length=200, blank=True)
+    version = models.IntegerField(default=1)
 
     class Meta:
         constraints = [
@@ -145,6 +382,10 @@ class PriorityClass(models.Model):
             models.CheckConstraint(
                 condition=Q(team_cap_mgpu=None) | Q(team_cap_mgpu__gte=0),
                 name="priority_class_cap_is_not_negative",
+            ),
+            models.CheckConstraint(
+                condition=Q(preempts_across_teams=False) | Q(team_cap_mgpu__isnull=False),
+                name="priority_class_preempts_across_teams_up_to_a_cap",
             ),
         ]
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Any, TypedDict
+from uuid import UUID
 
-from django.db import transaction
+from django.db import models, transaction
 
+from arbiter.policy import SpareOrder
 from audit.recording import record
 from live.waking import wake
-from primitives.errors import InvalidRequest
+from primitives.errors import FieldError, InvalidRequest
 from primitives.units import PPM
 from quotas.models import OrganizationPolicy, PriorityClass
-from tenants.access import Actor, under, visible_node
+from tenants.access import Actor, get_visible, require, under, visible_node
 from tenants.models import Node
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
+from webapi.preconditions import refuse_stale
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +29,34 @@ class ClassRules:
 
     order: int
     preempts_within_team: bool = False
+    preempts_across_teams: bool = False
     grace_period_s: int = 300
     team_cap_mgpu: int | None = None
     price_multiplier_ppm: int = PPM
     description: str = ""
+
+
+class PolicyEdit(TypedDict, total=False):
+    """What to change of an organization's policy; see `quotas.models.OrganizationPolicy`."""
+
+    rank: Sequence[str]
+    grace_period_s: int
+    fair_share_half_life_s: int
+    spare_order: SpareOrder
+    min_run_s: int
+    preemptions_max: int
+    skips_blocked_within_team: bool
+
+
+class ClassEdit(TypedDict, total=False):
+    """What to change of a priority class; see `quotas.models.PriorityClass`."""
+
+    order: int
+    preempts_within_team: bool
+    preempts_across_teams: bool
+    grace_period_s: int
+    team_cap_mgpu: int | None
+    description: str
 
 
 #: What an organization starts with; its administrators may add classes.
@@ -58,45 +86,74 @@ def ensure_rules(organization: Node) -> None:
 
 @transaction.atomic
 def set_policy(
-    organization_path: str,
-    *,
-    rank: Sequence[str],
-    grace_period_s: int,
-    fair_share_half_life_s: int,
-    actor: Actor,
-    now: datetime,
+    organization_path: str, edit: PolicyEdit, *, actor: Actor, now: datetime
 ) -> OrganizationPolicy:
-    """Set the organization's policy; `rank` lists paths of its nodes, first served first.
+    """Set what `edit` names of the organization's policy; the rest stays.
 
     Raises NotFound for a foreign organization, Forbidden without manage_quota on it, and
     InvalidRequest for a path in `rank` that is none of its nodes.
     """
     organization = visible_node(actor, organization_path, Permission.MANAGE_QUOTA)
-    known = set(Node.objects.filter(under([organization.path], "path")).values_list("path"))
-    for path in rank:
-        if (f"{path}/",) not in known:
-            raise InvalidRequest(f"rank names {path!r}, which is no node of {organization}.")
-    policy, _ = OrganizationPolicy.objects.update_or_create(
-        organization=organization,
-        defaults={
-            "rank": list(rank),
-            "grace_period_s": grace_period_s,
-            "fair_share_half_life_s": fair_share_half_life_s,
-        },
-    )
-    _record(
-        "policy.changed",
-        organization,
-        organization.pk,
-        {
-            "rank": policy.rank,
-            "grace_period_s": grace_period_s,
-            "fair_share_half_life_s": fair_share_half_life_s,
-        },
-        actor=actor,
-        now=now,
-    )
+    policy = _locked_policy(organization)
+    _edit_policy(policy, organization, edit, actor=actor, now=now)
     return policy
+
+
+@transaction.atomic
+def change_policy(
+    organization_id: UUID, edit: PolicyEdit, *, actor: Actor, if_version: int, now: datetime
+) -> OrganizationPolicy:
+    """Change what `edit` names of the policy that the actor has seen in this version.
+
+    Raises what `set_policy` does, and PreconditionFailed unless `if_version` is current.
+    """
+    organization = visible_organization(actor, organization_id)
+    require(actor, Permission.MANAGE_QUOTA, organization)
+    policy = _locked_policy(organization)
+    refuse_stale(if_version, policy.version, body=None)
+    _edit_policy(policy, organization, edit, actor=actor, now=now)
+    return policy
+
+
+def policy_of(organization: Node) -> OrganizationPolicy:
+    """The organization's policy; the standard one where none is stored."""
+    found = OrganizationPolicy.objects.filter(organization=organization).first()
+    return found or OrganizationPolicy(organization=organization)
+
+
+def visible_organization(actor: Actor, organization_id: UUID) -> Node:
+    """The organization of this id. Raises NotFound where the actor may not see it."""
+    return get_visible(
+        actor,
+        Node.objects.filter(parent=None),
+        Permission.VIEW_TREE,
+        path_field="path",
+        pk=organization_id,
+    )
+
+
+def _locked_policy(organization: Node) -> OrganizationPolicy:
+    OrganizationPolicy.objects.get_or_create(organization=organization)
+    return OrganizationPolicy.objects.select_for_update().get(organization=organization)
+
+
+def _edit_policy(
+    policy: OrganizationPolicy, organization: Node, edit: PolicyEdit, *, actor: Actor, now: datetime
+) -> None:
+    known = set(Node.objects.filter(under([organization.path], "path")).values_list("path"))
+    for path in edit.get("rank", ()):
+        if (f"{path}/",) not in known:
+            raise InvalidRequest(
+                f"rank names {path!r}, which is no node of {organization}.",
+                errors=[FieldError("/rank", f"{path!r} is no node of the organization")],
+            )
+    given: dict[str, Any] = dict(edit)
+    if "rank" in given:
+        given["rank"] = list(given["rank"])
+    if set_given(policy, given):
+        policy.version += 1
+        policy.save()
+        _record("policy.changed", organization, organization.pk, given, actor=actor, now=now)
 
 
 @transaction.atomic
@@ -105,9 +162,11 @@ def set_priority_class(
 ) -> PriorityClass:
     """Give the organization's priority class `name` these rules; a new name is a new class.
 
-    Raises NotFound for a foreign organization and Forbidden without manage_quota on it.
+    Raises NotFound for a foreign organization, Forbidden without manage_quota on it, and
+    InvalidRequest for a class that preempts across teams without a cap.
     """
     organization = visible_node(actor, organization_path, Permission.MANAGE_QUOTA)
+    _refuse_without_cap(rules.preempts_across_teams, rules.team_cap_mgpu)
     found, _ = PriorityClass.objects.update_or_create(
         organization=organization, name=name, defaults=asdict(rules)
     )
@@ -120,6 +179,65 @@ def set_priority_class(
         now=now,
     )
     return found
+
+
+@transaction.atomic
+def change_priority_class(
+    class_id: UUID, edit: ClassEdit, *, actor: Actor, if_version: int, now: datetime
+) -> PriorityClass:
+    """Change what `edit` names of a priority class that the actor has seen in this version.
+
+    Raises NotFound for a foreign class, Forbidden without manage_quota on its organization,
+    PreconditionFailed unless `if_version` is current, and InvalidRequest for a class that preempts
+    across teams without a cap.
+    """
+    seen = visible_class(actor, class_id)
+    require(actor, Permission.MANAGE_QUOTA, seen.organization)
+    found = PriorityClass.objects.select_for_update().get(pk=seen.pk)
+    refuse_stale(if_version, found.version, body=None)
+    if set_given(found, dict(edit)):
+        _refuse_without_cap(found.preempts_across_teams, found.team_cap_mgpu)
+        found.version += 1
+        found.save()
+        _record(
+            "priority_class.changed",
+            seen.organization,
+            found.pk,
+            {"name": found.name, **edit},
+            actor=actor,
+            now=now,
+        )
+    return found
+
+
+def visible_class(actor: Actor, class_id: UUID) -> PriorityClass:
+    """The priority class of this id. Raises NotFound where the actor may not see it."""
+    return get_visible(
+        actor,
+        PriorityClass.objects.select_related("organization"),
+        Permission.VIEW_TREE,
+        path_field="organization__path",
+        pk=class_id,
+    )
+
+
+def set_given(row: models.Model, given: Mapping[str, Any]) -> bool:
+    """Set what is given of a row, and say whether anything was different before."""
+    before = {name: getattr(row, name) for name in given}
+    for name, value in given.items():
+        setattr(row, name, value)
+    return before != dict(given)
+
+
+def _refuse_without_cap(preempts_across_teams: bool, team_cap_mgpu: int | None) -> None:
+    if preempts_across_teams and team_cap_mgpu is None:
+        raise InvalidRequest(
+            "A class that preempts across teams needs a cap: it stops others' jobs only up to it. "
+            "Set team_cap_mgpu too.",
+            errors=[
+                FieldError("/team_cap_mgpu", "is needed by a class that preempts across teams")
+            ],
+        )
 
 
 def _record(

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from audit.recording import record
 from clusters.models import Cluster
@@ -144,6 +145,19 @@ def request_check(cluster: Cluster, *, now: datetime) -> QuotaPush:
     return push
 
 
+@transaction.atomic
+def check_changed(cluster: Cluster, *, now: datetime) -> None:
+    """Have a cluster compared whose options were changed: what is to be there may be another now.
+    Where something waits already, that does it."""
+    if (
+        cluster.kind in ENTITLEMENT_CONTROLS
+        and cluster.is_enabled
+        and not _waiting(cluster).exists()
+    ):
+        request_check(cluster, now=now)
+        wake("observer")
+
+
 def _store(cluster: Cluster, kind: QuotaPushKind, *, now: datetime, **values: Any) -> QuotaPush:
     push = QuotaPush.objects.create(cluster=cluster, kind=kind, requested_at=now, **values)
     intend([Intention(PUSH_QUOTA, push.pk, push_shard(cluster.pk))], now=now)
@@ -212,6 +226,39 @@ def without_accepted(cluster: Cluster, changes: Iterable[Change]) -> tuple[Chang
     return tuple(found)
 
 
+def accepted_differences(cluster: Cluster) -> QuerySet[AcceptedDifference]:
+    """What somebody lets stand there, with who did and when."""
+    accepted = AcceptedDifference.objects.filter(cluster=cluster)
+    return accepted.select_related("push__requested_by")
+
+
+@transaction.atomic
+def withdraw_acceptance(
+    cluster: Cluster, difference_id: int, *, by: Administrator, now: datetime
+) -> None:
+    """Let it stand no longer: the next comparison shows it, and the next push changes it. Raises
+    NotFound."""
+    difference = accepted_differences(cluster).filter(pk=difference_id).first()
+    if difference is None:
+        raise NotFound("There is no such difference that somebody lets stand on this cluster.")
+    difference.delete()
+    record(
+        action="quota_push.unaccept",
+        subject_kind="cluster",
+        subject_id=cluster.pk,
+        now=now,
+        actor_id=by.id,
+        actor=by.login,
+        detail={
+            "cluster": cluster.name,
+            "subject": difference.subject,
+            "setting": difference.setting,
+        },
+        request_id=current_request_id(),
+    )
+    publish("clusters", ids=[cluster.pk], organization_id=None)
+
+
 def accept(push: QuotaPush, changes: Iterable[Change]) -> None:
     """Let these differences stand. Must run in a transaction."""
     for change in changes:
@@ -239,6 +286,20 @@ def forget_settled(cluster: Cluster, changes: Iterable[Change]) -> None:
     ]
     if gone:
         AcceptedDifference.objects.filter(pk__in=gone).delete()
+
+
+def shown_difference(difference: AcceptedDifference) -> dict[str, Any]:
+    """What stands, as it is shown: both sides by setting, as in a change."""
+    before, after = difference.before, difference.after
+    is_whole = difference.setting == _WHOLE
+    return {
+        "id": difference.pk,
+        "subject": difference.subject,
+        "before": before or {} if is_whole else {difference.setting: before},
+        "after": after or {} if is_whole else {difference.setting: after},
+        "accepted_by": by.login if (by := difference.push.requested_by) else "",
+        "accepted_at": difference.push.requested_at,
+    }
 
 
 def _parts(change: Change) -> dict[str, tuple[Any, Any]]:

@@ -12,6 +12,7 @@ from django.db.models import QuerySet, Sum, TextField
 from django.db.models.functions import Cast
 
 from arbiter.decisions import NodeUse as PlannedUse
+from arbiter.policy import SpareOrder
 from arbiter.snapshot import PriorityClass as ArbiterPriorityClass
 from arbiter.snapshot import Quota as ArbiterQuota
 from arbiter.snapshot import TreeNode
@@ -50,20 +51,20 @@ def quota_snapshot(pools: Collection[UUID] | None = None) -> QuotaSnapshot:
 
     Ids are the texts of our UUIDs. A node's rank is that of its nearest ancestor (or itself)
     that its organization's policy lists, 0 without one. A class's grace period is cut to
-    its organization's. Four queries, whatever the size; one snapshot only inside a
-    transaction that reads one.
+    its organization's, and an organization has its policy's rules. Four queries, whatever
+    the size; one snapshot only inside a transaction that reads one.
     """
     quotas = Quota.objects.all() if pools is None else Quota.objects.filter(pool__in=pools)
     graces_s: dict[UUID, int] = {}
     ranked: dict[str, int] = {}
-    for organization, rank, grace_s in OrganizationPolicy.objects.values_list(
-        "organization_id", "rank", "grace_period_s"
-    ):
-        graces_s[organization] = grace_s
-        for place, path in enumerate(rank):
+    rules: dict[str, OrganizationPolicy] = {}
+    for policy in OrganizationPolicy.objects.all():
+        graces_s[policy.organization_id] = policy.grace_period_s
+        rules[str(policy.organization_id)] = policy
+        for place, path in enumerate(policy.rank):
             ranked.setdefault(f"{path}/", RANK_FIRST - place)
     return QuotaSnapshot(
-        nodes=tuple(_tree(ranked)),
+        nodes=tuple(_tree(ranked, rules)),
         quotas=tuple(
             ArbiterQuota(*row)
             for row in quotas.order_by("pk").values_list(
@@ -82,8 +83,9 @@ def quota_snapshot(pools: Collection[UUID] | None = None) -> QuotaSnapshot:
                 preempts,
                 min(grace_s, graces_s.get(organization, grace_s)),
                 cap_mgpu,
+                preempts_across,
             )
-            for pk, organization, order, preempts, grace_s, cap_mgpu in (
+            for pk, organization, order, preempts, grace_s, cap_mgpu, preempts_across in (
                 PriorityClass.objects.order_by("pk").values_list(
                     "pk",
                     "organization_id",
@@ -91,20 +93,34 @@ def quota_snapshot(pools: Collection[UUID] | None = None) -> QuotaSnapshot:
                     "preempts_within_team",
                     "grace_period_s",
                     "team_cap_mgpu",
+                    "preempts_across_teams",
                 )
             )
         ),
     )
 
 
-def _tree(ranked: dict[str, int]) -> Iterable[TreeNode]:
+def _tree(ranked: dict[str, int], rules: dict[str, OrganizationPolicy]) -> Iterable[TreeNode]:
     """Nodes in the order of their paths, so that parents come first."""
     ranks: dict[str | None, int] = {None: 0}
     for pk, parent, path in Node.objects.order_by("path").values_list(
         Cast("id", TextField()), Cast("parent_id", TextField()), "path"
     ):
         ranks[pk] = ranked.get(path) or ranks[parent]
-        yield TreeNode(pk, parent, ranks[pk])
+        policy = rules.get(pk)
+        if policy is None:
+            yield TreeNode(pk, parent, ranks[pk])
+        else:
+            yield TreeNode(
+                pk,
+                parent,
+                ranks[pk],
+                policy.fair_share_half_life_s,
+                SpareOrder(policy.spare_order),
+                policy.min_run_s,
+                policy.preemptions_max,
+                policy.skips_blocked_within_team,
+            )
 
 
 def record_use(uses: Sequence[PlannedUse], *, as_of: datetime) -> int:

@@ -9,28 +9,8 @@ from rest_framework import serializers
 from billing.chargeback import JobUse, Report, Row
 from billing.models import RateCard, RateLine, UsageClass
 from billing.pricing import PRICE_NANO_MAX
-from primitives.errors import InvalidRequest
 from tenants.models import NodeKind
-from webapi.paging import time_or_refuse
-from webapi.serializers import StrictSerializer, TextField, WholeNumberField
-
-
-class UtcTimeField(serializers.DateTimeField):
-    """A time with an offset, whole seconds, in UTC."""
-
-    def to_internal_value(self, value: Any) -> Any:
-        """The time. Raises ValidationError for anything but a text like 2026-11-21T12:00:00Z."""
-        try:
-            moment = (
-                time_or_refuse(value, self.field_name or "") if isinstance(value, str) else None
-            )
-        except InvalidRequest:
-            moment = None
-        if moment is None or moment.microsecond:
-            raise serializers.ValidationError(
-                "must be a time in whole seconds such as 2026-11-21T12:00:00Z", code="invalid"
-            )
-        return moment
+from webapi.serializers import StrictSerializer, TextField, UtcTimeField, WholeNumberField
 
 
 class AmountsSerializer(serializers.Serializer[Any]):

@@ -1,5 +1,5 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
-import type { JobPlan, JobRequest, LogChunk, Problem, Quota, Session } from "../src/api/types";
+import type { JobPlan, JobRequest, LogChunk, PlannedChange, Problem, Quota, Session } from "../src/api/types";
 import {
   aChargeback,
   aJob,
@@ -13,12 +13,16 @@ import {
   theJobs,
   theNodes,
   thePlacements,
-  thePriorityClasses,
+  theAcceptedDifferences,
   theQuotaPushes,
   theQuotas,
+  theReasons,
   theTokens,
   TREE,
 } from "./company.ts";
+import { theCycles, theDecisions } from "./decisions.ts";
+import { plannedChanges, thePlannedChanges } from "./planned.ts";
+import { rules, theRules, type TheRules } from "./policy.ts";
 import { aReconciliation, theReconciliations } from "./reconciliation.ts";
 
 export interface MockRequest {
@@ -32,15 +36,18 @@ export interface MockRequest {
 export interface MockAnswer {
   status: number;
   body?: unknown;
+  headers?: Record<string, string>;
 }
 
 export interface Company {
   session: Session | null;
   quotas: Quota[];
+  planned: PlannedChange[];
+  rules: TheRules;
 }
 
 export function aCompany(change: Partial<Company> = {}): Company {
-  return { session: aSession(), quotas: theQuotas(), ...change };
+  return { session: aSession(), quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), ...change };
 }
 
 export function aProblem(status: number, code: string, detail: string, data: object = {}): MockAnswer {
@@ -48,7 +55,7 @@ export function aProblem(status: number, code: string, detail: string, data: obj
   return { status, body: problem };
 }
 
-function page(items: readonly unknown[], query: URLSearchParams): MockAnswer {
+export function page(items: readonly unknown[], query: URLSearchParams): MockAnswer {
   const limit = Number(query.get("limit") ?? 50);
   const from = Number(query.get("cursor") ?? 0);
   const next = new URLSearchParams(query);
@@ -74,7 +81,14 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
   if (company.session === null) return aProblem(401, "unauthenticated", "Sign in first.");
   const [, collection = "", id, action] = path.split("/");
   switch (collection) {
+    case "policy":
+      return rules(company.rules.installation, request);
     case "organizations":
+      if (action === "policy") return rules(company.rules.policy, request);
+      return page(
+        TREE.filter((node) => node.kind === "organization"),
+        query,
+      );
     case "departments":
     case "teams":
       return page(
@@ -87,8 +101,10 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return clusters(request, id, action);
     case "nodes":
       return nodes(request, id, action);
-    case "priority-classes":
-      return page(thePriorityClasses(), query);
+    case "priority-classes": {
+      const found = company.rules.classes.find((each) => each.id === id);
+      return found === undefined ? page(company.rules.classes, query) : rules(found, request);
+    }
     case "tokens":
       if (method === "POST") {
         return { status: 201, body: { ...theTokens()[0], name: (request.body as { name: string }).name, secret: "tdg_9fK2exampleOnlyNotAToken" } };
@@ -96,6 +112,12 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return method === "DELETE" ? { status: 204 } : page(theTokens(), query);
     case "quotas":
       return quotas(company, request, id, action);
+    case "quota-changes":
+      return plannedChanges(company, request, id, action);
+    case "cycles": {
+      const cycle = theCycles().find((each) => each.id === id);
+      return cycle === undefined ? page(theCycles(), query) : { status: 200, body: cycle };
+    }
     case "jobs":
       return jobs(request, id, action);
     case "reports":
@@ -179,6 +201,8 @@ function clusters({ method, query, body, path }: MockRequest, id?: string, actio
       if (method === "DELETE") return { status: 204 };
       if (method === "PUT") return { status: 200, body: { id: "u9", ...(body as object) } };
       return page(theClusterUsers(), query);
+    case "accepted-differences":
+      return method === "DELETE" ? { status: 204 } : page(theAcceptedDifferences(), query);
     case "quota-pushes": {
       if (method === "POST") return { status: 201, body: { ...theQuotaPushes()[0], ...(body as object) } };
       const push = theQuotaPushes().find((each) => each.id === part);
@@ -232,6 +256,21 @@ function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
       return { status: 200, body: logChunk(query, job.state !== "running") };
     case "history":
       return page(theHistory(job), query);
+    case "estimate":
+      return {
+        status: 200,
+        body: {
+          as_of: iso(Date.now()),
+          estimated_start: { earliest: iso(Date.now() + 60_000), latest: iso(Date.now() + 240_000), method: "look_ahead" },
+          until: iso(Date.now() + 240_000),
+          asked_until: iso(Date.now() + 86_400_000),
+          assumed_ends: 2,
+        },
+      };
+    case "reasons":
+      return { status: 200, body: { items: theReasons(job) } };
+    case "decisions":
+      return { status: 200, body: { items: theDecisions().filter((each) => each.job.id === job.id) } };
     case "attempts":
       return page(job.current_attempt === null ? [] : [job.current_attempt], query);
     case "cancel":
@@ -290,6 +329,7 @@ function submit({ query, body }: MockRequest): MockAnswer {
       ...job,
       notice_signal: request.notice_signal ?? "TERM",
       held: request.held ?? false,
+      begin_at: request.begin_at ?? null,
       tasks: last === undefined ? 1 : Number(last) + 1,
       tasks_at_once: atOnce === undefined ? null : Number(atOnce),
     },
@@ -299,6 +339,7 @@ function submit({ query, body }: MockRequest): MockAnswer {
     explanation: startsNow
       ? anExplanation({ code: "would_start", sentence: "It would start now.", victims: [] })
       : anExplanation(),
+    mgpu: job.mgpu,
     guaranteed_mgpu: job.mgpu,
     borrowed_mgpu: 0,
     cluster: startsNow ? "slurm-a" : null,

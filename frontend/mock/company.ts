@@ -3,6 +3,7 @@
  * 400, exploration its 200, vision 100 of 120, and nlp's gang of 200 waits for reclaim.
  */
 import type {
+  AcceptedDifference,
   Attempt,
   Chargeback,
   Cluster,
@@ -12,6 +13,7 @@ import type {
   HistoryEvent,
   Job,
   JobDetail,
+  JobReason,
   Placement,
   Pool,
   PriorityClass,
@@ -238,6 +240,7 @@ export function theNodes(cluster: string): ClusterNode[] {
     state: i === 4 ? "idle+drain" : "idle",
     reason: i === 4 ? "new fans" : "",
     features: i < 3 ? ["nvlink", "ib"] : [],
+    domains: { block: "b1", rack: `r${Math.floor(i / 3)}` },
     request: null,
     seen_at: found?.seen_at ?? iso(Date.now()),
   }));
@@ -261,6 +264,19 @@ export function theClusterUsers(): ClusterUser[] {
   return [
     { id: uuid(3000), user: "ana@ai-company", name: "ana" },
     { id: uuid(3001), user: "ivo@ai-company", name: "ipetrov" },
+  ];
+}
+
+export function theAcceptedDifferences(): AcceptedDifference[] {
+  return [
+    {
+      id: 7,
+      subject: "account ai-company_production",
+      before: { fairshare: 3 },
+      after: { fairshare: 2 },
+      accepted_by: "root@platform",
+      accepted_at: iso(Date.now() - 86_400_000),
+    },
   ];
 }
 
@@ -334,6 +350,7 @@ export function anAttempt(change: Partial<Attempt> = {}): Attempt {
     slots: [],
     granted_at: iso(now - 3_620_000),
     started_at: iso(now - 3_600_000),
+    checkpoint_at: null,
     notice_at: null,
     grace_until: null,
     ended_at: null,
@@ -364,15 +381,20 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     priority_class: "normal",
     mgpu_per_node: 8 * GPU,
     node_count: 1,
+    node_count_min: change.node_count ?? 1,
     mgpu: 8 * GPU,
+    mgpu_min: change.mgpu ?? 8 * GPU,
     time_limit_s: 72 * 3600,
     is_preemptible: false,
     is_requeueable: true,
     checkpoint_path: null,
     features: [],
     image: null,
+    required_topology: null,
+    preferred_topology: null,
     cluster: null,
     submitted_at: iso(now - 3_700_000),
+    begin_at: null,
     started_at: iso(now - 3_600_000),
     ended_at: null,
     end_reason: null,
@@ -556,6 +578,26 @@ export function theHistory(job: Job): HistoryEvent[] {
   return events;
 }
 
+/** What a waiting job has waited for, the latest first. */
+export function theReasons(job: JobDetail): JobReason[] {
+  if (job.explanation === null) return [];
+  const { code, sentence, numbers, node, jobs_ahead, estimated_start } = job.explanation;
+  const submitted = Date.parse(job.submitted_at);
+  const latest = { since: iso(submitted + 30_000), code, sentence, numbers, node, jobs_ahead, estimated_start };
+  return [
+    latest,
+    {
+      ...latest,
+      since: iso(submitted + 1000),
+      code: "waiting_for_free_gpus",
+      sentence: "It needs 200 GPUs (25 nodes with 8 each); 0 are free.",
+      numbers: { need_mgpu: job.mgpu, free_mgpu: 0 },
+      node: null,
+      estimated_start: null,
+    },
+  ];
+}
+
 export function thePriorityClasses(): PriorityClass[] {
   const rows = [
     ["critical", 1000, "production inference"],
@@ -569,6 +611,8 @@ export function thePriorityClasses(): PriorityClass[] {
     name,
     order,
     preempts_within_team: order >= 100,
+    preempts_across_teams: false,
+    version: 1,
     grace_period_s: 300,
     team_cap_mgpu: null,
     price_multiplier_ppm: name === "critical" ? 1_500_000 : 1_000_000,

@@ -15,7 +15,7 @@ export function mockMiddleware() {
     request.on("data", (chunk: Buffer) => chunks.push(chunk));
     request.on("end", () => {
       const text = Buffer.concat(chunks).toString();
-      const { status, body } = answer(company, {
+      const { status, body, headers = {} } = answer(company, {
         method: request.method ?? "GET",
         path: url.pathname,
         query: url.searchParams,
@@ -23,6 +23,7 @@ export function mockMiddleware() {
         body: text === "" ? null : JSON.parse(text),
       });
       response.statusCode = status;
+      for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
       response.setHeader("Content-Type", status < 400 ? "application/json" : "application/problem+json");
       response.end(body === undefined ? "" : JSON.stringify(body));
     });

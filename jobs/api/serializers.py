@@ -11,15 +11,16 @@ from arbiter.decisions import Code
 from jobs import explaining
 from jobs.array_text import TASKS_MAX, TEXT_MAX
 from jobs.dependencies import DEPENDENCIES_MAX
-from jobs.models import AttemptState, Condition, JobOrigin, JobState, JobType
+from jobs.models import TOPOLOGIES, AttemptState, Condition, JobOrigin, JobState, JobType
 from jobs.requests import FEATURES_MAX, IMAGE_MAX, TIME_LIMIT_S_MAX
 from jobs.sbatch import FEATURE, NOTICE_SIGNALS, Verdict
-from jobs.withholding import ARRAY_LIMIT_REACHED, DEPENDENCY
+from jobs.withholding import ARRAY_LIMIT_REACHED, BEGIN_TIME, DEPENDENCY
 
 EXPLANATION_CODES = [
     *(code.value for code in Code),
     DEPENDENCY,
     ARRAY_LIMIT_REACHED,
+    BEGIN_TIME,
     explaining.HELD_BY_USER,
     explaining.DISPATCHING,
     explaining.NOT_YET_DECIDED,
@@ -48,6 +49,9 @@ class AttemptSerializer(serializers.Serializer[Any]):
     slots = SlotSerializer(many=True)
     granted_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
+    checkpoint_at = serializers.DateTimeField(
+        allow_null=True, help_text="Its last known checkpoint: what is older is not lost by a stop"
+    )
     notice_at = serializers.DateTimeField(allow_null=True)
     grace_until = serializers.DateTimeField(allow_null=True, help_text="Stopped by force then")
     ended_at = serializers.DateTimeField(allow_null=True)
@@ -128,8 +132,14 @@ class JobSerializer(serializers.Serializer[Any]):
     state = serializers.ChoiceField(choices=JobState.values)
     priority_class = serializers.CharField()
     mgpu_per_node = serializers.IntegerField()
-    node_count = serializers.IntegerField()
-    mgpu = serializers.IntegerField(help_text="In all")
+    node_count = serializers.IntegerField(help_text="Of an elastic job the most")
+    node_count_min = serializers.IntegerField(
+        help_text="With which it starts at the least; less than `node_count`: it is elastic"
+    )
+    mgpu = serializers.IntegerField(
+        help_text="In all, of an elastic job the most; what it was granted is in the attempt"
+    )
+    mgpu_min = serializers.IntegerField(help_text="With which it starts at the least")
     time_limit_s = serializers.IntegerField(allow_null=True)
     is_preemptible = serializers.BooleanField()
     is_requeueable = serializers.BooleanField()
@@ -139,8 +149,19 @@ class JobSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(), help_text="What each of its nodes must have"
     )
     image = serializers.CharField(allow_null=True, help_text="The container image it runs in")
+    required_topology = serializers.ChoiceField(
+        choices=TOPOLOGIES,
+        allow_null=True,
+        help_text="All its nodes are in one of these, or it waits",
+    )
+    preferred_topology = serializers.ChoiceField(
+        choices=TOPOLOGIES,
+        allow_null=True,
+        help_text="All its nodes are in one of these if there is room, else as close as there is",
+    )
     array = ArrayTaskSerializer(allow_null=True, help_text="null: it is no task of an array")
     submitted_at = serializers.DateTimeField()
+    begin_at = serializers.DateTimeField(allow_null=True, help_text="It is not started before")
     started_at = serializers.DateTimeField(allow_null=True, help_text="Of the current attempt")
     ended_at = serializers.DateTimeField(allow_null=True)
     end_reason = serializers.CharField(allow_null=True)
@@ -212,6 +233,14 @@ class JobRequestSerializer(serializers.Serializer[Any]):
     gpus = serializers.FloatField(required=False, help_text="At most three decimals")
     gpus_per_node = serializers.FloatField(required=False)
     nodes = serializers.IntegerField(required=False, min_value=1)
+    gpus_min = serializers.FloatField(
+        required=False,
+        help_text="Makes it elastic: it starts with `gpus_min` at least and with as much as there "
+        "is, up to `gpus`; both are whole GPUs",
+    )
+    nodes_min = serializers.IntegerField(
+        required=False, min_value=1, help_text="The same in nodes, beside `nodes`"
+    )
     script = serializers.CharField(required=False, help_text="At most 1 MiB of UTF-8")
     sbatch = serializers.CharField(required=False, help_text="At most 1 MiB of UTF-8")
     time_limit_s = serializers.IntegerField(required=False, min_value=1, max_value=TIME_LIMIT_S_MAX)
@@ -234,10 +263,25 @@ class JobRequestSerializer(serializers.Serializer[Any]):
         help_text="Container image to run in, on clusters that can: "
         "`nvcr.io#nvidia/pytorch:24.05-py3`, `docker://...`, or the path of a .sqsh file",
     )
+    required_topology = serializers.ChoiceField(
+        choices=TOPOLOGIES,
+        required=False,
+        help_text="All its nodes must be in one of these; it waits until they can",
+    )
+    preferred_topology = serializers.ChoiceField(
+        choices=TOPOLOGIES,
+        required=False,
+        help_text="All its nodes should be in one of these, else as close together as there is "
+        "room; not beside `required_topology`",
+    )
     notice_signal = serializers.ChoiceField(
         choices=list(NOTICE_SIGNALS), required=False, default="TERM"
     )
     held = serializers.BooleanField(required=False, default=False)
+    begin_at = serializers.DateTimeField(
+        required=False,
+        help_text="It waits until then, with its time zone; 366 days ahead at most",
+    )
     depends_on = serializers.ListField(
         child=DependencyRequestSerializer(),
         required=False,
@@ -290,7 +334,9 @@ class ResolvedJobSerializer(serializers.Serializer[Any]):
     priority_class = serializers.CharField()
     mgpu_per_node = serializers.IntegerField()
     node_count = serializers.IntegerField()
+    node_count_min = serializers.IntegerField()
     mgpu = serializers.IntegerField()
+    mgpu_min = serializers.IntegerField()
     time_limit_s = serializers.IntegerField(allow_null=True)
     is_preemptible = serializers.BooleanField()
     is_requeueable = serializers.BooleanField()
@@ -298,8 +344,11 @@ class ResolvedJobSerializer(serializers.Serializer[Any]):
     cluster = serializers.CharField(allow_null=True)
     features = serializers.ListField(child=serializers.CharField())
     image = serializers.CharField(allow_null=True)
+    required_topology = serializers.ChoiceField(choices=TOPOLOGIES, allow_null=True)
+    preferred_topology = serializers.ChoiceField(choices=TOPOLOGIES, allow_null=True)
     notice_signal = serializers.ChoiceField(choices=list(NOTICE_SIGNALS))
     held = serializers.BooleanField()
+    begin_at = serializers.DateTimeField(allow_null=True)
     tasks = serializers.IntegerField(help_text="Of the array; 1 for a single job")
     tasks_at_once = serializers.IntegerField(
         allow_null=True, help_text="How many tasks may run at once; null: all"
@@ -315,11 +364,32 @@ class JobPlanSerializer(serializers.Serializer[Any]):
     fits = serializers.BooleanField(help_text="false: it could never run, or would be refused")
     explanation = ExplanationSerializer()
     would_start_now = serializers.BooleanField()
+    mgpu = serializers.IntegerField(
+        help_text="With which it would start now, or which it waits for"
+    )
     guaranteed_mgpu = serializers.IntegerField()
     borrowed_mgpu = serializers.IntegerField()
     cluster = serializers.CharField(allow_null=True, help_text="Where it would start now")
     cost_per_hour_nano = serializers.IntegerField(allow_null=True)
     currency = serializers.CharField(allow_null=True)
+
+
+class JobReasonSerializer(serializers.Serializer[Any]):
+    """A reason for which a job waits or waited, with the numbers of its first moment."""
+
+    since = serializers.DateTimeField()
+    code = serializers.ChoiceField(choices=EXPLANATION_CODES)
+    sentence = serializers.CharField()
+    numbers = serializers.DictField(child=serializers.IntegerField())
+    node = serializers.CharField(allow_null=True, help_text="Path of the node whose limit binds")
+    jobs_ahead = serializers.IntegerField()
+    estimated_start = EstimatedStartSerializer(allow_null=True)
+
+
+class JobReasonsSerializer(serializers.Serializer[Any]):
+    """The reasons for which a job has waited, the latest first; the last 100 changes."""
+
+    items = JobReasonSerializer(many=True)
 
 
 class JobEventSerializer(serializers.Serializer[Any]):

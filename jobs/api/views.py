@@ -28,7 +28,7 @@ from jobs.api.rendering import (
     written,
 )
 from jobs.cancellation import cancel_job, hold_job, release_job
-from jobs.explaining import explanation_of
+from jobs.explaining import explanation_of, iso
 from jobs.job_arrays import cancel_array, get_array
 from jobs.listing import JobFilter
 from jobs.models import Job, JobOrigin, JobState
@@ -57,6 +57,7 @@ from webapi.paging import (
     encode_cursor,
     page_body,
     page_limit,
+    refuse_body,
     refuse_unknown_filters,
     refuse_unknown_parameters,
     time_or_refuse,
@@ -390,8 +391,7 @@ class JobArrayCancel(APIView):
         """The array after it."""
         refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
-        if request.data:
-            raise InvalidRequest("This takes no body; send none, or an empty object.")
+        refuse_body(request)
         cancel_array(array_id, actor=actor, now=now)
         return Response(array_body(get_array(array_id, actor=actor)))
 
@@ -399,8 +399,7 @@ class JobArrayCancel(APIView):
 def _changed(request: Request, job_id: UUID, change: Callable[..., Job]) -> Response:
     refuse_unknown_parameters(request, set())
     actor, now = actor_from(request), SystemClock().now()
-    if request.data:
-        raise InvalidRequest("This takes no body; send none, or an empty object.")
+    refuse_body(request)
     change(job_id, actor=actor, now=now)
     view = get_job(job_id, actor=actor, now=now)
     content = get_content(view, actor=actor, now=now)
@@ -419,8 +418,10 @@ def _plan_body(preview: Preview) -> dict[str, Any]:
             "pool": resolved.pool.name,
             "priority_class": resolved.priority_class.name,
             "mgpu_per_node": resolved.mgpu_per_node,
-            "node_count": resolved.node_count,
-            "mgpu": resolved.mgpu,
+            "node_count": resolved.node_count_max,
+            "node_count_min": resolved.node_count,
+            "mgpu": resolved.mgpu_max,
+            "mgpu_min": resolved.mgpu,
             "time_limit_s": wanted.time_limit_s,
             "is_preemptible": wanted.is_preemptible,
             "is_requeueable": wanted.is_requeueable,
@@ -428,8 +429,11 @@ def _plan_body(preview: Preview) -> dict[str, Any]:
             "cluster": None if resolved.cluster is None else resolved.cluster.name,
             "features": list(wanted.features),
             "image": wanted.image,
+            "required_topology": wanted.required_topology,
+            "preferred_topology": wanted.preferred_topology,
             "notice_signal": wanted.notice_signal,
             "held": wanted.is_held,
+            "begin_at": None if wanted.begin_at is None else iso(wanted.begin_at),
             "tasks": 1 if wanted.array is None else wanted.array.size,
             "tasks_at_once": None if wanted.array is None else wanted.array.max_running,
         },
@@ -438,7 +442,8 @@ def _plan_body(preview: Preview) -> dict[str, Any]:
         "explanation": preview.explanation,
         "would_start_now": preview.would_start_now,
         "guaranteed_mgpu": preview.guaranteed_mgpu,
-        "borrowed_mgpu": resolved.mgpu - preview.guaranteed_mgpu,
+        "mgpu": preview.mgpu,
+        "borrowed_mgpu": preview.mgpu - preview.guaranteed_mgpu,
         "cluster": preview.cluster,
         "cost_per_hour_nano": None if preview.cost is None else preview.cost[0],
         "currency": None if preview.cost is None else preview.cost[1],

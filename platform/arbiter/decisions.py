@@ -20,6 +20,7 @@ class Code(StrEnum):
     WAITING_FOR_RECLAIM = "waiting_for_reclaim"
     BEHIND_HIGHER_PRIORITY = "behind_higher_priority"
     BEHIND_FAIR_SHARE = "behind_fair_share"
+    RESERVED_FOR_LARGER_JOB = "reserved_for_larger_job"
     TOPOLOGY_FRAGMENTED = "topology_fragmented"
     CLASS_CAP_REACHED = "class_cap_reached"
     CLUSTER_UNAVAILABLE = "cluster_unavailable"
@@ -31,6 +32,7 @@ NUMBERS: Mapping[str, str] = {
     "nodes_needed": "how many nodes of one cluster it needs",
     "mgpu_per_node": "what it needs on each of them",
     "nodes_fitting": "nodes with that much free, on the cluster that has most of them",
+    "nodes_in_one_domain": "such nodes in one domain of the level that it requires, at most",
     "nodes_with_features": "nodes that have the features it asks for, on the cluster that has most",
     "free_mgpu": "free and not earmarked, on all nodes the job may use",
     "largest_free_on_a_cluster_mgpu": "the same on the cluster that has most",
@@ -49,6 +51,11 @@ NUMBERS: Mapping[str, str] = {
     "victims": "how many attempts are being stopped for the job",
     "grace_left_s": "how long the victims may take at most",
     "starts_max": "the most jobs that one cycle starts",
+    "taken_mgpu": "spare GPUs that this cycle gave to teams which fair-share puts first",
+    "weight_permille": "what the named node has of the weight of all below its parent, per mille",
+    "used_permille": "what it has of their recent use, per mille",
+    "reserved_mgpu": "what the job asks for that this one would delay",
+    "reserved_start_at": "when that job starts at the latest, in epoch seconds",
 }
 
 
@@ -91,6 +98,17 @@ class Reclaim:
 
 
 @dataclass(frozen=True, slots=True)
+class Reservation:
+    """`job` starts on these slots by `start_at` (epoch seconds) if nothing before it in the order
+    of service takes them; what comes later may not delay it."""
+
+    job: str
+    cluster: str
+    slots: tuple[Slot, ...]
+    start_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Classed:
     """How much of a running attempt is inside its team's guarantee from now on, when it changed."""
 
@@ -106,7 +124,8 @@ class Waiting:
     node whose limit binds, where one does. `jobs_ahead` counts the waiting jobs that service
     order puts before it in its pool. `earliest` and `latest` are epoch seconds, or None where
     nothing honest can be said; `method` says how they came about: `reclaim` (the victims' grace)
-    or `time_limits` (of what runs, if nobody comes before it).
+    or `time_limits` (of what runs, for a job that holds a reservation; its start may come sooner,
+    and later only by what goes before it in the order of service).
     """
 
     job: str
@@ -141,7 +160,8 @@ class NodeUse:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole decision of one cycle. `dropped_claims` are jobs whose claim no longer holds."""
+    """The whole decision of one cycle. `dropped_claims` are jobs whose claim no longer holds;
+    `reservations` are in the order in which they were made."""
 
     taken_at: int
     starts: tuple[Start, ...] = ()
@@ -150,3 +170,4 @@ class Plan:
     classed: tuple[Classed, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     use: tuple[NodeUse, ...] = ()
+    reservations: tuple[Reservation, ...] = ()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from arbiter.decisions import Code, Waiting
-from arbiter.snapshot import QueuedJob
+from arbiter.snapshot import Level, QueuedJob
+from primitives.clock import from_epoch
 from primitives.units import gpus_text
 
 #: Codes for which it helps to know how many jobs come first.
@@ -49,6 +50,24 @@ def features_text(features: Iterable[str]) -> str:
     return f"the features {', '.join(named)} together"
 
 
+def level_text(level: Level) -> str:
+    """What people call a domain of a level."""
+    return "NVLink domain" if level is Level.NVLINK else level.value
+
+
+def too_far_apart(level: Level, *, nodes: int, mgpu: int, together: int, where: str) -> str:
+    """That nowhere in the fleet `nodes` with `mgpu` each are in one domain of `level`; `together`
+    are at most; `where` is "of pool h100" or the like."""
+    if level is Level.NODE:
+        return (
+            f"it must have its {_gpus(nodes * mgpu)} on one node, and no node {where} is so large"
+        )
+    needs = f"it needs {nodes:,} nodes with {_gpus(mgpu)} each in one {level_text(level)}"
+    if together == 0:
+        return f"{needs}, and none {where} with such a node is known"
+    return f"{needs}, and none {where} has more than {together:,}"
+
+
 def duration_text(seconds: int) -> str:
     """`seconds` in the two largest units that matter: "4 min 12 s", "2 h", "1 d 3 h"."""
     units = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -81,8 +100,12 @@ def _are(mgpu: int) -> str:
 def _need(waiting: Waiting, job: QueuedJob) -> str:
     """What the job needs: "8 GPUs", or "16 GPUs (2 nodes with 8 each)"."""
     need = _gpus(waiting.numbers.get("need_mgpu", job.mgpu))
+    if job.node_count_max is not None and job.node_count_max > job.node_count:
+        need = f"at least {need}"
     if job.node_count > 1:
         need += f" ({job.node_count} nodes with {gpus_text(job.mgpu_per_node)} each)"
+        if job.topology is not None and job.topology.is_required:
+            need += f" in one {level_text(job.topology.level)}"
     return need + _on_such_nodes(job)
 
 
@@ -98,6 +121,19 @@ def _never_fits(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> s
             where += f" on {_clusters(job, names)}"
         told = missing_features(
             job.features or (), having=having, needed=job.node_count, where=where
+        )
+        return f"This job will never start as it is: {told}."
+    together = waiting.numbers.get("nodes_in_one_domain")
+    if together is not None and together < job.node_count and job.topology is not None:
+        where = f"of pool {names.get(job.pool, job.pool)}"
+        if job.clusters is not None:
+            where += f" on {_clusters(job, names)}"
+        told = too_far_apart(
+            job.topology.level,
+            nodes=job.node_count,
+            mgpu=job.mgpu_per_node,
+            together=together,
+            where=where,
         )
         return f"This job will never start as it is: {told}."
     most = waiting.numbers.get("could_ever_mgpu", 0)
@@ -174,6 +210,20 @@ def _behind_higher_priority(waiting: Waiting, job: QueuedJob, names: Mapping[str
 
 
 def _behind_fair_share(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    numbers = waiting.numbers
+    if "taken_mgpu" in numbers:
+        who = "Your team" if waiting.node == job.team else _node(waiting, names)
+        return (
+            f"It needs {_need(waiting, job)}. {_gpus(numbers['taken_mgpu'])} to spare went now"
+            " to teams that have used less of their share lately."
+            f" {who} has {_percent(numbers['weight_permille'])} of the weight and"
+            f" {_percent(numbers['used_permille'])} of the recent use of its level."
+        )
+    if "starts_max" not in numbers:
+        return (
+            f"It needs {_need(waiting, job)}. What is to spare went now to others that have used"
+            " less of their share lately."
+        )
     ahead = waiting.jobs_ahead
     order = "it comes first"
     if ahead:
@@ -183,16 +233,42 @@ def _behind_fair_share(waiting: Waiting, job: QueuedJob, names: Mapping[str, str
     )
 
 
+def _percent(permille: int) -> str:
+    whole, tenth = divmod(permille, 10)
+    return f"{whole}.{tenth} %" if tenth else f"{whole} %"
+
+
+def _reserved_for_larger_job(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+    numbers = waiting.numbers
+    told = (
+        f"It needs {_need(waiting, job)}, and would keep a job waiting that comes first: that one"
+        f" needs {_gpus(numbers['reserved_mgpu'])} and starts by"
+        f" {_moment(numbers['reserved_start_at'])} at the latest."
+    )
+    if job.time_limit_s is None:
+        return f"{told} With a time limit that is over by then it could start before."
+    return f"{told} With a shorter time limit, over by then, it could start before."
+
+
+def _moment(epoch_s: int) -> str:
+    return from_epoch(epoch_s).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def _topology_fragmented(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
     numbers = waiting.numbers
     count, fitting = numbers["nodes_needed"], numbers["nodes_fitting"]
-    nodes = "1 node" if count == 1 else f"{count} nodes of one cluster"
+    domain = "cluster"
+    if job.topology is not None and "nodes_in_one_domain" in numbers:
+        domain, fitting = level_text(job.topology.level), numbers["nodes_in_one_domain"]
+    nodes = "1 node" if count == 1 else f"{count} nodes of one {domain}"
     if job.features:
         nodes += f" with {features_text(job.features)} and"
     else:
         nodes += " with"
     each = "" if count == 1 else " each"
     has = "none has" if fitting == 0 else "1 has" if fitting == 1 else f"at most {fitting} have"
+    if domain != "cluster" and fitting:
+        has = f"none has more than {fitting}"
     free = numbers["largest_free_on_a_cluster_mgpu"]
     return (
         f"{_gpus(free)} {_are(free)} free on one cluster, but scattered:"
@@ -246,6 +322,7 @@ _TELLERS: Mapping[Code, Callable[[Waiting, QueuedJob, Mapping[str, str]], str]] 
     Code.WAITING_FOR_RECLAIM: _waiting_for_reclaim,
     Code.BEHIND_HIGHER_PRIORITY: _behind_higher_priority,
     Code.BEHIND_FAIR_SHARE: _behind_fair_share,
+    Code.RESERVED_FOR_LARGER_JOB: _reserved_for_larger_job,
     Code.TOPOLOGY_FRAGMENTED: _topology_fragmented,
     Code.CLASS_CAP_REACHED: _class_cap_reached,
     Code.CLUSTER_UNAVAILABLE: _cluster_unavailable,

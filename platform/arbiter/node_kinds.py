@@ -52,6 +52,17 @@ class NodeKinds:
         number = self._places.get(cluster, {}).get(node)
         return number is not None and self.nodes(kinds, cluster) >> number & 1 == 1
 
+    def numbered(self, cluster: str, nodes: Iterable[str]) -> int:
+        """These nodes of a cluster as an integer with a bit for each."""
+        self._sorted_out()
+        places = self._places[cluster]
+        return sum(1 << places[node] for node in nodes)
+
+    def named(self, cluster: str, nodes: int) -> Iterator[str]:
+        """The names of nodes of a cluster that are given as an integer with a bit for each."""
+        names = self._sorted_out()[cluster]
+        return (names[number] for number in _numbers(nodes))
+
     def levels(self, cluster: str, mgpu: Mapping[str, int]) -> Levels:
         """The nodes of a cluster at the levels given by their names."""
         names, places = self._sorted_out().get(cluster, []), self._places.get(cluster, {})

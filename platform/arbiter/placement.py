@@ -8,17 +8,27 @@ from typing import NamedTuple
 
 from arbiter.node_kinds import Levels, NodeKinds
 from arbiter.quota_tree import UNLIMITED
+from arbiter.shelves import Chosen, Shelves
+from arbiter.snapshot import Topology
+from arbiter.topology import GroundPlan, GroundPlans, Tally, levels_from
 
 
 class Shape(NamedTuple):
     """What a job asks of the devices: `node_count` different nodes with `mgpu` each, on one of
-    `clusters` (None: on any), all out of the set of `kinds` (see `NodeKinds`; None: of any)."""
+    `clusters` (None: on any), all out of the set of `kinds` (see `NodeKinds`; None: of any), as
+    close together as `topology` says (None: anywhere)."""
 
     mgpu: int
     node_count: int
     clusters: frozenset[str] | None
     total_mgpu: int
     kinds: int | None = None
+    topology: Topology | None = None
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether its nodes must be in one domain."""
+        return self.topology is not None and self.topology.is_required
 
 
 class Place(NamedTuple):
@@ -36,13 +46,27 @@ class FreeDevices:
 
     Nodes stand sorted by what is free. From the first job on that asks for some kinds of nodes
     only, a cluster's nodes stand besides by what is free (`Levels`), once for all such sets;
-    nothing of that is there where nobody asks.
+    nothing of that is there where nobody asks. Likewise, where the places of nodes are known,
+    they stand by them (`Shelves`) from the first search on.
     """
 
-    __slots__ = ("_all", "_failed", "_kinds", "_levels", "_totals", "free")
+    __slots__ = (
+        "_all",
+        "_failed",
+        "_kinds",
+        "_levels",
+        "_shelves",
+        "_taken",
+        "_totals",
+        "free",
+        "plans",
+    )
 
     def __init__(
-        self, free: Mapping[str, Mapping[str, int]], kinds: NodeKinds | None = None
+        self,
+        free: Mapping[str, Mapping[str, int]],
+        kinds: NodeKinds | None = None,
+        plans: GroundPlans | None = None,
     ) -> None:
         self.free = {cluster: dict(nodes) for cluster, nodes in sorted(free.items())}
         self._kinds = NodeKinds(()) if kinds is None else kinds
@@ -50,12 +74,16 @@ class FreeDevices:
             cluster: sorted((mgpu, node) for node, mgpu in nodes.items())
             for cluster, nodes in self.free.items()
         }
+        self.plans = GroundPlans((), self._kinds) if plans is None else plans
         self._levels: dict[str, Levels] = {}
+        self._shelves: dict[str, Shelves] = {}
         self._totals = {
             cluster: sum(mgpu for mgpu in nodes.values() if mgpu > 0)
             for cluster, nodes in self.free.items()
         }
         self._failed: set[Shape] = set()
+        #: What was taken of each node since the mark; None before the first one.
+        self._taken: dict[tuple[str, str], int] | None = None
 
     def clusters(self, allowed: frozenset[str] | None) -> Iterable[str]:
         """Those of the `allowed` clusters that accept starts, in order of id."""
@@ -80,6 +108,34 @@ class FreeDevices:
             ),
             default=0,
         )
+
+    def together(self, shape: Shape) -> int:
+        """Such nodes in one domain of the level that the shape asks for, in the domain that has
+        most of them."""
+        return max(
+            (self._together(cluster, shape) for cluster in self.clusters(shape.clusters)), default=0
+        )
+
+    def tally(self, cluster: str, shape: Shape) -> Tally:
+        """The nodes of a cluster with room for one rank, counted for the whole gang."""
+        if shape.topology is None or not shape.is_bound:
+            ready = self.count(cluster, shape.mgpu, shape.kinds)
+            return Tally(shape.node_count, None, None, ready)
+        tally = Tally(shape.node_count, shape.topology.level, self.plans.of(cluster))
+        for _, node in self.with_room(cluster, shape.mgpu, shape.kinds):
+            tally.add(node)
+        return tally
+
+    def placed(self, cluster: str, shape: Shape, nodes: Mapping[str, int]) -> tuple[str, ...]:
+        """Those of `nodes`, by name with as much milli-GPU, that the gang takes; it must fit."""
+        plan = self.plans.of(cluster)
+        if plan is None:
+            chosen = sorted((mgpu, node) for node, mgpu in nodes.items())[: shape.node_count]
+        else:
+            found = Shelves(plan, nodes).choose(shape.mgpu, shape.node_count, None, shape.topology)
+            assert found is not None
+            chosen = found.nodes
+        return tuple(sorted(node for _, node in chosen))
 
     def count(self, cluster: str, mgpu: int, kinds: int | None = None) -> int:
         """Nodes of a cluster with at least `mgpu` free."""
@@ -110,21 +166,24 @@ class FreeDevices:
         """The tightest place for the whole gang, or None.
 
         On each cluster the fullest nodes that still fit are taken, so that the largest
-        whole nodes stay free. Among clusters the one is chosen that leaves least over on
-        the nodes taken, then the one with least free in all, then the first by id.
+        whole nodes stay free, and where their places are known the largest whole domains, too (see
+        `Shelves.choose`). Among clusters the one is chosen on which the nodes are closest together
+        if that is wished for, then the one that leaves least over on the nodes taken, then the one
+        with least free in all, then the first by id.
         """
         if not self.fits(shape):
             return None
-        best: tuple[int, int, str] | None = None
+        best: tuple[int, int, int, str] | None = None
         found: Place | None = None
         for cluster in self.clusters(shape.clusters):
-            chosen = self._fullest(cluster, shape.mgpu, shape.kinds, shape.node_count)
-            if len(chosen) < shape.node_count:
+            chosen = self._choose(cluster, shape)
+            if chosen is None:
                 continue
-            key = (sum(mgpu for mgpu, _ in chosen), self._totals[cluster], cluster)
+            over = sum(mgpu for mgpu, _ in chosen.nodes)
+            key = (chosen.spread, over, self._totals[cluster], cluster)
             if best is None or key < best:
                 best = key
-                found = Place(cluster, tuple(sorted(node for _, node in chosen)))
+                found = Place(cluster, tuple(sorted(node for _, node in chosen.nodes)))
         return found
 
     def take(self, cluster: str, node: str, mgpu: int) -> None:
@@ -137,17 +196,56 @@ class FreeDevices:
         insort(nodes, (after, node))
         if cluster in self._levels:
             self._levels[cluster].move(node, before, after)
+        if cluster in self._shelves:
+            self._shelves[cluster].move(node, before, after)
         free[node] = after
         self._totals[cluster] += max(0, after) - max(0, before)
         if mgpu < 0:
             self._failed.clear()
+        if self._taken is not None:
+            self._taken[cluster, node] = self._taken.get((cluster, node), 0) + mgpu
+
+    def mark(self) -> None:
+        """What is taken from now on can be given back by `rewind`."""
+        self._taken = {}
+
+    def rewind(self) -> None:
+        """Give back what was taken since the mark."""
+        taken, self._taken = self._taken or {}, None
+        for (cluster, node), mgpu in taken.items():
+            if mgpu:
+                self.take(cluster, node, -mgpu)
 
     def _has_place(self, cluster: str, shape: Shape) -> bool:
         if shape.kinds is None:
-            return self.count(cluster, shape.mgpu) >= shape.node_count
-        among = self._kinds.nodes(shape.kinds, cluster)
-        count = self._levels_of(cluster).count(shape.mgpu, among, shape.node_count)
-        return count >= shape.node_count
+            count = self.count(cluster, shape.mgpu)
+        else:
+            among = self._kinds.nodes(shape.kinds, cluster)
+            count = self._levels_of(cluster).count(shape.mgpu, among, shape.node_count)
+        if count < shape.node_count:
+            return False
+        return not shape.is_bound or self._together(cluster, shape) >= shape.node_count
+
+    def _together(self, cluster: str, shape: Shape) -> int:
+        plan = self.plans.of(cluster)
+        if plan is None or shape.topology is None:
+            return 0
+        shelves = self._shelves_of(cluster, plan)
+        return shelves.most_together(shape.topology.level, shape.mgpu, shape.kinds)
+
+    def _choose(self, cluster: str, shape: Shape) -> Chosen | None:
+        """The nodes for a gang on a cluster, if it has a place for it."""
+        plan = self.plans.of(cluster)
+        if plan is not None:
+            shelves = self._shelves_of(cluster, plan)
+            return shelves.choose(shape.mgpu, shape.node_count, shape.kinds, shape.topology)
+        if shape.is_bound:
+            return None
+        nodes = self._fullest(cluster, shape.mgpu, shape.kinds, shape.node_count)
+        if len(nodes) < shape.node_count:
+            return None
+        wish = shape.topology
+        return Chosen(0 if wish is None else len(levels_from(wish.level)), nodes)
 
     def _fullest(
         self, cluster: str, mgpu: int, kinds: int | None, most: int | None
@@ -159,6 +257,12 @@ class FreeDevices:
         nodes = self._all[cluster]
         start = bisect_left(nodes, (mgpu, ""))
         return nodes[start:] if most is None else nodes[start : start + most]
+
+    def _shelves_of(self, cluster: str, plan: GroundPlan) -> Shelves:
+        found = self._shelves.get(cluster)
+        if found is None:
+            found = self._shelves[cluster] = Shelves(plan, self.free[cluster])
+        return found
 
     def _levels_of(self, cluster: str) -> Levels:
         found = self._levels.get(cluster)
@@ -181,15 +285,23 @@ class Layout:
     operator can undo.
     """
 
-    __slots__ = ("_capacities", "_kinds", "_largest", "_levels", "_sizes", "capacity_mgpu")
+    __slots__ = (
+        *("_capacities", "_kinds", "_largest", "_levels", "_plans", "_shelves", "_sizes"),
+        "capacity_mgpu",
+    )
 
     def __init__(
-        self, capacities: Mapping[str, Mapping[str, int]], kinds: NodeKinds | None = None
+        self,
+        capacities: Mapping[str, Mapping[str, int]],
+        kinds: NodeKinds | None = None,
+        plans: GroundPlans | None = None,
     ) -> None:
         largest = max((max(nodes.values(), default=0) for nodes in capacities.values()), default=0)
         self._largest = largest or UNLIMITED
         self._capacities = capacities
         self._kinds = NodeKinds(()) if kinds is None else kinds
+        self._plans = GroundPlans((), self._kinds) if plans is None else plans
+        self._shelves: dict[str, Shelves] = {}
         self._sizes = {
             cluster: sorted(map(self._size, nodes.values()))
             for cluster, nodes in capacities.items()
@@ -199,11 +311,31 @@ class Layout:
 
     def holds(self, shape: Shape) -> bool:
         """Whether one cluster, empty, has enough nodes that are large enough."""
-        return self._nodes_with(shape, shape.mgpu) >= shape.node_count
+        if self._nodes_with(shape, shape.mgpu) < shape.node_count:
+            return False
+        return not shape.is_bound or self.together(shape) >= shape.node_count
 
     def most_mgpu(self, shape: Shape) -> int:
-        """The most that nodes of one cluster could give in pieces of the shape's size."""
-        return self._nodes_with(shape, shape.mgpu) * shape.mgpu
+        """The most that nodes of one cluster could give in pieces of the shape's size, or those of
+        one domain if the shape must be in one."""
+        nodes = self.together(shape) if shape.is_bound else self._nodes_with(shape, shape.mgpu)
+        return nodes * shape.mgpu
+
+    def together(self, shape: Shape) -> int:
+        """Nodes that are large enough in one domain of the level that the shape asks for, in the
+        domain that has most of them."""
+        if shape.topology is None:
+            return 0
+        level, most = shape.topology.level, 0
+        for cluster in self._sizes:
+            plan = self._plans.of(cluster)
+            if plan is None or (shape.clusters is not None and cluster not in shape.clusters):
+                continue
+            shelves = self._shelves.get(cluster)
+            if shelves is None:
+                shelves = self._shelves[cluster] = Shelves(plan, self._sized(cluster))
+            most = max(most, shelves.most_together(level, shape.mgpu, shape.kinds))
+        return most
 
     def nodes_of_kinds(self, shape: Shape) -> int:
         """Nodes of the shape's kinds, of any size, on the cluster that has most of them."""
@@ -226,9 +358,11 @@ class Layout:
             return len(sizes) - bisect_left(sizes, mgpu)
         levels = self._levels.get(cluster)
         if levels is None:
-            sized = {node: self._size(mgpu) for node, mgpu in self._capacities[cluster].items()}
-            levels = self._levels[cluster] = self._kinds.levels(cluster, sized)
+            levels = self._levels[cluster] = self._kinds.levels(cluster, self._sized(cluster))
         return levels.count(mgpu, self._kinds.nodes(kinds, cluster))
+
+    def _sized(self, cluster: str) -> dict[str, int]:
+        return {node: self._size(mgpu) for node, mgpu in self._capacities[cluster].items()}
 
     def _size(self, mgpu: int) -> int:
         return mgpu if mgpu > 0 else self._largest

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-_RANGES = {
+DAY_S = 86_400
+
+#: From and up to where each number makes sense.
+RANGES = {
     "grace_period_s_default": (0, 86_400),
     "starts_max": (0, 1_000_000),
     "reclaims_max": (0, 1_000_000),
     "claim_overdue_s": (0, 86_400),
+    "fair_share_half_life_s": (3_600, 3_650 * DAY_S),
+    "credit_floor_s": (0, 365 * DAY_S),
+    "reservations_max": (0, 1_000),
+    "reservation_horizon_s": (0, 366 * DAY_S),
+    "min_run_s": (0, DAY_S),
+    "preemptions_max": (1, 1_000),
 }
+
+
+class SpareOrder(StrEnum):
+    """What decides between teams of equal rank that both may use spare GPUs."""
+
+    CREDITS_THEN_FAIR_SHARE = "credits_then_fair_share"
+    FAIR_SHARE_THEN_CREDITS = "fair_share_then_credits"
+    FAIR_SHARE = "fair_share"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +45,34 @@ class Policy:
     its GPUs before the claim on them is given up and the job may claim other ones.
 
     `skips_blocked_within_team`: whether a job may start before an earlier one of its own team
-    that cannot. Off, a team's queue is strictly first in, first out within each priority and
-    no lower priority passes a higher one. A job that fits in its team's guarantee keeps its
-    place either way: what is behind it never uses up the guarantee that it waits for.
+    that cannot, in organizations that say nothing else. Off, a team's queue is strictly first in,
+    first out within each priority and no lower priority passes a higher one. A job that fits in
+    its team's guarantee keeps its place either way: what is behind it never uses up the guarantee
+    that it waits for.
+
+    `spare_order`: who of equal rank comes first where spare GPUs are given out, in organizations
+    that say nothing else: the richest in credits and then by fair-share, the other way round, or
+    by fair-share alone.
+
+    `fair_share_half_life_s` (seconds, 3,600 to 315,360,000): how long until what was used counts
+    half, in organizations that have no half-life of their own.
+
+    `credit_floor_s` (seconds of its guarantee, 0 to 31,536,000): how deep a team's credits may
+    go; what a team borrows that has come down there is unpaid, and taken back first.
+
+    `reservations_max` (count, 0 to 1,000): how many of the first blocked jobs of each pool hold a
+    reservation at their earliest possible start; 0 is none.
+
+    `reservation_horizon_s` (seconds, 0 to 31,622,400): how far ahead ends are counted on, and so
+    for how long at most GPUs are kept free for a job. What runs for longer is taken to have no
+    end, like a job without a time limit. Below the longest time limit that people may ask for,
+    large jobs may wait behind a stream of such long ones without a bound.
+
+    `min_run_s` (seconds, 0 to 86,400): a job that has run for less than that since its start is
+    spared, in organizations that say nothing else: it is stopped only where all that are not
+    spared would not do.
+
+    `preemptions_max` (count, 1 to 1,000): so is a job that was stopped as often as that.
 
     Raises ValueError when a number is out of its range.
     """
@@ -39,9 +82,16 @@ class Policy:
     reclaims_max: int = 100
     claim_overdue_s: int = 600
     skips_blocked_within_team: bool = True
+    spare_order: SpareOrder = SpareOrder.CREDITS_THEN_FAIR_SHARE
+    fair_share_half_life_s: int = 7 * DAY_S
+    credit_floor_s: int = 7 * DAY_S
+    reservations_max: int = 8
+    reservation_horizon_s: int = 7 * DAY_S
+    min_run_s: int = 600
+    preemptions_max: int = 100
 
     def __post_init__(self) -> None:
-        for name, (low, high) in _RANGES.items():
+        for name, (low, high) in RANGES.items():
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ValueError(f"policy {name} is {value}; choose {low} to {high}")

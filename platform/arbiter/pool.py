@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
+from arbiter.credit_bank import Credits
 from arbiter.decisions import Reclaim, Victim
+from arbiter.ground import Ground
+from arbiter.holdings import Holding, Holdings, held_by_node
 from arbiter.node_kinds import NodeKinds
-from arbiter.placement import FreeDevices, Layout, Place, Shape
+from arbiter.placement import FreeDevices, Layout, Place
 from arbiter.policy import Policy
-from arbiter.protection import protect
+from arbiter.protection import Guarantees, Protection, TeamJobs, protect, with_changed
 from arbiter.queue_order import exact_ratio
-from arbiter.quota_tree import ROOT, UNLIMITED, Ledger, PoolQuota, Tree, pool_quota
-from arbiter.snapshot import (
-    Claim,
-    Device,
-    Phase,
-    PriorityClass,
-    QueuedJob,
-    Quota,
-    RunningJob,
-    Slot,
-)
-
-
-@dataclass(slots=True, eq=False)
-class Holding:
-    """One attempt that holds GPUs. `team` is ROOT when its team is not in the tree.
-
-    `is_going`: it is being stopped. `is_coming_back`: its GPUs can be counted on within its
-    grace. `protected` has a bit per depth, see `Protection.levels`. `victim_key` orders who is
-    reclaimed first: lower rank, lower priority, least work lost, youngest, id.
-    `claim_of` is set on the stand-in for a claim: a job that does not run yet.
-    """
-
-    run: RunningJob
-    team: int
-    mgpu: int
-    order: int
-    is_going: bool
-    is_coming_back: bool
-    victim_key: tuple[int, int, int, int, str]
-    protected: int = 0
-    claim_of: str | None = None
+from arbiter.quota_tree import ROOT, UNLIMITED, Ledger, PoolQuota, Tree
+from arbiter.snapshot import Balance, Claim, Phase, QueuedJob, RunningJob, Slot
+from arbiter.victim_order import NOT_YET_RUNNING, UNPAID, Sparing, VictimKey, cost_of_stopping
 
 
 @dataclass(slots=True, eq=False)
@@ -73,41 +48,73 @@ class Pool:
 
     `now` counts what is in use and what claims have free already; `later` is how it stands when
     everything that is being stopped is gone and every claim is used, or None while
-    nothing is being stopped. A start must be allowed by both.
+    nothing is being stopped. A start must be allowed by both. `protection` is how `holdings` and
+    claims were classed, and `guarantees` what that takes and what the cycle's starts take on top.
+    `stopped` are those that this cycle stops.
     `leaving` are the attempts that give their GPUs back within their grace;
     `coming_back[cluster][node]` is what of that no claim waits for.
     """
 
-    name: str
-    tree: Tree
-    quota: PoolQuota
-    policy: Policy
+    ground: Ground
     taken_at: int
-    classes: Mapping[str, PriorityClass]
     now: Ledger
     later: Ledger | None
-    kinds: NodeKinds
     free: FreeDevices
-    layout: Layout
-    accepting: frozenset[str]
-    holdings: list[Holding]
+    holdings: Holdings
     leaving: list[Holding]
-    protected: list[int]
+    protection: Protection
+    guarantees: Guarantees
     earmarks: dict[str, Earmark]
+    had_claims: bool
     dropped: list[str]
     coming_back: dict[str, dict[str, int]]
-    in_use: list[int]
     class_use: dict[tuple[int, str], int]
+    credits: Credits
+    stopped: list[Holding] = field(default_factory=list)
+    name: str = field(init=False)
+    tree: Tree = field(init=False)
+    quota: PoolQuota = field(init=False)
+    policy: Policy = field(init=False)
+    kinds: NodeKinds = field(init=False)
+    layout: Layout = field(init=False)
+    _sparing: Sparing | None = None
 
-    def shape_of(self, job: QueuedJob) -> Shape:
-        """What `job` asks of the devices."""
-        return Shape(
-            job.mgpu_per_node,
-            job.node_count,
-            job.clusters,
-            job.mgpu,
-            self.kinds.having(job.features),
+    def __post_init__(self) -> None:
+        ground = self.ground
+        self.name, self.tree, self.quota = ground.name, ground.tree, ground.quota
+        self.policy, self.kinds, self.layout = ground.policy, ground.kinds, ground.layout
+
+    def close(self) -> None:
+        """The cycle is over: `holdings` are again as they were before it."""
+        self.free.rewind()
+        for holding in self.stopped:
+            holding.is_going = holding.is_coming_back = False
+            holding.protected = holding.everywhere
+
+    def victim_keys(self, holding: Holding) -> tuple[VictimKey, VictimKey]:
+        """What orders who is reclaimed first within the organization, and where another one takes
+        it back (see `arbiter.victim_order`): as things were before the cycle."""
+        if holding.claim_key is not None:
+            return holding.claim_key, holding.claim_key
+        if self._sparing is None:
+            self._sparing = Sparing(self.tree, self.policy, self.taken_at)
+        run, team, credits = holding.run, holding.team, self.credits.at_first
+        rest = (
+            self.tree.ranks[team],
+            credits.tenths(team),
+            holding.order,
+            cost_of_stopping(run, holding.mgpu, self.taken_at),
+            -run.started_at,
+            run.attempt,
         )
+        if credits.is_unpaid(team) and not holding.is_protected_at(self.tree.depths[team]):
+            return (UNPAID, *rest), (UNPAID, *rest)
+        at_home, abroad = self._sparing.of(run, self.tree.paths[team][-1])
+        return (at_home, *rest), (abroad, *rest)
+
+    def is_borrowed(self, earmark: Earmark) -> bool:
+        """Whether the claim that stood before this cycle is beyond the team's guarantee."""
+        return not earmark.stand_in.is_protected_at(self.tree.depths[earmark.team])
 
     def blocker(self, team: int, mgpu: int) -> int | None:
         """The node whose limit refuses a start, now or after what is under way; see `Ledger`."""
@@ -125,9 +132,8 @@ class Pool:
 
     def source(self, team: int, mgpu: int) -> int:
         """The lowest node on the team's path whose unused guarantee the job fits in, or ROOT."""
-        protected, guaranteed = self.protected, self.quota.guaranteed
         for node in self.tree.paths[team]:
-            if protected[node] + mgpu <= guaranteed[node]:
+            if self.guarantees.fits(node, team, mgpu):
                 return node
         return ROOT
 
@@ -135,17 +141,17 @@ class Pool:
         """Protected use over guarantee, exactly ordered; 0 for the root."""
         if node == ROOT:
             return 0
-        return exact_ratio(self.protected[node], self.quota.guaranteed[node])
+        return exact_ratio(self.guarantees.used_mgpu[node], self.quota.guaranteed[node])
 
     def protect_new(self, team: int, mgpu: int) -> None:
         """Count a job that starts or claims now as protected wherever it fits whole.
 
         Exact but for a new job of higher priority than protected ones, which the next
-        cycle's full classing puts in their place; until then both sums stay within G.
+        cycle's full classing puts in their place; until then neither is above G.
         """
         for node in self.tree.paths[team]:
-            if self.protected[node] + mgpu <= self.quota.guaranteed[node]:
-                self.protected[node] += mgpu
+            if self.guarantees.fits(node, team, mgpu):
+                self.guarantees.take(node, team, mgpu)
 
     def start(self, job: QueuedJob, team: int, place: Place) -> None:
         """Count `job` as running at `place`."""
@@ -172,12 +178,13 @@ class Pool:
         for holding in victims:
             holding.is_going = True
             for node in self.tree.paths[holding.team]:
-                if holding.protected >> self.tree.depths[node] & 1:
-                    self.protected[node] -= holding.mgpu
+                if holding.is_protected_at(self.tree.depths[node]):
+                    self.guarantees.take(node, holding.team, -holding.mgpu)
             holding.protected = 0
             if holding.claim_of is not None:
                 self._give_up(self.earmarks.pop(holding.claim_of))
                 continue
+            self.stopped.append(holding)
             holding.is_coming_back = True
             self.later.charge(holding.team, -holding.mgpu)
             grace_s = self._grace_s(holding)
@@ -191,12 +198,12 @@ class Pool:
         claim = Claim(job.id, place.cluster, slots, grace_until, self.taken_at)
         stopped = [holding for holding in victims if holding.claim_of is None]
         earmark = Earmark(job, claim, team, stopped, _stand_in(job, claim, team, 0))
-        cover(earmark, self.coming_back)
+        _cover_all([earmark], self.coming_back)
         for device, mgpu in earmark.free_mgpu.items():
             self.free.take(place.cluster, device, mgpu)
         self.now.charge(team, earmark.uncovered_mgpu)
         self.later.charge(team, job.mgpu)
-        earmark.fits_guarantee = self.protected[team] + job.mgpu <= self.quota.guaranteed[team]
+        earmark.fits_guarantee = self.guarantees.fits(team, team, job.mgpu)
         self.protect_new(team, job.mgpu)
         self._add_class_use(team, job)
         self.earmarks[job.id] = earmark
@@ -232,7 +239,7 @@ class Pool:
         self.class_use[key] = self.class_use.get(key, 0) + job.mgpu
 
     def _grace_s(self, holding: Holding) -> int:
-        cls = self.classes.get(holding.run.priority_class)
+        cls = self.ground.classes.get(holding.run.priority_class)
         grace_s = self.policy.grace_period_s_default
         return grace_s if cls is None else min(grace_s, cls.grace_period_s)
 
@@ -251,208 +258,140 @@ class Pool:
         )
 
 
-@dataclass(slots=True, eq=False)
-class PoolInput:
-    """What a snapshot says about one pool."""
-
-    name: str
-    quotas: list[Quota] = field(default_factory=list)
-    devices: list[Device] = field(default_factory=list)
-    running: list[RunningJob] = field(default_factory=list)
-    queued: list[QueuedJob] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
-
-
 def in_turn(earmarks: Iterable[Earmark]) -> list[Earmark]:
     """Claims in the order of their grace's end, then of their jobs' ids."""
     return sorted(earmarks, key=lambda one: (one.claim.grace_until, one.job.id))
 
 
-def held_by_node(holdings: Iterable[Holding]) -> dict[str, dict[str, int]]:
-    """What `holdings` hold in milli-GPU, by cluster and node."""
-    held: dict[str, dict[str, int]] = {}
-    for holding in holdings:
-        nodes = held.setdefault(holding.run.cluster, {})
-        for slot in holding.run.slots:
-            nodes[slot.node] = nodes.get(slot.node, 0) + slot.mgpu
-    return held
-
-
 def open_pool(
-    given: PoolInput,
-    *,
-    tree: Tree,
-    policy: Policy,
+    ground: Ground,
+    holdings: Holdings,
+    waiting: Mapping[str, QueuedJob],
+    claims: Sequence[Claim],
+    balances: Iterable[Balance],
     taken_at: int,
-    clusters: frozenset[str],
-    classes: Mapping[str, PriorityClass],
 ) -> Pool:
-    """Build the standing of one pool.
-
-    Its capacity is what schedulable devices offer plus what still runs on devices that are
-    not (drained, lost, on a cluster that does not answer), device by device, so that such use
-    takes no room away from the devices that are left.
-    """
-    quota = pool_quota(tree, given.quotas)
-    capacities: dict[str, dict[str, int]] = {}
-    sizes: dict[str, dict[str, int]] = {}
-    for device in given.devices:
-        nodes = capacities.setdefault(device.cluster, {})
-        nodes[device.node] = nodes.get(device.node, 0) + device.capacity_mgpu
-        # What others hold comes back some day: "never" must not be said because of it.
-        whole = sizes.setdefault(device.cluster, {})
-        whole[device.node] = whole.get(device.node, 0) + device.capacity_mgpu + device.outside_mgpu
-    offered = {cluster: nodes for cluster, nodes in capacities.items() if cluster in clusters}
-    holdings = _holdings(given.running, tree, policy, taken_at, classes)
-    kinds = NodeKinds(given.devices)
-    earmarks, dropped = _earmarks(
-        given, tree, quota, policy, taken_at, offered, holdings, classes, kinds
+    """Build the standing of one pool for a cycle; `waiting` are its queued jobs by id."""
+    tree, quota, policy = ground.tree, ground.quota, ground.policy
+    credits = Credits(
+        tree, quota.guaranteed, balances, weight=ground.weight, floor_s=policy.credit_floor_s
     )
-
-    used = held_by_node(holdings)
-    staying = [holding for holding in holdings if not holding.is_coming_back]
-    leaving = [holding for holding in holdings if holding.is_coming_back]
+    for holding in holdings.going.values():
+        grace_until = holding.run.grace_until
+        holding.is_coming_back = (
+            grace_until is not None and grace_until + policy.claim_overdue_s >= taken_at
+        )
+    earmarks, dropped = _earmarks(ground, holdings, waiting, claims, taken_at)
+    leaving = [holding for holding in holdings.going.values() if holding.is_coming_back]
     coming_back = held_by_node(leaving)
-    free = {
-        cluster: {node: mgpu - used.get(cluster, {}).get(node, 0) for node, mgpu in nodes.items()}
-        for cluster, nodes in offered.items()
-    }
-    direct = _direct_use(tree, holdings)
-    class_use: dict[tuple[int, str], int] = {}
-    for holding in holdings:
-        key = (holding.team, holding.run.priority_class)
-        class_use[key] = class_use.get(key, 0) + holding.mgpu
-    in_use = direct.copy()
+    gone = {cluster: dict(nodes) for cluster, nodes in coming_back.items()}
+    free = holdings.free
+    if free is None:
+        used = holdings.used
+        free = holdings.free = FreeDevices(
+            {
+                cluster: {
+                    node: mgpu - used.get(cluster, {}).get(node, 0) for node, mgpu in nodes.items()
+                }
+                for cluster, nodes in ground.offered.items()
+            },
+            ground.kinds,
+            ground.plans,
+        )
+    free.mark()
+    direct, class_use = holdings.direct.copy(), holdings.class_use.copy()
+    _cover_all(earmarks.values(), coming_back)
     for earmark in earmarks.values():
-        cover(earmark, coming_back)
         for node, mgpu in earmark.free_mgpu.items():
-            free[earmark.claim.cluster][node] -= mgpu
+            free.take(earmark.claim.cluster, node, mgpu)
         direct[earmark.team] += earmark.uncovered_mgpu
         key = (earmark.team, earmark.job.priority_class)
         class_use[key] = class_use.get(key, 0) + earmark.job.mgpu
-    now = Ledger(tree, quota, _capacity(offered, used), direct)
-    now.charge(ROOT, sum(holding.mgpu for holding in holdings if holding.team == ROOT))
+    now = Ledger(tree, quota, holdings.capacity(), direct)
+    now.charge(ROOT, holdings.stray_mgpu)
     later = None
     if earmarks or leaving:
-        direct = _direct_use(tree, staying)
+        direct, stray_mgpu = holdings.direct.copy(), holdings.stray_mgpu
+        for holding in leaving:
+            if holding.team == ROOT:
+                stray_mgpu -= holding.mgpu
+            else:
+                direct[holding.team] -= holding.mgpu
         for earmark in earmarks.values():
             direct[earmark.team] += earmark.job.mgpu
-        later = Ledger(tree, quota, _capacity(offered, held_by_node(staying)), direct)
-        later.charge(ROOT, sum(holding.mgpu for holding in staying if holding.team == ROOT))
+        later = Ledger(tree, quota, holdings.capacity(gone), direct)
+        later.charge(ROOT, stray_mgpu)
+    protection = _protect(ground, holdings, earmarks.values())
     return Pool(
-        name=given.name,
-        tree=tree,
-        quota=quota,
-        policy=policy,
+        ground=ground,
         taken_at=taken_at,
-        classes=classes,
         now=now,
         later=later,
-        kinds=kinds,
-        free=FreeDevices(free, kinds),
-        layout=Layout(sizes, kinds),
-        accepting=clusters,
+        free=free,
         holdings=holdings,
         leaving=leaving,
-        protected=_protect(tree, quota, holdings, earmarks.values()),
+        protection=protection,
+        guarantees=protection.taken,
         earmarks=earmarks,
+        had_claims=bool(earmarks),
         dropped=dropped,
         coming_back=coming_back,
-        in_use=in_use,
         class_use=class_use,
+        credits=credits,
     )
 
 
-def _holdings(
-    running: Iterable[RunningJob],
-    tree: Tree,
-    policy: Policy,
-    taken_at: int,
-    classes: Mapping[str, PriorityClass],
-) -> list[Holding]:
-    """The attempts in the order of protection: priority, start time, id."""
-    found = []
-    for run in running:
-        team = tree.index.get(run.team, ROOT)
-        cls = classes.get(run.priority_class)
-        order = 0 if cls is None else cls.order
-        mgpu = run.mgpu
-        is_going = run.phase is Phase.STOPPING or run.beneficiary is not None
-        saved_at = max(run.started_at, run.checkpoint_at or 0)
-        found.append(
-            Holding(
-                run=run,
-                team=team,
-                mgpu=mgpu,
-                order=order,
-                is_going=is_going,
-                is_coming_back=is_going
-                and run.grace_until is not None
-                and run.grace_until + policy.claim_overdue_s >= taken_at,
-                victim_key=(
-                    0 if team == ROOT else tree.ranks[team],
-                    order,
-                    mgpu * max(0, taken_at - saved_at),
-                    -run.started_at,
-                    run.attempt,
-                ),
-            )
-        )
-    found.sort(key=lambda one: (-one.order, one.run.started_at, one.run.job, one.run.attempt))
-    return found
-
-
 def _earmarks(
-    given: PoolInput,
-    tree: Tree,
-    quota: PoolQuota,
-    policy: Policy,
+    ground: Ground,
+    holdings: Holdings,
+    waiting: Mapping[str, QueuedJob],
+    claims: Sequence[Claim],
     taken_at: int,
-    offered: Mapping[str, Mapping[str, int]],
-    holdings: Sequence[Holding],
-    classes: Mapping[str, PriorityClass],
-    kinds: NodeKinds,
 ) -> tuple[dict[str, Earmark], list[str]]:
     """The claims that are in force, by job, and the jobs whose claim no longer holds.
 
     A claim is dropped when its job is gone, asks for something else or may no longer use the
     pool, when its cluster does not accept starts, when a claimed node can no longer hold its
-    slot or lacks a feature that the job asks for, or when its victims hold on for longer than
-    the policy waits. The victims of a claim in force are marked as coming back.
+    slot or lacks a feature that the job asks for, when the claimed nodes are not in one domain any
+    more though the job requires it, or when its victims hold on for longer than the policy waits.
+    The victims of a claim in force are marked as coming back.
     """
-    if not given.claims:
+    if not claims:
         return {}, []
-    claimed = {claim.job for claim in given.claims}
-    waiting = {job.id: job for job in given.queued if job.id in claimed}
+    tree, policy, offered = ground.tree, ground.policy, ground.offered
+    claimed = {claim.job for claim in claims}
     victims: dict[str, list[Holding]] = {}
-    for holding in holdings:
+    for holding in sorted(holdings.going.values(), key=attrgetter("turn")):
         if holding.run.beneficiary is not None:
             victims.setdefault(holding.run.beneficiary, []).append(holding)
     candidates: dict[str, Earmark] = {}
-    for claim in sorted(given.claims, key=lambda one: (one.job, one.grace_until, one.cluster)):
+    for claim in sorted(claims, key=lambda one: (one.job, one.grace_until, one.cluster)):
         job = waiting.get(claim.job)
         team = ROOT if job is None else tree.index.get(job.team, ROOT)
         if (
             job is None
             or team == ROOT
             or claim.job in candidates
-            or not quota.admits(tree.paths[team])
+            or not ground.quota.admits(tree.paths[team])
             or claim.cluster not in offered
             or (job.clusters is not None and claim.cluster not in job.clusters)
             or len({slot.node for slot in claim.slots}) != job.node_count
             or any(slot.mgpu != job.mgpu_per_node for slot in claim.slots)
             or len(claim.slots) != job.node_count
-            or not _have_features(claim, kinds.having(job.features), kinds)
+            or not _have_features(claim, ground.kinds.having(job.features), ground.kinds)
+            or not ground.plans.are_together(
+                job.topology, claim.cluster, [slot.node for slot in claim.slots]
+            )
             or (victims.get(job.id) and claim.grace_until + policy.claim_overdue_s < taken_at)
         ):
             continue
-        cls = classes.get(job.priority_class)
+        cls = ground.classes.get(job.priority_class)
         stand_in = _stand_in(job, claim, team, 0 if cls is None else cls.order)
         candidates[job.id] = Earmark(job, claim, team, victims.get(job.id, []), stand_in)
-    staying = held_by_node(
+    gone = held_by_node(
         holding
-        for holding in holdings
-        if not holding.is_coming_back and holding.run.beneficiary not in candidates
+        for holding in holdings.going.values()
+        if holding.is_coming_back or holding.run.beneficiary in candidates
     )
     promised: dict[tuple[str, str], int] = {}
     earmarks: dict[str, Earmark] = {}
@@ -461,7 +400,8 @@ def _earmarks(
         nodes = [slot.node for slot in earmark.claim.slots]
         if all(
             offered[cluster].get(node, 0)
-            - staying.get(cluster, {}).get(node, 0)
+            - holdings.used.get(cluster, {}).get(node, 0)
+            + gone.get(cluster, {}).get(node, 0)
             - promised.get((cluster, node), 0)
             >= mgpu
             for node in nodes
@@ -481,46 +421,41 @@ def _have_features(claim: Claim, wanted: int | None, kinds: NodeKinds) -> bool:
     )
 
 
-def cover(earmark: Earmark, coming_back: Mapping[str, dict[str, int]]) -> None:
-    """Find out which part of each claimed slot is free, and use up what covers the rest.
+def _cover_all(earmarks: Iterable[Earmark], coming_back: Mapping[str, dict[str, int]]) -> None:
+    """Find out which parts of all claimed slots are free, and use up what covers the rest.
 
-    The claim's own victims cover its slots first, then other attempts that are going.
+    Each claim's own victims cover its slots first. What else is going covers the claims that
+    wait longest last: their GPUs are there already, and a later claim must not take them.
     """
-    cluster, mgpu = earmark.claim.cluster, earmark.job.mgpu_per_node
-    unclaimed = coming_back.get(cluster, {})
-    covered = 0
-    for slot in earmark.claim.slots:
-        going = min(unclaimed.get(slot.node, 0), mgpu)
+    latest_first = in_turn(earmarks)[::-1]
+    for earmark in latest_first:
+        earmark.free_mgpu = {slot.node: slot.mgpu for slot in earmark.claim.slots}
+        _cover(earmark, coming_back, held_by_node(earmark.victims))
+    for earmark in latest_first:
+        _cover(earmark, coming_back, coming_back)
+
+
+def _cover(
+    earmark: Earmark,
+    coming_back: Mapping[str, dict[str, int]],
+    most: Mapping[str, Mapping[str, int]],
+) -> None:
+    """Cover what is free of the claimed slots by what is coming back, up to `most` of it, which
+    is used up."""
+    cluster = earmark.claim.cluster
+    unclaimed, limits = coming_back.get(cluster, {}), most.get(cluster, {})
+    for node, free in earmark.free_mgpu.items():
+        going = min(unclaimed.get(node, 0), limits.get(node, 0), free)
         if going:
-            unclaimed[slot.node] -= going
-        covered += going
-        earmark.free_mgpu[slot.node] = mgpu - going
+            unclaimed[node] -= going
+            earmark.free_mgpu[node] -= going
     held = min(earmark.job.mgpu, sum(holding.mgpu for holding in earmark.victims))
-    earmark.uncovered_mgpu = earmark.job.mgpu - max(covered, held)
-
-
-def _direct_use(tree: Tree, holdings: Iterable[Holding]) -> list[int]:
-    direct = [0] * len(tree.ids)
-    for holding in holdings:
-        if holding.team != ROOT:
-            direct[holding.team] += holding.mgpu
-    return direct
-
-
-def _capacity(
-    offered: Mapping[str, Mapping[str, int]], used: Mapping[str, Mapping[str, int]]
-) -> int:
-    """Device by device, what it offers or what is in use on it, whichever is more."""
-    capacity = 0
-    for cluster in offered.keys() | used.keys():
-        nodes, busy = offered.get(cluster, {}), used.get(cluster, {})
-        capacity += sum(max(mgpu, busy.get(node, 0)) for node, mgpu in nodes.items())
-        capacity += sum(mgpu for node, mgpu in busy.items() if node not in nodes)
-    return capacity
+    earmark.uncovered_mgpu = earmark.job.mgpu - max(earmark.coming_back_mgpu, held)
 
 
 def _stand_in(job: QueuedJob, claim: Claim, team: int, order: int) -> Holding:
     """The claim of `job` as if it held its slots; the first to be given up where one must be."""
+    key = (NOT_YET_RUNNING, 0, 0, order, 0, -claim.grace_until, job.id)
     return Holding(
         run=RunningJob(
             job=job.id,
@@ -539,26 +474,31 @@ def _stand_in(job: QueuedJob, claim: Claim, team: int, order: int) -> Holding:
         team=team,
         mgpu=job.mgpu,
         order=order,
-        is_going=False,
-        is_coming_back=False,
-        victim_key=(-UNLIMITED, order, 0, -claim.grace_until, job.id),
         claim_of=job.id,
+        claim_key=key,
     )
 
 
-def _protect(
-    tree: Tree, quota: PoolQuota, holdings: Sequence[Holding], earmarks: Iterable[Earmark]
-) -> list[int]:
-    """Class what runs and what claims are promised; returns the protected use of every node.
+def _protect(ground: Ground, holdings: Holdings, earmarks: Collection[Earmark]) -> Protection:
+    """Class what runs and what claims are promised.
 
     An attempt that is being stopped runs no longer: it is in use but protected nowhere, so that
     its place in the guarantee can be given away while it goes. A claim counts as a job that
     started when it was made.
     """
-    jobs = [earmark.stand_in for earmark in earmarks]
-    jobs += [holding for holding in holdings if not holding.is_going and holding.team != ROOT]
-    jobs.sort(key=lambda one: (-one.order, one.run.started_at, one.run.job, one.run.attempt))
-    protection = protect(tree, quota.guaranteed, [(one.team, one.mgpu) for one in jobs])
-    for holding, levels in zip(jobs, protection.levels, strict=True):
-        holding.protected = levels
-    return protection.used_mgpu
+    teams: Mapping[int, TeamJobs] = holdings.teams
+    if earmarks:
+        teams = with_changed(holdings.teams, {earmark.team for earmark in earmarks})
+        for earmark in earmarks:
+            stand_in = earmark.stand_in
+            stand_in.protected = stand_in.everywhere = (
+                1 << len(ground.tree.paths[earmark.team])
+            ) - 1
+            teams[earmark.team].add(stand_in.contender())
+    protection = protect(ground.tree, ground.quota, teams)
+    holdings.mark(
+        (job.what, protection.unprotected[job.what])
+        for job in protection.jobs
+        if isinstance(job.what, Holding)
+    )
+    return protection

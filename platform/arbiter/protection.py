@@ -1,50 +1,182 @@
-"""Protected and borrowed jobs (semantics section 3), recomputed every cycle."""
+"""Protected and borrowed jobs (semantics section 3), recomputed every cycle.
+
+A job fits in what is left of a node's guarantee by the arithmetic of starts: what the node holds
+with the jobs that are protected at it, and no others, stays within G. What a node below it keeps
+for itself is held whether or not somebody uses it, so a sister's job cannot be protected on it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from arbiter.quota_tree import ROOT, Tree
+from arbiter.quota_tree import ROOT, Ledger, PoolQuota, Tree
+
+
+@dataclass(slots=True, eq=False)
+class Guarantees:
+    """How much of each node's guarantee is taken by the jobs that are protected at it.
+
+    `used_mgpu[x]` is what those of x use. `ledgers[d]` counts those of all nodes of depth d;
+    further up than d what it says is of no meaning.
+    """
+
+    tree: Tree
+    quota: PoolQuota
+    used_mgpu: list[int]
+    ledgers: list[Ledger]
+
+    def copy(self) -> Guarantees:
+        """The same, independent of this one."""
+        ledgers = [ledger.copy() for ledger in self.ledgers]
+        return Guarantees(self.tree, self.quota, self.used_mgpu.copy(), ledgers)
+
+    def fits(self, node: int, team: int, mgpu: int) -> bool:
+        """Whether a job of `team`, at or below `node`, fits whole in what is left there.
+
+        As with starts, one that leaves what the node holds as it was may be protected even
+        where more is held than guaranteed: where G was lowered below what its children keep.
+        """
+        guaranteed = self.quota.guaranteed[node]
+        if self.used_mgpu[node] + mgpu > guaranteed:
+            return False
+        if not self.quota.keeps_below[node]:
+            return True
+        ledger = self.ledgers[self.tree.depths[node]]
+        return ledger.holds_with(node, team, mgpu) <= max(guaranteed, ledger.held[node])
+
+    def take(self, node: int, team: int, mgpu: int) -> None:
+        """Count a job of `team` as protected at `node`; a negative amount gives it back."""
+        self.used_mgpu[node] += mgpu
+        self.ledgers[self.tree.depths[node]].charge(team, mgpu)
+
+
+#: Priority (negative), start time, job, attempt: the order in which jobs are protected.
+Turn = tuple[int, int, str, str]
+
+
+class Contender(NamedTuple):
+    """A job that is to be classed. `what` is known by its identity or value, and by nothing else
+    here."""
+
+    turn: Turn
+    team: int
+    mgpu: int
+    what: Hashable
+
+
+@dataclass(slots=True, eq=False)
+class TeamJobs:
+    """What is to be classed of one team, in order, and how much that is in all."""
+
+    jobs: list[Contender] = field(default_factory=list)
+    mgpu: int = 0
+
+    def add(self, job: Contender) -> None:
+        """Put `job` in its place."""
+        insort(self.jobs, job, key=_turn)
+        self.mgpu += job.mgpu
+
+    def remove(self, turn: Turn) -> None:
+        """Take the job of this turn out."""
+        at = bisect_left(self.jobs, turn, key=_turn)
+        self.mgpu -= self.jobs.pop(at).mgpu
+
+    def copy(self) -> TeamJobs:
+        """The same, independent of this one."""
+        return TeamJobs(self.jobs.copy(), self.mgpu)
+
+
+def with_changed(teams: Mapping[int, TeamJobs], those: Iterable[int]) -> dict[int, TeamJobs]:
+    """`teams`, where `those` can be changed without a change of the others."""
+    changed = dict(teams)
+    for team in those:
+        known = changed.get(team)
+        changed[team] = TeamJobs() if known is None else known.copy()
+    return changed
 
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """`used_mgpu[x]`: what is protected at node x. `levels[i]`: the nodes on the path of job i
-    at which it is protected, as a bit per depth (bit 0: its organization)."""
+    """`unprotected` has those jobs that are not protected at each node of their path, with a bit
+    for each depth where they are not (bit 0: the organization)."""
 
-    used_mgpu: list[int]
-    levels: list[int]
+    taken: Guarantees
+    unprotected: dict[Hashable, int]
+    jobs: list[Contender]
 
 
-def protect(tree: Tree, guaranteed: Sequence[int], jobs: Sequence[tuple[int, int]]) -> Protection:
-    """Class `jobs`, given as (team, milli-GPU) in the order priority, start time, id.
+def protect(tree: Tree, quota: PoolQuota, teams: Mapping[int, TeamJobs]) -> Protection:
+    """Class the jobs of all `teams`.
 
     At each node the jobs below it are taken in the order (protected one level lower first,
-    then the given order) and marked protected whenever they fit whole in what is left of
-    the guarantee; one that does not fit does not stop the ones behind it.
+    then that of their turns) and marked protected whenever they fit whole in what is left of
+    the guarantee; one that does not fit does not stop the ones behind it. Where all jobs of a team
+    fit, nothing is to be done for each of them.
     """
     size = len(tree.ids)
-    used = [0] * size
-    levels = [0] * len(jobs)
-    first: list[list[int]] = [[] for _ in range(size)]
-    then: list[list[int]] = [[] for _ in range(size)]
-    for i, (team, _) in enumerate(jobs):
-        then[team].append(i)
+    # By node: how many jobs are protected one level lower, and the others.
+    first = [0] * size
+    then: list[list[Contender]] = [[] for _ in range(size)]
+    ledger = Ledger(tree, quota, 0, [0] * size)
+    taken = Guarantees(tree, quota, [0] * size, [ledger] * (tree.depth_max + 1))
+    used, depth = taken.used_mgpu, tree.depth_max
+    unprotected: dict[Hashable, int] = {}
+    anywhere: list[Contender] = []
     for node in range(size - 1, -1, -1):
-        candidates = sorted(first[node]) + sorted(then[node])
-        if not candidates:
-            continue
+        if tree.depths[node] < depth:
+            # What is protected one level lower is so here too, unless G is too small for it.
+            depth = tree.depths[node]
+            ledger = taken.ledgers[depth] = ledger.copy()
+        fitting, tried = first[node], then[node]
+        if fitting and ledger.held[node] > quota.guaranteed[node]:
+            again = [
+                job
+                for team, line in teams.items()
+                if team != node and node in tree.paths[team]
+                for job in line.jobs
+                if not unprotected.get(job.what, 0) >> depth + 1 & 1
+            ]
+            for job in again:
+                taken.take(node, job.team, -job.mgpu)
+            again.sort(key=_turn)
+            fitting = 0
+        else:
+            again = []
+        own = teams.get(node)
+        if own is None:
+            tried.sort(key=_turn)
+        elif (
+            tried
+            or again
+            or used[node] + own.mgpu > quota.guaranteed[node]
+            or quota.keeps_below[node]
+        ):
+            tried = sorted(tried + own.jobs, key=_turn) if tried else own.jobs
+        else:
+            taken.take(node, node, own.mgpu)
+            fitting += len(own.jobs)
+        others = []
+        for job in (*again, *tried):
+            if taken.fits(node, job.team, job.mgpu):
+                taken.take(node, job.team, job.mgpu)
+                fitting += 1
+            else:
+                others.append(job)
+                if job.what not in unprotected:
+                    anywhere.append(job)
+                    unprotected[job.what] = 1 << depth
+                else:
+                    unprotected[job.what] |= 1 << depth
         parent = tree.parents[node]
-        bit = 1 << tree.depths[node]
-        left = guaranteed[node]
-        for i in candidates:
-            mgpu = jobs[i][1]
-            fits = mgpu <= left
-            if fits:
-                left -= mgpu
-                levels[i] |= bit
-            if parent != ROOT:
-                (first if fits else then)[parent].append(i)
-        used[node] = guaranteed[node] - left
-    return Protection(used, levels)
+        if parent != ROOT:
+            first[parent] += fitting
+            then[parent] += others
+            used[parent] += used[node]
+    return Protection(taken, unprotected, anywhere)
+
+
+def _turn(job: Contender) -> Turn:
+    return job.turn

@@ -4,18 +4,29 @@ Between teams, guaranteed demand comes first. A team's next job draws on the low
 on its path that it fits in: its team's own, else an ancestor's idle one (its reserve or what
 a sister team leaves idle), else spare GPUs of the pool. What could be reclaimed from others
 anyway is thus served before it is lent to them. Lower levels come first, then the lowest
-protected use over guarantee, then rank, submit time and id.
+protected use over guarantee. Who draws on its own guarantee is served by fair-share then; who
+draws on more, by rank, credits and fair-share in the order that the policy says. Submit time and
+id come last.
+
+What starts is charged at once, and a team's credits and fair-share only ever get worse within a
+cycle. So an order that was worked out before is at worst too good: it is looked at again when it
+comes up, and not before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Any, NamedTuple
 
 from arbiter.decisions import Code
+from arbiter.fair_share import NO_LEVEL, FairShares
 from arbiter.placement import Shape
+from arbiter.quota_tree import ROOT
+
+#: When a job was submitted, and its id: the earlier one goes first.
+Age = tuple[int, str]
 
 #: Scale of an exactly ordered ratio: above the product of any two guarantees (2^62 each).
 _RATIO_BITS = 124
@@ -31,11 +42,21 @@ def exact_ratio(numerator: int, denominator: int) -> int:
 
 
 class Standing(NamedTuple):
-    """Where a job stands between the teams; smaller is served earlier."""
+    """Where a team's next job stands between the teams, but for fair-share; smaller is earlier.
+
+    `minus_credits` comes before fair-share, `late_minus_credits` after it: as the policy says, one
+    of them or both are 0.
+    """
 
     level: int
     ratio: int
-    minus_rank: int
+    minus_rank: int = 0
+    minus_credits: int = 0
+    late_minus_credits: int = 0
+
+    def with_loads(self, loads: Iterable[int]) -> tuple[int, ...]:
+        """With fair-share, for which a team's `loads` stand."""
+        return (*self[:-1], *loads, self.late_minus_credits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,102 +67,284 @@ class Priority:
     order: int = 0
     preempts: bool = False
     cap_mgpu: int | None = None
+    preempts_others: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class JobClass:
-    """The jobs of one team that differ only in age, first come first: `jobs` are places in the
-    pool's list by age, `at` is the next of them. Once that one cannot start, none of them can
-    in this cycle: `code` says why, and WAITING_FOR_FREE_GPUS that quota or placement refused
-    it. `could_ever_mgpu` goes with NEVER_FITS."""
+    """The jobs of one team that differ only in user and age. Once one of them cannot start, none
+    of them can in this cycle: `code` says why, and WAITING_FOR_FREE_GPUS that quota or placement
+    refused it. `could_ever_mgpu` goes with NEVER_FITS; `reserved` says for whom refused jobs have
+    to wait: what that one asks for, and when it starts."""
 
     shape: Shape
     priority: Priority
-    jobs: list[int] = field(default_factory=list)
-    at: int = 0
+    lines: list[JobLine] = field(default_factory=list)
     code: Code | None = None
     could_ever_mgpu: int = 0
+    reserved: tuple[int, int] = (0, 0)
+
+
+@dataclass(slots=True, eq=False)
+class JobLine:
+    """The jobs of one class and user, first come first; `at` is the place of the next of them.
+    `refused` ones would delay a reservation. `jobs` is replaced and never changed."""
+
+    cls: JobClass
+    user: str
+    jobs: list[Age] = field(default_factory=list)
+    at: int = 0
+    refused: list[Age] = field(default_factory=list)
+
+    @property
+    def job(self) -> Age:
+        """The next of the jobs."""
+        return self.jobs[self.at]
+
+    @property
+    def waiting_count(self) -> int:
+        """How many of the jobs are not settled."""
+        return len(self.jobs) - self.at + len(self.refused)
 
 
 class TeamQueue:
-    """One team's waiting jobs in one pool: priority class first, then submit time, then id.
+    """One team's waiting jobs in one pool: priority class first, then what their users have
+    used, then submit time, then id.
 
     `blocked_mgpu` is what jobs ask for that fit in the team's guarantee and keep their
     place in it although they cannot start now.
     """
 
-    __slots__ = ("_heap", "blocked_mgpu", "classes", "team")
+    __slots__ = ("_charged", "_heap", "_shares", "blocked_mgpu", "classes", "team")
 
-    def __init__(self, team: int) -> None:
+    def __init__(self, team: int, shares: FairShares) -> None:
         self.team = team
         self.classes: list[JobClass] = []
         self.blocked_mgpu = 0
-        self._heap: list[tuple[int, int, JobClass]] = []
+        self._shares = shares
+        self._charged: set[str] = set()
+        self._heap: list[tuple[int, int, Age, JobLine]] = []
 
     def open(self) -> None:
-        """Put the classes that may still start into order."""
+        """Put the jobs that may still start into order."""
         self._heap = [
-            (-cls.priority.order, cls.jobs[0], cls) for cls in self.classes if cls.code is None
+            self._entry(line)
+            for cls in self.classes
+            if cls.code is None
+            for line in cls.lines
+            if line.at < len(line.jobs)
         ]
         heapify(self._heap)
 
-    def head(self) -> JobClass | None:
-        """The class whose next job is the team's next."""
-        return self._heap[0][2] if self._heap else None
+    def refuse(self, cls: JobClass, is_refused: Callable[[Age], bool]) -> None:
+        """Set those jobs of `cls` aside that would delay a reservation; the others go on."""
+        is_over = True
+        for line in cls.lines:
+            waiting = line.jobs[line.at :]
+            refused = list(filter(is_refused, waiting))
+            if len(refused) < len(waiting):
+                aside = set(refused)
+                waiting = [job for job in waiting if job not in aside]
+                is_over = False
+            else:
+                waiting = []
+            line.refused += refused
+            line.jobs, line.at = waiting, 0
+        if is_over:
+            cls.code = Code.RESERVED_FOR_LARGER_JOB
+        self.open()
+
+    def _entry(self, line: JobLine) -> tuple[int, int, Age, JobLine]:
+        return -line.cls.priority.order, self._used(line), line.jobs[line.at], line
+
+    def _used(self, line: JobLine) -> int:
+        return self._shares.of_user(self.team, line.user)
+
+    def head(self) -> JobLine | None:
+        """The line whose next job is the team's next."""
+        heap = self._heap
+        while heap:
+            _, used, _, line = heap[0]
+            if line.cls.code is not None:
+                heappop(heap)
+            elif line.user in self._charged and used != self._used(line):
+                heapreplace(heap, self._entry(line))
+            else:
+                return line
+        return None
 
     def advance(self) -> None:
         """The next job is settled (started, or its GPUs are being freed): on to the one after."""
-        minus_order, _, cls = heappop(self._heap)
-        cls.at += 1
-        if cls.at < len(cls.jobs):
-            heappush(self._heap, (minus_order, cls.jobs[cls.at], cls))
+        line = heappop(self._heap)[3]
+        line.at += 1
+        self._charged.add(line.user)
+        if line.at < len(line.jobs):
+            heappush(self._heap, self._entry(line))
 
-    def fail(self, code: Code) -> None:
-        """The next job cannot start in this cycle, and so none of its class can."""
-        heappop(self._heap)[2].code = code
+
+#: A load and the entry below, or minus the credits that come after fair-share and a job; and the
+#: team that the entry is of. All teams' entries are nested as deep as the tree is.
+Entry = tuple[int, Any, int]
+#: Level, source (of teams that draw on their own: ratio), minus rank, minus credits.
+_ContestKey = tuple[int, int, int, int]
+#: Level, ratio, minus rank, minus credits, the entry of its first team, and the contest.
+_AgendaEntry = tuple[int, int, int, int, Entry, _ContestKey]
+
+
+class Contest:
+    """Teams that are level but for fair-share, credits after it and age: the first of them.
+
+    Each node of the tree keeps what is below it in a heap. Of a child there stand its load, the
+    first of the child's own heap, and the team that this comes down to; of a team that waits
+    at the node itself, what orders it where fair-share does not. So a start that is charged to
+    a path costs as many steps as the tree is deep, and not as there are teams below it.
+    """
+
+    __slots__ = ("_entries", "_heaps", "_listed", "_shares", "_tree")
+
+    def __init__(self, shares: FairShares) -> None:
+        self._shares = shares
+        self._tree = shares.tree
+        self._heaps: dict[int, list[Entry]] = {}
+        self._listed: dict[int, Entry] = {}
+        self._entries: dict[int, Entry] = {}
+
+    def enlist(self, team: int, minus_credits: int, job: Age) -> Entry:
+        """Add `team`, whose next job is `job`, and return its entry at the root."""
+        tree, loads = self._tree, self._shares.loads
+        entry: Entry = (minus_credits, job, team)
+        for _ in range(tree.depth_max - tree.depths[team]):
+            entry = (NO_LEVEL, entry, team)
+        self._entries[team] = entry
+        is_first = True
+        for node in tree.paths[team]:
+            if is_first:
+                heap = self._heaps.setdefault(node, [])
+                heappush(heap, entry)
+                is_first = heap[0] is entry
+            entry = (loads[node], entry, team)
+            if is_first:
+                self._listed[node] = entry
+        if is_first:
+            heappush(self._heaps.setdefault(ROOT, []), entry)
+        return entry
+
+    def withdraw(self, team: int) -> None:
+        """Take `team` out."""
+        del self._entries[team]
+
+    def first(self, node: int = ROOT) -> Entry | None:
+        """The entry at `node` that goes first; its last part is the team."""
+        heap = self._heaps.get(node)
+        if not heap:
+            return None
+        paths, loads = self._tree.paths, self._shares.loads
+        below = -1 if node == ROOT else -2 - self._tree.depths[node]
+        while heap:
+            entry = heap[0]
+            team = entry[2]
+            if team == node:
+                if self._entries.get(team) is entry:
+                    return entry
+                heappop(heap)
+                continue
+            child = paths[team][below]
+            if self._listed.get(child) is not entry:
+                heappop(heap)
+                continue
+            under = self.first(child)
+            if under is None:
+                heappop(heap)
+                del self._listed[child]
+            elif under is entry[1] and entry[0] == loads[child]:
+                return entry
+            else:
+                entry = self._listed[child] = (loads[child], under, under[2])
+                heapreplace(heap, entry)
+        return None
 
 
 class Agenda:
     """All teams of one pool by the standing of their next job.
 
-    Teams that draw on the same guarantee wait in one group: a start there moves the group
-    as a whole, so that it costs as many steps as the tree is deep, not as there are teams.
-    A group is known by its level and the node that it draws on.
+    Teams that draw on the same guarantee wait in one contest, if rank and credits do not tell
+    them apart: a start there moves all of them as a whole. So do teams that draw on their own
+    guarantees and have used as much of them. A contest is known by its standing, but for the
+    ratio of a guarantee that others draw on too, and by whose guarantee it is.
     """
 
-    __slots__ = ("_entries", "_groups", "_keys")
+    __slots__ = ("_at", "_contests", "_entries", "_keys", "_of_source", "_shares")
 
-    def __init__(self) -> None:
-        self._groups: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
-        self._keys: dict[tuple[int, int], tuple[int, int, int]] = {}
-        self._entries: list[tuple[int, int, int, int, int]] = []
+    def __init__(self, shares: FairShares) -> None:
+        self._shares = shares
+        self._contests: dict[_ContestKey, Contest] = {}
+        self._of_source: dict[int, list[_ContestKey]] = {}
+        self._at: dict[int, _ContestKey] = {}
+        self._keys: dict[_ContestKey, _AgendaEntry] = {}
+        self._entries: list[_AgendaEntry] = []
 
-    def enlist(self, source: int, standing: Standing, job: int, team: int) -> None:
+    def enlist(self, source: int, standing: Standing, job: Age, team: int) -> None:
         """Add `team`, whose next job is `job` and draws on the guarantee of node `source`."""
-        group = self._groups.setdefault((standing.level, source), [])
-        heappush(group, (standing.minus_rank, job, team))
-        self.refresh(source, standing.level, standing.ratio)
+        is_own = standing.level == 0
+        key = (
+            standing.level,
+            standing.ratio if is_own else source,
+            standing.minus_rank,
+            standing.minus_credits,
+        )
+        if key not in self._contests:
+            self._contests[key] = Contest(self._shares)
+            if not is_own:
+                self._of_source.setdefault(source, []).append(key)
+        entry = self._contests[key].enlist(team, standing.late_minus_credits, job)
+        self._at[team] = key
+        known = self._keys.get(key)
+        if known is None or entry < known[4]:
+            self._list(key, standing.ratio, entry)
 
-    def refresh(self, source: int, level: int, ratio: int) -> None:
-        """Renew the standing of a group, if it is one, after its ratio or first team changed."""
-        group = self._groups.get((level, source))
-        if not group:
-            self._keys.pop((level, source), None)
-            return
-        key = (ratio, group[0][0], group[0][1])
-        if self._keys.get((level, source)) != key:
-            self._keys[level, source] = key
-            heappush(self._entries, (level, *key, source))
+    def withdraw(self, team: int) -> bool:
+        """Take `team` out; False when it is not on the agenda."""
+        key = self._at.pop(team, None)
+        if key is None:
+            return False
+        self._contests[key].withdraw(team)
+        return True
+
+    def refresh(self, source: int, ratio: int) -> None:
+        """The ratio of a node changed on whose guarantee others may draw."""
+        for key in self._of_source.get(source, ()):
+            known = self._keys.get(key)
+            if known is not None and known[1] != ratio:
+                self._list(key, ratio, known[4])
+
+    def _list(self, key: _ContestKey, ratio: int, first: Entry) -> None:
+        level, _, minus_rank, minus_credits = key
+        entry = (level, ratio, minus_rank, minus_credits, first, key)
+        self._keys[key] = entry
+        heappush(self._entries, entry)
 
     def pop(self) -> tuple[int, int] | None:
         """Take out the (source, team) that is served next; None when nobody is left."""
-        while self._entries:
-            level, ratio, minus_rank, job, source = heappop(self._entries)
-            if self._keys.get((level, source)) != (ratio, minus_rank, job):
+        entries, keys = self._entries, self._keys
+        while entries:
+            listed = entries[0]
+            key = listed[5]
+            if keys.get(key) is not listed:
+                heappop(entries)
                 continue
-            team = heappop(self._groups[level, source])[2]
-            self.refresh(source, level, ratio)
-            return source, team
+            first = self._contests[key].first()
+            if first is None:
+                heappop(entries)
+                del keys[key]
+                continue
+            if first is not listed[4]:
+                listed = keys[key] = (*listed[:4], first, key)
+                heapreplace(entries, listed)
+                if entries[0] is not listed:
+                    continue
+            team = first[2]
+            self.withdraw(team)
+            return (key[1] if key[0] else team), team
         return None
 
 
@@ -150,27 +353,29 @@ class ServiceOrder:
 
     At every step the team whose next job has the smallest (standing, age) goes; since no
     job passes an earlier one of its team, that is the order by the largest of these up to and
-    including each job. `standings` has the standing for each key given with jobs.
+    including each job. `standings` has the standing for each key given with jobs, fair-share
+    included, as it is now: what the next starts will be charged is not foreseen.
     """
 
     __slots__ = ("_jobs", "_line", "_line_ends", "_stand_of", "standings")
 
     def __init__(self) -> None:
-        self.standings: dict[tuple[int, int], Standing] = {}
+        self.standings: dict[tuple[int, int], tuple[int, ...]] = {}
         self._stand_of: dict[int, tuple[int, int]] = {}
-        self._line: dict[int, list[int]] = {}
+        self._line: dict[tuple[int, int], list[int]] = {}
         self._jobs: list[int] = []
         self._line_ends: list[int] = []
 
-    def add(self, priority: int, jobs: Iterable[int], stand: tuple[int, int]) -> None:
-        """Add jobs (places by age) of one priority and standing to the current team's line."""
-        self._line.setdefault(priority, []).extend(jobs)
+    def add(self, priority: int, used: int, jobs: Iterable[int], stand: tuple[int, int]) -> None:
+        """Add jobs (places by age) of one priority, use of their user, and standing to the
+        current team's line."""
+        self._line.setdefault((-priority, used), []).extend(jobs)
         self._stand_of.update(dict.fromkeys(jobs, stand))
 
     def end_line(self) -> None:
         """The current team's line is complete."""
-        for priority in sorted(self._line, reverse=True):
-            jobs = self._line[priority]
+        for group in sorted(self._line):
+            jobs = self._line[group]
             jobs.sort()
             self._jobs.extend(jobs)
         self._line = {}

@@ -14,11 +14,14 @@ from arbiter.snapshot import Quota, TreeNode
 ROOT = -1
 #: Stands for "no limit"; above any sum of milli-GPU that a snapshot can hold.
 UNLIMITED = 1 << 62
+#: Weight for spare GPUs of a node that has no quota in a pool.
+WEIGHT_DEFAULT = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The numbered tree. `ranks` are resolved: a node without one has its nearest ancestor's."""
+    """The numbered tree. `ranks` are resolved: a node without one has its nearest ancestor's.
+    `given` are the nodes as the snapshot has them."""
 
     ids: tuple[str, ...]
     index: dict[str, int]
@@ -26,6 +29,7 @@ class Tree:
     paths: tuple[tuple[int, ...], ...]
     depths: tuple[int, ...]
     ranks: tuple[int, ...]
+    given: tuple[TreeNode, ...]
     depth_max: int
 
     def level(self, node: int, team: int) -> int:
@@ -53,6 +57,7 @@ def tree_of(nodes: Iterable[TreeNode]) -> Tree:
     parents: list[int] = []
     paths: list[tuple[int, ...]] = []
     ranks: list[int] = []
+    given: list[TreeNode] = []
     layer = sorted(children.get(None, ()), key=lambda node: node.id)
     while layer:
         below: list[TreeNode] = []
@@ -64,6 +69,7 @@ def tree_of(nodes: Iterable[TreeNode]) -> Tree:
             parents.append(parent)
             paths.append((number,) if parent == ROOT else (number, *paths[parent]))
             ranks.append(node.rank or (0 if parent == ROOT else ranks[parent]))
+            given.append(node)
             below.extend(children.get(node.id, ()))
         layer = sorted(below, key=lambda node: node.id)
     if len(ids) < len(known):
@@ -77,6 +83,7 @@ def tree_of(nodes: Iterable[TreeNode]) -> Tree:
         tuple(paths),
         depths,
         tuple(ranks),
+        tuple(given),
         max(depths, default=0),
     )
 
@@ -85,15 +92,18 @@ def tree_of(nodes: Iterable[TreeNode]) -> Tree:
 class PoolQuota:
     """All quotas of one pool by node number, in milli-GPU.
 
-    `kept` is the unlent guarantee G - lend; `limits` is G + borrow or UNLIMITED; `has_row` tells
-    which nodes have a quota. A node without one has no guarantee and no limits of its own, but
-    an organization without one may not use the pool at all.
+    `kept` is the unlent guarantee G - lend; `keeps_below` tells whether any node below keeps some;
+    `limits` is G + borrow or UNLIMITED; `has_row` tells which nodes have a quota. A node without
+    one has no guarantee and no limits of its own, but an organization without one may not use the
+    pool at all. `weights` are those for spare GPUs.
     """
 
     guaranteed: tuple[int, ...]
     kept: tuple[int, ...]
+    keeps_below: tuple[bool, ...]
     limits: tuple[int, ...]
     has_row: tuple[bool, ...]
+    weights: tuple[int, ...]
 
     def admits(self, path: Sequence[int]) -> bool:
         """Whether the organization at the end of `path` has a quota in this pool."""
@@ -105,17 +115,30 @@ def pool_quota(tree: Tree, quotas: Iterable[Quota]) -> PoolQuota:
     size = len(tree.ids)
     guaranteed, kept = [0] * size, [0] * size
     limits, has_row = [UNLIMITED] * size, [False] * size
+    weights = [WEIGHT_DEFAULT] * size
     for quota in quotas:
         node = tree.index.get(quota.node)
         if node is None:
             continue
         has_row[node] = True
         guaranteed[node] = quota.guaranteed_mgpu
+        weights[node] = quota.weight
         if quota.lend_limit_mgpu is not None:
             kept[node] = max(0, quota.guaranteed_mgpu - quota.lend_limit_mgpu)
         if quota.borrow_limit_mgpu is not None:
             limits[node] = quota.guaranteed_mgpu + quota.borrow_limit_mgpu
-    return PoolQuota(tuple(guaranteed), tuple(kept), tuple(limits), tuple(has_row))
+    keeps_below = [False] * size
+    for node in range(size - 1, -1, -1):
+        if (kept[node] or keeps_below[node]) and tree.parents[node] != ROOT:
+            keeps_below[tree.parents[node]] = True
+    return PoolQuota(
+        tuple(guaranteed),
+        tuple(kept),
+        tuple(keeps_below),
+        tuple(limits),
+        tuple(has_row),
+        tuple(weights),
+    )
 
 
 class Ledger:
@@ -188,6 +211,16 @@ class Ledger:
         if self.root_held + change > self.capacity:
             return ROOT
         return above
+
+    def holds_with(self, at: int, node: int, mgpu: int) -> int:
+        """What `at`, which is on the path of `node`, holds after a start of `mgpu` at `node`."""
+        change = mgpu
+        base, held, kept = self.base, self.held, self.quota.kept
+        for below in self.tree.paths[node]:
+            change = max(base[below] + change, kept[below]) - held[below]
+            if below == at:
+                break
+        return held[at] + change
 
     def allows(self, node: int, mgpu: int) -> bool:
         """Whether quota allows a start of `mgpu` (above 0) at `node`."""

@@ -6,31 +6,32 @@ not protected at y. "What is left" counts the victims below x as gone: otherwise
 in its team's guarantee could stay blocked by what a sister team borrows inside x. A
 claim that is not protected at y is given up like a job, so that a promise made further up in
 the tree does not delay one made further down. A class that preempts within its team may stop
-lower classes there.
+lower classes there, and one that preempts across teams those of all its organization; what
+runs in such a class is not taken back for a lower one of the same organization, or each would
+stop the other by turns.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from arbiter.clearing import Candidate, Cost, cost_of
+from arbiter.holdings import Holding, Node
 from arbiter.node_kinds import Levels
 from arbiter.placement import Place, Shape
-from arbiter.pool import Holding, Pool
+from arbiter.pool import Pool
 from arbiter.queue_order import Priority
 from arbiter.quota_tree import ROOT
+from arbiter.shelves import Shelves
+from arbiter.snapshot import PriorityClass
+from arbiter.victim_order import VictimKey
+from arbiter.victims import Search, give_back
 
-#: Marks a candidate of the job's own team, which no ancestor's guarantee has to justify.
-_OWN = -2
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An attempt that may be stopped. `by`: the node x whose guarantee gives the right to."""
-
-    holding: Holding
-    by: int
+#: Marks a candidate of a lower priority class, which no ancestor's guarantee has to justify.
+_LOWER = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,41 +45,72 @@ class Taking:
 class Reclaimer:
     """Finds victims in one pool; keeps the borrowed attempts sorted for the whole cycle."""
 
-    __slots__ = ("_borrowed", "_by_team", "_most", "_most_levels", "_most_sorted", "_pool")
+    __slots__ = (
+        "_borrowed",
+        "_borrowers",
+        "_claims",
+        "_has_shields",
+        "_held",
+        "_in_teams",
+        "_is_sorted",
+        "_most",
+        "_most_levels",
+        "_most_shelves",
+        "_most_sorted",
+        "_pool",
+    )
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, held: Mapping[Node, int]) -> None:
+        """`held`: what is held back for reservations, as it changes."""
         self._pool = pool
-        self._by_team: dict[int, list[Holding]] = {}
-        self._borrowed = self._sort_borrowed()
+        self._held = held
+        self._claims = [earmark.stand_in for earmark in pool.earmarks.values()]
+        self._in_teams: dict[int, list[Holding]] | None = None
+        self._borrowers: list[Holding] = []
+        self._borrowed = self._sort_out()
+        self._is_sorted: set[int] = set()
+        self._has_shields = any(_shields(cls) for cls in pool.ground.classes.values())
         self._most: dict[str, dict[str, int]] | None = None
         self._most_sorted: dict[str, list[int]] = {}
         self._most_levels: dict[str, Levels] = {}
+        self._most_shelves: dict[str, Shelves] = {}
 
-    def may_find(self, team: int, *, preempts: bool) -> bool:
+    def may_find(self, team: int, priority: Priority) -> bool:
         """Whether there is anything at all that could come back for a job of `team`."""
         return bool(
-            self._borrowed or self._pool.coming_back or (preempts and team in self._by_team)
+            self._borrowed
+            or self._pool.coming_back
+            or (priority.preempts and team in self._by_team)
+            or (priority.preempts_others and self._by_team)
         )
 
     def find(self, team: int, shape: Shape, priority: Priority) -> Taking | None:
         """The victims with which a job that cannot start now could, or None.
 
         Borrowers are asked first; then, if the job's class preempts within its team, lower
-        classes there; then both, when only that makes the job fit in a guarantee.
+        classes there; then both, when only that makes the job fit in a guarantee; last, if the
+        class preempts across teams, borrowers and all lower classes of the organization.
         """
         taking = None
-        if self._pool.source(team, shape.total_mgpu) != ROOT and self._could_be_freed(shape):
-            taking = self._choose(team, shape, self._outside(team, shape.total_mgpu, []))
-        if taking is not None or not priority.preempts:
-            return taking
-        own = self._own(team, priority.order)
-        if not own:
-            return None
-        return self._choose(team, shape, own) or self._choose(
-            team, shape, own + self._outside(team, shape.total_mgpu, own)
-        )
+        mgpu, order = shape.total_mgpu, priority.order
+        if self._pool.source(team, mgpu) != ROOT and self.could_be_freed(shape):
+            taking = self._choose(team, shape, self._outside(team, mgpu, order, []), self._most)
+        if taking is None and priority.preempts:
+            own = self._lower((team,), order)
+            if own:
+                taking = self._choose(team, shape, own) or self._choose(
+                    team, shape, sorted(own + self._outside(team, mgpu, order, own))
+                )
+        if taking is None and priority.preempts_others:
+            lower = self._lower(self._teams_beside(team, with_own=priority.preempts), order)
+            if lower:
+                stopped = {id(one.holding) for one in lower}
+                others = self._outside(team, mgpu, order, lower)
+                lower += [one for one in others if id(one.holding) not in stopped]
+                taking = self._choose(team, shape, sorted(lower))
+        return taking
 
-    def _could_be_freed(self, shape: Shape) -> bool:
+    def could_be_freed(self, shape: Shape) -> bool:
         """Whether there is a place for `shape` if everything borrowed anywhere were gone.
 
         An upper bound that holds for the whole cycle, and spares the search for
@@ -86,8 +118,21 @@ class Reclaimer:
         """
         return any(
             self._most_with(cluster, shape) >= shape.node_count
+            and (not shape.is_bound or self._most_together(cluster, shape) >= shape.node_count)
             for cluster in self._pool.free.clusters(shape.clusters)
         )
+
+    def _most_together(self, cluster: str, shape: Shape) -> int:
+        """Nodes that `_most_free` makes large enough in one domain, at most."""
+        shelves = self._most_shelves.get(cluster)
+        if shelves is None:
+            plan = self._pool.free.plans.of(cluster)
+            if plan is None or self._most is None:
+                return 0
+            shelves = self._most_shelves[cluster] = Shelves(plan, self._most[cluster])
+        if shape.topology is None:
+            return 0
+        return shelves.most_together(shape.topology.level, shape.mgpu, shape.kinds)
 
     def _most_with(self, cluster: str, shape: Shape) -> int:
         """Nodes of a cluster that `_most_free` makes large enough for one rank."""
@@ -105,23 +150,25 @@ class Reclaimer:
         return levels.count(shape.mgpu, kinds.nodes(shape.kinds, cluster), shape.node_count)
 
     def _most_free(self) -> dict[str, dict[str, int]]:
-        """By cluster and node: the GPUs that are free or borrowed or coming back."""
+        """By cluster and node: the GPUs that are free, held back or not, or borrowed or coming
+        back, at most."""
         free = {cluster: dict(nodes) for cluster, nodes in self._pool.free.free.items()}
+        for (cluster, node), mgpu in self._held.items():
+            free[cluster][node] += mgpu
         for cluster, nodes in self._pool.coming_back.items():
             for node, mgpu in nodes.items():
                 if node in free.get(cluster, ()):
                     free[cluster][node] += mgpu
-        borrowed = {
-            id(holding): holding for found in self._borrowed.values() for _, holding in found
-        }
-        for holding in borrowed.values():
+        for holding in self._borrowers:
             if not holding.is_going:
                 for slot in holding.run.slots:
                     if slot.node in free[holding.run.cluster]:
                         free[holding.run.cluster][slot.node] += slot.mgpu
         return free
 
-    def _outside(self, team: int, mgpu: int, own: Sequence[Candidate]) -> list[Candidate]:
+    def _outside(
+        self, team: int, mgpu: int, order: int, own: Sequence[Candidate]
+    ) -> list[Candidate]:
         """Attempts of other teams that the guarantees above `team` give a right to.
 
         From the team up: an ancestor gives it if the job fits in its guarantee, at the latest
@@ -131,167 +178,138 @@ class Reclaimer:
         pool = self._pool
         found: list[Candidate] = []
         for node in pool.tree.paths[team]:
-            relief = sum(self._relief(one.holding, node) for one in (*own, *found))
-            if pool.protected[node] + mgpu - relief > pool.quota.guaranteed[node]:
+            beside = self._beside(pool.tree.parents[node])
+            if not beside or not self._gives_right(node, team, mgpu, own, found):
                 continue
-            for child, holding in self._borrowed.get(pool.tree.parents[node], ()):
-                if child != node and not holding.is_going:
-                    found.append(Candidate(holding, node))
-        found.sort(key=lambda one: one.holding.victim_key)
+            found += [
+                Candidate(key, node, holding)
+                for key, child, holding in beside
+                if child != node
+                and not holding.is_going
+                and not (self._has_shields and self._is_shielded(holding, team, order))
+            ]
+        found.sort()
         return found
 
-    def _relief(self, holding: Holding, node: int) -> int:
-        """What of the protected use of `node`, an ancestor of `holding`, ends with it."""
-        return holding.mgpu if holding.protected >> self._pool.tree.depths[node] & 1 else 0
+    def _beside(self, parent: int) -> list[tuple[VictimKey, int, Holding]]:
+        """What is not protected at a child of `parent`, with that child, in victim order."""
+        found = self._borrowed.get(parent, [])
+        if parent not in self._is_sorted:
+            self._is_sorted.add(parent)
+            found.sort()
+        return found
 
-    def _sort_borrowed(self) -> dict[int, list[tuple[int, Holding]]]:
+    def _is_shielded(self, holding: Holding, team: int, order: int) -> bool:
+        """Whether it runs in a class that may preempt a job of this `order` across teams."""
+        paths = self._pool.tree.paths
+        return (
+            holding.order > order
+            and _shields(self._pool.ground.classes.get(holding.run.priority_class))
+            and paths[holding.team][-1] == paths[team][-1]
+        )
+
+    def _gives_right(
+        self, node: int, team: int, mgpu: int, own: Iterable[Candidate], found: Iterable[Candidate]
+    ) -> bool:
+        """Whether a job fits in the guarantee of `node` once `own` and `found` are gone."""
+        pool = self._pool
+        if pool.guarantees.fits(node, team, mgpu):
+            return True
+        left = pool.guarantees.copy()
+        for one in chain(own, found):
+            give_back(pool, left, one.holding, (node,), 1)
+        return left.fits(node, team, mgpu)
+
+    def _sort_out(self) -> dict[int, list[tuple[VictimKey, int, Holding]]]:
         """By each parent: the attempts that are not protected at a child of it, with that child.
 
-        Fills the list of each team's attempts on the way; both are in victim order.
+        Fills the list of all that borrow anywhere on the way.
         """
         pool = self._pool
-        depths, parents = pool.tree.depths, pool.tree.parents
-        borrowed: dict[int, list[tuple[int, Holding]]] = {}
-        for holding in sorted(self._stoppable(), key=lambda one: one.victim_key):
-            self._by_team.setdefault(holding.team, []).append(holding)
-            accepts = holding.run.is_preemptible or not (
-                holding.protected >> depths[holding.team] & 1
-            )
-            if not accepts:
+        depths, parents, paths = pool.tree.depths, pool.tree.parents, pool.tree.paths
+        borrowed: dict[int, list[tuple[VictimKey, int, Holding]]] = {}
+        running = [
+            job.what
+            for job in pool.protection.jobs
+            if isinstance(job.what, Holding)
+            and job.what.claim_of is None
+            and self._may_stop(job.what)
+        ]
+        for holding in chain(self._claims, running):
+            path, protected = paths[holding.team], holding.protected
+            if protected == holding.everywhere:
                 continue
-            for node in pool.tree.paths[holding.team]:
-                if not holding.protected >> depths[node] & 1:
-                    borrowed.setdefault(parents[node], []).append((node, holding))
+            if not holding.run.is_preemptible and protected >> depths[holding.team] & 1:
+                continue
+            self._borrowers.append(holding)
+            at_home, abroad = pool.victim_keys(holding)
+            for node in path:
+                if not protected >> depths[node] & 1:
+                    parent = parents[node]
+                    key = at_home if parent != ROOT else abroad
+                    borrowed.setdefault(parent, []).append((key, node, holding))
         return borrowed
 
-    def _stoppable(self) -> Iterator[Holding]:
-        """Attempts that run on a cluster that answers, and claims."""
-        free = self._pool.free.free
-        yield from (earmark.stand_in for earmark in self._pool.earmarks.values())
-        yield from (
-            holding
-            for holding in self._pool.holdings
-            if not holding.is_going and holding.team != ROOT and holding.run.cluster in free
-        )
+    def _may_stop(self, holding: Holding) -> bool:
+        """Whether it runs on a cluster that answers."""
+        return holding.run.cluster in self._pool.free.free
 
-    def _own(self, team: int, order: int) -> list[Candidate]:
-        """The team's attempts of lower priority classes, in victim order."""
+    @property
+    def _by_team(self) -> dict[int, list[Holding]]:
+        """Attempts that run on clusters that answer, and claims, by team."""
+        if self._in_teams is None:
+            self._in_teams = {}
+            for holding in self._claims:
+                self._in_teams.setdefault(holding.team, []).append(holding)
+            for team, line in self._pool.holdings.teams.items():
+                for job in line.jobs:
+                    if isinstance(job.what, Holding) and self._may_stop(job.what):
+                        self._in_teams.setdefault(team, []).append(job.what)
+        return self._in_teams
+
+    def _teams_beside(self, team: int, *, with_own: bool) -> list[int]:
+        """The teams of the organization of `team` in which something may be stopped."""
+        paths = self._pool.tree.paths
         return [
-            Candidate(holding, _OWN)
-            for holding in self._by_team.get(team, ())
-            if holding.order < order and not holding.is_going
+            other
+            for other in self._by_team
+            if paths[other][-1] == paths[team][-1] and (with_own or other != team)
         ]
 
-    def _choose(self, team: int, shape: Shape, candidates: Sequence[Candidate]) -> Taking | None:
-        """The cheapest cluster's victims: by the most valuable victim, then work lost, GPUs."""
-        best: tuple[tuple[int, int], int, int, str] | None = None
+    def _lower(self, teams: Iterable[int], order: int) -> list[Candidate]:
+        """Attempts of `teams` in lower priority classes, in victim order."""
+        return sorted(
+            Candidate(self._pool.victim_keys(holding)[0], _LOWER, holding)
+            for team in teams
+            for holding in self._by_team.get(team, ())
+            if holding.order < order and not holding.is_going
+        )
+
+    def _choose(
+        self,
+        team: int,
+        shape: Shape,
+        candidates: Sequence[Candidate],
+        most: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> Taking | None:
+        """The cheapest cluster's victims: by what it costs to stop them, then by their GPUs.
+        `most`: what is free by cluster and node without all candidates, at most."""
+        best: tuple[Cost, int, str] | None = None
         found: Taking | None = None
         for cluster in self._pool.free.clusters(shape.clusters):
-            search = _Search(self._pool, team, shape, cluster)
-            chosen = search.run(candidates)
-            if chosen is None:
+            search = Search(self._pool, team, shape, cluster)
+            victims = search.run(candidates, None if most is None else most[cluster])
+            if victims is None:
                 continue
-            victims = tuple(sorted(chosen, key=lambda one: one.victim_key))
-            key = (
-                max(((one.victim_key[0], one.victim_key[1]) for one in victims), default=(0, 0)),
-                sum(one.victim_key[2] for one in victims),
-                sum(one.mgpu for one in victims),
-                cluster,
-            )
+            key = (cost_of(victims), sum(one.holding.mgpu for one in victims), cluster)
             if best is None or key < best:
                 best = key
-                found = Taking(Place(cluster, search.nodes()), victims)
+                found = Taking(
+                    Place(cluster, search.nodes()), tuple(one.holding for one in victims)
+                )
         return found
 
 
-class _Search:
-    """Which victims make room on one cluster, and in quota, for one job."""
-
-    def __init__(self, pool: Pool, team: int, shape: Shape, cluster: str) -> None:
-        self._pool = pool
-        self._team = team
-        self._shape = shape
-        self._cluster = cluster
-        self._free = pool.free.free[cluster]
-        self._extra: dict[str, int] = {}
-        self._ready = pool.free.count(cluster, shape.mgpu, shape.kinds)
-        self._ledger = (pool.now if pool.later is None else pool.later).copy()
-        self._by: dict[int, int] = {}
-        self._over = {
-            node: pool.protected[node] + shape.total_mgpu - pool.quota.guaranteed[node]
-            for node in pool.tree.paths[team]
-        }
-        self._is_conditional = any(over > 0 for over in self._over.values())
-        for node, coming in pool.coming_back.get(cluster, {}).items():
-            self._give(node, coming)
-
-    def run(self, candidates: Sequence[Candidate]) -> list[Holding] | None:
-        """Add candidates in order until the job fits, then drop those that are not needed."""
-        chosen: list[Candidate] = []
-        if not self._is_enough():
-            for candidate in candidates:
-                chosen.append(candidate)
-                self._stop(candidate, 1)
-                if self._is_enough():
-                    break
-            else:
-                return None
-        dropped = True
-        while dropped:
-            dropped = False
-            for candidate in chosen[::-1]:
-                self._stop(candidate, -1)
-                if self._is_enough():
-                    chosen.remove(candidate)
-                    dropped = self._is_conditional
-                else:
-                    self._stop(candidate, 1)
-        return [candidate.holding for candidate in chosen]
-
-    def nodes(self) -> tuple[str, ...]:
-        """The fullest nodes that fit once the victims are gone."""
-        wanted = self._shape.mgpu
-        fitting = [
-            (free, node)
-            for free, node in self._pool.free.with_room(self._cluster, wanted, self._shape.kinds)
-            if node not in self._extra
-        ]
-        fitting += [
-            (self._free[node] + extra, node)
-            for node, extra in self._extra.items()
-            if self._free[node] + extra >= wanted
-        ]
-        fitting.sort()
-        return tuple(sorted(node for _, node in fitting[: self._shape.node_count]))
-
-    def _stop(self, candidate: Candidate, sign: int) -> None:
-        """Take a victim; or, with a sign of -1, let it run on."""
-        holding, tree = candidate.holding, self._pool.tree
-        self._ledger.charge(holding.team, -sign * holding.mgpu)
-        self._by[candidate.by] = self._by.get(candidate.by, 0) + sign
-        for node in tree.paths[holding.team]:
-            if node in self._over and holding.protected >> tree.depths[node] & 1:
-                self._over[node] -= sign * holding.mgpu
-        if holding.run.cluster == self._cluster:
-            for slot in holding.run.slots:
-                self._give(slot.node, sign * slot.mgpu)
-
-    def _give(self, node: str, mgpu: int) -> None:
-        """Count what comes free on a node, unless the job cannot use it there."""
-        if node not in self._free or not self._pool.free.is_of(
-            self._shape.kinds, self._cluster, node
-        ):
-            return
-        extra = self._extra.get(node, 0)
-        before = self._free[node] + extra
-        self._extra[node] = extra + mgpu
-        wanted = self._shape.mgpu
-        self._ready += (before + mgpu >= wanted) - (before >= wanted)
-
-    def _is_enough(self) -> bool:
-        """Whether gang and quota fit, and every guarantee used against others covers the job."""
-        return (
-            self._ready >= self._shape.node_count
-            and self._ledger.allows(self._team, self._shape.total_mgpu)
-            and not any(self._by.get(node) and over > 0 for node, over in self._over.items())
-        )
+def _shields(cls: PriorityClass | None) -> bool:
+    """Whether what runs in this class is not taken back for a lower class of its organization."""
+    return cls is not None and cls.preempts_across_teams and cls.team_cap_mgpu is not None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
+
+from arbiter.policy import SpareOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,11 +15,18 @@ class TreeNode:
 
     `parent` is None for an organization. `rank` orders who gets spare GPUs first
     (higher first); it is the organization's policy, inherited from the nearest ranked ancestor.
+    `half_life_s` of an organization is that of its fair-share; None is the policy's. So are
+    `spare_order`, `min_run_s`, `preemptions_max` and `skips_blocked_within_team`.
     """
 
     id: str
     parent: str | None
     rank: int = 0
+    half_life_s: int | None = None
+    spare_order: SpareOrder | None = None
+    min_run_s: int | None = None
+    preemptions_max: int | None = None
+    skips_blocked_within_team: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +41,45 @@ class Quota:
     weight: int = 100
 
 
+class Level(StrEnum):
+    """How close together nodes are that share a domain of it, from the closest on.
+
+    An NVLink domain is taken for narrower than a rack; it may be as large, or larger.
+    """
+
+    NODE = "node"
+    NVLINK = "nvlink"
+    RACK = "rack"
+    BLOCK = "block"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Domains:
+    """Where a node stands in its cluster: the names of its block, of its rack in the block, and of
+    its NVLink domain; empty where it is in none, or nobody knows."""
+
+    block: str = ""
+    rack: str = ""
+    nvlink: str = ""
+
+
+NOWHERE = Domains()
+
+
+class Topology(NamedTuple):
+    """That the nodes of a job are to be in one domain of a level: all of them or it waits
+    (`is_required`), or as close to that as there is room for."""
+
+    level: Level
+    is_required: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A node of a cluster and what it offers now to one pool (0 when drained or unhealthy).
 
     `outside_mgpu` more are there, and held by workloads that nobody here knows. `features` are
-    what the node has that a job may ask for.
+    what the node has that a job may ask for, `domains` where it stands.
     """
 
     cluster: str
@@ -45,17 +88,23 @@ class Device:
     capacity_mgpu: int
     outside_mgpu: int = 0
     features: frozenset[str] = frozenset()
+    domains: Domains = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityClass:
-    """See semantics section 4. `team_cap_mgpu` of None is no cap."""
+    """See semantics section 4. `team_cap_mgpu` of None is no cap.
+
+    `preempts_across_teams`: its jobs may stop lower classes of other teams of the same
+    organization, protected or not; only up to the cap, so without a cap never.
+    """
 
     id: str
     order: int
     preempts_within_team: bool = False
     grace_period_s: int = 300
     team_cap_mgpu: int | None = None
+    preempts_across_teams: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +130,9 @@ class RunningJob:
     `started_at` is the cluster's start, or the grant while it is still starting.
     `guaranteed_mgpu` is how much of it the last cycle classed as guaranteed (None: not yet).
     `beneficiary` is the job for which it is being stopped, if any. `grace_until` is by when
-    a stopping attempt should be gone; without one its GPUs are not counted on.
+    a stopping attempt should be gone; without one its GPUs are not counted on. `preemptions`
+    tells how many earlier attempts of its job were stopped for others. Several `slots` on one node,
+    as Pods beside each other hold them, are summed.
     """
 
     job: str
@@ -101,6 +152,15 @@ class RunningJob:
     grace_until: int | None = None
     beneficiary: str | None = None
     guaranteed_mgpu: int | None = None
+    preemptions: int = 0
+
+    def __post_init__(self) -> None:
+        held: dict[str, int] = {}
+        for slot in self.slots:
+            held[slot.node] = held.get(slot.node, 0) + slot.mgpu
+        if len(held) < len(self.slots):
+            slots = tuple(Slot(node, mgpu) for node, mgpu in held.items())
+            object.__setattr__(self, "slots", slots)
 
     @property
     def mgpu(self) -> int:
@@ -114,7 +174,10 @@ class QueuedJob:
 
     `clusters` are those that may run it (one if it is pinned); None is any. Each of its nodes must
     have all of `features`; None is no such wish. `has_image` says that it runs in a container
-    image, which `clusters` has regard to.
+    image, which `clusters` has regard to. Its nodes are all in one domain of `required_topology`,
+    or as close together as `preferred_topology` where there is room; at most one of the two is set.
+    An elastic job takes up to `node_count_max` nodes when it starts (see `arbiter.elastic`), and
+    `node_count` are the least.
     """
 
     id: str
@@ -129,11 +192,25 @@ class QueuedJob:
     clusters: frozenset[str] | None = None
     features: frozenset[str] | None = None
     has_image: bool = False
+    required_topology: Level | None = None
+    preferred_topology: Level | None = None
+    node_count_max: int | None = None
 
     @property
     def mgpu(self) -> int:
-        """What the job asks for in all, in milli-GPU."""
+        """What the job asks for in all, in milli-GPU; of an elastic one the least."""
         return self.mgpu_per_node * self.node_count
+
+    @property
+    def topology(self) -> Topology | None:
+        """How close together its nodes are to be, where there are several."""
+        if self.node_count == 1:
+            return None
+        if self.required_topology is not None:
+            return Topology(self.required_topology, is_required=True)
+        if self.preferred_topology is not None:
+            return Topology(self.preferred_topology, is_required=False)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +231,46 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolWeight:
+    """What a GPU of a pool is worth against the reference GPU, per mille."""
+
+    pool: str
+    permille: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a user's attempts in a team held of a pool until `as_of`, running ones included:
+    milli-GPU-seconds, decayed until then by the organization's half-life (`Decay.used`)."""
+
+    team: str
+    user: str
+    pool: str
+    decayed_mgpu_s: int
+    as_of: int
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """The credits of a team in a pool, in millionths of a GPU-second of the reference GPU.
+
+    `held` of them, never negative, is what its borrowed attempts hold for the time to come.
+    """
+
+    team: str
+    pool: str
+    credits: int
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything a decision may depend on.
 
     `clusters` lists the clusters that answer and accept starts; a device of another cluster
-    counts as capacity only through what still runs on it.
+    counts as capacity only through what still runs on it. A pool without a weight is worth the
+    reference. In a pool without any balance there is no credit bank: nobody is richer
+    than another, and nothing is unpaid; in one with some, a team without one has 0.
     """
 
     taken_at: int
@@ -170,3 +282,6 @@ class Snapshot:
     running: tuple[RunningJob, ...]
     queued: tuple[QueuedJob, ...]
     claims: tuple[Claim, ...] = ()
+    pool_weights: tuple[PoolWeight, ...] = ()
+    usage: tuple[Usage, ...] = ()
+    balances: tuple[Balance, ...] = ()

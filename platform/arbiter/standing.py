@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from arbiter.decisions import Classed, NodeUse, Start
+from arbiter.holdings import Holding
 from arbiter.placement import Place
 from arbiter.pool import Pool
-from arbiter.protection import protect
+from arbiter.protection import Contender, TeamJobs, protect, with_changed
 from arbiter.quota_tree import ROOT, Tree
 from arbiter.snapshot import QueuedJob, Slot
 from primitives.units import MGPU_PER_GPU, largest_remainder
@@ -26,61 +28,64 @@ class NewStart:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The guaranteed part of every start, of every attempt where it changed, and the use."""
+    """The guaranteed part of every start, and of every attempt where it changed; and what of each
+    node's guarantee protected jobs use."""
 
     guaranteed_mgpu: Mapping[str, int]
     classed: tuple[Classed, ...]
-    use: tuple[NodeUse, ...]
+    protected: Sequence[int]
 
 
-def outcome(pool: Pool, starts: Sequence[NewStart], waiting_mgpu: Mapping[int, int]) -> Outcome:
-    """Class all that runs after the plan and sum it up; `waiting_mgpu`: still queued, by team.
+def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
+    """Class all that runs after the plan.
 
     In each team the protected jobs are guaranteed whole. What is left of G goes, in part where
     it must, to the borrowed ones in the order of protection and then to those that are being
     stopped, so that the parts sum to min(use, G).
     """
     tree, guaranteed = pool.tree, pool.quota.guaranteed
-    entries: list[tuple[tuple[int, int, str, str], int, int, int]] = []
-    going: list[int] = []
-    for i, holding in enumerate(pool.holdings):
-        if holding.team == ROOT:
-            continue
-        if holding.is_going:
-            going.append(i)
-        else:
-            run = holding.run
-            key = (-holding.order, run.started_at, run.job, run.attempt)
-            entries.append((key, holding.team, holding.mgpu, i))
-    for i, start in enumerate(starts):
-        key = (-start.order, pool.taken_at, start.job.id, "")
-        entries.append((key, start.team, start.job.mgpu, -1 - i))
-    entries.sort()
-    protection = protect(tree, guaranteed, [(team, mgpu) for _, team, mgpu, _ in entries])
+    teams: Mapping[int, TeamJobs] = pool.holdings.teams
+    protection = pool.protection
+    if starts or pool.stopped or pool.had_claims or pool.earmarks:
+        touched = {start.team for start in starts} | {one.team for one in pool.stopped}
+        teams = with_changed(pool.holdings.teams, touched)
+        for holding in pool.stopped:
+            teams[holding.team].remove(holding.turn)
+        for i, start in enumerate(starts):
+            turn = (-start.order, pool.taken_at, start.job.id, "")
+            teams[start.team].add(Contender(turn, start.team, start.job.mgpu, i))
+        protection = protect(tree, pool.quota, teams)
+    borrowed: dict[int, list[Contender]] = {}
+    for job in protection.jobs:
+        if protection.unprotected[job.what] >> tree.depths[job.team] & 1:
+            borrowed.setdefault(job.team, []).append(job)
+    going: dict[int, list[Holding]] = {}
+    for holding in (*pool.holdings.going.values(), *pool.stopped):
+        if holding.team != ROOT:
+            going.setdefault(holding.team, []).append(holding)
 
-    left = list(guaranteed)
-    parts: dict[int, int] = {}
-    borrowed: list[tuple[int, int, int]] = []
-    for (_, team, mgpu, i), levels in zip(entries, protection.levels, strict=True):
-        if levels >> tree.depths[team] & 1:
-            parts[i] = mgpu
-            left[team] -= mgpu
-        else:
-            borrowed.append((team, mgpu, i))
-    borrowed.extend((pool.holdings[i].team, pool.holdings[i].mgpu, i) for i in going)
-    for team, mgpu, i in borrowed:
-        parts[i] = min(mgpu, left[team])
-        left[team] -= parts[i]
+    parts: dict[Hashable, int] = {}
+    for team in borrowed.keys() | going.keys():
+        behind = sorted(borrowed.get(team, ()), key=attrgetter("turn"))
+        behind += [one.contender() for one in sorted(going.get(team, ()), key=attrgetter("turn"))]
+        whole = teams[team].mgpu if team in teams else 0
+        left = guaranteed[team] - whole + sum(job.mgpu for job in borrowed.get(team, ()))
+        for job in behind:
+            parts[job.what] = min(job.mgpu, left)
+            left -= parts[job.what]
 
-    classed = tuple(
-        Classed(holding.run.attempt, parts.get(i, 0))
-        for i, holding in enumerate(pool.holdings)
-        if holding.run.guaranteed_mgpu != parts.get(i, 0)
-    )
+    suspects = {*pool.holdings.unsettled.values(), *pool.stopped}
+    suspects.update(what for what in parts if isinstance(what, Holding))
+    classed = [
+        Classed(holding.run.attempt, part)
+        for holding in suspects
+        if (part := 0 if holding.team == ROOT else parts.get(holding, holding.mgpu))
+        != holding.run.guaranteed_mgpu
+    ]
     return Outcome(
-        {start.job.id: parts[-1 - i] for i, start in enumerate(starts)},
-        tuple(sorted(classed, key=lambda one: one.attempt)),
-        _node_use(pool, starts, protection.used_mgpu, waiting_mgpu),
+        {start.job.id: parts.get(i, start.job.mgpu) for i, start in enumerate(starts)},
+        tuple(sorted(classed, key=attrgetter("attempt"))),
+        protection.taken.used_mgpu,
     )
 
 
@@ -97,14 +102,15 @@ def starts_of(new: Iterable[NewStart], guaranteed_mgpu: Mapping[str, int]) -> li
     ]
 
 
-def _node_use(
+def node_use(
     pool: Pool,
     starts: Sequence[NewStart],
     protected: Sequence[int],
     waiting_mgpu: Mapping[int, int],
 ) -> tuple[NodeUse, ...]:
+    """How every node stands after the plan; `waiting_mgpu`: still queued, by team."""
     tree, quota = pool.tree, pool.quota
-    in_use = pool.in_use.copy()
+    in_use = pool.holdings.direct.copy()
     for start in starts:
         in_use[start.team] += start.job.mgpu
     waiting = [0] * len(in_use)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from arbiter.decisions import Code
+from arbiter.fair_share import FairShares
+from arbiter.placement import Shape
 from arbiter.pool import Earmark, Pool
-from arbiter.queue_order import JobClass
+from arbiter.queue_order import JobClass, Standing
 from arbiter.quota_tree import ROOT
 
 
@@ -18,13 +24,109 @@ class Reason(NamedTuple):
     node: str | None = None
 
 
+@dataclass(slots=True, eq=False)
+class _Taken:
+    """What the teams below one node took of a lot, and the node's load before they did."""
+
+    load: int
+    mgpu: int = 0
+
+
+class Before(NamedTuple):
+    """What was taken in the team's own organization and by others, in milli-GPU, and the lowest
+    node on the team's path that has a sister who took (ROOT: none)."""
+
+    inside_mgpu: int
+    by_others_mgpu: int
+    node: int
+
+
+_NOTHING = Before(0, 0, ROOT)
+
+
+class Spared:
+    """What the starts of a cycle took beyond their teams' guarantees, by what they drew on, the
+    rank and the credits: within one such lot fair-share decided who came first.
+
+    All that starts must be added, before it is charged, ahead of the first question.
+    """
+
+    __slots__ = ("_before", "_lots", "_shares", "_sorted", "_sources", "_totals")
+
+    def __init__(self, shares: FairShares) -> None:
+        self._shares = shares
+        self._lots: dict[tuple[int, int, int], dict[int, _Taken]] = {}
+        self._sources: set[int] = set()
+        self._sorted: dict[tuple[tuple[int, int, int], int], tuple[list[int], list[int]]] = {}
+        self._before: dict[tuple[tuple[int, int, int], int], Before] = {}
+        self._totals: dict[int, tuple[int, int]] = {}
+
+    def add(self, source: int, standing: Standing, team: int, mgpu: int) -> None:
+        """A start of `team` takes `mgpu` of what `source` has to spare."""
+        lot = self._lots.setdefault((source, standing.minus_rank, standing.minus_credits), {})
+        for node in self._shares.tree.paths[team]:
+            if node not in lot:
+                lot[node] = _Taken(self._shares.loads[node])
+            lot[node].mgpu += mgpu
+        self._sources.add(source)
+
+    def has_from(self, source: int) -> bool:
+        """Whether anything was taken of what `source` had to spare."""
+        return source in self._sources
+
+    def before(self, source: int, standing: Standing, team: int) -> Before:
+        """What those took that fair-share put before `team`: whatever is below sisters, of it or
+        of a node above it, that had used less of their share."""
+        lot = (source, standing.minus_rank, standing.minus_credits)
+        if lot not in self._lots:
+            return _NOTHING
+        if (lot, team) not in self._before:
+            path = self._shares.tree.paths[team]
+            by_sisters = [self._of_sisters(lot, node) for node in path]
+            at = next((node for node, mgpu in zip(path, by_sisters, strict=True) if mgpu), ROOT)
+            self._before[lot, team] = Before(sum(by_sisters[:-1]), by_sisters[-1], at)
+        return self._before[lot, team]
+
+    def _of_sisters(self, lot: tuple[int, int, int], node: int) -> int:
+        """What was taken below sisters of `node` that had used less of their share than it has."""
+        shares, nodes = self._shares, self._lots[lot]
+        parent = shares.tree.parents[node]
+        if (lot, parent) not in self._sorted:
+            taken = sorted(
+                (one.load, one.mgpu)
+                for sister, one in nodes.items()
+                if shares.tree.parents[sister] == parent
+            )
+            loads = [load for load, _ in taken]
+            self._sorted[lot, parent] = loads, [0, *accumulate(mgpu for _, mgpu in taken)]
+        loads, sums = self._sorted[lot, parent]
+        own = nodes.get(node)
+        less = sums[bisect_left(loads, shares.loads[node])]
+        return less - (own.mgpu if own is not None and own.load < shares.loads[node] else 0)
+
+    def permille(self, node: int) -> tuple[int, int]:
+        """What `node` has among its siblings of the weight and of the use, per mille."""
+        shares = self._shares
+        parent = shares.tree.parents[node]
+        if parent not in self._totals:
+            self._totals[parent] = shares.of_children(parent)
+        weight, used = self._totals[parent]
+        return 1_000 * shares.weights[node] // (weight or 1), 1_000 * shares.used[node] // (
+            used or 1
+        )
+
+
 class Reasons:
     """Tells the reasons of one pool's classes; what they share is looked up once."""
 
-    __slots__ = ("_free", "_pool", "_team", "_team_available")
+    __slots__ = ("_free", "_pool", "_spared", "_standing", "_team", "_team_available")
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(
+        self, pool: Pool, spared: Spared, standing: Callable[[int, int], Standing]
+    ) -> None:
         self._pool = pool
+        self._spared = spared
+        self._standing = standing
         self._free: dict[tuple[frozenset[str] | None, int | None], tuple[int, int]] = {}
         self._team = ROOT
         self._team_available = 0
@@ -32,6 +134,8 @@ class Reasons:
     def of(self, team: int, cls: JobClass, source: int) -> Reason:
         """Why `cls` waits; `source` is the node whose guarantee its jobs fit in, or ROOT."""
         pool, shape, code = self._pool, cls.shape, cls.code
+        if code is Code.RESERVED_FOR_LARGER_JOB:
+            return self.reserved(cls)
         assert code is not None
         if code is Code.NEVER_FITS or code is Code.CLUSTER_UNAVAILABLE:
             numbers = {"need_mgpu": shape.total_mgpu}
@@ -41,6 +145,8 @@ class Reasons:
                 numbers["could_ever_mgpu"] = cls.could_ever_mgpu
                 if shape.kinds is not None:
                     numbers["nodes_with_features"] = pool.layout.nodes_of_kinds(shape)
+                if shape.is_bound:
+                    numbers["nodes_in_one_domain"] = pool.layout.together(shape)
             return Reason(code, numbers)
         if code is Code.CLASS_CAP_REACHED:
             cap = cls.priority.cap_mgpu
@@ -52,13 +158,7 @@ class Reasons:
             return Reason(code, numbers, pool.tree.ids[team])
         if team != self._team:
             self._team, self._team_available = team, pool.available(team)
-        usable = (shape.clusters, shape.kinds)
-        free = self._free.get(usable)
-        if free is None:
-            free = self._free[usable] = (
-                pool.free.total_free(*usable),
-                pool.free.largest_free(*usable),
-            )
+        free = self._free_for(shape)
         numbers = {
             "need_mgpu": shape.total_mgpu,
             "free_mgpu": free[0],
@@ -66,13 +166,36 @@ class Reasons:
             "available_by_quota_mgpu": self._team_available,
             "guaranteed_mgpu": pool.quota.guaranteed[team],
             "in_use_mgpu": pool.now.base[team],
-            "protected_mgpu": pool.protected[team],
+            "protected_mgpu": pool.guarantees.used_mgpu[team],
         }
         if code is Code.BEHIND_FAIR_SHARE:
             numbers["starts_max"] = pool.policy.starts_max
         if code is not Code.WAITING_FOR_FREE_GPUS:
             return Reason(code, numbers)
         return self._blocked(team, cls, source, numbers)
+
+    def reserved(self, cls: JobClass) -> Reason:
+        """Why jobs of `cls` wait that would delay a reservation."""
+        reserved_mgpu, start_at = cls.reserved
+        numbers = {
+            "need_mgpu": cls.shape.total_mgpu,
+            "free_mgpu": self._free_for(cls.shape)[0],
+            "reserved_mgpu": reserved_mgpu,
+            "reserved_start_at": start_at,
+        }
+        return Reason(Code.RESERVED_FOR_LARGER_JOB, numbers)
+
+    def _free_for(self, shape: Shape) -> tuple[int, int]:
+        """What is free on all nodes that `shape` may use, and on the cluster that has most."""
+        usable = (shape.clusters, shape.kinds)
+        free = self._free.get(usable)
+        if free is None:
+            devices = self._pool.free
+            free = self._free[usable] = (
+                devices.total_free(*usable),
+                devices.largest_free(*usable),
+            )
+        return free
 
     def _blocked(self, team: int, cls: JobClass, source: int, numbers: dict[str, int]) -> Reason:
         """Tell apart what quota refuses and what the devices do.
@@ -83,12 +206,12 @@ class Reasons:
         pool, shape = self._pool, cls.shape
         need = shape.total_mgpu
         is_entitled = source == team and pool.now.base[team] + need <= pool.quota.guaranteed[team]
-        if shape.total_mgpu > numbers["available_by_quota_mgpu"]:
+        if need > numbers["available_by_quota_mgpu"]:
             ledger = pool.now
-            at = ledger.blocker(team, shape.total_mgpu)
+            at = ledger.blocker(team, need)
             if at is None and pool.later is not None:
                 ledger = pool.later
-                at = ledger.blocker(team, shape.total_mgpu)
+                at = ledger.blocker(team, need)
             if at is not None and at != ROOT:
                 numbers["held_mgpu"] = ledger.held[at]
                 numbers["limit_mgpu"] = pool.quota.limits[at]
@@ -99,10 +222,25 @@ class Reasons:
                 else:
                     code = Code.PARENT_LIMIT_REACHED
                 return Reason(code, numbers, pool.tree.ids[at])
-        elif numbers["largest_free_on_a_cluster_mgpu"] >= shape.total_mgpu:
+        if not is_entitled and self._spared.has_from(source):
+            inside, by_others, node = self._spared.before(
+                source, self._standing(team, source), team
+            )
+            if inside >= need:
+                numbers["taken_mgpu"] = inside
+                numbers["weight_permille"], numbers["used_permille"] = self._spared.permille(node)
+                return Reason(Code.BEHIND_FAIR_SHARE, numbers, pool.tree.ids[node])
+            if inside + by_others >= need:
+                # Of other organizations no numbers are told.
+                return Reason(Code.BEHIND_FAIR_SHARE, numbers)
+        if need <= min(
+            numbers["available_by_quota_mgpu"], numbers["largest_free_on_a_cluster_mgpu"]
+        ):
             numbers["nodes_needed"] = shape.node_count
             numbers["mgpu_per_node"] = shape.mgpu
             numbers["nodes_fitting"] = pool.free.fitting_nodes(shape)
+            if shape.is_bound:
+                numbers["nodes_in_one_domain"] = pool.free.together(shape)
             return Reason(Code.TOPOLOGY_FRAGMENTED, numbers)
         code = Code.WAITING_FOR_GUARANTEE if is_entitled else Code.WAITING_FOR_FREE_GPUS
         return Reason(code, numbers)
@@ -115,7 +253,7 @@ def of_claimed(pool: Pool, earmark: Earmark) -> Reason:
     classes: only where it is protected in its team is the team itself entitled to them.
     """
     job = earmark.job
-    is_protected = earmark.stand_in.protected >> pool.tree.depths[earmark.team] & 1
+    is_protected = earmark.stand_in.is_protected_at(pool.tree.depths[earmark.team])
     numbers = {
         "need_mgpu": job.mgpu,
         "guaranteed_mgpu": pool.quota.guaranteed[earmark.team],

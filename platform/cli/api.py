@@ -64,6 +64,23 @@ class Api:
         headers = {} if key is None else {"Idempotency-Key": key}
         return _object(self._send("POST", path, parameters=p, body=body or {}, headers=headers))
 
+    def get_tagged(self, path: str) -> tuple[dict[str, Any], str]:
+        """The JSON object at `path`, and its ETag."""
+        return _tagged(self._send("GET", path, parameters={}))
+
+    def post_tagged(
+        self, path: str, body: Mapping[str, Any] | None = None, *, if_match: str | None = None
+    ) -> tuple[dict[str, Any], str]:
+        """Send `body` where that changes nothing, or only what is as `if_match` says; the answer
+        and its ETag."""
+        headers = {} if if_match is None else {"If-Match": if_match}
+        return _tagged(self._send("POST", path, parameters={}, body=body or {}, headers=headers))
+
+    def patch(self, path: str, body: Mapping[str, Any], *, if_match: str) -> dict[str, Any]:
+        """Change what is as `if_match` says."""
+        headers = {"If-Match": if_match}
+        return _object(self._send("PATCH", path, parameters={}, body=body, headers=headers))
+
     def items(self, path: str, *, most: int, **parameters: object) -> Iterator[dict[str, Any]]:
         """At most `most` items of a list, page by page."""
         given = {**parameters, "limit": min(most, PAGE)}
@@ -160,6 +177,10 @@ def _checked(response: httpx.Response) -> httpx.Response:
             "does. Is the address right?"
         )
     raise Refused(response.status_code, problem)
+
+
+def _tagged(response: httpx.Response) -> tuple[dict[str, Any], str]:
+    return _object(response), response.headers.get("ETag", "")
 
 
 def _object(response: httpx.Response) -> dict[str, Any]:

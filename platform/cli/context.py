@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from cli.api import Api
 from cli.errors import CANCELLED, CliError
 from cli.output import tell
-from cli.settings import load_settings
+from cli.settings import Settings, load_settings
 
 
 class Commands(TyperGroup):
@@ -50,13 +50,16 @@ def environment() -> Mapping[str, str]:
 
 
 def open_api(ctx: typer.Context) -> Api:
-    """A connection with the user's settings, closed when the command ends.
+    """A connection with the user's settings, closed when the command ends."""
+    return open_api_as(ctx, load_settings(environment()))
+
+
+def open_api_as(ctx: typer.Context, settings: Settings) -> Api:
+    """The same with other settings.
 
     `ctx.obj` may be an httpx transport to use instead of the network.
     """
     transport = ctx.obj if isinstance(ctx.obj, httpx.BaseTransport) else None
-    api = Api(
-        load_settings(environment()), user_agent=f"tidegate/{own_version()}", transport=transport
-    )
+    api = Api(settings, user_agent=f"tidegate/{own_version()}", transport=transport)
     ctx.call_on_close(api.close)
     return api

@@ -14,6 +14,7 @@ from cli import api as api_module
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import CANCELLED, REFUSED, STILL_OPEN, TIMED_OUT, CliError, Refused, Unreachable
+from cli.job_lookup import array_of, job_or_array, of_one_job
 from cli.job_text import (
     counts_text,
     print_explanation,
@@ -21,9 +22,10 @@ from cli.job_text import (
     print_jobs,
     print_notes,
     print_plan,
+    print_reasons,
 )
 from cli.output import Format, now_utc, print_data, tell
-from cli.submitting import body_of, number, seconds, variables
+from cli.submitting import begin_time, body_of, number, seconds, span, variables
 
 FINAL = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
 #: How often `logs -f` and `wait` look, in seconds; `wait` slows down to the second figure.
@@ -31,6 +33,8 @@ POLL_S = 1.0
 POLL_S_MAX = 5.0
 #: Failures in a row after which following gives up.
 _FAILURES_MAX = 5
+#: Whoever follows a log that is not there for so many looks is told why, once.
+_LOOKS_IN_SILENCE = 3
 _LOG_PIECE = 262_144
 _LOG_PIECE_MIN = 16
 _OTHER_STREAM = {"stdout": "stderr", "stderr": "stdout"}
@@ -67,8 +71,15 @@ def submit(
         str | None, typer.Option(help="Path of the team; TIDEGATE_TEAM if absent.")
     ] = None,
     pool: Annotated[str | None, typer.Option(help="GPU pool.")] = None,
-    gpus: Annotated[str | None, typer.Option(help="GPUs in all, such as 8 or 0.5.")] = None,
-    nodes: Annotated[int | None, typer.Option(help="Nodes.")] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option(
+            help="GPUs in all, such as 8 or 0.5, or least..most of an elastic job: 4..16."
+        ),
+    ] = None,
+    nodes: Annotated[
+        str | None, typer.Option(help="Nodes, such as 2, or least..most: 2..8.")
+    ] = None,
     gpus_per_node: Annotated[str | None, typer.Option(help="GPUs on each node.")] = None,
     time: Annotated[
         str | None, typer.Option(help="Time limit: 90s, 30m, 2h, 1d12h or H:MM:SS.")
@@ -90,6 +101,19 @@ def submit(
         str | None,
         typer.Option(help="Container image to run in, such as nvcr.io#nvidia/pytorch:24.05-py3."),
     ] = None,
+    required_topology: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="All nodes must be in one node, nvlink, rack or block; it waits until they can.",
+        ),
+    ] = None,
+    preferred_topology: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL", help="The same as a wish: as close together as there is room."
+        ),
+    ] = None,
     signal: Annotated[
         str | None, typer.Option(help="Notice before a stop: TERM, USR1, USR2, INT or HUP.")
     ] = None,
@@ -100,6 +124,13 @@ def submit(
         bool, typer.Option("--no-requeue", help="Fail instead of queueing again when preempted.")
     ] = False,
     hold: Annotated[bool, typer.Option("--hold", help="Queue it held.")] = False,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Start it then at the earliest: 2027-01-20T08:00:00Z, or in some time: +90m, +2h.",
+        ),
+    ] = None,
     after_ok: Annotated[
         list[str] | None,
         typer.Option(metavar="JOB", help="Start when it has succeeded; may be repeated."),
@@ -134,8 +165,8 @@ def submit(
         {
             "team": team,
             "pool": pool,
-            "gpus": number(gpus, "--gpus"),
-            "nodes": nodes,
+            **span(gpus, "gpus"),
+            **span(nodes, "nodes"),
             "gpus_per_node": number(gpus_per_node, "--gpus-per-node"),
             "time_limit_s": seconds(time),
             "priority_class": priority_class,
@@ -145,17 +176,20 @@ def submit(
             "cluster": cluster,
             "features": feature or None,
             "image": image,
+            "required_topology": required_topology,
+            "preferred_topology": preferred_topology,
             "notice_signal": signal,
             "is_preemptible": True if preemptible else None,
             "is_requeueable": False if no_requeue else None,
             "held": True if hold else None,
+            "begin_at": begin_time(begin, now=now_utc()),
             "array": array,
         },
     )
     api = open_api(ctx)
     if after_ok or after_any or after_not_ok:
         body["depends_on"] = [
-            {**_job_or_array(api, job), "condition": condition}
+            {**job_or_array(api, job), "condition": condition}
             for condition, jobs in (
                 ("succeeded", after_ok),
                 ("ended", after_any),
@@ -180,41 +214,6 @@ def submit(
         return
     print_notes(job["notes"])
     typer.echo(job["array"]["id"] if job["array"] else job["id"])
-
-
-def _job_or_array(api: Api, given: str) -> dict[str, str]:
-    """`given` as what a job can wait for: a job by id or name, or an array by id."""
-    job_id = api.job_id(given)
-    if job_id == given.lower() and _array_of(api, job_id) is not None:
-        return {"array": job_id}
-    return {"job": job_id}
-
-
-def _array_of(api: Api, array_id: str) -> dict[str, Any] | None:
-    """The array with this id, None when there is none that the caller can see."""
-    try:
-        return api.get(f"job-arrays/{array_id}")
-    except Refused as refusal:
-        if refusal.status != 404:
-            raise
-        return None
-
-
-def _of_one_job(api: Api, job_id: str, what: str, **parameters: object) -> dict[str, Any]:
-    """GET of a job; of an array's id, CliError says how to find its tasks."""
-    try:
-        return api.get(f"jobs/{job_id}{what}", **parameters)
-    except Refused as refusal:
-        if refusal.status != 404 or (array := _array_of(api, job_id)) is None:
-            raise
-        raise CliError(
-            f"{job_id} is an array of {_tasks(array['size'])}; name one of them. They are listed "
-            f"by: tidegate ls --array {job_id}"
-        ) from refusal
-
-
-def _tasks(count: int) -> str:
-    return "1 task" if count == 1 else f"{count:,} tasks"
 
 
 def _show_plan(found: dict[str, Any], output: Format) -> None:
@@ -284,18 +283,27 @@ def ls(
 def get(ctx: typer.Context, job: JobArgument, output: Output = Format.TABLE) -> None:
     """Show a job."""
     api = open_api(ctx)
-    found = _of_one_job(api, api.job_id(job), "")
+    found = of_one_job(api, api.job_id(job), "")
     if output is Format.TABLE:
         print_job(found)
     else:
         print_data(found, output)
 
 
-def why(ctx: typer.Context, job: JobArgument, output: Output = Format.TABLE) -> None:
+def why(
+    ctx: typer.Context,
+    job: JobArgument,
+    history: Annotated[
+        bool, typer.Option("--history", help="What it has waited for so far, instead.")
+    ] = False,
+    output: Output = Format.TABLE,
+) -> None:
     """Say why a job waits, and when it may start."""
     api = open_api(ctx)
-    found = _of_one_job(api, api.job_id(job), "/explanation")
-    if output is Format.TABLE:
+    found = of_one_job(api, api.job_id(job), "/reasons" if history else "/explanation")
+    if output is Format.TABLE and history:
+        print_reasons(found["items"])
+    elif output is Format.TABLE:
         print_explanation(found)
     else:
         print_data(found, output)
@@ -364,10 +372,17 @@ class LogReader:
         self.attempt = attempt
         self.offset = offset
         self.has_printed = False
+        self._looks_in_vain = 0
+
+    def found_nothing(self, why: str) -> None:
+        """There is no log yet, or never will be: after a while that is told."""
+        self._looks_in_vain += 1
+        if self._looks_in_vain == _LOOKS_IN_SILENCE:
+            tell(f"Nothing yet, waiting on: {why}")
 
     def piece(self, stream: str, offset: int, limit: int) -> dict[str, Any]:
         """At most `limit` bytes of a stream of the rank, from `offset` on."""
-        return _of_one_job(
+        return of_one_job(
             self.api,
             self.job_id,
             "/logs",
@@ -406,7 +421,7 @@ def _follow(reader: LogReader, *, is_fixed: bool) -> None:
     failures = 0
     while True:
         try:
-            job = _of_one_job(reader.api, reader.job_id, "")
+            job = of_one_job(reader.api, reader.job_id, "")
             is_over = _follow_once(reader, job, is_fixed=is_fixed)
             failures = 0
         except Unreachable:
@@ -439,6 +454,7 @@ def _follow_once(reader: LogReader, job: dict[str, Any], *, is_fixed: bool) -> b
             if refusal.status != 404 or is_final:
                 raise
             # It has been granted but writes nothing yet, or it never came so far.
+            reader.found_nothing(str(refusal))
             has_ended = reader.attempt < latest
         if has_ended and not is_fixed and reader.attempt < latest:
             reader.go_to_next_attempt()
@@ -509,10 +525,10 @@ def wait(
     timed out; 130 cancelled; 75 still not ended after --timeout. Of an array: 0 when all its
     tasks have succeeded, else 1.
     """
-    patience_s = seconds(timeout)
+    patience_s = seconds(timeout, "--timeout")
     api = open_api(ctx)
     job_id = api.job_id(job)
-    is_array = job_id == job.lower() and _array_of(api, job_id) is not None
+    is_array = job_id == job.lower() and array_of(api, job_id) is not None
     waited_s, pause_s, failures = 0.0, POLL_S, 0
     while True:
         try:

@@ -20,6 +20,7 @@ from cli.output import (
     plain,
     print_fields,
     print_table,
+    tell,
 )
 
 
@@ -35,17 +36,24 @@ def print_jobs(jobs: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
             job["id"],
             job["name"],
             job["state"] + (" (native)" if job["origin"] == "native" else ""),
-            gpus(job["mgpu"]),
+            _held_or_asked(job),
             age(job["submitted_at"], now=now),
         ]
         rows.append([*row, job["pool"], job["user"], job["team"]] if shows_all else row)
     print_table(columns, rows, squeeze="NAME", pad_max=NAME_PAD_MAX)
 
 
+def _held_or_asked(job: Mapping[str, Any]) -> str:
+    """The GPUs that it has, or those that it asks for: "4..16" of an elastic job that waits."""
+    if job["node_count_min"] == job["node_count"]:
+        return gpus(job["mgpu"])
+    attempt = job["current_attempt"]
+    return gpus(attempt["mgpu"]) if attempt else f"{gpus(job['mgpu_min'])}..{gpus(job['mgpu'])}"
+
+
 def print_job(job: Mapping[str, Any]) -> None:
     """One job, field by field."""
     attempt = job["current_attempt"] or {}
-    nodes = f" ({gpus(job['mgpu_per_node'])} on each of {job['node_count']} nodes)"
     usage = job["usage"]
     print_fields(
         [
@@ -56,12 +64,14 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("user", job["user"]),
             ("pool", job["pool"]),
             ("array", job["array"] and f"{job['array']['id']}, {job['array']['size']} tasks"),
-            ("GPUs", gpus(job["mgpu"]) + (nodes if job["node_count"] > 1 else "")),
+            ("GPUs", _size(job, granted_mgpu=attempt.get("mgpu"))),
             ("features", ", ".join(job["features"]) or None),
             ("image", job["image"]),
+            ("topology", _topology(job)),
             ("class", job["priority_class"]),
             ("time limit", _limit(job["time_limit_s"])),
             ("submitted", job["submitted_at"]),
+            ("begins", job["begin_at"]),
             ("started", job["started_at"]),
             ("ended", job["ended_at"]),
             ("exit code", job["exit_code"]),
@@ -72,6 +82,7 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("borrowed GPUs", gpus(attempt["borrowed_mgpu"]) if attempt else None),
             ("stopped at", attempt.get("grace_until")),
             ("checkpoint", job["checkpoint_path"]),
+            ("saved at", attempt.get("checkpoint_at")),
             ("message", attempt.get("message")),
             (
                 "used",
@@ -97,7 +108,7 @@ def print_explanation(explanation: Mapping[str, Any]) -> None:
     if explanation["jobs_ahead"]:
         fields.append(("jobs ahead", explanation["jobs_ahead"]))
     if explanation["code"] not in _NOT_IN_LINE:
-        fields.append(("starts", "unknown" if estimate is None else _range(estimate)))
+        fields.append(("starts", "unknown" if estimate is None else range_text(estimate)))
     fields += labels(explanation["numbers"])
     fields.append(("as of", explanation["as_of"]))
     typer.echo()
@@ -119,6 +130,18 @@ def print_explanation(explanation: Mapping[str, Any]) -> None:
         )
 
 
+def print_reasons(reasons: Sequence[Mapping[str, Any]]) -> None:
+    """What a job has waited for, the latest first."""
+    if not reasons:
+        tell("It has not waited.")
+        return
+    print_table(
+        ["SINCE", "REASON", "SENTENCE"],
+        [[one["since"], one["code"], plain(one["sentence"])] for one in reasons],
+        squeeze="SENTENCE",
+    )
+
+
 def print_notes(notes: Sequence[Mapping[str, Any]]) -> None:
     """What became of the lines of a batch script."""
     for note in notes:
@@ -130,7 +153,6 @@ def print_plan(plan: Mapping[str, Any]) -> None:
     """What would become of a request."""
     job = plan["job"]
     cost = plan["cost_per_hour_nano"]
-    nodes = f"{gpus(job['mgpu_per_node'])} on each of {job['node_count']} nodes"
     each = " for each task" if job["tasks"] > 1 else ""
     if each:
         at_once = job.get("tasks_at_once")
@@ -144,11 +166,16 @@ def print_plan(plan: Mapping[str, Any]) -> None:
             ("team", job["team"]),
             ("pool", job["pool"]),
             ("class", job["priority_class"]),
-            ("GPUs", (gpus(job["mgpu"]) if job["node_count"] == 1 else nodes) + each),
+            (
+                "GPUs",
+                _size(job, granted_mgpu=plan["mgpu"] if plan["would_start_now"] else None) + each,
+            ),
             ("features", ", ".join(job["features"]) or None),
             ("image", job["image"]),
+            ("topology", _topology(job)),
             ("tasks", job["tasks"] if job["tasks"] > 1 else None),
             ("time limit", _limit(job["time_limit_s"])),
+            ("begins", job["begin_at"]),
             ("could run", "yes" if plan["fits"] else "no"),
             ("starts now", "yes" if plan["would_start_now"] else "no"),
             ("on", plan["cluster"]),
@@ -157,6 +184,17 @@ def print_plan(plan: Mapping[str, Any]) -> None:
             ("costs an hour", None if cost is None else f"{money(cost)} {plan['currency']}{each}"),
         ]
     )
+
+
+def _size(job: Mapping[str, Any], *, granted_mgpu: int | None) -> str:
+    """What it asks for, and of a range what it was granted: "12 of 4 to 16 (4 on each node)"."""
+    most, per_node = gpus(job["mgpu"]), gpus(job["mgpu_per_node"])
+    if job["node_count_min"] < job["node_count"]:
+        granted = "" if granted_mgpu is None else f"{gpus(granted_mgpu)} of "
+        return f"{granted}{gpus(job['mgpu_min'])} to {most} ({per_node} on each node)"
+    if job["node_count"] == 1:
+        return most
+    return f"{most} ({per_node} on each of {job['node_count']} nodes)"
 
 
 def _state(job: Mapping[str, Any]) -> str:
@@ -179,6 +217,15 @@ def _waited_for(one: Mapping[str, Any]) -> str:
     return f"{condition[one['condition']]} of {named}{state}"
 
 
+def _topology(job: Mapping[str, Any]) -> str | None:
+    """How close together the nodes are to be."""
+    if job["required_topology"]:
+        return f"all nodes in one {job['required_topology']}"
+    if job["preferred_topology"]:
+        return f"all nodes in one {job['preferred_topology']} if there is room"
+    return None
+
+
 def _limit(limit_s: int | None) -> str | None:
     return None if limit_s is None else duration(limit_s)
 
@@ -188,7 +235,8 @@ def _nodes(attempt: Mapping[str, Any]) -> str | None:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _range(estimate: Mapping[str, Any]) -> str:
+def range_text(estimate: Mapping[str, Any]) -> str:
+    """When a job may start, and by which method that was found."""
     earliest, latest = estimate["earliest"], estimate["latest"]
     if earliest and latest:
         return f"between {earliest} and {latest} (by {estimate['method']})"

@@ -1,4 +1,5 @@
-"""`tidegate`: jobs, quotas and reports from the command line, over the REST API only.
+"""`tidegate`: jobs, quotas and reports from the command line, over the REST API only; and
+`simulate`, which asks no server.
 
 Exit codes: 0 done, 2 wrong use, 3 refused by the server, 4 server not reachable, 130 interrupted;
 `tidegate wait` exits as the job did.
@@ -9,9 +10,15 @@ from __future__ import annotations
 import typer
 
 from cli import account_commands, fleet_commands, job_commands
+from cli.change_commands import changes_app
+from cli.checkpoint_command import checkpoint
 from cli.context import Commands
+from cli.estimate_command import estimate
+from cli.policy_commands import policy_app
 from cli.push_commands import quota_push
+from cli.replay_command import replay
 from cli.report_commands import quota_app, report_app
+from cli.simulate_command import simulate
 
 app = typer.Typer(
     cls=Commands,
@@ -31,5 +38,11 @@ app.command()(fleet_commands.nodes)
 app.add_typer(fleet_commands.node_app, name="node")
 quota_app.command("push")(quota_push)
 app.add_typer(quota_app, name="quota")
+app.add_typer(changes_app, name="quota-changes")
+app.add_typer(policy_app, name="policy")
 app.add_typer(report_app, name="report")
+app.command()(checkpoint)
+app.command()(estimate)
+app.command()(replay)
+app.command()(simulate)
 app.command()(account_commands.version)

@@ -165,6 +165,11 @@ def labels(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
             shown.append((name.removesuffix("_mgpu").replace("_", " ") + " GPUs", gpus(value)))
         elif name.endswith("_s"):
             shown.append((name.removesuffix("_s").replace("_", " "), duration(int(value))))
+        elif name.endswith("_at"):
+            moment = datetime.fromtimestamp(int(value), UTC)
+            shown.append(
+                (name.removesuffix("_at").replace("_", " "), f"{moment:%Y-%m-%dT%H:%M:%SZ}")
+            )
         else:
             words = name.replace("mgpu_", "GPUs ").replace("_", " ")
             shown.append((words, gpus(value) if "mgpu" in name else str(value)))

@@ -37,7 +37,7 @@ def quota_push(
 
     Exit codes: 0 done; 3 refused, by the portal or the cluster; 75 still waiting after --timeout.
     """
-    patience_s = seconds(timeout) or 0
+    patience_s = seconds(timeout, "--timeout") or 0
     api = open_api(ctx)
     path = f"clusters/{_cluster_id(api, cluster)}/quota-pushes"
     body = {"kind": "dry_run" if dry_run else "push"}

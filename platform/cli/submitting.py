@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,14 @@ def body_of(
         text = _read(source)
         body = _from_yaml(text, source) if source.endswith((".yaml", ".yml")) else {"sbatch": text}
     given = {name: value for name, value in options.items() if value is not None}
+    overruled = set()
     if "gpus" in given:
-        body = {name: value for name, value in body.items() if name != "gpus_per_node"}
-    if "gpus_per_node" in given:
-        body = {name: value for name, value in body.items() if name != "gpus"}
+        overruled = {"gpus_per_node", "gpus_min", "nodes_min"}
+    elif "gpus_per_node" in given:
+        overruled = {"gpus", "gpus_min"}
+    if "nodes" in given:
+        overruled.add("nodes_min")
+    body = {name: value for name, value in body.items() if name not in overruled}
     environment = {**(body.get("environment") or {}), **(given.pop("environment", None) or {})}
     return {**body, **given, **({"environment": environment} if environment else {})}
 
@@ -75,9 +80,31 @@ def number(text: str | None, option: str) -> int | float | None:
     return float(text) if "." in text else int(text)
 
 
-def seconds(text: str | None) -> int | None:
-    """A time limit: 90s, 30m, 2h, 1d12h, or as Slurm writes it: minutes, minutes:seconds,
-    hours:minutes:seconds, days-hours[:minutes[:seconds]]. Raises CliError."""
+def span(text: str | None, name: str) -> dict[str, int | float | None]:
+    """`--name N` or `--name LEAST..MOST` as members of the request. Raises CliError."""
+    least, dots, most = (text or "").partition("..")
+    if not dots:
+        return {name: number(text, f"--{name}")}
+    return {f"{name}_min": number(least, f"--{name}"), name: number(most, f"--{name}")}
+
+
+def begin_time(text: str | None, *, now: datetime) -> str | None:
+    """A time as the request has it: as it stands, or so long after `now`. Raises CliError."""
+    if text is None or not text.startswith("+"):
+        return text
+    if not _WITH_UNITS.fullmatch(text[1:]):
+        raise CliError(f"--begin {text[:40]!r}: write +90s, +30m, +2h, +1d12h or a time.")
+    after_s = seconds(text[1:], "--begin")
+    assert after_s is not None
+    try:
+        return f"{now + timedelta(seconds=after_s):%Y-%m-%dT%H:%M:%SZ}"
+    except OverflowError:
+        raise CliError(f"--begin {text[:40]}: that is too far ahead.") from None
+
+
+def seconds(text: str | None, option: str = "--time") -> int | None:
+    """What `option` was given as a time: 90s, 30m, 2h, 1d12h, or as Slurm writes it: minutes,
+    minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]]. Raises CliError."""
     if text is None:
         return None
     if _WITH_UNITS.fullmatch(text):
@@ -86,7 +113,9 @@ def seconds(text: str | None) -> int | None:
         )
     match = _CLOCK.fullmatch(text)
     if match is None:
-        raise CliError(f"--time {text[:40]!r}: write 90s, 30m, 2h, 1d12h or hours:minutes:seconds.")
+        raise CliError(
+            f"{option} {text[:40]!r}: write 90s, 30m, 2h, 1d12h or hours:minutes:seconds."
+        )
     numbers = [int(part) for part in match[2].split(":")]
     if match[1] is not None:
         hours, minutes, rest = [*numbers, 0, 0][:3]

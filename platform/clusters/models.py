@@ -42,6 +42,8 @@ class Cluster(models.Model):
     `message` says why, or what of its answer could not be used. A disabled cluster accepts no
     starts; what runs on it is still observed and metered. `outside` sums up what else is on it
     (see `clusters.outside`). `identity` is what it told of itself at first, and must go on to.
+    `time_limits` are by the name of the pool the longest time limit there, in seconds; a pool that
+    is not in it has none.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -56,6 +58,7 @@ class Cluster(models.Model):
     outside = models.JSONField(default=dict)
     api_version = models.CharField(max_length=16, blank=True)
     identity = models.JSONField(default=dict)
+    time_limits = models.JSONField(default=dict)
 
     class Meta:
         constraints = [
@@ -75,7 +78,8 @@ class ClusterNode(models.Model):
     A node that its cluster no longer lists stays, not schedulable, in state "gone" and with the
     `seen_at` of the last answer that had it. For all others `seen_at` is when the row last
     changed; the cluster's `seen_at` is when it was last confirmed (so that an unchanged fleet
-    costs no writes). `outside_mgpu` of it are held by workloads that nobody here knows.
+    costs no writes). `outside_mgpu` of it are held by workloads that nobody here knows. `domains`
+    are by level the block, rack and NVLink domain that it is in, where its cluster says so.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -88,6 +92,7 @@ class ClusterNode(models.Model):
     state = models.CharField(max_length=100)
     reason = models.CharField(max_length=300, blank=True)
     features = models.JSONField(default=list)
+    domains = models.JSONField(default=dict)
     seen_at = models.DateTimeField()
 
     class Meta:

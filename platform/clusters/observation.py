@@ -15,7 +15,7 @@ from django.db import transaction
 
 from clusters.models import CapacitySegment, Cluster, ClusterNode, Pool
 from connectors.errors import AnotherCluster
-from connectors.protocol import Inventory, NodeCapacity
+from connectors.protocol import TOPOLOGY_LEVELS, Inventory, NodeCapacity
 from connectors.registry import UNIQUE_IDENTITIES
 from live.publishing import publish
 from live.waking import wake
@@ -33,6 +33,7 @@ _STATE_LENGTH_MAX = 100
 _REASON_LENGTH_MAX = 300
 _FEATURES_MAX = 64
 _FEATURE_LENGTH_MAX = 64
+_DOMAIN_LENGTH_MAX = 128
 
 _NodeKey = tuple[str, UUID]
 
@@ -88,15 +89,18 @@ def record_inventory(
         or known.failing_since is not None
         or known.message != message
         or known.api_version != inventory.api_version
+        or known.time_limits != inventory.time_limits_s
     )
     known.api_version = inventory.api_version
+    known.time_limits = dict(inventory.time_limits_s)
     known.seen_at = now if known.seen_at is None else max(now, known.seen_at)
     known.observed_at = observed_at
     known.failing_since = None
     known.message = message
     known.save(
         update_fields=[
-            *("seen_at", "observed_at", "failing_since", "message", "api_version", "identity")
+            *("seen_at", "observed_at", "failing_since", "message", "api_version", "identity"),
+            "time_limits",
         ]
     )
     if is_news:
@@ -210,13 +214,21 @@ def _store_nodes(cluster: Cluster, listed: dict[_NodeKey, NodeCapacity], *, now:
         state = plain(seen.state)[:_STATE_LENGTH_MAX]
         reason = plain(seen.reason)[:_REASON_LENGTH_MAX]
         features = [plain(name)[:_FEATURE_LENGTH_MAX] for name in seen.features[:_FEATURES_MAX]]
+        domains = {
+            level: plain(seen.domains[level])[:_DOMAIN_LENGTH_MAX]
+            for level in TOPOLOGY_LEVELS
+            if seen.domains.get(level)
+        }
         node = stored.pop((name, pool_id), None)
         if node is None:
             node = ClusterNode(cluster=cluster, name=name, pool_id=pool_id)
             added.append(node)
         elif (
             (node.capacity_mgpu, node.is_schedulable) != (seen.capacity_mgpu, seen.is_schedulable)
-        ) or (node.state, node.reason, node.features) != (state, reason, features):
+        ) or (node.state, node.reason, node.features, node.domains) != (
+            *(state, reason, features),
+            domains,
+        ):
             changed.append(node)
         else:
             continue
@@ -225,6 +237,7 @@ def _store_nodes(cluster: Cluster, listed: dict[_NodeKey, NodeCapacity], *, now:
         node.state = state
         node.reason = reason
         node.features = features
+        node.domains = domains
         node.seen_at = now
     for node in stored.values():
         if node.state != GONE or node.is_schedulable:
@@ -235,7 +248,7 @@ def _store_nodes(cluster: Cluster, listed: dict[_NodeKey, NodeCapacity], *, now:
     ClusterNode.objects.bulk_create(added, batch_size=1_000)
     ClusterNode.objects.bulk_update(
         changed,
-        ["capacity_mgpu", "is_schedulable", "state", "reason", "features", "seen_at"],
+        ["capacity_mgpu", "is_schedulable", "state", "reason", "features", "domains", "seen_at"],
         batch_size=1_000,
     )
     return bool(added or changed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -25,13 +25,17 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, Coalesce, Least
 
-from arbiter.snapshot import Device
+from arbiter.snapshot import NOWHERE, Device, Domains
 from clusters.models import Cluster, ClusterNode, Pool
 from clusters.observation import GONE
 from primitives.errors import NotFound
 
 #: Features of one pool that are listed at most.
 FEATURES_MAX = 200
+
+_OFFERED = Case(
+    When(is_schedulable=True, then="capacity_mgpu"), default=0, output_field=BigIntegerField()
+)
 
 
 def devices(*, now: datetime, stale_after: timedelta) -> tuple[tuple[Device, ...], frozenset[str]]:
@@ -61,19 +65,23 @@ def devices(*, now: datetime, stale_after: timedelta) -> tuple[tuple[Device, ...
             "is_schedulable",
             # As a text, which is read once for all nodes that have the same.
             Cast("features", TextField()),
+            Cast("domains", TextField()),
         )
     )
     texts: dict[object, str] = {}
     features: dict[str, frozenset[str]] = {}
+    domains: dict[str, Domains] = {"{}": NOWHERE}
     found = []
-    for cluster_id, name, pool_id, capacity_mgpu, outside_mgpu, is_schedulable, has in rows:
+    for cluster_id, name, pool_id, capacity_mgpu, outside_mgpu, is_schedulable, has, stands in rows:
         cluster = texts.get(cluster_id) or texts.setdefault(cluster_id, str(cluster_id))
         pool = texts.get(pool_id) or texts.setdefault(pool_id, str(pool_id))
         outside = min(outside_mgpu, capacity_mgpu) if is_schedulable else 0
         offered = capacity_mgpu - outside if is_schedulable else 0
         if has not in features:
             features[has] = frozenset(json.loads(has))
-        found.append(Device(cluster, name, pool, offered, outside, features[has]))
+        if stands not in domains:
+            domains[stands] = Domains(**json.loads(stands))
+        found.append(Device(cluster, name, pool, offered, outside, features[has], domains[stands]))
     return tuple(found), answering
 
 
@@ -85,16 +93,27 @@ def nodes_having(pool: Pool, features: Collection[str]) -> Mapping[str, Mapping[
         _present()
         .filter(pool=pool, features__contains=sorted(features))
         .values_list("cluster_id")
-        .annotate(
-            mgpu=Case(
-                When(is_schedulable=True, then="capacity_mgpu"),
-                default=0,
-                output_field=BigIntegerField(),
-            ),
-            nodes=Count("pk"),
-        )
+        .annotate(mgpu=_OFFERED, nodes=Count("pk"))
     ):
         found.setdefault(str(cluster_id), {})[mgpu] = count
+    return found
+
+
+def places_having(
+    pool: Pool, features: Collection[str]
+) -> Mapping[str, Mapping[int, Sequence[Domains]]]:
+    """Where the nodes of the pool that have all of `features` stand: by cluster, and by milli-GPU,
+    which are 0 for those that offer nothing now. One query."""
+    found: dict[str, dict[int, list[Domains]]] = {}
+    for cluster_id, domains, mgpu, count in (
+        _present()
+        .filter(pool=pool, features__contains=sorted(features))
+        .exclude(domains={})
+        .values_list("cluster_id", "domains")
+        .annotate(mgpu=_OFFERED, nodes=Count("pk"))
+    ):
+        of_size = found.setdefault(str(cluster_id), {}).setdefault(mgpu, [])
+        of_size.extend([Domains(**domains)] * count)
     return found
 
 

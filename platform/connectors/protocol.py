@@ -8,6 +8,10 @@ from enum import StrEnum
 from threading import Event
 from typing import Protocol, runtime_checkable
 
+#: The levels of the places of nodes, from the widest on, by the names that `NodeCapacity.domains`
+#: and the topology of a `Workload` have for them.
+TOPOLOGY_LEVELS = ("block", "rack", "nvlink")
+
 
 class WorkloadPhase(StrEnum):
     """Where a workload stands on its cluster. One that is held waits for `release`."""
@@ -53,7 +57,8 @@ class Workload:
     `time_limit_s` of None is no limit. `notice_signal` is sent to every rank's process group by
     `notify` and `grace_s` before the time limit; at the limit the group is killed. Every node has
     all of `features`. `image` is the container image that the script runs in, where the cluster
-    runs images.
+    runs images. All nodes are in one domain of `required_topology`, or are to be as close together
+    as `preferred_topology` where there is room (levels of `TOPOLOGY_LEVELS`, or "node").
     """
 
     key: str
@@ -72,6 +77,8 @@ class Workload:
     grace_s: int = 30
     features: tuple[str, ...] = ()
     image: str | None = None
+    required_topology: str | None = None
+    preferred_topology: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,10 @@ class Observation:
     `slots` are where the ranks really are, or None where the cluster keeps to what was asked; they
     may hold more or less than that, since `resized_at` or, without it, since the start.
     `is_stuck` says that it will not start before somebody changes something on the cluster, and
-    `is_held_by_others` that it is because somebody there holds it: it is not ours to release.
+    `is_held_by_others` that it is because somebody there holds it: it is not ours to release;
+    `never_starts` that it is because of what it asks for. What waits and `is_altered` asks for
+    something else than what was submitted, and `restarts` is how often the cluster itself queued it
+    anew after it ran.
     `user`, `account`, `pool`, and of the rest what a native workload has, are told where the
     cluster has users.
     """
@@ -105,6 +115,9 @@ class Observation:
     resized_at: int | None = None
     is_stuck: bool = False
     is_held_by_others: bool = False
+    never_starts: bool = False
+    is_altered: bool = False
+    restarts: int = 0
     user: str = ""
     account: str = ""
     pool: str = ""
@@ -205,7 +218,8 @@ class NodeCapacity:
     """One node: `capacity_mgpu` of `pool` on it, and whether new work may start there.
 
     `state` is the cluster's word, `reason` what its administrators wrote beside it, `features`
-    what it says that the node has.
+    what it says that the node has. `domains` says by level in which block, rack and NVLink domain
+    the node is (`TOPOLOGY_LEVELS`), as far as the cluster tells and can keep a gang there.
     """
 
     name: str
@@ -215,6 +229,7 @@ class NodeCapacity:
     state: str
     reason: str = ""
     features: tuple[str, ...] = ()
+    domains: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +238,8 @@ class Inventory:
 
     `api_version` is what was spoken with it, where there is more than one. `complaints` are about
     nodes of which the cluster said what makes no sense; they are left out. `identity` is what
-    tells the cluster from others, as far as it says it now.
+    tells the cluster from others, as far as it says it now. `time_limits_s` are by pool the longest
+    that a job may be given there; without one there is none.
     """
 
     observed_at: int
@@ -231,6 +247,7 @@ class Inventory:
     api_version: str = ""
     complaints: tuple[str, ...] = ()
     identity: Mapping[str, str] = field(default_factory=dict)
+    time_limits_s: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,5 +72,9 @@ def portal_services(layout: Layout, *, port: int) -> tuple[Service, ...]:
             *("--schedule", str(layout.state / "celerybeat-schedule"), "--pidfile", ""),
         ),
     }
-    environment = service_environment(layout, os.environ)
+    environment = {
+        # Jobs of this machine reach the portal here.
+        "TIDEGATE_PUBLIC_URL": f"http://127.0.0.1:{port}",
+        **service_environment(layout, os.environ),
+    }
     return tuple(Service(name, command, environment) for name, command in commands.items())

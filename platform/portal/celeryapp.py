@@ -16,6 +16,10 @@ app.autodiscover_tasks()
 app.conf.beat_schedule = {
     "drop-what-is-done": {"task": "jobs.tasks.drop_what_is_done", "schedule": 300.0},
     "forget-old-attempts": {"task": "jobs.tasks.forget_old_attempts", "schedule": 300.0},
+    "carry-out-planned-changes": {
+        "task": "quotas.tasks.carry_out_planned_changes",
+        "schedule": 15.0,
+    },
     "drop-old-sessions": {"task": "jobs.tasks.drop_old_sessions", "schedule": 3600.0},
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -88,6 +89,10 @@ def _database(name: str) -> dict[str, Any]:
     }
 
 
+try:
+    PRODUCT_VERSION = version("tidegate")
+except PackageNotFoundError:
+    PRODUCT_VERSION = "unknown"
 STATE_DIR = Path(os.environ.get("TIDEGATE_STATE_DIR", REPO / "var"))
 _env_file = Path(os.environ.get("TIDEGATE_ENV_FILE", STATE_DIR / "env"))
 if _env_file.is_file():
@@ -220,6 +225,7 @@ SPECTACULAR_SETTINGS = {
         "QuotaPushKind": "quotas.models.QuotaPushKind.values",
         "QuotaPushStatus": "quotas.models.QuotaPushStatus.values",
         "JobState": "jobs.models.JobState.values",
+        "TopologyLevel": "jobs.models.TOPOLOGIES",
         "JobAction": "jobs.api.serializers.ACTIONS",
         "AttemptState": "jobs.models.AttemptState.values",
         "ReconciliationStatus": "billing.models.ReconciliationStatus.values",
@@ -245,6 +251,12 @@ CELERY_TASK_TIME_LIMIT = 60
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 
+#: Where jobs reach this portal to tell of their checkpoints; empty: nowhere.
+PUBLIC_URL = _text("TIDEGATE_PUBLIC_URL", "")
+if PUBLIC_URL and not re.fullmatch(
+    r"https?://(\[[0-9a-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?", PUBLIC_URL
+):
+    raise BadSetting(f"TIDEGATE_PUBLIC_URL must look like https://host, not {PUBLIC_URL!r}.")
 #: How old a cluster's last answer may be before pages call it stale.
 STALE_AFTER_S = _int("TIDEGATE_STALE_AFTER_S", 15, low=2, high=3600)
 #: How long a cycle waits for news before it runs anyway.
@@ -265,6 +277,11 @@ SLURM_MINTERS = _listed(
 KUBECONFIGS = _listed(
     "TIDEGATE_KUBECONFIGS", r"/[A-Za-z0-9._/@+-]+|in-cluster", "/etc/tidegate/gpu-1.kubeconfig"
 )
+#: How many records of cycles are kept, how long, and how large they are together: of those that
+#: stopped somebody, and as many again of those that only started jobs.
+CYCLES_KEPT = _int("TIDEGATE_CYCLES_KEPT", 10_000, low=0, high=1_000_000)
+CYCLES_KEPT_DAYS = _int("TIDEGATE_CYCLES_KEPT_DAYS", 30, low=1, high=3_650)
+CYCLES_KEPT_MIB = _int("TIDEGATE_CYCLES_KEPT_MIB", 1_024, low=1, high=1_048_576)
 #: A leader whose heartbeat is older than this may be deposed.
 LEADER_TTL_S = _int("TIDEGATE_LEADER_TTL_S", 5, low=2, high=60)
 

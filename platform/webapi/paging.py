@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.db.models import Model, QuerySet
+from django.db.models import Model, QuerySet, UUIDField
 from rest_framework.request import Request
 
 from primitives.errors import FieldError, InvalidRequest
@@ -22,6 +22,8 @@ LIMIT_DEFAULT = 50
 LIMIT_MAX = 500
 #: A path of 13 slugs fits with room to spare.
 CURSOR_LENGTH_MAX = 2048
+#: A 64-bit id is no longer.
+_NUMBER_DIGITS_MAX = 18
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(
@@ -50,10 +52,14 @@ def decode_cursor(cursor: str, *, parts: int) -> list[str]:
     try:
         return _sort_key(cursor, parts)
     except (ValueError, RecursionError):
-        raise InvalidRequest(
-            "The cursor is not one of ours; start again without it.",
-            errors=[FieldError("/cursor", "is not a cursor of this list")],
-        ) from None
+        raise _foreign_cursor() from None
+
+
+def _foreign_cursor() -> InvalidRequest:
+    return InvalidRequest(
+        "The cursor is not one of ours; start again without it.",
+        errors=[FieldError("/cursor", "is not a cursor of this list")],
+    )
 
 
 def _sort_key(cursor: str, parts: int) -> list[str]:
@@ -82,12 +88,13 @@ def page_limit(request: Request) -> int:
 
 
 def page_by_id(request: Request, rows: QuerySet[Row], *, newest_first: bool = False) -> Page[Row]:
-    """One page of `rows` in the order of their UUIDv7 ids, which is the order of creation."""
+    """One page of `rows` in the order of their ids (UUIDv7, or numbers), which is the order of
+    creation."""
     limit = page_limit(request)
     cursor = request.query_params.get("cursor")
     if cursor is not None:
         (text,) = decode_cursor(cursor, parts=1)
-        after = uuid_or_refuse(text, "cursor")
+        after = _id_or_refuse(rows.model, text)
         rows = rows.filter(pk__lt=after) if newest_first else rows.filter(pk__gt=after)
     found = list(rows.order_by("-pk" if newest_first else "pk")[: limit + 1])
     more = len(found) > limit
@@ -122,6 +129,15 @@ def page_body(request: Request, page: Page[Item], render: Callable[[Item], Any])
         }
         following = f"{request.path}?{urlencode(query, doseq=True)}"
     return {"items": [render(item) for item in page.items], "next": following}
+
+
+def _id_or_refuse(model: type[Model], text: str) -> Any:
+    """The id of a row of `model` in a cursor's `text`. Raises InvalidRequest."""
+    if isinstance(model._meta.pk, UUIDField):
+        return uuid_or_refuse(text, "cursor")
+    if text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX:
+        return int(text)
+    raise _foreign_cursor()
 
 
 def uuid_or_refuse(text: str, name: str) -> UUID:
@@ -167,6 +183,12 @@ def day_or_refuse(text: str, name: str) -> date:
 def refuse_unknown_filters(request: Request, known: set[str]) -> None:
     """As `refuse_unknown_parameters`, for a list: those that turn its pages are known too."""
     refuse_unknown_parameters(request, known | {"limit", "cursor"})
+
+
+def refuse_body(request: Request) -> None:
+    """Raises InvalidRequest where a body was sent to a request that takes none."""
+    if request.data:
+        raise InvalidRequest("This takes no body; send none, or an empty object.")
 
 
 def refuse_unknown_parameters(request: Request, known: set[str]) -> None:

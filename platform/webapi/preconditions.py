@@ -17,19 +17,25 @@ def etag_of(version: int) -> str:
     return f'"v{version}"'
 
 
-def required_version(request: Request) -> int:
-    """The version that `If-Match` names.
-
-    Raises PreconditionRequired when the header is absent, PreconditionFailed when it is not
-    one of our ETags ("*" and lists are refused: a change names what it is based on).
-    """
+def required_etag(request: Request) -> str:
+    """What `If-Match` names. Raises PreconditionRequired when the header is absent."""
     header = request.headers.get("If-Match")
     if header is None:
         raise PreconditionRequired(
             "Send If-Match with the ETag that you got when you read this, so that you do not "
             "overwrite a change that you have not seen."
         )
-    match = _ETAG.fullmatch(header.strip())
+    return header.strip()
+
+
+def required_version(request: Request) -> int:
+    """The version that `If-Match` names.
+
+    Raises PreconditionRequired when the header is absent, PreconditionFailed when it is not
+    one of our ETags ("*" and lists are refused: a change names what it is based on).
+    """
+    header = required_etag(request)
+    match = _ETAG.fullmatch(header)
     if match is None:
         raise PreconditionFailed(
             'If-Match must be one ETag as we sent it, for example "v3".', given=header[:60]

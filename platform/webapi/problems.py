@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
@@ -134,7 +135,7 @@ def _describe(error: Exception) -> tuple[dict[str, Any] | None, dict[str, str]]:
             problem(
                 error.status_code,
                 code=code,
-                title=str(error.default_detail).rstrip("."),
+                title=HTTPStatus(error.status_code).phrase,
                 detail=str(error.detail),
             ),
             headers,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,6 +10,8 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
 
+from primitives.errors import InvalidRequest
+from webapi.paging import time_or_refuse
 from webapi.problems import CONTENT_TYPE
 
 #: Bodies name at most this many unknown fields back.
@@ -67,6 +69,24 @@ class YesOrNoField(serializers.BooleanField):
         if not isinstance(data, bool):
             raise serializers.ValidationError("must be true or false", code="invalid")
         return data
+
+
+class UtcTimeField(serializers.DateTimeField):
+    """A time with an offset, whole seconds, in UTC."""
+
+    def to_internal_value(self, value: Any) -> Any:
+        """The time. Raises ValidationError for anything but a text like 2026-11-21T12:00:00Z."""
+        try:
+            moment = (
+                time_or_refuse(value, self.field_name or "") if isinstance(value, str) else None
+            )
+        except InvalidRequest:
+            moment = None
+        if moment is None or moment.microsecond:
+            raise serializers.ValidationError(
+                "must be a time in whole seconds such as 2026-11-21T12:00:00Z", code="invalid"
+            )
+        return moment
 
 
 class FieldProblemSerializer(serializers.Serializer[Any]):
@@ -132,3 +152,25 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     description="1 to 255 printable ASCII characters. The same key with the same body has one "
     "effect and one answer for at least 24 hours; with another body it is refused (422).",
 )
+
+
+def if_match_header(description: str) -> OpenApiParameter:
+    """The required header `If-Match`."""
+    return OpenApiParameter(
+        "If-Match",
+        OpenApiTypes.STR,
+        OpenApiParameter.HEADER,
+        required=True,
+        description=description,
+    )
+
+
+def etag_header(description: str, *, of: Sequence[int] = (200, 201)) -> OpenApiParameter:
+    """The header `ETag` of the answers with the statuses `of`."""
+    return OpenApiParameter(
+        "ETag",
+        OpenApiTypes.STR,
+        OpenApiParameter.HEADER,
+        response=list(of),
+        description=description,
+    )

@@ -26,6 +26,7 @@ from quotas.api.fleet_serializers import (
     shown_cluster,
 )
 from quotas.fleet import administrator, pool_rows
+from quotas.pushes import check_changed
 from tenants.access import Actor
 from tenants.api.authentication import actor_from
 from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
@@ -211,6 +212,8 @@ class ClusterDetail(APIView):
         body.is_valid(raise_exception=True)
         now = SystemClock().now()
         cluster = change_cluster(cluster_by_id(cluster_id), **body.validated_data, by=by, now=now)
+        if "options" in body.validated_data:
+            check_changed(cluster, now=now)
         shares = shares_of([cluster]).get(cluster.pk, [])
         return Response(
             shown_cluster(cluster, shares, actor=actor, now=now, quarantine=open_quarantine())

@@ -77,6 +77,10 @@ class ClusterNodeSerializer(serializers.Serializer[Any]):
         "may manage clusters"
     )
     features = serializers.ListField(child=serializers.CharField())
+    domains = serializers.DictField(
+        child=serializers.CharField(),
+        help_text="By level (block, rack, nvlink) where it stands, as far as its cluster says so",
+    )
     seen_at = serializers.DateTimeField(help_text="When it was last in an answer of its cluster")
     request = NodeRequestSerializer(
         allow_null=True, help_text="null for none, and unless you may manage clusters"
@@ -224,6 +228,7 @@ def _shown(nodes: Iterable[ClusterNode], actor: Actor) -> list[dict[str, Any]]:
                     "state": node.state,
                     "reason": node.reason if tells_all else "",
                     "features": node.features,
+                    "domains": node.domains,
                     "seen_at": last_seen(node),
                     "request": requests.get((node.cluster_id, node.name)),
                 }

@@ -16,8 +16,15 @@ from clusters.queries import cluster_by_id
 from connectors.entitlements import ChangeKind
 from primitives.clock import SystemClock
 from quotas.fleet import administrator
-from quotas.models import QuotaPush, QuotaPushKind, QuotaPushStatus
-from quotas.pushes import SUBJECTS_MAX, push_by_id, request_push
+from quotas.models import AcceptedDifference, QuotaPush, QuotaPushKind, QuotaPushStatus
+from quotas.pushes import (
+    SUBJECTS_MAX,
+    accepted_differences,
+    push_by_id,
+    request_push,
+    shown_difference,
+    withdraw_acceptance,
+)
 from tenants.api.authentication import actor_from
 from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
 from webapi.paging import page_body, page_by_id, refuse_unknown_filters, refuse_unknown_parameters
@@ -95,6 +102,18 @@ class QuotaPushRequestSerializer(StrictSerializer):
     )
 
 
+class AcceptedDifferenceSerializer(serializers.Serializer[Any]):
+    """A difference that an administrator lets stand: no push changes it, and no comparison shows
+    it, until either side of it changes."""
+
+    id = serializers.IntegerField()
+    subject = serializers.CharField(help_text="What differs, as in a comparison")
+    before = SettingsField(help_text="What the cluster has; null is no limit")
+    after = SettingsField(help_text="What it should have; null is no limit")
+    accepted_by = serializers.CharField()
+    accepted_at = serializers.DateTimeField()
+
+
 class QuotaPushList(APIView):
     """The requests for one cluster."""
 
@@ -162,3 +181,42 @@ class QuotaPushDetail(APIView):
         refuse_unknown_parameters(request, set())
         administrator(actor_from(request))
         return Response(QuotaPushSerializer(push_by_id(cluster_by_id(cluster_id), push_id)).data)
+
+
+class AcceptedDifferenceList(APIView):
+    """What an administrator lets stand on one cluster."""
+
+    @extend_schema(
+        operation_id="list_accepted_differences",
+        summary="Differences of a cluster from the quotas that were let stand",
+        parameters=PAGE_PARAMETERS,
+        responses=answers({200: page_of(AcceptedDifferenceSerializer)}, 403, 404),
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """A page of differences, newest first."""
+        refuse_unknown_filters(request, set())
+        administrator(actor_from(request))
+        rows = accepted_differences(cluster_by_id(cluster_id))
+        page = page_by_id(request, rows, newest_first=True)
+
+        def render(row: AcceptedDifference) -> dict[str, Any]:
+            return AcceptedDifferenceSerializer(shown_difference(row)).data
+
+        return Response(page_body(request, page, render))
+
+
+class AcceptedDifferenceDetail(APIView):
+    """One of them."""
+
+    @extend_schema(
+        operation_id="withdraw_accepted_difference",
+        summary="Let a difference stand no longer",
+        responses=answers({204: None}, 403, 404),
+    )
+    def delete(self, request: Request, cluster_id: UUID, difference_id: int) -> Response:
+        """Nothing. The next comparison shows it again, and the next push changes it."""
+        refuse_unknown_parameters(request, set())
+        by = administrator(actor_from(request))
+        now = SystemClock().now()
+        withdraw_acceptance(cluster_by_id(cluster_id), difference_id, by=by, now=now)
+        return Response(status=204)

@@ -9,12 +9,19 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from arbiter.policy import SpareOrder
 from primitives.units import BASIS_POINTS, MGPU_MAX
 from quotas.administration import REASON_LENGTH_MAX, QuotaEdit, percent_text
-from quotas.models import PriorityClass, QuotaChange
+from quotas.models import (
+    INSTALLATION_RANGES,
+    InstallationPolicy,
+    OrganizationPolicy,
+    PriorityClass,
+    QuotaChange,
+)
 from quotas.queries import QuotaRow
 from tenants.models import NodeKind
-from webapi.serializers import StrictSerializer, TextField, WholeNumberField
+from webapi.serializers import StrictSerializer, TextField, WholeNumberField, YesOrNoField
 
 WEIGHT_MAX = 1_000_000
 _PERCENT = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,2}))?", re.ASCII)
@@ -127,7 +134,9 @@ _NO_USE: Mapping[str, Any] = {
 }
 
 
-class _QuotaSettingsSerializer(StrictSerializer):
+class QuotaSettingsSerializer(StrictSerializer):
+    """What to set; what is left out stays."""
+
     guaranteed_mgpu = WholeNumberField(min_value=0, max_value=MGPU_MAX, required=False)
     guaranteed_percent = PercentField(required=False)
     borrow_limit_mgpu = WholeNumberField(
@@ -140,7 +149,11 @@ class _QuotaSettingsSerializer(StrictSerializer):
 
     def to_edit(self) -> QuotaEdit:
         """What to set, as the domain takes it."""
-        given = self.validated_data
+        return self.edit_of(self.validated_data)
+
+    @staticmethod
+    def edit_of(given: Mapping[str, Any]) -> QuotaEdit:
+        """The same of fields that are validated already."""
         edit = QuotaEdit()
         if "guaranteed_mgpu" in given:
             edit["guaranteed_mgpu"] = given["guaranteed_mgpu"]
@@ -155,7 +168,7 @@ class _QuotaSettingsSerializer(StrictSerializer):
         return edit
 
 
-class QuotaUpdateSerializer(_QuotaSettingsSerializer):
+class QuotaUpdateSerializer(QuotaSettingsSerializer):
     """What to change; what is left out stays."""
 
     reason = TextField(
@@ -163,7 +176,7 @@ class QuotaUpdateSerializer(_QuotaSettingsSerializer):
     )
 
 
-class QuotaCreateSerializer(_QuotaSettingsSerializer):
+class QuotaCreateSerializer(QuotaSettingsSerializer):
     """A first quota for a node in a pool; one of the two guarantees is needed."""
 
     node = TextField(max_length=2_000, help_text="Path of the tree node")
@@ -208,8 +221,127 @@ class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
             "name",
             "order",
             "preempts_within_team",
+            "preempts_across_teams",
             "grace_period_s",
             "team_cap_mgpu",
             "price_multiplier_ppm",
             "description",
+            "version",
         ]
+
+
+class PriorityClassUpdateSerializer(StrictSerializer):
+    """What to change; what is left out stays."""
+
+    order = WholeNumberField(min_value=0, max_value=1_000_000, required=False)
+    preempts_within_team = YesOrNoField(required=False, help_text="Lower classes of its own team")
+    preempts_across_teams = YesOrNoField(
+        required=False,
+        help_text="Lower classes of all teams of the organization, protected or not, up to "
+        "`team_cap_mgpu`, which it needs",
+    )
+    grace_period_s = WholeNumberField(min_value=0, max_value=86_400, required=False)
+    team_cap_mgpu = WholeNumberField(
+        min_value=0, max_value=MGPU_MAX, required=False, allow_null=True
+    )
+    description = TextField(max_length=200, required=False, allow_blank=True)
+
+
+class PolicySerializer(serializers.ModelSerializer[OrganizationPolicy]):
+    """An organization's rules of service."""
+
+    organization = serializers.CharField(source="organization.slug")
+    rank = serializers.ListField(
+        child=serializers.CharField(), help_text="Paths of nodes: who gets spare GPUs first"
+    )
+
+    class Meta:
+        model = OrganizationPolicy
+        fields = [
+            "organization",
+            "rank",
+            "grace_period_s",
+            "fair_share_half_life_s",
+            "spare_order",
+            "min_run_s",
+            "preemptions_max",
+            "skips_blocked_within_team",
+            "version",
+        ]
+
+
+class PolicyUpdateSerializer(StrictSerializer):
+    """What to change; what is left out stays."""
+
+    rank = serializers.ListField(
+        child=TextField(max_length=2_000), max_length=1_000, required=False
+    )
+    grace_period_s = WholeNumberField(
+        min_value=0, max_value=86_400, required=False, help_text="From notice to forced stop"
+    )
+    fair_share_half_life_s = WholeNumberField(
+        min_value=3_600, max_value=315_360_000, required=False
+    )
+    spare_order = serializers.ChoiceField(
+        choices=[order.value for order in SpareOrder],
+        required=False,
+        help_text="What decides between teams of equal rank that may use spare GPUs",
+    )
+    min_run_s = WholeNumberField(
+        min_value=0,
+        max_value=86_400,
+        required=False,
+        help_text="Who has run for less than this is stopped last",
+    )
+    preemptions_max = WholeNumberField(
+        min_value=1,
+        max_value=1_000,
+        required=False,
+        help_text="So is who was stopped for others as often as this",
+    )
+    skips_blocked_within_team = YesOrNoField(
+        required=False,
+        help_text="Whether a job may start before an earlier one of its team that cannot",
+    )
+
+
+def _installation_number(name: str, help_text: str) -> WholeNumberField:
+    low, high = INSTALLATION_RANGES[name]
+    return WholeNumberField(min_value=low, max_value=high, required=False, help_text=help_text)
+
+
+class InstallationPolicySerializer(serializers.ModelSerializer[InstallationPolicy]):
+    """What holds for all organizations alike."""
+
+    class Meta:
+        model = InstallationPolicy
+        fields = [*INSTALLATION_RANGES, "version"]
+
+
+class InstallationPolicyUpdateSerializer(StrictSerializer):
+    """What to change; what is left out stays."""
+
+    grace_period_s_max = _installation_number(
+        "grace_period_s_max", "From notice to forced stop, whatever an organization says"
+    )
+    starts_max = _installation_number("starts_max", "Jobs started in one cycle")
+    reclaims_max = _installation_number("reclaims_max", "Jobs that get GPUs back in one cycle")
+    claim_overdue_s = _installation_number(
+        "claim_overdue_s", "How long after its grace GPUs of a victim are still waited for"
+    )
+    credit_floor_s = _installation_number(
+        "credit_floor_s", "Seconds of its guarantee: how deep a team's credits may go"
+    )
+    reservations_max = _installation_number(
+        "reservations_max", "Blocked jobs of each pool that hold a reservation"
+    )
+    reservation_horizon_s = _installation_number(
+        "reservation_horizon_s", "For how long at most GPUs are kept free for a job"
+    )
+    min_run_s = _installation_number(
+        "min_run_s",
+        "Who has run for less than this is stopped last, where another organization takes back",
+    )
+    preemptions_max = _installation_number(
+        "preemptions_max", "So is who was stopped for others as often as this"
+    )

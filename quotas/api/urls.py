@@ -17,13 +17,33 @@ from quotas.api.node_views import (
     ClusterNodeList,
     ClusterNodeResume,
 )
-from quotas.api.push_views import QuotaPushDetail, QuotaPushList
+from quotas.api.planned_views import (
+    PlannedChangeApply,
+    PlannedChangeCancel,
+    PlannedChangeDetail,
+    PlannedChangeList,
+)
+from quotas.api.policy_views import (
+    InstallationPolicyDetail,
+    PolicyDetail,
+    PriorityClassDetail,
+)
+from quotas.api.push_views import (
+    AcceptedDifferenceDetail,
+    AcceptedDifferenceList,
+    QuotaPushDetail,
+    QuotaPushList,
+)
 from quotas.api.views import PriorityClassList, QuotaChanges, QuotaDetail, QuotaList
 
 urlpatterns: list[URLPattern] = [
     path("quotas", QuotaList.as_view()),
     path("quotas/<uuid:quota_id>", QuotaDetail.as_view()),
     path("quotas/<uuid:quota_id>/changes", QuotaChanges.as_view()),
+    path("quota-changes", PlannedChangeList.as_view()),
+    path("quota-changes/<uuid:planned_id>", PlannedChangeDetail.as_view()),
+    path("quota-changes/<uuid:planned_id>/apply", PlannedChangeApply.as_view()),
+    path("quota-changes/<uuid:planned_id>/cancel", PlannedChangeCancel.as_view()),
     path("pools", PoolList.as_view()),
     path("pools/<uuid:pool_id>", PoolDetail.as_view()),
     path("clusters", ClusterList.as_view()),
@@ -32,9 +52,17 @@ urlpatterns: list[URLPattern] = [
     path("clusters/<uuid:cluster_id>/users/<uuid:mapping_id>", ClusterUserDetail.as_view()),
     path("clusters/<uuid:cluster_id>/quota-pushes", QuotaPushList.as_view()),
     path("clusters/<uuid:cluster_id>/quota-pushes/<uuid:push_id>", QuotaPushDetail.as_view()),
+    path("clusters/<uuid:cluster_id>/accepted-differences", AcceptedDifferenceList.as_view()),
+    path(
+        "clusters/<uuid:cluster_id>/accepted-differences/<int:difference_id>",
+        AcceptedDifferenceDetail.as_view(),
+    ),
     path("nodes", ClusterNodeList.as_view()),
     path("nodes/<uuid:node_id>", ClusterNodeDetail.as_view()),
     path("nodes/<uuid:node_id>/drain", ClusterNodeDrain.as_view()),
     path("nodes/<uuid:node_id>/resume", ClusterNodeResume.as_view()),
     path("priority-classes", PriorityClassList.as_view()),
+    path("priority-classes/<uuid:class_id>", PriorityClassDetail.as_view()),
+    path("policy", InstallationPolicyDetail.as_view()),
+    path("organizations/<uuid:organization_id>/policy", PolicyDetail.as_view()),
 ]

@@ -36,18 +36,17 @@ from webapi.paging import (
     refuse_unknown_parameters,
 )
 from webapi.preconditions import etag_of, required_version
-from webapi.serializers import IDEMPOTENCY_KEY, PAGE_PARAMETERS, answers, page_of
+from webapi.serializers import (
+    IDEMPOTENCY_KEY,
+    PAGE_PARAMETERS,
+    answers,
+    etag_header,
+    if_match_header,
+    page_of,
+)
 
-_IF_MATCH = OpenApiParameter(
-    "If-Match",
-    OpenApiTypes.STR,
-    OpenApiParameter.HEADER,
-    required=True,
-    description="The ETag that the change is based on",
-)
-_ETAG = OpenApiParameter(
-    "ETag", OpenApiTypes.STR, OpenApiParameter.HEADER, response=[200, 201], description="Version"
-)
+_IF_MATCH = if_match_header("The ETag that the change is based on")
+_ETAG = etag_header("Version")
 
 
 class QuotaList(APIView):

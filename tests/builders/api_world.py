@@ -6,16 +6,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
+from uuid import uuid4
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from arbiter.decisions import Plan
+from arbiter.policy import Policy
 from billing.models import Reconciliation
-from builders.api_callers import Caller, a_token, as_nobody, with_secret
+from builders.api_callers import FAR_AHEAD, Caller, a_token, as_nobody, with_secret
 from builders.billing_builders import a_rate_card
 from builders.cast import Cast, a_cast
 from builders.job_builders import a_job, an_array
 from builders.portal_builders import NOW, Company, a_company, a_pool
-from quotas.models import ClusterUser, Quota, QuotaPush
+from jobs.models import Cycle
+from jobs.recording import Recorder
+from jobs.snapshots import load_snapshot
+from quotas.administration import values_of
+from quotas.models import (
+    AcceptedDifference,
+    ClusterUser,
+    PlannedChange,
+    PlannedEdit,
+    Quota,
+    QuotaPush,
+)
 
 #: Everybody who may call. research_admin administers the department of the team that
 #: everything here belongs to (nlp), production_admin the department beside it; bob owns the job,
@@ -78,8 +92,12 @@ def a_world() -> World:
     cast = a_cast(company)
     token, _ = a_token(cast.bob)
     card = a_rate_card(company.organization)
+    push = QuotaPush.objects.create(
+        cluster=company.cluster, kind="check", requested_at=NOW, requested_by=cast.bob
+    )
     ids = {
         "organizations/node_id": cast.organization.pk,
+        "organization_id": cast.organization.pk,
         "departments/node_id": cast.research.pk,
         "teams/node_id": cast.nlp.pk,
         "user_id": cast.bob.pk,
@@ -91,18 +109,36 @@ def a_world() -> World:
         "mapping_id": ClusterUser.objects.create(
             cluster=company.cluster, user=cast.bob, name="bob"
         ).pk,
-        "push_id": QuotaPush.objects.create(
-            cluster=company.cluster, kind="check", requested_at=NOW
+        "class_id": cast.organization.priority_classes.earliest("name").pk,
+        "push_id": push.pk,
+        "difference_id": AcceptedDifference.objects.create(
+            cluster=company.cluster, subject="account nlp", setting="gpus", push=push
         ).pk,
         "quota_id": Quota.objects.get(node=cast.nlp, pool=company.pool).pk,
         "job_id": a_job(company, cast.bob).pk,
         "array_id": an_array(company, cast.bob).pk,
+        "cycle_id": a_recorded_cycle().pk,
         "card_id": card.pk,
         "line_id": card.lines.filter(end=None)[0].pk,
         "reconciliation_id": Reconciliation.objects.create(
             cluster=company.cluster, day=date(2026, 11, 20), status="pending"
         ).pk,
     }
+    planned = PlannedChange.objects.create(
+        node=cast.nlp,
+        reason="because",
+        created_by=cast.nlp_lead,
+        created_at=NOW,
+        expires_at=FAR_AHEAD,
+    )
+    PlannedEdit.objects.create(
+        planned=planned,
+        quota_id=ids["quota_id"],
+        values={"borrow_limit_mgpu": 0},
+        before=values_of(Quota.objects.get(pk=ids["quota_id"])),
+        base_version=1,
+    )
+    ids["planned_id"] = planned.pk
     callers = {
         name: as_nobody() if name == "nobody" else with_secret(a_token(getattr(cast, name))[1])
         for name in ACTORS
@@ -121,3 +157,11 @@ def path_of(route: str, world: World) -> str:
         else:
             steps.append(step)
     return "/".join(steps)
+
+
+def a_recorded_cycle() -> Cycle:
+    """A record of a cycle that gave up a claim on which nobody had waited."""
+    snapshot = load_snapshot(NOW)
+    plan = Plan(snapshot.taken_at, dropped_claims=(str(uuid4()),))
+    Recorder().record(snapshot, Policy(), plan, epoch=1, now=NOW)
+    return Cycle.objects.get()

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from arbiter.cycle import decide
 from arbiter.decisions import NodeUse, Plan, Waiting
-from arbiter.policy import Policy
+from arbiter.policy import DAY_S, Policy
 from arbiter.snapshot import (
+    Balance,
     Claim,
     Device,
     Phase,
@@ -19,6 +20,7 @@ from arbiter.snapshot import (
     Slot,
     Snapshot,
     TreeNode,
+    Usage,
 )
 
 NOW = 1_000_000
@@ -38,7 +40,13 @@ def a_node(path: str, *, rank: int = 0) -> TreeNode:
 
 
 def a_quota(
-    node: str, gpus: int, *, lend: int | None = None, borrow: int | None = None, pool: str = "h100"
+    node: str,
+    gpus: int,
+    *,
+    lend: int | None = None,
+    borrow: int | None = None,
+    pool: str = "h100",
+    weight: int = 100,
 ) -> Quota:
     """A quota in whole GPUs."""
     return Quota(
@@ -47,6 +55,7 @@ def a_quota(
         gpus * GPU,
         None if lend is None else lend * GPU,
         None if borrow is None else borrow * GPU,
+        weight,
     )
 
 
@@ -73,12 +82,13 @@ def a_queued(
     pool: str = "h100",
     cluster: str | None = None,
     time_limit_s: int | None = None,
+    user: str = "alice",
 ) -> QueuedJob:
     """A waiting job of `nodes` x `gpus`."""
     return QueuedJob(
         id=id,
         team=team,
-        user="alice",
+        user=user,
         pool=pool,
         mgpu_per_node=gpus * GPU,
         node_count=nodes,
@@ -157,8 +167,13 @@ def a_snapshot(
     clusters: Iterable[str] | None = None,
     classes: Sequence[PriorityClass] = CLASSES,
     taken_at: int = NOW,
+    used: Mapping[tuple[str, str], int] | None = None,
+    credits: Mapping[str, int] | None = None,
 ) -> Snapshot:
-    """A snapshot; the tree is made of the quotas' nodes (ids are paths) and their ancestors."""
+    """A snapshot; the tree is made of the quotas' nodes (ids are paths) and their ancestors.
+
+    `used`: decayed GPU-seconds by (team, user). `credits`: GPU-days by team.
+    """
     rows = (
         tuple(a_quota(node, gpus) for node, gpus in quotas.items())
         if isinstance(quotas, Mapping)
@@ -183,6 +198,14 @@ def a_snapshot(
         running=tuple(running),
         queued=tuple(queued),
         claims=tuple(claims),
+        usage=tuple(
+            Usage(team, user, "h100", gpu_s * GPU, taken_at)
+            for (team, user), gpu_s in (used or {}).items()
+        ),
+        balances=tuple(
+            Balance(team, "h100", gpu_days * GPU * 1_000 * DAY_S)
+            for team, gpu_days in (credits or {}).items()
+        ),
     )
 
 

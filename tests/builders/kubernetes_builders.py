@@ -39,7 +39,8 @@ def some_options(**changes: Any) -> KubernetesOptions:
 
 def a_kube_workload(script: str = "echo hello", **changes: Any) -> Workload:
     """A workload of team ai-company/research/nlp whose key is always the same."""
-    extra = {name: changes.pop(name) for name in ("features", "image", "name") if name in changes}
+    own = ("features", "image", "name", "required_topology", "preferred_topology")
+    extra = {name: changes.pop(name) for name in own if name in changes}
     workload = a_workload(
         script,
         **{

@@ -13,6 +13,7 @@ import pytest
 from django.db import connection, transaction
 
 from builders.connector_builders import eventually
+from builders.parallel import somebody_waits_for_a_lock
 from jobs.leadership import Leadership, NotLeading, fence
 from jobs.models import Leadership as Row
 
@@ -79,22 +80,10 @@ def test_a_new_leader_waits_for_the_write_under_way(bids: list[Leadership]) -> N
     with fence("arbiter", first.epoch):
         inside.wait()
         # The other transaction is now waiting for our share lock, and is seen to wait.
-        eventually(_somebody_waits_for_a_lock)
+        eventually(somebody_waits_for_a_lock)
         order.append("old leader wrote")
     moved.join(timeout=30)
     assert order == ["old leader wrote", "epoch moved"]
-
-
-def _somebody_waits_for_a_lock() -> bool:
-    with connection.cursor() as cursor:
-        # A transaction sees one frozen picture of the activity unless told otherwise.
-        cursor.execute("SELECT pg_stat_clear_snapshot()")
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
-            "AND datname = current_database()"
-        )
-        row = cursor.fetchone()
-    return bool(row and row[0])
 
 
 _LEAD = """

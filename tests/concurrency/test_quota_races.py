@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from django.db import connection, transaction
 
 from builders.connector_builders import eventually
+from builders.parallel import in_thread, somebody_waits_for_a_lock
 from builders.portal_builders import NOW, Company, a_company, a_team, an_actor
 from primitives.errors import Conflict
 from quotas import administration
@@ -25,29 +25,6 @@ from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db(transaction=True)
 WAIT_S = 30
-
-
-def in_thread(pool: ThreadPoolExecutor, act: Callable[[], Any]) -> Future[Any]:
-    """Run `act` on a database connection of its own."""
-
-    def run() -> Any:
-        try:
-            return act()
-        finally:
-            connection.close()
-
-    return pool.submit(run)
-
-
-def somebody_waits_for_a_lock() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_stat_clear_snapshot()")
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
-            "AND datname = current_database()"
-        )
-        (waiting,) = cursor.fetchone()
-    return bool(waiting)
 
 
 def quota_of(node: Node) -> Quota:

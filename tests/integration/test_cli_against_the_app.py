@@ -135,3 +135,45 @@ def test_the_exit_code_of_a_failed_job(site: Site) -> None:
 def test_quotas(site: Site) -> None:
     line = site.run("quota", "get", TEAM, "--pool", "h100").splitlines()[1]
     assert line.split()[:4] == [TEAM, "h100", "8", "none"]
+
+
+def test_a_planned_change_from_its_draft_to_its_end(site: Site) -> None:
+    """Also a state that is not that of the quotas any more: nothing is written, the draft stays."""
+    a_grant(site.bob, Role.ORGANIZATION_ADMIN, site.company.organization)
+    made = json.loads(
+        site.run(
+            "quota-changes",
+            "draft",
+            f"{TEAM}:guaranteed=12",
+            "ai-company/research/vision:guaranteed=4",
+            "--reason=conference",
+            "--revert-after=1d",
+            "-o",
+            "json",
+        )
+    )
+    change = made["id"]
+    assert (made["status"], made["can_apply"]) == ("draft", True)
+    assert "conference" in site.run("quota-changes", "list", "--status", "draft")
+    preview = json.loads(site.run("quota-changes", "preview", change[-12:], "-o", "json"))
+    assert [quota["after"]["guaranteed_mgpu"] for quota in preview["quotas"]] == [12_000, 4_000]
+    told = site.run("quota-changes", "apply", change, "--if-match", "another", exit_code=3)
+    assert "is not as it was when you looked" in told
+    assert "status         applied" in site.run("quota-changes", "apply", change)
+    assert site.run("quota", "get", TEAM).splitlines()[1].split()[2] == "12"
+    assert "status         kept" in site.run("quota-changes", "cancel", change)
+
+
+def test_a_policy_and_a_class_are_changed(site: Site) -> None:
+    a_grant(site.bob, Role.ORGANIZATION_ADMIN, site.company.organization)
+    shown = site.run("policy", "set", "--organization=ai-company", "min_run_s=30m")
+    assert "min_run_s                  1800 (30m)" in shown
+    told = site.run("policy", "set", "starts_max=7", exit_code=3)
+    assert "platform" in told
+    assert "starts_max" in site.run("policy", "get")
+    shown = site.run(
+        "policy", "set-class", "normal", "team_cap=6.5", "preempts_across_teams=yes", "-o", "json"
+    )
+    changed = json.loads(shown)
+    assert (changed["team_cap_mgpu"], changed["preempts_across_teams"]) == (6_500, True)
+    assert "lower, all teams" in site.run("policy", "classes", "ai-company")

@@ -39,9 +39,10 @@ def _make_sure(bed: SlurmBed, *entity: str) -> None:
             raise
 
 
-@pytest.fixture(scope="module")
-def bed(slurm_bed: SlurmBed) -> SlurmBed:
-    """The bed, with an account for which USER may run jobs."""
+@pytest.fixture
+def bed(slurm_bed: SlurmBed, _slurm_turn: None) -> SlurmBed:
+    """The bed, with an account for which USER may run jobs. Made in the test's turn: a moment
+    before, somebody else may have a daemon down."""
     _make_sure(slurm_bed, "account", ACCOUNT)
     _make_sure(slurm_bed, "user", USER, f"account={ACCOUNT}")
     return slurm_bed

@@ -306,6 +306,9 @@ def test_kueue_is_down_when_something_is_submitted(harmed: KubernetesRig) -> Non
         with pytest.raises(ClusterUnavailable):
             harmed.submit(workload)
         assert harmed.connector.observe().observations == {}
+        told = harmed.open().inventory().complaints[0]
+        assert told.startswith("Kueue does not answer, so nothing is submitted, admitted or ")
+    assert "Kueue does not answer" not in " ".join(harmed.open().inventory().complaints)
     uid = eventually(lambda: _try_to_start(harmed, workload))
     assert until_released(harmed.connector, workload.key, uid).outcome is Outcome.SUCCEEDED
     assert lines(harmed.scratch / "proof") == ["ran"]

@@ -6,9 +6,14 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kube_bed import KubeBed
 
 REPO = Path(__file__).resolve().parents[2]
 for _root in (REPO, REPO / "platform", REPO / "tests", REPO / "deploy" / "kube-bed"):
@@ -37,6 +42,25 @@ def a_database() -> Iterator[None]:
         yield
     finally:
         plan.stop()
+
+
+def running_kube_bed() -> KubeBed | None:
+    """The Kubernetes of `make kube-bed`; None, and it is said, where none runs."""
+    from kube_bed import read_bed, the_folder
+
+    if (the_folder() / "bed.json").is_file():
+        return read_bed(the_folder())
+    print(f"No figures of Kubernetes: no bed runs in {the_folder()}; `make kube-bed` starts one.")
+    return None
+
+
+def wait_until(is_so: Callable[[], bool], *, within_s: float) -> None:
+    """Return when it is so. Raises TimeoutError."""
+    until = time.monotonic() + within_s
+    while not is_so():
+        if time.monotonic() > until:
+            raise TimeoutError(f"not within {within_s:.0f} s")
+        time.sleep(0.02)
 
 
 def spread(milliseconds: Sequence[float]) -> str:

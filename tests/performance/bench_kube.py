@@ -21,12 +21,13 @@ import statistics
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from bed import running_kube_bed, wait_until
 from web_bed import verdict
 
 if TYPE_CHECKING:
@@ -62,17 +63,13 @@ SMOKE = Sizes(jobs=10, one_by_one=2, gangs=1, pods=80)
 def main() -> None:
     """Print the figures."""
     from conformance.rigs import KubernetesRig
-    from kube_bed import read_bed, the_folder
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="small numbers: that it runs")
     sizes = SMOKE if parser.parse_args().smoke else FULL
-    if not (the_folder() / "bed.json").is_file():
-        print(
-            f"No figures of Kubernetes: no bed runs in {the_folder()}; `make kube-bed` starts one."
-        )
+    bed = running_kube_bed()
+    if bed is None:
         return
-    bed = read_bed(the_folder())
     room = len(bed.h100_nodes) * GPUS_PER_NODE
     sizes = replace(sizes, jobs=min(sizes.jobs, room))
     for measure in (measure_burst, measure_one_by_one, measure_stops):
@@ -351,15 +348,6 @@ def measure_looks(sizes: Sizes) -> None:
         f"{statistics.median(cpu_times) * 1_000:.0f} ms of CPU; "
         f"what the watches keep {kept / (1 << 20):.0f} MiB, this process at most {largest} MiB"
     )
-
-
-def wait_until(is_so: Callable[[], bool], *, within_s: float) -> None:
-    """Return when it is so."""
-    until = time.monotonic() + within_s
-    while not is_so():
-        if time.monotonic() > until:
-            raise TimeoutError(f"not within {within_s} s")
-        time.sleep(0.02)
 
 
 if __name__ == "__main__":

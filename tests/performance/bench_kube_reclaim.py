@@ -20,13 +20,13 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bed import a_database
+from bed import a_database, running_kube_bed, wait_until
 from web_bed import verdict
 
 if TYPE_CHECKING:
@@ -53,17 +53,12 @@ SMOKE = Sizes(gangs=1, nodes=2)
 
 def main() -> None:
     """Print the figures."""
-    from kube_bed import read_bed, the_folder
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="small numbers: that it runs")
     sizes = SMOKE if parser.parse_args().smoke else FULL
-    if not (the_folder() / "bed.json").is_file():
-        print(
-            f"No figures of Kubernetes: no bed runs in {the_folder()}; `make kube-bed` starts one."
-        )
+    bed = running_kube_bed()
+    if bed is None:
         return
-    bed = read_bed(the_folder())
     os.environ["TIDEGATE_KUBECONFIGS"] = str(bed.portal_kubeconfig)
     with a_database(), a_portal(bed, sizes) as portal:
         portal.measure()
@@ -230,15 +225,6 @@ def a_portal(bed: Any, sizes: Sizes) -> Iterator[Portal]:
             portal.leave()
     finally:
         rig.close()
-
-
-def wait_until(is_so: Callable[[], bool], *, within_s: float) -> None:
-    """Return when it is so; ends the run when that takes too long."""
-    until = time.monotonic() + within_s
-    while not is_so():
-        if time.monotonic() > until:
-            raise SystemExit(f"not within {within_s:.0f} s")
-        time.sleep(0.02)
 
 
 if __name__ == "__main__":

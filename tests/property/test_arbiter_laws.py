@@ -10,173 +10,40 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from arbiter.cycle import decide
-from arbiter.decisions import NUMBERS, Code, Plan
+from arbiter.decisions import NUMBERS, Code, Plan, Start
 from arbiter.policy import Policy
 from arbiter.snapshot import (
-    Device,
+    Level,
     Phase,
-    PriorityClass,
     QueuedJob,
-    Quota,
-    RunningJob,
     Snapshot,
-    TreeNode,
 )
-from builders.arbiter_builders import GPU, NOW, World
+from builders.arbiter_builders import GPU, World
+from builders.arbiter_worlds import FEATURES, Tree, empty_worlds, teams
 
 GRACE_S, CYCLE_S = 60, 10
 POLICY = Policy(grace_period_s_default=GRACE_S)
-FEATURES = [frozenset[str](), frozenset("a"), frozenset("b"), frozenset("ab")]
-CLASSES = (PriorityClass("hi", 9, preempts_within_team=True), PriorityClass("lo", 1))
-
-
-class Tree:
-    """Parents, quotas and the contract's classes, written out the slow way, for assertions."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self.parents = {node.id: node.parent for node in snapshot.nodes}
-        self.quotas = {quota.node: quota for quota in snapshot.quotas}
-        self.orders = {cls.id: cls.order for cls in snapshot.priority_classes}
-
-    def path(self, node: str | None) -> list[str]:
-        return [] if node is None else [node, *self.path(self.parents[node])]
-
-    def guaranteed(self, node: str) -> int:
-        quota = self.quotas.get(node)
-        return 0 if quota is None else quota.guaranteed_mgpu
-
-    def children(self, node: str | None) -> list[str]:
-        return sorted(child for child, parent in self.parents.items() if parent == node)
-
-    def held(self, node: str | None, use: dict[str, int]) -> int:
-        below = sum(self.held(child, use) for child in self.children(node))
-        if node is None:
-            return below
-        quota = self.quotas.get(node)
-        lend = None if quota is None else quota.lend_limit_mgpu
-        kept = 0 if lend is None else self.guaranteed(node) - lend
-        return max(use.get(node, 0) + below, kept)
-
-    def standing(self) -> list[RunningJob]:
-        """What runs and is not being stopped, and claims as jobs that started when made."""
-        jobs = {job.id: job for job in self.snapshot.queued}
-        claims = [
-            RunningJob(
-                job=claim.job,
-                attempt=claim.job,
-                team=jobs[claim.job].team,
-                user="u",
-                pool="p",
-                cluster=claim.cluster,
-                slots=claim.slots,
-                priority_class=jobs[claim.job].priority_class,
-                submitted_at=0,
-                started_at=claim.claimed_at or 0,
-            )
-            for claim in self.snapshot.claims
-        ]
-        return claims + [run for run in self.snapshot.running if run.phase is not Phase.STOPPING]
-
-    def protected(self, node: str) -> list[RunningJob]:
-        """What of `standing` is protected at `node`."""
-        below = [run for run in self.standing() if node in self.path(run.team)]
-        lower = [run.job for child in self.children(node) for run in self.protected(child)]
-        below.sort(
-            key=lambda run: (
-                run.job not in lower,
-                -self.orders[run.priority_class],
-                run.started_at,
-                run.job,
-            )
-        )
-        left, chosen = self.guaranteed(node), []
-        for run in below:
-            if run.mgpu <= left:
-                left -= run.mgpu
-                chosen.append(run)
-        return chosen
-
-
-@st.composite
-def empty_worlds(
-    draw: st.DrawFn, *, nodes_max: int = 4, node_gpus_max: int = 4, clusters_max: int = 2
-) -> Snapshot:
-    """Organizations, departments and teams with guarantees inside the envelope and capacity.
-
-    Half of the worlds lend and borrow without limits, so that much is borrowed and reclaimed.
-    """
-    is_open = draw(st.booleans())
-    clusters = draw(st.integers(1, clusters_max))
-    devices = tuple(
-        Device(
-            f"c{i % clusters}",
-            f"n{i}",
-            "p",
-            draw(st.integers(1, node_gpus_max)) * GPU,
-            features=draw(st.sampled_from(FEATURES)),
-        )
-        for i in range(draw(st.integers(1, nodes_max)))
-    )
-    capacity = sum(device.capacity_mgpu for device in devices) // GPU
-    nodes: list[TreeNode] = []
-    quotas: list[Quota] = []
-
-    def grow(name: str, parent: str | None, most: int, depth: int) -> int:
-        guaranteed = draw(st.just(most) | st.integers(0, most))
-        limits = st.none() if is_open else st.none() | st.integers(0, 3)
-        lend, borrow = draw(limits), draw(limits)
-        nodes.append(TreeNode(name, parent, draw(st.integers(0, 2))))
-        quotas.append(
-            Quota(
-                name,
-                "p",
-                guaranteed * GPU,
-                None if lend is None else lend * GPU,
-                None if borrow is None else borrow * GPU,
-            )
-        )
-        if depth:
-            left = guaranteed
-            for i in range(draw(st.integers(2, 3))):
-                share = draw(st.sampled_from([left, left // 2]))
-                left -= grow(f"{name}/{i}", name, share, depth - 1)
-        return guaranteed
-
-    left = capacity
-    for i in range(draw(st.integers(1, 2))):
-        left -= grow(f"o{i}", None, left, draw(st.integers(1, 2)))
-    return Snapshot(
-        taken_at=NOW,
-        nodes=tuple(nodes),
-        quotas=tuple(quotas),
-        priority_classes=CLASSES,
-        devices=devices,
-        clusters=frozenset(device.cluster for device in devices),
-        running=(),
-        queued=(),
-    )
-
-
-def teams(snapshot: Snapshot) -> list[str]:
-    parents = {node.parent for node in snapshot.nodes}
-    return sorted(node.id for node in snapshot.nodes if node.id not in parents)
 
 
 def a_job(draw: st.DrawFn, number: int, world: World, *, gpus: int, count: int) -> QueuedJob:
+    nodes = draw(st.integers(1, count))
     return QueuedJob(
         id=f"j{number:03d}",
         team=draw(st.sampled_from(teams(world.base))),
         user="u",
         pool="p",
         mgpu_per_node=draw(st.integers(1, gpus)) * GPU,
-        node_count=draw(st.integers(1, count)),
+        node_count=nodes,
+        node_count_max=draw(st.sampled_from([None, None, nodes, nodes + 1, nodes + 3]))
+        if count > 1
+        else None,
         priority_class=draw(st.sampled_from(["lo", "lo", "hi"])) if gpus > 1 else "lo",
         submitted_at=world.now,
         clusters=draw(st.sampled_from([None, None, frozenset({"c0"})])) if count > 1 else None,
         features=draw(st.sampled_from([None, None, *FEATURES, frozenset("c")]))
         if count > 1
         else None,
+        required_topology=draw(st.sampled_from([None, None, Level.RACK])) if count > 1 else None,
     )
 
 
@@ -200,8 +67,12 @@ def team_use(snapshot: Snapshot, plan: Plan | None = None) -> dict[str, int]:
     if plan is not None:
         jobs = {job.id: job for job in snapshot.queued}
         for start in plan.starts:
-            use[jobs[start.job].team] += jobs[start.job].mgpu
+            use[jobs[start.job].team] += granted(start)
     return dict(use)
+
+
+def granted(start: Start) -> int:
+    return sum(slot.mgpu for slot in start.slots)
 
 
 def capacity_of(snapshot: Snapshot) -> int:
@@ -222,16 +93,20 @@ def check_devices(snapshot: Snapshot, plan: Plan) -> None:
     jobs = {job.id: job for job in snapshot.queued}
     held: Counter[tuple[str, str]] = Counter()
     features = {(device.cluster, device.node): device.features for device in snapshot.devices}
+    racks = {(device.cluster, device.node): device.domains.rack for device in snapshot.devices}
     for run in snapshot.running:
         for slot in run.slots:
             held[run.cluster, slot.node] += slot.mgpu
     for one in (*plan.starts, *plan.reclaims):
         wanted = jobs[one.job].features or frozenset()
         assert all(wanted <= features[one.cluster, slot.node] for slot in one.slots)
+        if jobs[one.job].required_topology is not None and len(one.slots) > 1:
+            assert len({racks[one.cluster, slot.node] for slot in one.slots} | {""}) == 2
     for start in plan.starts:
         job = jobs[start.job]
-        assert [slot.mgpu for slot in start.slots] == [job.mgpu_per_node] * job.node_count
-        assert len({slot.node for slot in start.slots}) == job.node_count
+        assert {slot.mgpu for slot in start.slots} == {job.mgpu_per_node}
+        assert len({slot.node for slot in start.slots}) == len(start.slots)
+        assert job.node_count <= len(start.slots) <= max(job.node_count, job.node_count_max or 0)
         assert start.cluster in snapshot.clusters
         assert job.clusters is None or start.cluster in job.clusters
         for slot in start.slots:
@@ -291,7 +166,7 @@ def check_reclaims(snapshot: Snapshot, plan: Plan) -> None:
             y = next(a for a in tree.path(run.team) if tree.parents[a] == common)
             assert run.job not in {one.job for one in tree.protected(y)}
             left = [one for one in tree.protected(x) if one.attempt not in gone]
-            assert sum(one.mgpu for one in left) + job.mgpu <= tree.guaranteed(x)
+            assert tree.fits(x, [*left, job])
 
 
 def check_claims(snapshot: Snapshot, plan: Plan) -> None:
@@ -358,7 +233,7 @@ def check_account(snapshot: Snapshot, plan: Plan) -> None:
         assert 0 <= part <= run.mgpu
         guaranteed[run.team] += part
     for start in plan.starts:
-        assert 0 <= start.guaranteed_mgpu <= jobs[start.job].mgpu
+        assert 0 <= start.guaranteed_mgpu <= granted(start)
         guaranteed[jobs[start.job].team] += start.guaranteed_mgpu
     use = team_use(snapshot, plan)
     for team in teams(snapshot):
@@ -380,10 +255,10 @@ def test_no_cycle_breaks_a_limit_or_a_promise(data: st.DataObject) -> None:
 
     Mutants that die here: a limit looked at for the team only; what the organizations hold not
     compared with the capacity; the lend limit taken for what is kept; jobs protected in part;
-    attempts reclaimed that are protected where the paths part; a reclaim that quota forbids;
-    preemption of equal classes in the team; a job started, or promised GPUs, on nodes without the
-    features that it asks for; a claim's free GPUs, stored or new, left to others;
-    a new claim left out of what is promised.
+    what a sister keeps taken for a guarantee that protects others; attempts reclaimed that are
+    protected where the paths part; a reclaim that quota forbids; preemption of equal classes in
+    the team; a job started, or promised GPUs, on nodes without the features that it asks for; a
+    claim's free GPUs, stored or new, left to others; a new claim left out of what is promised.
     Mutants that live here and die in the unit tests: jobs not taken "protected one level lower
     first"; rights of ancestors weighed without, or only with, the victims below them; claims
     that never yield; what is promised not looked at by starts.
@@ -535,23 +410,6 @@ def check_conserved(before: Snapshot, after: Snapshot, wanted: frozenset[str]) -
         assert not permitted, job
 
 
-def without_lend_limits_below(world: Snapshot) -> Snapshot:
-    """The same with lend limits of organizations only.
-
-    Where a team below an organization lends not all, a sister may run on what their parent is
-    guaranteed and she keeps for herself, and the promise does not hold: ARCHITECTURE.md says so,
-    and a test of reclaim that is expected to fail.
-    """
-    below = {node.id for node in world.nodes if node.parent is not None}
-    return dataclasses.replace(
-        world,
-        quotas=tuple(
-            dataclasses.replace(quota, lend_limit_mgpu=None) if quota.node in below else quota
-            for quota in world.quotas
-        ),
-    )
-
-
 def check_promise(data: st.DataObject, world: World, *, gpus: int) -> None:
     """Every job that is its team's next and fits in what of the team's guarantee is not in use
     starts within the grace and two cycles."""
@@ -579,14 +437,13 @@ def check_promise(data: st.DataObject, world: World, *, gpus: int) -> None:
 @given(st.data())
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))
 def test_a_guaranteed_job_of_one_gpu_starts_within_the_grace(data: st.DataObject) -> None:
-    world = World(without_lend_limits_below(data.draw(empty_worlds())), POLICY)
+    world = World(data.draw(empty_worlds()), POLICY)
     check_promise(data, world, gpus=1)
 
 
 @given(st.data())
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))
 def test_a_guaranteed_job_on_one_node_starts_within_the_grace(data: st.DataObject) -> None:
-    drawn = data.draw(empty_worlds(nodes_max=1, node_gpus_max=8, clusters_max=1))
-    world = World(without_lend_limits_below(drawn), POLICY)
+    world = World(data.draw(empty_worlds(nodes_max=1, node_gpus_max=8, clusters_max=1)), POLICY)
     assume(world.base.devices[0].capacity_mgpu >= 2 * GPU)
     check_promise(data, world, gpus=3)

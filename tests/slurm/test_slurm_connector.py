@@ -284,17 +284,18 @@ def test_who_and_what_slurm_must_not_see_is_rejected(
 
 @pytest.mark.writes_slurm_accounts
 def test_what_a_limit_of_slurm_keeps_waiting_says_why(rig: SlurmRig) -> None:
-    qos = f"q0-{ACCOUNT}"
-    if not rig.bed.run(["sacctmgr", "-nP", "show", "qos", qos, "format=name"]).strip():
-        rig.bed.run(["sacctmgr", "-i", "add", "qos", qos, "set", "GrpTRES=gres/gpu=1"])
+    qos, full = f"q0-{ACCOUNT}", "q0-full"
+    for name in (qos, full):
+        if not rig.bed.run(["sacctmgr", "-nP", "show", "qos", name, "format=name"]).strip():
+            rig.bed.run(["sacctmgr", "-i", "add", "qos", name, "set", "GrpTRES=gres/gpu=1"])
     user = ["where", f"name={rig.cluster_user}", f"account={ACCOUNT}"]
     known = rig.bed.run(
         ["sacctmgr", "-nP", "show", "assoc", *user[1:][1:], f"user={rig.cluster_user}"]
     )
-    if qos not in known:
-        rig.bed.run(["sacctmgr", "-i", "modify", "user", *user, "set", f"qos+={qos}"])
+    if full not in known:
+        rig.bed.run(["sacctmgr", "-i", "modify", "user", *user, "set", f"qos+={qos},{full}"])
     # The borrowers' QoS is full as well, else the job would go with that.
-    limited = {**rig.options, "qos_prefix": "q0-", "borrow_qos": qos}
+    limited = {**rig.options, "qos_prefix": "q0-", "borrow_qos": full}
     rig.connector = open_connector("slurm", limited, "limited")
     workload = a_workload(mgpu=2_000)
     rig.start(workload)

@@ -34,7 +34,7 @@ from jobs import withdrawing
 from jobs.explaining import explanation_of
 from jobs.models import Attempt, Job
 from jobs.queries import get_job
-from jobs.withdrawing import withdraw_requeued, withdraw_stuck
+from jobs.withdrawing import withdraw_changed, withdraw_stuck
 from outbox.models import Message
 from quotas.fleet import cluster_message
 from quotas.models import ClusterUser, QuotaPush
@@ -374,9 +374,8 @@ def test_what_somebody_queues_anew_on_slurm_is_taken_back_and_is_the_next_attemp
     job = a_job(company.nlp, bob, company.pool, script='[ "$TIDEGATE_ATTEMPT" = 2 ] || sleep 600')
     loop.until(job, "running")
     first = job.attempts.get()
-    assert first.started_at is not None
-    started_at = first.started_at.timestamp()
-    eventually(lambda: loop.connector.observe().observed_at > started_at + 1)
+    # Also in the second of its start.
+    assert first.native_id is not None
     bed.run(["scontrol", "update", f"jobid={first.native_id}", "requeue=1"])
     bed.run(["scontrol", how, first.native_id])
     observer: Any = loop.observer
@@ -384,7 +383,7 @@ def test_what_somebody_queues_anew_on_slurm_is_taken_back_and_is_the_next_attemp
     def withdraw() -> int:
         loop.observe()
         listing = loop.connector.observe()
-        return withdraw_requeued(loop.cluster, listing, leadership=observer, now=loop.clock.now())
+        return withdraw_changed(loop.cluster, listing, leadership=observer, now=loop.clock.now())
 
     assert eventually(withdraw) == 1
     loop.until(job, "succeeded", "failed")
@@ -393,7 +392,115 @@ def test_what_somebody_queues_anew_on_slurm_is_taken_back_and_is_the_next_attemp
     assert (first.outcome, first.stop_reason) == ("stopped", "withdrawn")
     state = ["squeue", "-h", "-t", "all", "-j", first.native_id, "-o", "%T"]
     assert bed.run(state).strip() == "CANCELLED"
-    assert UsageSegment.objects.filter(attempt_id=first.id).get().end == first.released_at
+    used = UsageSegment.objects.filter(attempt_id=first.id).values_list("start", "end")
+    assert first.released_at is not None
+    assert first.started_at is not None
+    seconds = sum((end - start for start, end in used), timedelta())
+    assert seconds == first.released_at - first.started_at
+
+
+@pytest.mark.chaos
+def test_a_time_limit_that_the_partition_does_not_allow_holds_no_gpus(
+    frail_loop: SlurmLoop, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partition is given a limit when the job is there already, and has it when the job queues
+    again."""
+    loop, bed = frail_loop, frail_loop.rig.bed
+    job = a_job(company.nlp, bob, company.pool, script="exit 0", time_limit_s=7_200)
+    name = loop.cluster.name
+    loop.cycle()
+    loop.deliver()
+    observer: Any = loop.observer
+
+    def limit(minutes: str) -> None:
+        bed.run(["scontrol", "update", "partition=h100", f"MaxTime={minutes}"])
+
+    def withdraw() -> int:
+        loop.turn()
+        listing = loop.connector.observe()
+        now = loop.clock.now()
+        return withdraw_stuck(loop.cluster, listing, leadership=observer, now=now)
+
+    try:
+        limit("60")
+        eventually(lambda: loop.turn() or "PartitionTimeLimit" in told(job, loop))
+        Attempt.objects.update(release_sent_at=F("release_sent_at") - withdrawing.NEVER_WITHIN)
+        assert eventually(withdraw) == 1
+        loop.until(job, "queued")
+        first = job.attempts.get()
+        assert (first.outcome, first.started_at, first.message) == (
+            "not_started",
+            None,
+            "Taken back. The cluster does not start it: its time limit is longer than its "
+            "partition allows (PartitionTimeLimit).",
+        )
+        monkeypatch.setattr(withdrawing, "AVOIDED_FOR", timedelta(0))
+        assert loop.cluster.time_limits["h100"] == 3_600
+        loop.turn()
+        assert Attempt.objects.count() == 1
+        assert told(job, loop).endswith(
+            f"{name} lets no job run for longer than 1 h, and this one asks for 2 h."
+        )
+    finally:
+        limit("7-00:00:00")
+    loop.take_inventory()
+    loop.until(job, "succeeded", "failed")
+    assert (job.state, job.attempt_number) == ("succeeded", 2)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    ("change", "now"),
+    [
+        (["gres=gpu:h100:8"], "8 h100 on 1 node of partition h100"),
+        (["partition=a100", "gres=gpu:a100:1"], "1 a100 and 1 h100 on 1 node of partition a100"),
+    ],
+    ids=["gpus", "partition"],
+)
+def test_what_its_user_changes_before_its_release_is_taken_back(
+    frail_loop: SlurmLoop,
+    company: Company,
+    bob: User,
+    change: list[str],
+    now: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, bed = frail_loop, frail_loop.rig.bed
+    job = a_job(company.nlp, bob, company.pool, script="exit 0")
+    loop.cycle()
+    loop.deliver()
+    loop.observe()
+    first = job.attempts.get()
+    assert first.native_id is not None
+    assert not loop.connector.observe().observations[first.key].is_altered
+    entry = pwd.getpwnam(bed.users[0])
+    subprocess.run(
+        ["scontrol", "update", f"jobid={first.native_id}", *change],
+        env={"PATH": os.environ["PATH"], "SLURM_CONF": str(bed.slurm_conf)},
+        cwd="/tmp",
+        user=entry.pw_uid,
+        group=entry.pw_gid,
+        extra_groups=[],
+        check=True,
+        timeout=60,
+    )
+    observer: Any = loop.observer
+    listing = eventually(
+        lambda: (seen := loop.connector.observe()).observations[first.key].is_altered and seen
+    )
+    loop.connector.release(first.key, first.native_id)
+    assert withdraw_changed(loop.cluster, listing, leadership=observer, now=loop.clock.now()) == 1
+    loop.until(job, "queued")
+    first.refresh_from_db()
+    assert (first.outcome, first.started_at) == ("not_started", None)
+    assert first.message == (
+        f"Somebody changed it on the cluster before it began: it asks for {now} now, for account "
+        "ai-company_research_nlp with QoS g-ai-company_research_nlp."
+    )
+    assert field(bed, first.native_id, "JobState") == "CANCELLED"
+    monkeypatch.setattr(withdrawing, "AVOIDED_FOR", timedelta(0))
+    loop.until(job, "succeeded", "failed")
+    assert (job.state, job.attempt_number) == ("succeeded", 2)
 
 
 # A node that vanishes

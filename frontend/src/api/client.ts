@@ -115,6 +115,14 @@ export async function unwrap<T>(
   return data as T;
 }
 
+/** The answer's body with its ETag: what a change that is based on it names in If-Match. */
+export async function unwrapTagged<T>(
+  call: Promise<{ data?: T; error?: unknown; response: Response }>,
+): Promise<{ data: T; etag: string }> {
+  const data = await unwrap(call);
+  return { data, etag: (await call).response.headers.get("ETag") ?? "" };
+}
+
 /** The cursor inside a list's `next` address, or null on the last page. */
 export function nextCursor(next: string | null): string | null {
   if (next === null) return null;

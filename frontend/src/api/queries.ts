@@ -2,7 +2,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import { client, nextCursor, rememberCsrfToken, ApiError, unwrap } from "./client";
-import type { Chargeback, JobState, Page, Session, TreeNode } from "./types";
+import type { Chargeback, JobState, Page, PriorityClass, Session, TreeNode } from "./types";
 
 const PAGE_LIMIT = 50;
 /** Lists that are needed whole are read in pages of this size, and no more than MAX_PAGES of them. */
@@ -156,6 +156,22 @@ export function quotaPushesQuery(clusterId: string) {
   });
 }
 
+/** What of a cluster's limits somebody lets stand, the newest first. */
+export function acceptedDifferencesQuery(clusterId: string) {
+  return queryOptions({
+    queryKey: ["clusters", "accepted", clusterId],
+    queryFn: ({ signal }) =>
+      readWhole((cursor) =>
+        unwrap(
+          client.GET("/api/v1/clusters/{cluster_id}/accepted-differences", {
+            params: { path: { cluster_id: clusterId }, query: { limit: WHOLE_LIMIT, cursor } },
+            signal,
+          }),
+        ),
+      ),
+  });
+}
+
 export function quotaPushQuery(clusterId: string, id: string) {
   return queryOptions({
     queryKey: ["quotas", "push", clusterId, id],
@@ -203,13 +219,13 @@ export function priorityClassesQuery(organization: string) {
     queryKey: ["priority-classes", organization],
     staleTime: 5 * 60_000,
     queryFn: ({ signal }) =>
-      readWhole((cursor) =>
+      readWhole<PriorityClass>((cursor) =>
         unwrap(
           client.GET("/api/v1/priority-classes", {
             params: { query: { organization, limit: WHOLE_LIMIT, cursor } },
             signal,
           }),
-        ),
+        ) as Promise<Page<PriorityClass>>,
       ),
   });
 }

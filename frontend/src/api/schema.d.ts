@@ -72,6 +72,46 @@ export interface paths {
         patch: operations["change_cluster"];
         trace?: never;
     };
+    "/api/v1/clusters/{cluster_id}/accepted-differences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Differences of a cluster from the quotas that were let stand
+         * @description A page of differences, newest first.
+         */
+        get: operations["list_accepted_differences"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{cluster_id}/accepted-differences/{difference_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Let a difference stand no longer
+         * @description Nothing. The next comparison shows it again, and the next push changes it.
+         */
+        delete: operations["withdraw_accepted_difference"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/clusters/{cluster_id}/placements": {
         parameters: {
             query?: never;
@@ -175,6 +215,46 @@ export interface paths {
          * @description Nothing. New jobs of the user start elsewhere; what runs goes on.
          */
         delete: operations["unmap_cluster_user"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cycles": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Recorded cycles
+         * @description Those that decided something, the latest first. For platform administrators.
+         */
+        get: operations["list_cycles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cycles/{cycle_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What a cycle did, and what would be decided today
+         * @description Decides again on what the cycle knew. For platform administrators. 409 for a record that cannot be read.
+         */
+        get: operations["replay_cycle"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -352,6 +432,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tell that a running job has saved its work
+         * @description Stopping it is then known to lose only what it has done since. For who manages the job, and for the running attempt itself, by the token that it finds in `TIDEGATE_CHECKPOINT_TOKEN`. An earlier time than the known one changes nothing.
+         */
+        post: operations["tell_checkpoint"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/decisions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Why a job was started or preempted
+         * @description From recorded cycles, the latest first, with the numbers of that moment. Of others' jobs it tells what the caller may see.
+         */
+        get: operations["list_job_decisions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/estimate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * When a waiting job is to start
+         * @description The arbiter, played on from this moment. Changes nothing. One future is worked out at a time; 429 says when to come back. A job that waits for something else than GPUs has none (409).
+         */
+        post: operations["estimate_job_start"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/explanation": {
         parameters: {
             query?: never;
@@ -424,6 +564,26 @@ export interface paths {
          * @description Control characters are left out. Read on at `next_offset`.
          */
         get: operations["get_job_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/reasons": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The reasons for which a job has waited
+         * @description A line whenever the cause changed, or the job began to wait again. Each holds until the next one or the start.
+         */
+        get: operations["list_job_reasons"];
         put?: never;
         post?: never;
         delete?: never;
@@ -580,6 +740,54 @@ export interface paths {
         patch: operations["rename_organization"];
         trace?: never;
     };
+    "/api/v1/organizations/{organization_id}/policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * An organization's policy
+         * @description The policy and its ETag.
+         */
+        get: operations["get_policy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change an organization's policy
+         * @description Takes effect in the arbiter's next cycle.
+         */
+        patch: operations["change_policy"];
+        trace?: never;
+    };
+    "/api/v1/policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The policy of the installation
+         * @description What holds for all organizations alike. Everybody may read it.
+         */
+        get: operations["get_installation_policy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change the policy of the installation
+         * @description Takes effect in the arbiter's next cycle.
+         */
+        patch: operations["change_installation_policy"];
+        trace?: never;
+    };
     "/api/v1/pools": {
         parameters: {
             query?: never;
@@ -648,6 +856,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/priority-classes/{class_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One priority class
+         * @description The class and its ETag.
+         */
+        get: operations["get_priority_class"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change a priority class
+         * @description Takes effect in the arbiter's next cycle.
+         */
+        patch: operations["change_priority_class"];
+        trace?: never;
+    };
     "/api/v1/quarantine": {
         parameters: {
             query?: never;
@@ -667,6 +899,110 @@ export interface paths {
          * @description What became of it. For platform administrators, after reading docs/restore.md.
          */
         delete: operations["end_quarantine"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quota-changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Planned changes of quotas, newest first
+         * @description A page of planned changes.
+         */
+        get: operations["list_planned_quota_changes"];
+        put?: never;
+        /**
+         * Draft a change of several quotas
+         * @description Nothing changes yet: preview it, then apply it with the ETag. Who may change anything of each quota may draft; who applies it needs the rights to every edit.
+         */
+        post: operations["draft_quota_change"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quota-changes/{planned_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One planned change of quotas
+         * @description The change, its quotas three ways, and its ETag.
+         */
+        get: operations["get_planned_quota_change"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quota-changes/{planned_id}/apply": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Apply a drafted change, or schedule it for its time
+         * @description All edits or none. 412 when the change, or any quota of its organization in its pools, is not as it was: the answer shows `current`, each quota three ways.
+         */
+        post: operations["apply_planned_quota_change"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quota-changes/{planned_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a draft or a scheduled change, or keep what would be taken back
+         * @description The change, cancelled or kept.
+         */
+        post: operations["cancel_planned_quota_change"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quota-changes/{planned_id}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * What a planned change of quotas would do
+         * @description The arbiter, played on from this moment without and with the change. Changes nothing. One preview at a time; 429 says when to come back.
+         */
+        post: operations["preview_quota_change"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1104,6 +1440,31 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * @description A difference that an administrator lets stand: no push changes it, and no comparison shows
+         *     it, until either side of it changes.
+         */
+        AcceptedDifference: {
+            /** Format: date-time */
+            accepted_at: string;
+            accepted_by: string;
+            /** @description What it should have; null is no limit */
+            after: {
+                [key: string]: unknown;
+            };
+            /** @description What the cluster has; null is no limit */
+            before: {
+                [key: string]: unknown;
+            };
+            id: number;
+            /** @description What differs, as in a comparison */
+            subject: string;
+        };
+        AcceptedDifferencePage: {
+            items: components["schemas"]["AcceptedDifference"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
         /** @description A personal access token, without its secret. */
         AccessToken: {
             /** Format: date-time */
@@ -1166,6 +1527,11 @@ export interface components {
              */
             beneficiary: string | null;
             borrowed_mgpu: number;
+            /**
+             * Format: date-time
+             * @description Its last known checkpoint: what is older is not lost by a stop
+             */
+            checkpoint_at: string | null;
             cluster: string;
             /** Format: date-time */
             ended_at: string | null;
@@ -1242,6 +1608,16 @@ export interface components {
         AuditSubject: {
             id: string;
             kind: string;
+        };
+        /** @description The job for which another one was stopped. */
+        Beneficiary: {
+            /** Format: uuid */
+            id: string | null;
+            mgpu: number;
+            name: string | null;
+            standings: components["schemas"]["Standing"][];
+            team: string | null;
+            user: string | null;
         };
         /**
          * @description * `guaranteed_mgpu` - guaranteed_mgpu
@@ -1347,6 +1723,22 @@ export interface components {
          * @enum {string}
          */
         ChargebackRowNodeKindEnum: "organization" | "department" | "team";
+        /** @description The last known checkpoint of an attempt. */
+        Checkpoint: {
+            attempt: number;
+            /** Format: date-time */
+            checkpoint_at: string;
+        };
+        /** @description When the job saved its work. */
+        CheckpointRequestRequest: {
+            /**
+             * Format: date-time
+             * @description Now if absent
+             */
+            at?: string;
+            /** @description Refused unless it runs now; if absent, whichever runs */
+            attempt?: number;
+        };
         /** @description A place where jobs run, as last seen. */
         Cluster: {
             /** @description What was last spoken with it; empty where there is only one, or none yet */
@@ -1404,6 +1796,10 @@ export interface components {
         ClusterNode: {
             capacity_mgpu: number;
             cluster: string;
+            /** @description By level (block, rack, nvlink) where it stands, as far as its cluster says so */
+            domains: {
+                [key: string]: string;
+            };
             features: string[];
             /** Format: uuid */
             id: string;
@@ -1487,11 +1883,13 @@ export interface components {
          *     * `waiting_for_reclaim` - waiting_for_reclaim
          *     * `behind_higher_priority` - behind_higher_priority
          *     * `behind_fair_share` - behind_fair_share
+         *     * `reserved_for_larger_job` - reserved_for_larger_job
          *     * `topology_fragmented` - topology_fragmented
          *     * `class_cap_reached` - class_cap_reached
          *     * `cluster_unavailable` - cluster_unavailable
          *     * `dependency` - dependency
          *     * `array_limit_reached` - array_limit_reached
+         *     * `begin_time` - begin_time
          *     * `held_by_user` - held_by_user
          *     * `dispatching` - dispatching
          *     * `not_yet_decided` - not_yet_decided
@@ -1499,7 +1897,7 @@ export interface components {
          *     * `would_start` - would_start
          * @enum {string}
          */
-        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "array_limit_reached" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
+        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "array_limit_reached" | "begin_time" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
         /**
          * @description * `succeeded` - succeeded
          *     * `ended` - ended
@@ -1507,6 +1905,55 @@ export interface components {
          * @enum {string}
          */
         ConditionEnum: "succeeded" | "ended" | "failed";
+        /** @description A recorded cycle, in counts of jobs. `version` is that of the product which decided. */
+        Cycle: {
+            bytes: number;
+            claimed: number;
+            claims_dropped: number;
+            /** Format: date-time */
+            decided_at: string;
+            epoch: number;
+            /** Format: uuid */
+            id: string;
+            started: number;
+            stopped: number;
+            version: string;
+        };
+        CyclePage: {
+            items: components["schemas"]["Cycle"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description What a cycle did with a job, and the numbers behind it. */
+        Decision: {
+            beneficiary: components["schemas"]["Beneficiary"] | null;
+            cluster: string | null;
+            /** Format: uuid */
+            cycle: string;
+            /** Format: date-time */
+            decided_at: string;
+            decision: components["schemas"]["DecisionEnum"];
+            /** Format: date-time */
+            grace_until: string | null;
+            /** @description What of it was inside its team's guarantee */
+            guaranteed_mgpu: number | null;
+            job: components["schemas"]["NamedJob"];
+            mgpu: number | null;
+            pool: string | null;
+            sentence: string;
+            /** @description Its team, and every node above it */
+            standings: components["schemas"]["Standing"][];
+            victims: components["schemas"]["VictimOfCycle"][];
+        };
+        /**
+         * @description * `started` - started
+         *     * `claimed` - claimed
+         *     * `stopped` - stopped
+         *     * `claim_dropped` - claim_dropped
+         *     * `waits` - waits
+         * @enum {string}
+         */
+        DecisionEnum: "started" | "claimed" | "stopped" | "claim_dropped" | "waits";
         /** @description In which container image jobs of a pool run that name none. */
         DefaultImage: {
             /** @description null: they must name one */
@@ -1542,6 +1989,12 @@ export interface components {
             /** Format: uuid */
             job?: string;
         };
+        /** @description A job with which today something else would be done. */
+        Difference: {
+            job: components["schemas"]["NamedJob"];
+            then: components["schemas"]["Fate"];
+            today: components["schemas"]["Fate"];
+        };
         /** @description A range and how it came about, never a promise. */
         EstimatedStart: {
             /** Format: date-time */
@@ -1565,11 +2018,53 @@ export interface components {
             sentence: string;
             victims: components["schemas"]["Victim"][];
         };
+        /** @description What a plan does with a job. `waits` is also said of one that goes on running. */
+        Fate: {
+            cluster: string | null;
+            code: string | null;
+            decision: components["schemas"]["DecisionEnum"];
+            nodes: string[];
+            other_jobs: components["schemas"]["NamedJob"][];
+        };
         /** @description One thing wrong with one field; `pointer` is an RFC 6901 JSON pointer. */
         FieldProblem: {
             code: string;
             detail: string;
             pointer: string;
+        };
+        /** @description What holds for all organizations alike. */
+        InstallationPolicy: {
+            claim_overdue_s?: number;
+            credit_floor_s?: number;
+            grace_period_s_max?: number;
+            min_run_s?: number;
+            preemptions_max?: number;
+            reclaims_max?: number;
+            reservation_horizon_s?: number;
+            reservations_max?: number;
+            starts_max?: number;
+            version?: number;
+        };
+        /** @description What to change; what is left out stays. */
+        InstallationPolicyUpdateRequest: {
+            /** @description How long after its grace GPUs of a victim are still waited for */
+            claim_overdue_s?: number;
+            /** @description Seconds of its guarantee: how deep a team's credits may go */
+            credit_floor_s?: number;
+            /** @description From notice to forced stop, whatever an organization says */
+            grace_period_s_max?: number;
+            /** @description Who has run for less than this is stopped last, where another organization takes back */
+            min_run_s?: number;
+            /** @description So is who was stopped for others as often as this */
+            preemptions_max?: number;
+            /** @description Jobs that get GPUs back in one cycle */
+            reclaims_max?: number;
+            /** @description For how long at most GPUs are kept free for a job */
+            reservation_horizon_s?: number;
+            /** @description Blocked jobs of each pool that hold a reservation */
+            reservations_max?: number;
+            /** @description Jobs started in one cycle */
+            starts_max?: number;
         };
         /** @description A job. */
         Job: {
@@ -1577,6 +2072,11 @@ export interface components {
             array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
+            /**
+             * Format: date-time
+             * @description It is not started before
+             */
+            begin_at: string | null;
             can: components["schemas"]["JobAction"][];
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
@@ -1595,11 +2095,16 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
-            /** @description In all */
+            /** @description In all, of an elastic job the most; what it was granted is in the attempt */
             mgpu: number;
+            /** @description With which it starts at the least */
+            mgpu_min: number;
             mgpu_per_node: number;
             name: string;
+            /** @description Of an elastic job the most */
             node_count: number;
+            /** @description With which it starts at the least; less than `node_count`: it is elastic */
+            node_count_min: number;
             /** @description Slug */
             organization: string;
             /**
@@ -1610,7 +2115,25 @@ export interface components {
              */
             origin: components["schemas"]["OriginEnum"];
             pool: string;
+            /**
+             * @description All its nodes are in one of these if there is room, else as close as there is
+             *
+             *     * `node` - node
+             *     * `nvlink` - nvlink
+             *     * `rack` - rack
+             *     * `block` - block
+             */
+            preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
+            /**
+             * @description All its nodes are in one of these, or it waits
+             *
+             *     * `node` - node
+             *     * `nvlink` - nvlink
+             *     * `rack` - rack
+             *     * `block` - block
+             */
+            required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             /**
              * Format: date-time
              * @description Of the current attempt
@@ -1679,12 +2202,21 @@ export interface components {
         JobAttempts: {
             items: components["schemas"]["Attempt"][];
         };
+        /** @description Decisions about one job, the latest first. */
+        JobDecisions: {
+            items: components["schemas"]["Decision"][];
+        };
         /** @description A job with what was submitted. */
         JobDetail: {
             /** @description null: it is no task of an array */
             array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
+            /**
+             * Format: date-time
+             * @description It is not started before
+             */
+            begin_at: string | null;
             can: components["schemas"]["JobAction"][];
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
@@ -1708,11 +2240,16 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
-            /** @description In all */
+            /** @description In all, of an elastic job the most; what it was granted is in the attempt */
             mgpu: number;
+            /** @description With which it starts at the least */
+            mgpu_min: number;
             mgpu_per_node: number;
             name: string;
+            /** @description Of an elastic job the most */
             node_count: number;
+            /** @description With which it starts at the least; less than `node_count`: it is elastic */
+            node_count_min: number;
             notes: components["schemas"]["Note"][];
             /** @description Slug */
             organization: string;
@@ -1724,7 +2261,25 @@ export interface components {
              */
             origin: components["schemas"]["OriginEnum"];
             pool: string;
+            /**
+             * @description All its nodes are in one of these if there is room, else as close as there is
+             *
+             *     * `node` - node
+             *     * `nvlink` - nvlink
+             *     * `rack` - rack
+             *     * `block` - block
+             */
+            preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
+            /**
+             * @description All its nodes are in one of these, or it waits
+             *
+             *     * `node` - node
+             *     * `nvlink` - nvlink
+             *     * `rack` - rack
+             *     * `block` - block
+             */
+            required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             /** @description null: the caller may not read it */
             script: string | null;
             /**
@@ -1770,6 +2325,24 @@ export interface components {
             stream: string;
             text: string;
         };
+        /** @description A running job that would be given notice in one of the two futures only. */
+        JobLossEffect: {
+            /** @description Its work since its start or its last known checkpoint until then */
+            at_risk_mgpu_s: number;
+            /**
+             * Format: uuid
+             * @description For which job; null where you may not see it
+             */
+            beneficiary: string | null;
+            /** Format: uuid */
+            job: string;
+            mgpu: number;
+            name: string;
+            /** Format: date-time */
+            noticed_at: string;
+            team: string;
+            user: string;
+        };
         JobPage: {
             items: components["schemas"]["Job"][];
             /** @description Path and query of the next page, null on the last */
@@ -1790,8 +2363,28 @@ export interface components {
             fits: boolean;
             guaranteed_mgpu: number;
             job: components["schemas"]["ResolvedJob"];
+            /** @description With which it would start now, or which it waits for */
+            mgpu: number;
             notes: components["schemas"]["Note"][];
             would_start_now: boolean;
+        };
+        /** @description A reason for which a job waits or waited, with the numbers of its first moment. */
+        JobReason: {
+            code: components["schemas"]["CodeEnum"];
+            estimated_start: components["schemas"]["EstimatedStart"] | null;
+            jobs_ahead: number;
+            /** @description Path of the node whose limit binds */
+            node: string | null;
+            numbers: {
+                [key: string]: number;
+            };
+            sentence: string;
+            /** Format: date-time */
+            since: string;
+        };
+        /** @description The reasons for which a job has waited, the latest first; the last 100 changes. */
+        JobReasons: {
+            items: components["schemas"]["JobReason"][];
         };
         /**
          * @description What to run. Either `gpus` in all (laid out on nodes when `nodes` is absent) or
@@ -1801,6 +2394,11 @@ export interface components {
         JobRequestRequest: {
             /** @description Makes a job array of at most 1,000 tasks, as Slurm's `--array`: `0-9`, `1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task, and `Location` the array */
             array?: string;
+            /**
+             * Format: date-time
+             * @description It waits until then, with its time zone; 366 days ahead at most
+             */
+            begin_at?: string;
             /** @description Absolute */
             checkpoint_path?: string;
             /** @description Pin it to this cluster */
@@ -1817,6 +2415,11 @@ export interface components {
              * @description At most three decimals
              */
             gpus?: number;
+            /**
+             * Format: double
+             * @description Makes it elastic: it starts with `gpus_min` at least and with as much as there is, up to `gpus`; both are whole GPUs
+             */
+            gpus_min?: number;
             /** Format: double */
             gpus_per_node?: number;
             /** @default false */
@@ -1829,12 +2432,32 @@ export interface components {
             is_requeueable?: boolean;
             name?: string;
             nodes?: number;
+            /** @description The same in nodes, beside `nodes` */
+            nodes_min?: number;
             /** @default TERM */
             notice_signal?: components["schemas"]["NoticeSignalEnum"];
             /** @description May be left out when there is one */
             pool?: string;
+            /**
+             * @description All its nodes should be in one of these, else as close together as there is room; not beside `required_topology`
+             *
+             *     * `node` - node
+             *     * `nvlink` - nvlink
+             *     * `rack` - rack
+             *     * `block` - block
+             */
+            preferred_topology?: components["schemas"]["TopologyLevel"];
             /** @default normal */
             priority_class?: string;
+            /**
+             * @description All its nodes must be in one of these; it waits until they can
+             *
+             *     * `node` - node
+             *     * `nvlink` - nvlink
+             *     * `rack` - rack
+             *     * `block` - block
+             */
+            required_topology?: components["schemas"]["TopologyLevel"];
             /** @description At most 1 MiB of UTF-8 */
             sbatch?: string;
             /** @description At most 1 MiB of UTF-8 */
@@ -1843,6 +2466,29 @@ export interface components {
             team: string;
             time_limit_s?: number;
             type?: components["schemas"]["TypeEnum"];
+        };
+        /** @description A waiting job that would start at another time. */
+        JobStartEffect: {
+            /**
+             * Format: date-time
+             * @description Start with the change; null: not before `until`
+             */
+            after: string | null;
+            /**
+             * Format: date-time
+             * @description Start without the change; null: not before `until`
+             */
+            before: string | null;
+            /** @description One of the starts is not before `until` */
+            is_at_least: boolean;
+            /** Format: uuid */
+            job: string;
+            mgpu: number;
+            name: string;
+            /** @description Negative: later */
+            sooner_s: number;
+            team: string;
+            user: string;
         };
         /**
          * @description * `held` - held
@@ -1861,6 +2507,14 @@ export interface components {
         JobUsage: {
             borrowed_mgpu_s: number;
             guaranteed_mgpu_s: number;
+        };
+        /** @description A job; null where the caller may not know it. */
+        NamedJob: {
+            /** Format: uuid */
+            id: string | null;
+            name: string | null;
+            team: string | null;
+            user: string | null;
         };
         /** @description A token just made: the only time that its secret is shown. */
         NewAccessToken: {
@@ -2005,6 +2659,135 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
+        /** @description A planned change and where it stands. */
+        PlannedChange: {
+            /** Format: date-time */
+            applied_at: string | null;
+            /** Format: date-time */
+            apply_at: string | null;
+            /** @description Whether it is a draft and you have the rights to every edit, as things stand */
+            can_apply: boolean;
+            /** @description Whether you may preview and cancel it */
+            can_manage: boolean;
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            /** Format: date-time */
+            decided_at: string | null;
+            /** @description Who applied or scheduled it */
+            decided_by: string | null;
+            edits: components["schemas"]["PlannedEdit"][];
+            /** Format: date-time */
+            ended_at: string | null;
+            /**
+             * Format: date-time
+             * @description When a draft that nobody decides on is over
+             */
+            expires_at: string;
+            /** Format: uuid */
+            id: string;
+            /** @description The lowest node that all edits lie below */
+            node: string;
+            /** @description Why it failed, or was kept */
+            note: string;
+            reason: string;
+            revert_after_s: number | null;
+            /** Format: date-time */
+            revert_at: string | null;
+            status: components["schemas"]["PlannedChangeStatusEnum"];
+        };
+        /** @description Several edits of quotas of one organization, to be made as one. */
+        PlannedChangeCreateRequest: {
+            /**
+             * Format: date-time
+             * @description When it is to be applied; null: as soon as somebody decides so
+             */
+            apply_at?: string | null;
+            edits: components["schemas"]["PlannedEditRequestRequest"][];
+            /** @description Why; kept in the history for everybody to read */
+            reason: string;
+            /** @description Take it back that long after, unless something else changed its quotas; null: it stays */
+            revert_after_s?: number | null;
+        };
+        PlannedChangePage: {
+            items: components["schemas"]["PlannedChange"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /**
+         * @description * `draft` - draft
+         *     * `scheduled` - scheduled
+         *     * `applied` - applied
+         *     * `reverted` - reverted
+         *     * `kept` - kept
+         *     * `cancelled` - cancelled
+         *     * `expired` - expired
+         *     * `failed` - failed
+         * @enum {string}
+         */
+        PlannedChangeStatusEnum: "draft" | "scheduled" | "applied" | "reverted" | "kept" | "cancelled" | "expired" | "failed";
+        /**
+         * @description One quota three ways: as it was when the change was drafted or decided, as it is now, and
+         *     what the change sets of it.
+         */
+        PlannedEdit: {
+            before: components["schemas"]["QuotaValues"];
+            current: components["schemas"]["QuotaValues"];
+            /** @description Somebody changed it since, by whatever way */
+            is_stale: boolean;
+            node: string;
+            pool: string;
+            /** Format: uuid */
+            quota: string;
+            set: components["schemas"]["QuotaSet"];
+        };
+        /** @description What to set of one quota; what is left out stays. */
+        PlannedEditRequestRequest: {
+            /** Format: int64 */
+            borrow_limit_mgpu?: number | null;
+            /** Format: int64 */
+            guaranteed_mgpu?: number;
+            guaranteed_percent?: string;
+            /** Format: int64 */
+            lend_limit_mgpu?: number | null;
+            /** Format: uuid */
+            quota: string;
+            weight?: number;
+        };
+        /** @description An organization's rules of service. */
+        Policy: {
+            fair_share_half_life_s?: number;
+            grace_period_s?: number;
+            min_run_s?: number;
+            organization: string;
+            preemptions_max?: number;
+            /** @description Paths of nodes: who gets spare GPUs first */
+            rank: string[];
+            skips_blocked_within_team?: boolean;
+            spare_order?: components["schemas"]["SpareOrderEnum"];
+            version?: number;
+        };
+        /** @description What to change; what is left out stays. */
+        PolicyUpdateRequest: {
+            fair_share_half_life_s?: number;
+            /** @description From notice to forced stop */
+            grace_period_s?: number;
+            /** @description Who has run for less than this is stopped last */
+            min_run_s?: number;
+            /** @description So is who was stopped for others as often as this */
+            preemptions_max?: number;
+            rank?: string[];
+            /** @description Whether a job may start before an earlier one of its team that cannot */
+            skips_blocked_within_team?: boolean;
+            /**
+             * @description What decides between teams of equal rank that may use spare GPUs
+             *
+             *     * `credits_then_fair_share` - credits_then_fair_share
+             *     * `fair_share_then_credits` - fair_share_then_credits
+             *     * `fair_share` - fair_share
+             */
+            spare_order?: components["schemas"]["SpareOrderEnum"];
+        };
         /** @description GPUs of one kind that are interchangeable for quota. */
         Pool: {
             /** @description Healthy now, on all enabled clusters */
@@ -2038,6 +2821,15 @@ export interface components {
             name: string;
             weight?: number;
         };
+        /** @description A pool that the change touches, as it would be. */
+        PoolEffect: {
+            /** @description Healthy now, on all enabled clusters */
+            capacity_mgpu: number;
+            /** @description To all organizations; null unless you administer the platform */
+            guaranteed_mgpu: number | null;
+            is_overcommitted: boolean;
+            pool: string;
+        };
         PoolPage: {
             items: components["schemas"]["Pool"][];
             /** @description Path and query of the next page, null on the last */
@@ -2057,15 +2849,29 @@ export interface components {
             name: string;
             order: number;
             organization: string;
+            preempts_across_teams?: boolean;
             preempts_within_team?: boolean;
             price_multiplier_ppm?: number;
             /** Format: int64 */
             team_cap_mgpu?: number | null;
+            version?: number;
         };
         PriorityClassPage: {
             items: components["schemas"]["PriorityClass"][];
             /** @description Path and query of the next page, null on the last */
             next: string | null;
+        };
+        /** @description What to change; what is left out stays. */
+        PriorityClassUpdateRequest: {
+            description?: string;
+            grace_period_s?: number;
+            order?: number;
+            /** @description Lower classes of all teams of the organization, protected or not, up to `team_cap_mgpu`, which it needs */
+            preempts_across_teams?: boolean;
+            /** @description Lower classes of its own team */
+            preempts_within_team?: boolean;
+            /** Format: int64 */
+            team_cap_mgpu?: number | null;
         };
         /**
          * @description A refusal (RFC 9457). `detail` is for people, `code` for programs; refusals may carry
@@ -2164,10 +2970,58 @@ export interface components {
             reason?: string;
             weight?: number;
         };
+        /** @description A quota that would change, or follow. */
+        QuotaEffect: {
+            after: components["schemas"]["QuotaValues"];
+            before: components["schemas"]["QuotaValues"];
+            node: string;
+            pool: string;
+            /** Format: uuid */
+            quota: string;
+        };
         QuotaPage: {
             items: components["schemas"]["Quota"][];
             /** @description Path and query of the next page, null on the last */
             next: string | null;
+        };
+        /**
+         * @description Two futures of this moment and how they differ. An estimate, not a promise: jobs end at
+         *     their time limits, and nobody submits anything.
+         */
+        QuotaPreview: {
+            /** Format: date-time */
+            as_of: string;
+            /** Format: date-time */
+            asked_until: string;
+            /** @description Jobs without a time limit: taken to run a day, or as long again as they have */
+            assumed_ends: number;
+            currency: string | null;
+            /** @description `until` is sooner, as the work became too much */
+            is_cut: boolean;
+            pools: components["schemas"]["PoolEffect"][];
+            /** @description Of times close to `until` */
+            precision_s: number;
+            quotas: components["schemas"]["QuotaEffect"][];
+            /** @description Only with the change; at most 200 that you may see */
+            reclaimed: components["schemas"]["JobLossEffect"][];
+            /** @description Why the change is refused as things stand; empty when it is not */
+            refusal: string;
+            /** @description Only without the change; at most 200 that you may see */
+            spared: components["schemas"]["JobLossEffect"][];
+            /** @description Largest difference first, at most 200 that you may see */
+            starts: components["schemas"]["JobStartEffect"][];
+            /** @description Of the change's organization */
+            teams: components["schemas"]["TeamEffect"][];
+            /**
+             * Format: date-time
+             * @description How far was looked ahead
+             */
+            until: string;
+        };
+        /** @description How far to look ahead. */
+        QuotaPreviewRequestRequest: {
+            /** @default 86400 */
+            horizon_s?: number;
         };
         /** @description A request to compare a cluster's limits with the quota tree, and its result. */
         QuotaPush: {
@@ -2269,6 +3123,14 @@ export interface components {
             items: components["schemas"]["QuotaPushSummary"][];
             /** @description Path and query of the next page, null on the last */
             next: string | null;
+        };
+        /** @description What an edit sets, by the names that a change takes; what it leaves alone is absent. */
+        QuotaSet: {
+            borrow_limit_mgpu?: number | null;
+            guaranteed_mgpu?: number;
+            guaranteed_percent?: string;
+            lend_limit_mgpu?: number | null;
+            weight?: number;
         };
         /** @description What to change; what is left out stays. */
         QuotaUpdateRequest: {
@@ -2536,8 +3398,31 @@ export interface components {
         RenamingRequest: {
             name: string;
         };
+        /** @description A recorded cycle, decided again by this version and today's policy. */
+        ReplayedCycle: {
+            bytes: number;
+            claimed: number;
+            claims_dropped: number;
+            /** Format: date-time */
+            decided_at: string;
+            decisions: components["schemas"]["Decision"][];
+            difference_count: number;
+            /** @description The first 500 */
+            differences: components["schemas"]["Difference"][];
+            epoch: number;
+            /** Format: uuid */
+            id: string;
+            is_same_policy: boolean;
+            queued: number;
+            running: number;
+            started: number;
+            stopped: number;
+            version: string;
+        };
         /** @description A request with every choice made. */
         ResolvedJob: {
+            /** Format: date-time */
+            begin_at: string | null;
             checkpoint_path: string | null;
             cluster: string | null;
             features: string[];
@@ -2546,12 +3431,16 @@ export interface components {
             is_preemptible: boolean;
             is_requeueable: boolean;
             mgpu: number;
+            mgpu_min: number;
             mgpu_per_node: number;
             name: string;
             node_count: number;
+            node_count_min: number;
             notice_signal: components["schemas"]["NoticeSignalEnum"];
             pool: string;
+            preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
+            required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             /** @description Of the array; 1 for a single job */
             tasks: number;
             /** @description How many tasks may run at once; null: all */
@@ -2560,6 +3449,14 @@ export interface components {
             time_limit_s: number | null;
             type: components["schemas"]["TypeEnum"];
         };
+        /**
+         * @description * `borrowed` - borrowed
+         *     * `borrowed_above` - borrowed_above
+         *     * `preemptible` - preemptible
+         *     * `priority` - priority
+         * @enum {string}
+         */
+        RightEnum: "borrowed" | "borrowed_above" | "preemptible" | "priority";
         /**
          * @description * `platform_admin` - platform_admin
          *     * `organization_admin` - organization_admin
@@ -2656,12 +3553,54 @@ export interface components {
             mgpu: number;
             node: string;
         };
+        /**
+         * @description * `credits_then_fair_share` - credits_then_fair_share
+         *     * `fair_share_then_credits` - fair_share_then_credits
+         *     * `fair_share` - fair_share
+         * @enum {string}
+         */
+        SpareOrderEnum: "credits_then_fair_share" | "fair_share_then_credits" | "fair_share";
+        /** @description A node of the tree in the job's pool, before the cycle. */
+        Standing: {
+            guaranteed_mgpu: number;
+            in_use_mgpu: number;
+            node: string;
+        };
+        /**
+         * @description When the job starts, if all that runs takes all of its time and nobody asks for anything
+         *     more.
+         */
+        StartEstimate: {
+            /** Format: date-time */
+            as_of: string;
+            /** Format: date-time */
+            asked_until: string;
+            /** @description Jobs without a time limit: taken to run a day, or as long again as they have */
+            assumed_ends: number;
+            /** @description `latest` is null where it does not start before `until` */
+            estimated_start: components["schemas"]["EstimatedStart"];
+            /**
+             * Format: date-time
+             * @description How far was looked ahead
+             */
+            until: string;
+        };
+        /** @description How far to look ahead. */
+        StartEstimateRequestRequest: {
+            /** @default 86400 */
+            horizon_s?: number;
+        };
         /** @description The new job and what became of the lines of its sbatch text. */
         SubmittedJob: {
             /** @description null: it is no task of an array */
             array: components["schemas"]["ArrayTask"] | null;
             /** @description Number of the latest attempt, 0 before the first */
             attempt: number;
+            /**
+             * Format: date-time
+             * @description It is not started before
+             */
+            begin_at: string | null;
             can: components["schemas"]["JobAction"][];
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
@@ -2680,11 +3619,16 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
-            /** @description In all */
+            /** @description In all, of an elastic job the most; what it was granted is in the attempt */
             mgpu: number;
+            /** @description With which it starts at the least */
+            mgpu_min: number;
             mgpu_per_node: number;
             name: string;
+            /** @description Of an elastic job the most */
             node_count: number;
+            /** @description With which it starts at the least; less than `node_count`: it is elastic */
+            node_count_min: number;
             notes: components["schemas"]["Note"][];
             /** @description Slug */
             organization: string;
@@ -2696,7 +3640,25 @@ export interface components {
              */
             origin: components["schemas"]["OriginEnum"];
             pool: string;
+            /**
+             * @description All its nodes are in one of these if there is room, else as close as there is
+             *
+             *     * `node` - node
+             *     * `nvlink` - nvlink
+             *     * `rack` - rack
+             *     * `block` - block
+             */
+            preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
+            /**
+             * @description All its nodes are in one of these, or it waits
+             *
+             *     * `node` - node
+             *     * `nvlink` - nvlink
+             *     * `rack` - rack
+             *     * `block` - block
+             */
+            required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             /**
              * Format: date-time
              * @description Of the current attempt
@@ -2713,6 +3675,38 @@ export interface components {
             /** @description Username */
             user: string;
         };
+        /** @description A team in a pool, without (`before`) and with (`after`) the change. */
+        TeamEffect: {
+            at_risk_mgpu_s: number;
+            borrowed_after_mgpu_s: number;
+            borrowed_before_mgpu_s: number;
+            cost_after_nano: number | null;
+            /** @description At the prices of now; null: no price, or not for you to see */
+            cost_before_nano: number | null;
+            guaranteed_after_mgpu_s: number;
+            guaranteed_before_mgpu_s: number;
+            jobs_later: number;
+            /** @description Only with the change */
+            jobs_reclaimed: number;
+            jobs_sooner: number;
+            /** @description Reclaimed only without the change */
+            jobs_spared: number;
+            pool: string;
+            team: string;
+            /** @description At `until` */
+            use_after_mgpu: number;
+            /** @description At `until` */
+            use_before_mgpu: number;
+            use_now_mgpu: number;
+        };
+        /**
+         * @description * `node` - node
+         *     * `nvlink` - nvlink
+         *     * `rack` - rack
+         *     * `block` - block
+         * @enum {string}
+         */
+        TopologyLevel: "node" | "nvlink" | "rack" | "block";
         /** @description An organization, department or team. */
         TreeNode: {
             /** @description Levels below the organization, which has 0 */
@@ -2816,6 +3810,32 @@ export interface components {
             /** Format: date-time */
             notice_at: string | null;
             team: string | null;
+        };
+        /** @description A job that had to go. Null where the caller may not see the job. */
+        VictimOfCycle: {
+            grace_s: number;
+            /** @description What of it was inside its team's guarantee */
+            guaranteed_mgpu: number | null;
+            /** Format: uuid */
+            id: string | null;
+            mgpu: number;
+            name: string | null;
+            priority_class: string | null;
+            /**
+             * @description By what right it was stopped
+             *
+             *     * `borrowed` - borrowed
+             *     * `borrowed_above` - borrowed_above
+             *     * `preemptible` - preemptible
+             *     * `priority` - priority
+             */
+            right: components["schemas"]["RightEnum"];
+            /** Format: date-time */
+            started_at: string | null;
+            team: string | null;
+            /** @description Its work since its last known checkpoint, or its start */
+            unsaved_s: number | null;
+            user: string | null;
         };
     };
     responses: never;
@@ -3045,6 +4065,117 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Cluster"];
                 };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_accepted_differences: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                cluster_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AcceptedDifferencePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    withdraw_accepted_difference: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cluster_id: string;
+                difference_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: {
                 headers: {
@@ -3485,6 +4616,117 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_cycles: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                decided_at__gte?: string;
+                decided_at__lt?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CyclePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replay_cycle: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cycle_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplayedCycle"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4106,6 +5348,194 @@ export interface operations {
             };
         };
     };
+    tell_checkpoint: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CheckpointRequestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Checkpoint"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_job_decisions: {
+        parameters: {
+            query?: {
+                decided_at__gte?: string;
+                decided_at__lt?: string;
+                /** @description Cycles at most, 1 to 20 */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobDecisions"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    estimate_job_start: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["StartEstimateRequestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StartEstimate"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_job_explanation: {
         parameters: {
             query?: never;
@@ -4318,6 +5748,51 @@ export interface operations {
                 };
             };
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_job_reasons: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobReasons"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4833,6 +6308,236 @@ export interface operations {
             };
         };
     };
+    get_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Policy"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_policy: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag that the change is based on */
+                "If-Match": string;
+            };
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PolicyUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Policy"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_installation_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InstallationPolicy"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_installation_policy: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag that the change is based on */
+                "If-Match": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["InstallationPolicyUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InstallationPolicy"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_pools: {
         parameters: {
             query?: {
@@ -5091,6 +6796,131 @@ export interface operations {
             };
         };
     };
+    get_priority_class: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                class_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PriorityClass"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_priority_class: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag that the change is based on */
+                "If-Match": string;
+            };
+            path: {
+                class_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PriorityClassUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PriorityClass"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_quarantine: {
         parameters: {
             query?: never;
@@ -5168,6 +6998,383 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_planned_quota_changes: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+                /** @description Only these */
+                status?: "applied" | "cancelled" | "draft" | "expired" | "failed" | "kept" | "reverted" | "scheduled";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlannedChangePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    draft_quota_change: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PlannedChangeCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    /** @description State of the change and of the quotas of its organization in its pools */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlannedChange"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_planned_quota_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                planned_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description State of the change and of the quotas of its organization in its pools */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlannedChange"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    apply_planned_quota_change: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of what you looked at: of the draft, or of its preview */
+                "If-Match": string;
+            };
+            path: {
+                planned_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description State of the change and of the quotas of its organization in its pools */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlannedChange"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_planned_quota_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                planned_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description State of the change and of the quotas of its organization in its pools */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlannedChange"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    preview_quota_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                planned_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["QuotaPreviewRequestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description State of the change and its tree before it was looked ahead: apply with it */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaPreview"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };

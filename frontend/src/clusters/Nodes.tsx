@@ -10,7 +10,7 @@ import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { formatCount, formatGpus } from "../ui/units";
 import { NodeDialog, type NodeQuestion } from "./NodeDialog";
-import { isOut, jobsByNode, matching, type JobOnNode } from "./nodes";
+import { isOut, jobsByNode, matching, placeOf, type JobOnNode } from "./nodes";
 
 const STEP = 50;
 const JOBS_SHOWN = 2;
@@ -144,6 +144,7 @@ function NodeRow({ node, jobs, action }: { node: ClusterNode; jobs: readonly Job
     <tr>
       <th scope="row">
         {node.name}
+        {placeOf(node) !== "" && <div className="small faint">{placeOf(node)}</div>}
         {node.features.length > 0 && <div className="small faint node-words">{node.features.join(", ")}</div>}
       </th>
       <td>

@@ -5,13 +5,15 @@ import { useState } from "react";
 
 import { client, unwrap } from "../api/client";
 import { quotaPushesQuery, quotaPushQuery } from "../api/queries";
-import type { Cluster, QuotaPush, QuotaPushChange, QuotaPushSummary } from "../api/types";
+import type { Cluster, QuotaPush, QuotaPushSummary } from "../api/types";
 import { Confirm } from "../ui/Confirm";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastError } from "../ui/toast";
 import { formatCount } from "../ui/units";
-import { isRefused, outcomeOf, PUSH_WORDS, settingsOf, subjectParts, type PushKind } from "./pushes";
+import { AcceptedDifferences } from "./AcceptedDifferences";
+import { Settings, Subject } from "./differences";
+import { isRefused, outcomeOf, PUSH_WORDS, type PushKind } from "./pushes";
 
 /** What of the tree a cluster holds itself. */
 const ABOUT = {
@@ -88,6 +90,7 @@ export function QuotaPushes({ cluster }: { cluster: Cluster }) {
                 isBusy={request.isPending}
                 onAccept={(subjects) => request.mutate({ kind: "accept", subjects })}
               />
+              <AcceptedDifferences cluster={cluster} />
             </div>
           )
         }
@@ -251,27 +254,4 @@ function Changes({
       {more > 0 && <p className="dim">and {formatCount(more)} more</p>}
     </section>
   );
-}
-
-/** Kubernetes' things by their kind and the node of the tree; all others as the cluster names them. */
-function Subject({ subject }: { subject: string }) {
-  const { thing, name, path } = subjectParts(subject);
-  return thing === "" ? (
-    <code>{name}</code>
-  ) : (
-    <>
-      {thing} <code>{path || name}</code>
-      {path && <div className="small faint">{name}</div>}
-    </>
-  );
-}
-
-/** One side of a difference; what is not there on that side at all is one dash. */
-function Settings({ change, side }: { change: QuotaPushChange; side: "before" | "after" }) {
-  if (Object.keys(change[side]).length === 0) return <span className="faint">–</span>;
-  return settingsOf(change).map((setting) => (
-    <div key={setting.name}>
-      <span className="faint small">{setting.name}</span> {setting[side]}
-    </div>
-  ));
 }

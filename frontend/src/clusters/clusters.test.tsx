@@ -295,12 +295,8 @@ describe("quotas on a cluster", () => {
     expect(outcomeOf({ ...push, subjects: [], status: "failed" }).tone).toBe("bad");
     expect(
       settingsOf({
-        kind: "change",
-        subject: "qos x",
         before: { gpu_limit: 4, same: 1, preempts: [] },
         after: { gpu_limit: null, same: 1, preempts: ["a", "b"], parent: "root", topology: null },
-        note: "",
-        result: "",
       }),
     ).toEqual([
       { name: "gpu limit", before: "4", after: "no limit" },
@@ -353,6 +349,16 @@ describe("quotas on a cluster", () => {
       { kind: "push", subjects: [] },
     ]);
     expect(router.state.location.search).toMatchObject({ tab: "quotas", push: expect.any(String) as string });
+  });
+
+  it("what was let stand is shown and can be taken back", async () => {
+    const { user, requests } = open("/clusters/slurm-a?tab=quotas", { company: admin });
+    const standing = await screen.findByRole("table", { name: "Let stand" });
+    expect(within(standing).getByRole("row", { name: /production/ })).toHaveTextContent("fairshare 3fairshare 2");
+    await user.click(within(standing).getByRole("button", { name: "Show account ai-company_production again" }));
+    await waitFor(() =>
+      expect(requests.find(({ method }) => method === "DELETE")?.path).toMatch(/\/accepted-differences\/7$/),
+    );
   });
 
   it("a refused change is told", async () => {
@@ -481,6 +487,7 @@ describe("a Kubernetes cluster", () => {
         required_topology: "rack",
         topology_name: "fabric",
         topology_levels: ["block", "rack"],
+        topology_domains: { block: "block", nvlink: "rack" },
         image: "nvcr.io/x:1",
         cpu_per_gpu: 8,
         memory_mib_per_gpu: 4096,

@@ -116,6 +116,12 @@ export const MORE_POOL_FIELDS: readonly OptionField[] = [
     isList: true,
   },
   {
+    name: "topology_domains",
+    label: "What jobs call them",
+    help: "block=label, rack=label, nvlink=label. Empty: the first label is the block, the second the rack.",
+    placeholder: "block=cloud.provider.com/topology-block",
+  },
+  {
     name: "tolerations",
     label: "Tolerations",
     help: "As taints are written, key=value:Effect or key:Effect; spaces between them.",
@@ -197,6 +203,10 @@ function readPool({ placing, texts }: KubernetesPoolFields): { name: string; poo
   const selector = labelsOf(texts.node_selector ?? "");
   if (selector === null) problem = `Pool ${name}: write the labels of its nodes as label=value.`;
   else if (Object.keys(selector).length > 0) pool.node_selector = selector;
+  delete pool.topology_domains;
+  const domains = labelsOf(texts.topology_domains ?? "");
+  if (domains === null) problem = `Pool ${name}: write what jobs call the levels as rack=label.`;
+  else if (Object.keys(domains).length > 0) pool.topology_domains = domains;
   if (Array.isArray(pool.tolerations)) pool.tolerations = pool.tolerations.map(String).map(tolerationOf);
   if (placing !== "any") {
     const level = (texts.level ?? "").trim();
@@ -277,8 +287,10 @@ function poolFieldsOf(name: string, pool: Record<string, unknown>): KubernetesPo
   if (Array.isArray(pool.tolerations)) {
     texts.tolerations = pool.tolerations.map((each) => tolerationText(each as Toleration)).join(" ");
   }
-  texts.node_selector = Object.entries(asObject(pool.node_selector))
-    .map(([label, value]) => `${label}=${String(value)}`)
-    .join(" ");
+  for (const option of ["node_selector", "topology_domains"]) {
+    texts[option] = Object.entries(asObject(pool[option]))
+      .map(([label, value]) => `${label}=${String(value)}`)
+      .join(" ");
+  }
   return { placing, texts };
 }

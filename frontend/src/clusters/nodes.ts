@@ -21,12 +21,20 @@ export function jobsByNode(placements: readonly Placement[]): Map<string, JobOnN
   return new Map([...found].map(([node, jobs]) => [node, [...jobs.values()]]));
 }
 
-/** The nodes whose name, state, reason or feature has the text, in any case. */
+/** Where a node stands, in words: "block b1, rack r7". */
+export function placeOf(node: ClusterNode): string {
+  return ["block", "rack", "nvlink"]
+    .filter((level) => node.domains[level])
+    .map((level) => `${level === "nvlink" ? "NVLink" : level} ${node.domains[level] ?? ""}`)
+    .join(", ");
+}
+
+/** The nodes whose name, place, state, reason or feature has the text, in any case. */
 export function matching(nodes: readonly ClusterNode[], text: string): ClusterNode[] {
   const wanted = text.trim().toLowerCase();
   if (wanted === "") return [...nodes];
   return nodes.filter((node) =>
-    [node.name, node.pool, node.state, node.reason, ...node.features].some((word) =>
+    [node.name, node.pool, node.state, node.reason, placeOf(node), ...node.features].some((word) =>
       word.toLowerCase().includes(wanted),
     ),
   );

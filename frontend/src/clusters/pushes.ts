@@ -2,6 +2,9 @@ import type { QuotaPush, QuotaPushChange, QuotaPushSummary } from "../api/types"
 
 export type PushKind = QuotaPush["kind"];
 
+/** What a cluster has and what it should have, by setting. */
+export type Sides = Pick<QuotaPushChange, "before" | "after">;
+
 /** What was asked for, as people say it. */
 export const PUSH_WORDS: Record<PushKind, string> = {
   check: "Compared",
@@ -67,9 +70,9 @@ export function settingText(value: unknown): string {
 }
 
 /** Name, before and after of every setting that a change names; what is equal on both sides is left out. */
-export function settingsOf({ before, after }: QuotaPushChange): { name: string; before: string; after: string }[] {
+export function settingsOf({ before, after }: Sides): { name: string; before: string; after: string }[] {
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].sort();
-  const text = (name: string, settings: QuotaPushChange["before"]) => {
+  const text = (name: string, settings: Sides["before"]) => {
     if (!(name in settings)) return "–";
     return REFERENCES.has(name) ? settingText(settings[name] ?? "") : settingText(settings[name]);
   };

@@ -6,6 +6,7 @@ import { useState } from "react";
 import { ApiError } from "../api/client";
 import { jobAttemptsQuery, jobHistoryQuery, jobQuery } from "../api/queries";
 import type { JobDetail } from "../api/types";
+import { JobDecisions } from "../decisions/JobDecisions";
 import { JOB_TABS } from "../shell/router";
 import { CliLine } from "../ui/CliLine";
 import { Lines, QueryView } from "../ui/states";
@@ -16,10 +17,23 @@ import { describeDetail } from "./history";
 import { ArrayCard } from "./ArrayCard";
 import { AttemptTable, exitWord } from "./AttemptTable";
 import { JobActions } from "./JobActions";
+import { LookAhead } from "./LookAhead";
 import { LogViewer } from "./LogViewer";
+import { Reasons } from "./Reasons";
 import { SbatchNotes } from "./SbatchNotes";
+import { SoonerCard } from "./SoonerCard";
 import { BorrowedPill, NativePill, StatePill } from "./StatePill";
-import { CONDITION_WORDS, isEnded, methodWords, shortId, stateWord, usageClass } from "./words";
+import {
+  CONDITION_WORDS,
+  gpusOf,
+  isEnded,
+  LEVEL_WORDS,
+  methodWords,
+  nodeSpan,
+  shortId,
+  stateWord,
+  usageClass,
+} from "./words";
 import { WhyCard } from "./WhyCard";
 
 export function JobPage() {
@@ -53,7 +67,7 @@ export function JobPage() {
 function JobView({ job }: { job: JobDetail }) {
   const shape =
     job.node_count > 1
-      ? `${job.node_count} nodes × ${formatGpus(job.mgpu_per_node)} ${job.pool}`
+      ? `${nodeSpan(job)} nodes × ${formatGpus(job.mgpu_per_node)} ${job.pool}`
       : `${formatGpus(job.mgpu)} ${job.pool}`;
   return (
     <>
@@ -77,8 +91,10 @@ function JobView({ job }: { job: JobDetail }) {
             <WhyCard
               explanation={job.explanation}
               title={job.state === "held" ? "Why is it held?" : "Why is it waiting?"}
+              ahead={job.state === "queued" && <LookAhead jobId={job.id} code={job.explanation.code} />}
             />
           )}
+          <SoonerCard job={job} />
           {job.state === "queued" && job.explanation === null && (
             <section className="card mark">
               <h2>Why is it waiting?</h2>
@@ -269,6 +285,12 @@ function PlanCard({ job }: { job: JobDetail }) {
       <table className="facts">
         <tbody>
           <Fact name="Runs as">{used ?? <span className="faint">not running</span>}</Fact>
+          {job.node_count_min < job.node_count && <Fact name="GPUs">{gpusOf(job)}</Fact>}
+          {job.begin_at && (
+            <Fact name="Begins">
+              <Time at={job.begin_at} show="both" />
+            </Fact>
+          )}
           <Fact name="Can be preempted">
             {job.is_preemptible ? "yes" : used === "borrowed" || used === "partly borrowed" ? "while borrowed" : "no"}
           </Fact>
@@ -288,6 +310,10 @@ function PlanCard({ job }: { job: JobDetail }) {
           )}
           <Fact name="Attempt">{job.attempt === 0 ? "none yet" : job.attempt}</Fact>
           <Fact name="Cluster">{clusterOf(job) ?? "any"}</Fact>
+          {job.required_topology && <Fact name="Together in">one {LEVEL_WORDS[job.required_topology]}</Fact>}
+          {job.preferred_topology && (
+            <Fact name="Together in">one {LEVEL_WORDS[job.preferred_topology]}, if there is room</Fact>
+          )}
           {job.features.length > 0 && <Fact name="Nodes with">{job.features.join(", ")}</Fact>}
           {job.image && (
             <Fact name="Image">
@@ -337,6 +363,8 @@ function Details({ job }: { job: JobDetail }) {
         <Tabs.List mb={12}>
           {(hasLog || isNative) && <Tabs.Tab value="log">Log</Tabs.Tab>}
           <Tabs.Tab value="timeline">Timeline</Tabs.Tab>
+          <Tabs.Tab value="reasons">Reasons</Tabs.Tab>
+          <Tabs.Tab value="decisions">Decisions</Tabs.Tab>
           {job.attempt > 0 && <Tabs.Tab value="attempts">Attempts</Tabs.Tab>}
           {hasContent && <Tabs.Tab value="script">Script</Tabs.Tab>}
         </Tabs.List>
@@ -355,6 +383,12 @@ function Details({ job }: { job: JobDetail }) {
         )}
         <Tabs.Panel value="timeline">
           <Timeline job={job} />
+        </Tabs.Panel>
+        <Tabs.Panel value="reasons">
+          <Reasons job={job} />
+        </Tabs.Panel>
+        <Tabs.Panel value="decisions">
+          <JobDecisions jobId={job.id} />
         </Tabs.Panel>
         {job.attempt > 0 && (
           <Tabs.Panel value="attempts">

@@ -1,14 +1,24 @@
 import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
 
 import type { Explanation } from "../api/types";
 import { useNowMs } from "../ui/now";
 import { Countdown, Time } from "../ui/Time";
-import { formatDuration, formatGpus } from "../ui/units";
+import { formatDuration, formatExact, formatGpus, formatShare } from "../ui/units";
 import { codeWords, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS } from "./words";
 import "./why.css";
 
 /** "Why is it waiting?": the sentence first, then the numbers, then who gives back and when. */
-export function WhyCard({ explanation, title: asked = "Why is it waiting?" }: { explanation: Explanation; title?: string }) {
+export function WhyCard({
+  explanation,
+  title: asked = "Why is it waiting?",
+  ahead,
+}: {
+  explanation: Explanation;
+  title?: string;
+  /** More about when it will start. */
+  ahead?: ReactNode;
+}) {
   // What can never start waits for nothing: no line, no time.
   const isHopeless = explanation.code === "never_fits";
   const title = isHopeless ? "Why can it never start?" : asked;
@@ -59,6 +69,7 @@ export function WhyCard({ explanation, title: asked = "Why is it waiting?" }: { 
         <>
           <h2 className="gap">When will it start?</h2>
           <EstimatedStart explanation={explanation} />
+          {ahead}
         </>
       )}
       <p className="small faint">
@@ -141,6 +152,8 @@ function EstimatedStart({ explanation }: { explanation: Explanation }) {
           ? "Unknown: not before the others are done."
           : explanation.code === "array_limit_reached"
           ? "Unknown: not before another task of its array has ended."
+          : explanation.code === "begin_time"
+          ? "Not before that time."
           : explanation.code === "cluster_unavailable"
           ? "Unknown: nobody can say when such a cluster accepts jobs again."
           : "Unknown: nothing that runs now says when it ends."}
@@ -193,6 +206,14 @@ const NUMBER_LABELS: Record<string, string> = {
   mgpu_per_node: "GPUs per node",
   nodes_needed: "Nodes needed",
   nodes_fitting: "Nodes that fit",
+  nodes_in_one_domain: "Most in one domain",
+  nodes_with_features: "Nodes with these features",
+  in_use_mgpu: "Team in use",
+  protected_mgpu: "Of it protected",
+  reserved_mgpu: "Reserved for larger jobs",
+  taken_mgpu: "Given to others now",
+  weight_permille: "Its part of the weight",
+  used_permille: "Its part of recent use",
   class_cap_mgpu: "Cap of the class",
   class_in_use_mgpu: "Class in use",
   victims: "Jobs that give back",
@@ -200,6 +221,7 @@ const NUMBER_LABELS: Record<string, string> = {
   tasks_at_once_max: "Tasks at once",
   tasks_active: "Tasks active",
   tasks_first: "Tasks to start next",
+  begin_at: "Begins",
 };
 
 function numberLabel(name: string): string {
@@ -211,5 +233,7 @@ function numberLabel(name: string): string {
 
 function numberText(name: string, value: number): string {
   if (/(?:^|_)mgpu(?:$|_)/.test(name)) return formatGpus(value);
+  if (name.endsWith("_permille")) return formatShare(value, 1000);
+  if (name.endsWith("_at")) return formatExact(new Date(1000 * value));
   return name.endsWith("_s") ? formatDuration(value) : String(value);
 }

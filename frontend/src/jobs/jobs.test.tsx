@@ -8,7 +8,7 @@ import { accessibilityFaults, open, type Override } from "../test/render";
 import { describeDetail } from "./history";
 import { exitCodeWords } from "./AttemptTable";
 import { appendChunk, emptyBuffer, readable } from "./logBuffer";
-import { attemptWord, codeWords, jobPill, reclaimDeadline, usageClass } from "./words";
+import { attemptWord, codeWords, gpusOf, gpuSpan, jobPill, reclaimDeadline, usageClass } from "./words";
 
 const WAITING = theJobs().find(({ name }) => name === "pretrain-13b")?.id ?? "";
 const RUNNING = theJobs().find(({ name }) => name === "serve-llama-6")?.id ?? "";
@@ -58,6 +58,14 @@ describe("words", () => {
     expect(reclaimDeadline(explanation)).toBe(explanation.victims[2]?.grace_until);
     expect(reclaimDeadline(anExplanation({ victims: [] }))).toBe(explanation.estimated_start?.latest);
     expect(reclaimDeadline(anExplanation({ victims: [], code: "waiting_for_free_gpus" }))).toBeNull();
+  });
+
+  it("tells what an elastic job asks for, and what it was granted", () => {
+    const asked = { node_count: 4, node_count_min: 1, mgpu: 16_000, mgpu_min: 4_000 };
+    expect(gpusOf(aJob({ ...asked, current_attempt: null }))).toBe("4 to 16");
+    expect(gpusOf(aJob({ ...asked, current_attempt: anAttempt({ mgpu: 12_000 }) }))).toBe("12 of 4 to 16");
+    expect(gpusOf(aJob({ mgpu: 12_000 }))).toBe("12");
+    expect([gpuSpan(aJob(asked)), gpuSpan(aJob({ mgpu: 1_000 }))]).toEqual(["4 to 16 GPUs", "1 GPU"]);
   });
 
   it("tells an event's data in a few words, and leaves out bare ids", () => {

@@ -1,4 +1,5 @@
 import type { Attempt, Explanation, Job, JobState } from "../api/types";
+import { formatGpuCount, formatGpus } from "../ui/units";
 
 export const JOB_STATES: readonly JobState[] = [
   "queued",
@@ -63,6 +64,9 @@ export function stateTone(state: JobState): PillTone {
 /** What a job that waits for another asks of it. */
 export const CONDITION_WORDS = { succeeded: "has succeeded", ended: "has ended", failed: "has ended without success" };
 
+/** What people call a domain of a level of the topology. */
+export const LEVEL_WORDS = { node: "node", nvlink: "NVLink domain", rack: "rack", block: "block" };
+
 const CODE_WORDS: Record<string, string> = {
   never_fits: "can never fit",
   waiting_for_guarantee: "waiting for the team's guarantee",
@@ -88,7 +92,31 @@ const CODE_WORDS: Record<string, string> = {
 };
 
 /** Of a job that waits for jobs, not for GPUs: the arbiter is not offered it, and nobody is ahead of it. */
-export const WAITS_FOR_JOBS: ReadonlySet<string> = new Set(["dependency", "array_limit_reached"]);
+export const WAITS_FOR_JOBS: ReadonlySet<string> = new Set([
+  "dependency",
+  "array_limit_reached",
+  "begin_time",
+]);
+
+type Size = Pick<Job, "mgpu" | "mgpu_min" | "node_count" | "node_count_min">;
+
+/** "16 GPUs", or "4 to 16 GPUs" of an elastic job. */
+export function gpuSpan(job: Size): string {
+  const most = formatGpuCount(job.mgpu);
+  return job.node_count_min < job.node_count ? `${formatGpus(job.mgpu_min)} to ${most}` : most;
+}
+
+/** The GPUs that it has, "12 of 4 to 16" of an elastic job, or those that it asks for. */
+export function gpusOf(job: Size & Pick<Job, "current_attempt">): string {
+  if (job.node_count_min === job.node_count) return formatGpus(job.mgpu);
+  const asked = `${formatGpus(job.mgpu_min)} to ${formatGpus(job.mgpu)}`;
+  return job.current_attempt === null ? asked : `${formatGpus(job.current_attempt.mgpu)} of ${asked}`;
+}
+
+/** "4", or "1 to 4" of an elastic job. */
+export function nodeSpan(job: Size): string {
+  return job.node_count_min < job.node_count ? `${job.node_count_min} to ${job.node_count}` : String(job.node_count);
+}
 
 /** The category of an explanation in words. An unknown code is shown as it is, never guessed. */
 export function codeWords(code: string): string {
@@ -106,6 +134,7 @@ export function jobPill(job: Pick<Job, "state" | "explanation">): { text: string
 const METHOD_WORDS: Record<string, string> = {
   reclaim: "from the grace of those who give back",
   time_limits: "from the time limits of what runs",
+  look_ahead: "the arbiter, played on from this moment",
 };
 
 /** How an estimated start came about, in words; an unknown method by its own name. */

@@ -135,8 +135,14 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
                 </div>
                 <p className="sub inline" style={{ marginTop: 14 }}>
                   {items.some((quota) => quota.can_edit.length > 0) && (
-                    <span>Choose a node to change its quota.</span>
+                    <>
+                      <Link to="/quota-changes/new" search={{ pool }} className="button-like">
+                        Change quotas…
+                      </Link>
+                      <span>or choose a node to change it at once.</span>
+                    </>
                   )}
+                  <Link to="/quota-changes">Planned changes</Link>
                   <CliLine command={command} />
                 </p>
               </>

@@ -23,7 +23,7 @@ import { useLive } from "./useLive";
 import "./shell.css";
 
 interface NavItem {
-  to: "/" | "/jobs" | "/submit" | "/quotas" | "/chargeback" | "/clusters" | "/access";
+  to: "/" | "/jobs" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/chargeback" | "/clusters" | "/decisions" | "/access";
   label: string;
   needs?: Permission;
 }
@@ -37,9 +37,22 @@ const SECTIONS: { title: string | null; items: NavItem[] }[] = [
       { to: "/submit", label: "Submit", needs: "submit_jobs" },
     ],
   },
-  { title: "Share", items: [{ to: "/quotas", label: "Quotas", needs: "view_tree" }] },
+  {
+    title: "Share",
+    items: [
+      { to: "/quotas", label: "Quotas", needs: "view_tree" },
+      { to: "/quota-changes", label: "Planned changes", needs: "view_tree" },
+      { to: "/policy", label: "Policy", needs: "view_tree" },
+    ],
+  },
   { title: "Money", items: [{ to: "/chargeback", label: "Chargeback", needs: "view_costs" }] },
-  { title: "Fleet", items: [{ to: "/clusters", label: "Clusters" }] },
+  {
+    title: "Fleet",
+    items: [
+      { to: "/clusters", label: "Clusters" },
+      { to: "/decisions", label: "Decisions", needs: "manage_clusters" },
+    ],
+  },
   { title: "Access", items: [{ to: "/access", label: "My tokens" }] },
 ];
 

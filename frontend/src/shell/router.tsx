@@ -10,13 +10,14 @@ import {
 } from "@tanstack/react-router";
 
 import { LoginPage } from "../session/LoginPage";
+import type { PlannedStatus } from "../api/types";
 import { ErrorCard, Lines } from "../ui/states";
 import { NotFoundPage } from "./NotFoundPage";
 import { choiceParam, numberParam, parseSearch, stringifySearch, textParam } from "./search";
 import { Shell } from "./Shell";
 
 export const STREAMS = ["stdout", "stderr"] as const;
-export const JOB_TABS = ["log", "timeline", "attempts", "script"] as const;
+export const JOB_TABS = ["log", "timeline", "reasons", "decisions", "attempts", "script"] as const;
 export const PERIODS = ["hour", "today", "yesterday", "month", "last-month", "custom"] as const;
 export const GROUPINGS = ["team", "department"] as const;
 export const SUBMIT_DOORS = ["form", "sbatch"] as const;
@@ -24,6 +25,16 @@ export const CLUSTER_TABS = ["nodes", "users", "quotas", "options", "use"] as co
 /** Kinds of cluster that are added by a form. */
 export const ADDED_KINDS = ["slurm", "kubernetes"] as const;
 export const NODE_CHOICES = ["out", "busy"] as const;
+export const PLANNED_STATUSES: readonly PlannedStatus[] = [
+  "draft",
+  "scheduled",
+  "applied",
+  "reverted",
+  "kept",
+  "cancelled",
+  "expired",
+  "failed",
+];
 export const USAGE_CLASSES = ["guaranteed", "borrowed"] as const;
 
 const rootRoute = createRootRouteWithContext<{ queryClient: QueryClient }>()({
@@ -60,6 +71,43 @@ const quotasRoute = createRoute({
     node: textParam(search, "node"),
   }),
   component: lazyRouteComponent(() => import("../quotas/QuotasPage"), "QuotasPage"),
+});
+
+const plannedChangesRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/quota-changes",
+  validateSearch: (search): { status?: PlannedStatus } => ({
+    status: choiceParam(search, "status", PLANNED_STATUSES),
+  }),
+  component: lazyRouteComponent(() => import("../planned/PlannedChangesPage"), "PlannedChangesPage"),
+});
+
+/** `from`: the planned change whose figures the new draft begins with. */
+const draftRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/quota-changes/new",
+  validateSearch: (search): { pool?: string; from?: string } => ({
+    pool: textParam(search, "pool"),
+    from: textParam(search, "from"),
+  }),
+  component: lazyRouteComponent(() => import("../planned/DraftPage"), "DraftPage"),
+});
+
+const plannedChangeRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/quota-changes/$plannedId",
+  validateSearch: (search): { preview?: "now" } => ({ preview: choiceParam(search, "preview", ["now"] as const) }),
+  component: lazyRouteComponent(() => import("../planned/PlannedChangePage"), "PlannedChangePage"),
+});
+
+const policyRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/policy",
+  validateSearch: (search): { organization?: string; name?: string } => ({
+    organization: textParam(search, "organization"),
+    name: textParam(search, "name"),
+  }),
+  component: lazyRouteComponent(() => import("../policy/PolicyPage"), "PolicyPage"),
 });
 
 const jobsRoute = createRoute({
@@ -183,6 +231,19 @@ const addClusterRoute = createRoute({
   component: lazyRouteComponent(() => import("../clusters/AddClusterPage"), "AddClusterPage"),
 });
 
+const decisionsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/decisions",
+  validateSearch: (search): { before?: string } => ({ before: textParam(search, "before") }),
+  component: lazyRouteComponent(() => import("../decisions/DecisionsPage"), "DecisionsPage"),
+});
+
+const cycleRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/decisions/$cycleId",
+  component: lazyRouteComponent(() => import("../decisions/CyclePage"), "CyclePage"),
+});
+
 const accessRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/access",
@@ -201,6 +262,10 @@ const routeTree = rootRoute.addChildren([
   shellRoute.addChildren([
     homeRoute,
     quotasRoute,
+    plannedChangesRoute,
+    draftRoute,
+    plannedChangeRoute,
+    policyRoute,
     jobsRoute,
     jobRoute,
     submitRoute,
@@ -209,6 +274,8 @@ const routeTree = rootRoute.addChildren([
     clustersRoute,
     clusterRoute,
     addClusterRoute,
+    decisionsRoute,
+    cycleRoute,
     accessRoute,
     unknownRoute,
   ]),

@@ -42,7 +42,16 @@ describe("permissions", () => {
     const links = within(nav as HTMLElement)
       .getAllByRole("link")
       .map((link) => link.textContent);
-    expect(links).toEqual(["Home", "Jobs", "Quotas", "Chargeback", "Clusters", "My tokens"]);
+    expect(links).toEqual([
+      "Home",
+      "Jobs",
+      "Quotas",
+      "Planned changes",
+      "Policy",
+      "Chargeback",
+      "Clusters",
+      "My tokens",
+    ]);
   });
 });
 

@@ -3,6 +3,7 @@ import type { UseQueryResult } from "@tanstack/react-query";
 import type { JobPlan } from "../api/types";
 import { WholeNotes } from "../jobs/SbatchNotes";
 import { WhyCard } from "../jobs/WhyCard";
+import { gpuSpan, nodeSpan } from "../jobs/words";
 import { Lines } from "../ui/states";
 import { formatDuration, formatGpuCount, formatGpuHours, formatGpus, formatMoney } from "../ui/units";
 
@@ -33,7 +34,9 @@ function verdict(plan: JobPlan): { text: string; tone: string } {
   if (!plan.fits) return { text: "It can never start as asked.", tone: "bad-text" };
   const it = plan.job.tasks > 1 ? "Its first task" : "It";
   if (plan.would_start_now) {
-    return { text: `${it} would start now${plan.cluster ? ` on ${plan.cluster}` : ""}.`, tone: "good-text" };
+    const on = plan.cluster ? ` on ${plan.cluster}` : "";
+    const size = plan.job.node_count_min < plan.job.node_count ? ` with ${formatGpuCount(plan.mgpu)}` : "";
+    return { text: `${it} would start now${on}${size}.`, tone: "good-text" };
   }
   return { text: `${it} would wait.`, tone: "" };
 }
@@ -56,8 +59,8 @@ function Plan({ plan }: { plan: JobPlan }) {
         <tbody>
           <Fact name="Name">{job.name}</Fact>
           <Fact name="Asks for">
-            {formatGpuCount(job.mgpu)} of {job.pool}
-            {job.node_count > 1 && ` on ${job.node_count} nodes`}
+            {gpuSpan(job)} of {job.pool}
+            {job.node_count > 1 && ` on ${nodeSpan(job)} nodes`}
             {each}
           </Fact>
           {job.tasks > 1 && (

@@ -8,6 +8,7 @@ import { ApiError, client, unwrap } from "../api/client";
 import { clustersQuery, jobQuery, poolsQuery, priorityClassesQuery, treeQuery } from "../api/queries";
 import type { Job, JobPlan, JobRequest, Session, TreeNode } from "../api/types";
 import { SbatchNotes } from "../jobs/SbatchNotes";
+import { LEVEL_WORDS } from "../jobs/words";
 import { teamsWhereIMay } from "../session/access";
 import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
@@ -19,6 +20,7 @@ import {
   draftOf,
   emptyDraft,
   JOB_TYPES,
+  LEVELS,
   MAX_FEATURES,
   newIdempotencyKey,
   parseArray,
@@ -269,6 +271,8 @@ function FormFields({
       draft.cluster !== null ||
       draft.features.length > 0 ||
       draft.image !== "" ||
+      draft.together !== null ||
+      draft.beginAt !== "" ||
       draft.dependsOn !== "" || draft.array !== "",
   );
   const advice = imageAdvice(clusters.data ?? [], pool?.name, draft.cluster);
@@ -374,6 +378,10 @@ function FormFields({
             </>
           )}
         </div>
+        <p className="small faint">
+          {draft.shape === "total" ? "4..16" : "2..8 nodes"}: it starts with the least at once, and with as much as there
+          is.
+        </p>
       </fieldset>
       <TextInput
         label="Time limit"
@@ -438,6 +446,26 @@ function FormFields({
             error={errors.features}
             onChange={(features) => set({ features })}
           />
+          <div className="even">
+            <Select
+              label="Keep its nodes together"
+              description="All of them in one of these."
+              placeholder="anywhere"
+              clearable
+              clearButtonProps={{ "aria-label": "Nodes anywhere" }}
+              data={LEVELS.map((level) => ({ value: level, label: LEVEL_WORDS[level] }))}
+              value={draft.together}
+              error={errors.together}
+              onChange={(together) => set({ together: LEVELS.find((each) => each === together) ?? null })}
+            />
+            <Checkbox
+              label="Wait until they can be"
+              description="Otherwise it starts as close together as there is room."
+              disabled={draft.together === null}
+              checked={draft.mustBeTogether}
+              onChange={(event) => set({ mustBeTogether: event.currentTarget.checked })}
+            />
+          </div>
           {!advice.isNeeded && image}
           <Textarea
             label="Environment"
@@ -504,6 +532,15 @@ function FormFields({
             label="It may be preempted even inside the guarantee"
             checked={draft.isPreemptible}
             onChange={(event) => set({ isPreemptible: event.currentTarget.checked })}
+          />
+          <TextInput
+            label="Begin at"
+            description="It waits until then; in your time zone."
+            type="datetime-local"
+            w={240}
+            value={draft.beginAt}
+            error={errors.beginAt}
+            onChange={(event) => set({ beginAt: event.currentTarget.value })}
           />
           <Checkbox
             label="Hold it: do not start before I release it"

@@ -2,6 +2,7 @@ import type { JobDetail, JobRequest } from "../api/types";
 import { gpusToDecimal, parseGpus, parseTimeLimit } from "../ui/units";
 
 export const JOB_TYPES = ["training", "distributed", "interactive", "inference"] as const;
+export const LEVELS = ["node", "nvlink", "rack", "block"] as const;
 export const NOTICE_SIGNALS = ["TERM", "INT", "HUP", "USR1", "USR2"] as const;
 
 /** What is typed in the submit form, as text. */
@@ -26,8 +27,12 @@ export interface Draft {
   cluster: string | null;
   features: string[];
   image: string;
+  together: (typeof LEVELS)[number] | null;
+  mustBeTogether: boolean;
   noticeSignal: (typeof NOTICE_SIGNALS)[number] | null;
   isHeld: boolean;
+  /** As a datetime-local field has it: in the zone of this browser. */
+  beginAt: string;
   dependsOn: string;
   array: string;
 }
@@ -57,8 +62,11 @@ export function emptyDraft(): Draft {
     cluster: null,
     features: [],
     image: "",
+    together: null,
+    mustBeTogether: false,
     noticeSignal: null,
     isHeld: false,
+    beginAt: "",
     dependsOn: "",
     array: "",
   };
@@ -72,9 +80,9 @@ export function draftOf(job: JobDetail): Draft {
     name: job.array === null ? job.name : job.name.replace(/\[\d+\]$/, ""),
     pool: job.pool,
     shape: job.node_count > 1 ? "per_node" : "total",
-    gpus: gpusToDecimal(job.mgpu),
+    gpus: spanText(gpusToDecimal(job.mgpu_min), gpusToDecimal(job.mgpu)),
     gpusPerNode: gpusToDecimal(job.mgpu_per_node),
-    nodes: String(job.node_count),
+    nodes: spanText(String(job.node_count_min), String(job.node_count)),
     script: job.script ?? "#!/bin/bash\n",
     timeLimit: job.time_limit_s === null ? "" : `${job.time_limit_s}s`,
     priorityClass: job.priority_class,
@@ -96,7 +104,31 @@ export function draftOf(job: JobDetail): Draft {
       .join("\n"),
     features: job.features,
     image: job.image ?? "",
+    together: job.required_topology ?? job.preferred_topology,
+    mustBeTogether: job.required_topology !== null,
   };
+}
+
+function spanText(least: string, most: string): string {
+  return least === most ? most : `${least}..${most}`;
+}
+
+/** The two sides of "4..16"; least is null where only one figure is given. */
+function span(text: string): { least: string | null; most: string } {
+  const [first = "", second, ...rest] = text.split("..");
+  if (second === undefined) return { least: null, most: first };
+  return { least: first, most: rest.length > 0 ? "" : second };
+}
+
+/** A count of nodes, or null. */
+function parseNodes(text: string): number | null {
+  return /^[1-9]\d{0,5}$/.test(text.trim()) ? Number(text.trim()) : null;
+}
+
+/** A datetime-local field's time in UTC, or null. */
+function utcOf(local: string): string | null {
+  const moment = new Date(local);
+  return Number.isNaN(moment.getTime()) ? null : moment.toISOString().replace(/\.\d+Z$/, "Z");
 }
 
 export type DraftErrors = Partial<Record<keyof Draft, string>>;
@@ -174,15 +206,26 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
   const wholeForm = draft.door === "form";
   if (wholeForm) {
     if (draft.shape === "total") {
-      const mgpu = parseGpus(draft.gpus);
-      if (mgpu === null || mgpu === 0) errors.gpus = "A number of GPUs, such as 8 or 0.5.";
-      else request.gpus = Number(gpusToDecimal(mgpu));
+      const { least, most } = span(draft.gpus);
+      const mgpu = parseGpus(most);
+      const leastMgpu = least === null ? mgpu : parseGpus(least);
+      if (!mgpu || !leastMgpu) errors.gpus = "A number of GPUs, such as 8 or 0.5, or 4..16.";
+      else {
+        request.gpus = Number(gpusToDecimal(mgpu));
+        if (least !== null) request.gpus_min = Number(gpusToDecimal(leastMgpu));
+      }
     } else {
       const mgpu = parseGpus(draft.gpusPerNode);
       if (mgpu === null || mgpu === 0) errors.gpusPerNode = "A number of GPUs, such as 8.";
       else request.gpus_per_node = Number(gpusToDecimal(mgpu));
-      if (/^[1-9]\d{0,5}$/.test(draft.nodes.trim())) request.nodes = Number(draft.nodes.trim());
-      else errors.nodes = "A whole number, at least 1.";
+      const { least, most } = span(draft.nodes);
+      const nodes = parseNodes(most);
+      const leastNodes = least === null ? nodes : parseNodes(least);
+      if (nodes === null || leastNodes === null) errors.nodes = "A whole number, at least 1, or 2..8.";
+      else {
+        request.nodes = nodes;
+        if (least !== null) request.nodes_min = leastNodes;
+      }
     }
     if (draft.timeLimit.trim() !== "") {
       const seconds = parseTimeLimit(draft.timeLimit);
@@ -202,8 +245,15 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     if (draft.cluster !== null) request.cluster = draft.cluster;
     if (draft.features.length > 0) request.features = draft.features;
     if (draft.image.trim() !== "") request.image = draft.image.trim();
+    if (draft.together !== null && draft.mustBeTogether) request.required_topology = draft.together;
+    else if (draft.together !== null) request.preferred_topology = draft.together;
     if (draft.noticeSignal !== null) request.notice_signal = draft.noticeSignal;
     if (draft.isHeld) request.held = true;
+    if (draft.beginAt !== "") {
+      const beginAt = utcOf(draft.beginAt);
+      if (beginAt === null) errors.beginAt = "A day and a time.";
+      else request.begin_at = beginAt;
+    }
     if (draft.array.trim() !== "") {
       const shape = parseArray(draft.array);
       if ("error" in shape) errors.array = shape.error;
@@ -221,8 +271,10 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   name: "name",
   pool: "pool",
   gpus: "gpus",
+  gpus_min: "gpus",
   gpus_per_node: "gpusPerNode",
   nodes: "nodes",
+  nodes_min: "nodes",
   script: "script",
   sbatch: "sbatch",
   time_limit_s: "timeLimit",
@@ -235,8 +287,11 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   cluster: "cluster",
   features: "features",
   image: "image",
+  required_topology: "together",
+  preferred_topology: "together",
   notice_signal: "noticeSignal",
   held: "isHeld",
+  begin_at: "beginAt",
   depends_on: "dependsOn",
   array: "array",
 };
@@ -294,10 +349,12 @@ export function submitCommand(draft: Draft): string {
     option("cluster", draft.cluster);
     for (const feature of draft.features) option("feature", feature);
     option("image", draft.image);
+    option(draft.mustBeTogether ? "required-topology" : "preferred-topology", draft.together);
     option("signal", draft.noticeSignal);
     if (draft.isPreemptible) parts.push("--preemptible");
     if (!draft.isRequeueable) parts.push("--no-requeue");
     if (draft.isHeld) parts.push("--hold");
+    option("begin", utcOf(draft.beginAt));
     for (const { job, array, condition } of parseDependencies(draft.dependsOn).dependencies) {
       option({ succeeded: "after-ok", ended: "after-any", failed: "after-not-ok" }[condition], job ?? array ?? null);
     }

@@ -28,6 +28,28 @@ describe("the draft", () => {
     });
   });
 
+  it("asks for a range of GPUs or nodes, clones it, and says the command", () => {
+    const total = { ...emptyDraft(), team: VISION, script: "run", gpus: "4..16" };
+    expect(readDraft(total).request).toMatchObject({ gpus_min: 4, gpus: 16 });
+    expect(submitCommand(total)).toBe(`tidegate submit --team ${VISION} --gpus 4..16 job.sh`);
+    const nodes = { ...total, shape: "per_node" as const, gpusPerNode: "8", nodes: "2..4" };
+    expect(readDraft(nodes).request).toMatchObject({ gpus_per_node: 8, nodes_min: 2, nodes: 4 });
+    for (const gpus of ["4..", "..4", "1..2..3", "0..4"]) {
+      expect(Object.keys(readDraft({ ...total, gpus }).errors)).toEqual(["gpus"]);
+    }
+    const job = aJob({ node_count: 4, node_count_min: 2, mgpu: 32_000, mgpu_min: 16_000 });
+    expect(readDraft(draftOf(job)).request).toMatchObject({ gpus_per_node: 8, nodes_min: 2, nodes: 4 });
+    expect(placeRefusals({ gpus_min: "is too much" }, total).errors).toEqual({ gpus: "is too much" });
+  });
+
+  it("begins at a time of this browser's zone", () => {
+    const draft = { ...emptyDraft(), team: VISION, script: "run", beginAt: "2027-01-20T08:00" };
+    const beginAt = new Date("2027-01-20T08:00").toISOString().replace(".000Z", "Z");
+    expect(readDraft(draft).request).toMatchObject({ begin_at: beginAt });
+    expect(submitCommand(draft)).toContain(`--begin ${beginAt} `);
+    expect(readDraft({ ...draft, beginAt: "soon" }).errors).toEqual({ beginAt: "A day and a time." });
+  });
+
   it("refuses what the server would refuse, before it is sent", () => {
     const { request, errors } = readDraft({
       ...emptyDraft(),
@@ -70,6 +92,23 @@ describe("the draft", () => {
     expect(readDraft(draftOf(job)).request).toMatchObject({ features: job.features, image: job.image });
     const refusal = { "features/1": "must be the name of a feature" };
     expect(placeRefusals(refusal, draft)).toEqual({ errors: { features: refusal["features/1"] }, others: [] });
+  });
+
+  it("asks for nodes close together only where a level is named, and clones that", () => {
+    const draft = { ...emptyDraft(), team: VISION, script: "run", together: "rack" as const };
+    expect(readDraft(draft).request).toMatchObject({ preferred_topology: "rack" });
+    const must = { ...draft, mustBeTogether: true };
+    expect(readDraft(must).request).toMatchObject({ required_topology: "rack" });
+    expect(readDraft(must).request).not.toHaveProperty("preferred_topology");
+    expect(readDraft({ ...must, together: null }).request).not.toHaveProperty("required_topology");
+    expect(submitCommand(must)).toBe(`tidegate submit --team ${VISION} --gpus 1 --required-topology rack job.sh`);
+    expect(submitCommand(draft)).toContain("--preferred-topology rack");
+    const [job] = theJobs();
+    if (!job) throw new Error("the story has jobs");
+    expect(draftOf({ ...job, required_topology: "block" })).toMatchObject({ together: "block", mustBeTogether: true });
+    expect(draftOf({ ...job, preferred_topology: "node" })).toMatchObject({ together: "node", mustBeTogether: false });
+    const refusal = { required_topology: "none has more than 2" };
+    expect(placeRefusals(refusal, must)).toEqual({ errors: { together: "none has more than 2" }, others: [] });
   });
 
   it("quotes the command that does the same", () => {

@@ -53,10 +53,10 @@ export function open(address: string, { company = aCompany(), override }: { comp
       body: text === "" ? null : JSON.parse(text),
     };
     requests.push(request);
-    const { status, body } = override?.(request) ?? answer(company, request);
+    const { status, body, headers = {} } = override?.(request) ?? answer(company, request);
     return new Response(body === undefined ? null : JSON.stringify(body), {
       status,
-      headers: { "Content-Type": status < 400 ? "application/json" : "application/problem+json" },
+      headers: { ...headers, "Content-Type": status < 400 ? "application/json" : "application/problem+json" },
     });
   });
   const queryClient = createQueryClient({ retries: false });

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import {
+  formatDifference,
   formatCountdown,
   formatDuration,
   formatGpuCount,
@@ -46,6 +47,16 @@ describe("GPUs", () => {
   it("writes decimals that the API takes", () => {
     expect(gpusToDecimal(1_000_000)).toBe("1000");
     expect(gpusToDecimal(500)).toBe("0.5");
+  });
+});
+
+describe("differences", () => {
+  it("carry their sign, and say where there is none", () => {
+    expect([formatDifference(200_000, 220_000, formatGpus), formatDifference(5000, 2500, formatGpus)]).toEqual([
+      "+20",
+      "\u22122.5",
+    ]);
+    expect(formatDifference(7, 7, formatGpus)).toBe("no change");
   });
 });
 

@@ -87,6 +87,16 @@ function currencySymbol(currency: string): string {
   return symbol.length > 2 ? `${symbol} ` : symbol;
 }
 
+/** How much more or less there is, with its sign: "+12", "\u22123", or "no change". */
+export function formatDifference(
+  before: number,
+  after: number,
+  format: (quantity: number) => string,
+): string {
+  if (before === after) return "no change";
+  return after > before ? `+${format(after - before)}` : format(after - before);
+}
+
 /** A share as a percentage with one decimal; "–" where the whole is zero. */
 export function formatShare(part: Quantity, whole: Quantity): string {
   const { value: wholeExact } = toBigInt(whole);

@@ -24,6 +24,7 @@ from connectors.kubernetes.cluster_state import KubeState, pods_of_ours
 from connectors.kubernetes.finding import Finder, beside
 from connectors.kubernetes.gating import GateWatch
 from connectors.kubernetes.inventory import nodes_of
+from connectors.kubernetes.kueue_health import KueueWatch
 from connectors.kubernetes.log_keeping import LogKeeper
 from connectors.kubernetes.log_reading import KubernetesLogs
 from connectors.kubernetes.looking import Looker
@@ -121,6 +122,7 @@ class KubernetesConnector:
         self._gate = (
             GateWatch(self._api, operators=options.operators) if options.has_kueue else None
         )
+        self._kueue = KueueWatch(self._api) if options.has_kueue else None
         self._logs = KubernetesLogs(options)
         self._refusals = Refusals(self._api)
         self._submitter = Submitter(self._api, self._caches, options, cluster_id)
@@ -278,7 +280,7 @@ class KubernetesConnector:
             observed_at=probe.observed_at,
             nodes=found,
             api_version=self._api_version(),
-            complaints=(*self._gate_complaints(), *odd),
+            complaints=(*self._kueue_complaints(), *odd),
             identity={CLUSTER: probe.uid},
         )
 
@@ -318,12 +320,13 @@ class KubernetesConnector:
         self._caches.start()
         self._tender.start()
 
-    def _gate_complaints(self) -> tuple[str, ...]:
-        """What is wrong with the gate of what is submitted beside the portal."""
-        if self._gate is None:
+    def _kueue_complaints(self) -> tuple[str, ...]:
+        """What is wrong with Kueue, and with the gate of what is submitted beside the portal."""
+        if self._gate is None or self._kueue is None:
             return ()
-        complaint = self._gate.state().complaint
-        return (complaint,) if complaint else ()
+        return tuple(
+            told for told in (self._kueue.complaint(), self._gate.state().complaint) if told
+        )
 
     def _api_version(self) -> str:
         if not self._version:

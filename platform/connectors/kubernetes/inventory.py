@@ -112,7 +112,7 @@ def _capacity(
     pool: KubernetesPool,
     features: Mapping[str, tuple[str, str | None]],
 ) -> NodeCapacity:
-    allocatable = _allocatable(node, pool)
+    allocatable, labels = _allocatable(node, pool), texts(node, "metadata", "labels")
     found = true_conditions(node)
     is_ready = "Ready" in found
     is_cordoned = bool(flag(node, "spec", "unschedulable"))
@@ -150,7 +150,12 @@ def _capacity(
         is_schedulable=is_ready and not is_cordoned and not taints and allocatable > 0,
         state=",".join(words),
         reason=printable("; ".join(reasons), _LENGTH_MAX),
-        features=features_of(texts(node, "metadata", "labels"), features),
+        features=features_of(labels, features),
+        domains={
+            level: labels[label]
+            for level, label in pool.topology_domains.items()
+            if labels.get(label)
+        },
     )
 
 

@@ -35,6 +35,7 @@ from connectors.kubernetes.pod_logs import (
     is_open,
     log_of,
     note_end,
+    pause_after,
     query_of,
     stop,
     take_over,
@@ -47,7 +48,7 @@ FOLLOWERS_MAX = 512
 ASKERS_MAX = 4
 ASK_EVERY_S = 5.0
 ASKS_PER_S = 20
-#: After what could not be fetched it is tried again after so long.
+#: After what could not be fetched it is tried again after so long, and see `pause_after`.
 AGAIN_S = 1.0
 #: A follower that hears nothing for so long asks again.
 SILENCE_S = 300.0
@@ -239,6 +240,7 @@ class LogKeeper:
     def _work(self) -> None:
         while (task := self._next()) is not None:
             one, is_following = task
+            began_s = time.monotonic()
             try:
                 is_done = self._fetch(one, is_following=is_following)
             except FileNotFoundError:
@@ -256,11 +258,15 @@ class LogKeeper:
                     one.is_followed = False
                     self._followers -= 1
                 one.is_complete = one.is_complete or is_done
-                one.next_at_s = time.monotonic() + (AGAIN_S if is_following else ASK_EVERY_S)
-                if one.is_ended:
+                now = time.monotonic()
+                if one.is_ended and not one.ended_before:
                     # What ended while it was read has a rest that is fetched at once.
-                    at_once = not one.ended_before
-                    one.next_at_s = 0.0 if at_once else time.monotonic() + AGAIN_S
+                    one.next_at_s = 0.0
+                elif one.is_ended or is_following:
+                    pause_s = pause_after(one, began_s=began_s, now_s=now, again_s=AGAIN_S)
+                    one.next_at_s = now + pause_s
+                else:
+                    one.next_at_s = now + ASK_EVERY_S
                 self._changed.notify_all()
 
     def _next(self) -> tuple[PodLog, bool] | None:

@@ -26,6 +26,9 @@ pools               {pool: {...}}, what each pool is on the cluster:
   preferred_topology    the same as a wish; a pool has one of the two at most
   topology_name         the Topology with these levels, null (default): none
   topology_levels       its labels, from the widest to the narrowest
+  topology_domains      {"block", "rack", "nvlink": one of these labels}: what jobs mean when
+                        they ask for one; by default the first label is the block and the
+                        second the rack, kubernetes.io/hostname left out
   image                 image of jobs that name none; null (default): they must name one
   cpu_per_gpu           cores that a rank gets with each GPU, null (default): none are asked for
   memory_mib_per_gpu    MiB that a rank gets with each GPU and may not exceed, null (default):
@@ -59,7 +62,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from connectors.kubernetes.images import (
@@ -70,6 +73,7 @@ from connectors.kubernetes.images import (
     plain_image,
 )
 from connectors.kubernetes.resources import JOB, KINDS, OTHER_SCHEDULERS, Resource
+from connectors.protocol import TOPOLOGY_LEVELS
 
 T = TypeVar("T")
 
@@ -78,6 +82,8 @@ ARBITER_MODE = "arbiter"
 SHARED_MODE = "shared"
 GPU_RESOURCE = "nvidia.com/gpu"
 WHOLE_MGPU = 1_000
+#: The label of every node that is a domain of its own.
+HOST_LABEL = "kubernetes.io/hostname"
 RUN_AS_USER = 1_000
 WORK_MIB = 100 << 10
 SHARED_MEMORY_MIB = 64 << 10
@@ -116,6 +122,7 @@ _POOL_KNOWN = frozenset(
     {
         *("flavor", "node_selector", "resource", "mgpu_per_unit", "device_class", "tolerations"),
         *("required_topology", "preferred_topology", "topology_name", "topology_levels", "image"),
+        "topology_domains",
         *("cpu_per_gpu", "memory_mib_per_gpu", "runtime_class"),
     }
 )
@@ -158,6 +165,7 @@ class KubernetesPool:
     preferred_topology: str | None
     topology_name: str | None
     topology_levels: tuple[str, ...]
+    topology_domains: Mapping[str, str]
     image: str | None
     cpu_per_gpu: int | None
     memory_mib_per_gpu: int | None
@@ -219,6 +227,9 @@ def parse_options(options: Mapping[str, Any]) -> KubernetesOptions:
         raise ValueError(f"options kind and mode are of Kueue; leave them out with {scheduler}")
     pools = _pools(options.get("pools"), requires_digest=_flag(options, "require_digest"))
     _check_topology(scheduler, pools)
+    if scheduler == "yunikorn":
+        # It cannot keep a gang in one domain, so jobs must not be told that there are any.
+        pools = {name: replace(pool, topology_domains={}) for name, pool in pools.items()}
     if scheduler == KUEUE and options.get("queue") is not None:
         raise ValueError("option queue is of the other schedulers; with Kueue leave it out")
     return KubernetesOptions(
@@ -414,6 +425,7 @@ def _pool(name: str, settings: Mapping[str, Any], *, requires_digest: bool) -> K
         preferred_topology=preferred,
         topology_name=topology_name,
         topology_levels=levels,
+        topology_domains=_domains(name, settings.get("topology_domains"), levels),
         image=_pool_image(name, settings.get("image"), requires_digest=requires_digest),
         cpu_per_gpu=_or_none(
             named("cpu_per_gpu"), settings.get("cpu_per_gpu"), lambda o, v: _count(o, v, 1, 1_024)
@@ -425,6 +437,24 @@ def _pool(name: str, settings: Mapping[str, Any], *, requires_digest: bool) -> K
         ),
         runtime_class=optional("runtime_class", _object_name),
     )
+
+
+def _domains(pool: str, value: object, levels: tuple[str, ...]) -> Mapping[str, str]:
+    """By level the label that says in which domain of it a node is."""
+    if value is None:
+        labels = [label for label in levels if label != HOST_LABEL]
+        return dict(zip(("block", "rack"), labels, strict=False))
+    if (
+        not isinstance(value, Mapping)
+        or not set(value) <= set(TOPOLOGY_LEVELS)
+        or not all(label in levels for label in value.values())
+        or len(set(value.values())) < len(value)
+    ):
+        raise ValueError(
+            f"topology_domains of pool {pool} must give some of {', '.join(TOPOLOGY_LEVELS)} a "
+            "label of topology_levels each, no two the same"
+        )
+    return {level: str(value[level]) for level in TOPOLOGY_LEVELS if level in value}
 
 
 def _pool_image(pool: str, value: object, *, requires_digest: bool) -> str | None:

@@ -12,6 +12,10 @@ from connectors.kubernetes.log_positions import Position
 from connectors.kubernetes.naming import CONTAINER, CONTAINERS
 from connectors.kubernetes.reading import Object, Odd, needed, part, parts, text
 
+#: The longest pause between two readings of a log.
+AGAIN_MAX_S = 60.0
+_DOUBLED_MAX = 16
+
 
 class LogSource(Protocol):
     """Where logs come from; `api.KubeApi` is one."""
@@ -58,6 +62,8 @@ class PodLog:
     is_stopped: bool = False
     has_begun: bool = False
     ended_before: bool = False
+    #: So many readings in a row told nothing and ended at once.
+    in_vain: int = 0
 
 
 def log_of(key: str, rank: int, pod: Object) -> PodLog:
@@ -110,6 +116,7 @@ def note_end(one: PodLog, *, is_ended: bool) -> None:
     if is_ended and not one.is_ended:
         one.is_ended = True
         one.next_at_s = 0.0
+        one.in_vain = 0
         one.ended_at_s = one.heard_at_s = time.monotonic()
 
 
@@ -125,3 +132,17 @@ def stop(one: PodLog) -> None:
     if one.stream is not None:
         one.is_stopped = True
         one.stream.close()
+
+
+def pause_after(one: PodLog, *, began_s: float, now_s: float, again_s: float) -> float:
+    """Count a reading of a log from `began_s` to `now_s`; returns for how many seconds the log is
+    left alone.
+
+    `again_s`, and twice as long after each reading that ended at once and told nothing, up to
+    `AGAIN_MAX_S`: where a node gives no logs, hundreds of Pods would be asked for every second.
+    """
+    if one.heard_at_s >= began_s or now_s - began_s >= AGAIN_MAX_S:
+        one.in_vain = 0
+    pause_s = min(again_s * (1 << one.in_vain), AGAIN_MAX_S)
+    one.in_vain = min(one.in_vain + 1, _DOUBLED_MAX)
+    return pause_s

@@ -165,6 +165,7 @@ class LocalConnector:
                 state="drained" if node.name in drained else "disk full" if is_full else "up",
                 reason=drained.get(node.name, ""),
                 features=node.features,
+                domains=node.domains,
             )
             for node in nodes_of(self._options)
         )

@@ -1,8 +1,9 @@
 """The options of a local cluster, checked, and the nodes that follow from them.
 
 root            directory that keeps the attempts; on a local disk, for this connector only
-nodes           a group {count, gpus, pool, prefix, features} of virtual nodes, or a list of
-                groups; features, none by default, are names that jobs may ask for
+nodes           a group {count, gpus, pool, prefix, features, domains} of virtual nodes, or a
+                list of groups; features, none by default, are names that jobs may ask for, and
+                domains, such as {"block": "b1", "rack": "r1"}, say where the group stands
 use_real_gpus   "auto" (default): the GPUs that nvidia-smi lists, if any, on one node named
                 after this machine, else the virtual nodes; true: real ones or none; false
 log_cap_bytes   cap of each stream of each rank, 16 MiB by default
@@ -21,11 +22,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.local.attempt_spec import Credentials
+from connectors.protocol import TOPOLOGY_LEVELS
 
 NODES_MAX = 10_000
 GPUS_PER_NODE_MAX = 1_024
@@ -38,7 +40,14 @@ _REFUSED_USERS = frozenset({"root", "slurm", "nobody"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _KNOWN = frozenset({"root", "nodes", "use_real_gpus", "log_cap_bytes", "path", "run_as"})
 _FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
-_DEFAULT_GROUP = {"count": 125, "gpus": 8, "pool": "h100", "prefix": "node-", "features": ()}
+_DEFAULT_GROUP = {
+    "count": 125,
+    "gpus": 8,
+    "pool": "h100",
+    "prefix": "node-",
+    "features": (),
+    "domains": {},
+}
 
 _NVIDIA_SMI_TIMEOUT_S = 20
 _REAL_GPUS_KEPT_S = 60
@@ -55,6 +64,7 @@ class Node:
     gpus: int
     is_real: bool
     features: tuple[str, ...] = ()
+    domains: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,17 +148,17 @@ def _virtual_nodes(groups: Any) -> tuple[Node, ...]:
         groups = [groups]
     if not isinstance(groups, list | tuple) or not groups:
         raise ValueError(
-            "option nodes must be a group {count, gpus, pool, prefix, features} or a list"
+            "option nodes must be a group {count, gpus, pool, prefix, features, domains} or a list"
         )
     nodes: list[Node] = []
     for group in groups:
         if not isinstance(group, Mapping) or set(group) - set(_DEFAULT_GROUP):
             raise ValueError(
-                "a group of nodes has count, gpus, pool, prefix and features, nothing else"
+                "a group of nodes has count, gpus, pool, prefix, features and domains, nothing else"
             )
         whole: dict[str, Any] = {**_DEFAULT_GROUP, **group}
         count, gpus, pool, prefix = (whole[name] for name in ("count", "gpus", "pool", "prefix"))
-        features = _features(whole["features"])
+        features, domains = _features(whole["features"]), _domains(whole["domains"])
         _check_count("count", count, 1, NODES_MAX)
         _check_count("gpus", gpus, 0, GPUS_PER_NODE_MAX)
         width = max(3, len(str(count)))
@@ -156,7 +166,8 @@ def _virtual_nodes(groups: Any) -> tuple[Node, ...]:
         if not all(_NAME.fullmatch(name) for name in (names[-1], str(pool))):
             raise ValueError(f"{prefix!r} and {pool!r} must be letters, digits, '.', '_' and '-'")
         nodes.extend(
-            Node(name, str(pool), gpus, is_real=False, features=features) for name in names
+            Node(name, str(pool), gpus, is_real=False, features=features, domains=domains)
+            for name in names
         )
     if len(nodes) > NODES_MAX or len({node.name for node in nodes}) != len(nodes):
         raise ValueError(f"at most {NODES_MAX} nodes, and no name twice: give groups own prefixes")
@@ -174,6 +185,19 @@ def _features(value: object) -> tuple[str, ...]:
             "digits, '.', '_' and '-'"
         )
     return tuple(dict.fromkeys(value))
+
+
+def _domains(value: object) -> Mapping[str, str]:
+    if (
+        not isinstance(value, Mapping)
+        or not set(value) <= set(TOPOLOGY_LEVELS)
+        or not all(isinstance(name, str) and _FEATURE.fullmatch(name) for name in value.values())
+    ):
+        raise ValueError(
+            f"the domains of a group must give some of {', '.join(TOPOLOGY_LEVELS)} a name of "
+            "letters, digits, '.', '_' and '-'"
+        )
+    return dict(value)
 
 
 def _check_count(name: str, value: object, least: int, most: int) -> None:

@@ -30,9 +30,12 @@ _AUTHENTICATION = 1007
 # No connection to the controller, its back-off, a job in transition, a standby controller, and no
 # connection to the database: the call was not carried out and may be sent again.
 _NOT_NOW = {1001, 1800, 1804, 1805, TRY_AGAIN, 2027, NO_DATABASE}
-#: Refusals of a submission for the sake of its partition, user, account or QoS: no request of a
-#: person names them, and an administrator can make them.
-NOT_SET_UP = frozenset({2000, 2003, 2010, 2045, 2066})
+#: Refusals of a submission for the sake of its partition, user, account or QoS, which no request of
+#: a person names and an administrator can make; and of what these allow or have: time, nodes, GPUs
+#: and features that another cluster may have.
+NOT_SET_UP = frozenset(
+    {2000, 2003, 2010, 2045, 2066, *(2006, 2014, 2015, 2029, 2050, 2051, 2070, 2072, 2101, 2115)}
+)
 _MAX_TEXT = 600
 #: Beside every refused token.
 REFUSAL_HINT = "does the minter have this cluster's key, and do the clocks agree?"

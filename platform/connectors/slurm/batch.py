@@ -53,16 +53,32 @@ _SHEBANG_CHARACTERS_MAX = 254
 
 _RANK = r"""
 key=$1 directory=$2 settings_bytes=$3 script_bytes=$4 tag=$5
-gpus=$6 ranks=$7 master_address=$8 master_port=$9
+gpus=$6 ranks=$7 master_address=$8 master_port=$9 work=
 rank=$SLURM_PROCID
 name=$directory/$key.$rank
 ulimit -c 0
 set -C
 
 tell() { printf '%s %s %s\n' "$1" "$rank" "${2-}"; }
+# A program that is started costs a node more than all that the shell does by itself, so none is
+# where it can be done without.
+clear() {
+  local file
+  for file; do
+    if [ -e "$file" ] || [ -L "$file" ]; then
+      rm -f -- "$@"
+      return
+    fi
+  done
+}
+# Bytes, not characters; nothing that is sent has a NUL among them.
+take() {
+  local LC_ALL=C
+  IFS= read -r -N "$1" taken && [ "${#taken}" -eq "$1" ]
+}
 leave() {
-  rm -f -- "$name.part"
-  printf '%s\n' "$1" > "$name.part" && mv -f -- "$name.part" "$name.exit"
+  clear "$name.exit"
+  printf '%s\n' "$1" > "$name.exit"
 }
 refuse() {
   leave "not started: $1"
@@ -95,15 +111,17 @@ trap 'noticed=1; tell noticed' TERM
 trap : HUP INT QUIT USR1 USR2
 
 # The node's directory for temporary files need not be there in a container.
-work=$(mktemp -d "${TMPDIR:-/tmp}/tidegate.XXXXXXXXXX" 2> /dev/null) ||
-  work=$(mktemp -d "$directory/.tidegate.XXXXXXXXXX") ||
-  refuse "no directory for the script on node $SLURMD_NODENAME"
-head -c "$settings_bytes" > "$work/settings" && head -c "$script_bytes" > "$work/script" ||
+work=${TMPDIR:-/tmp}/tidegate.$SLURM_JOB_ID.$rank.$RANDOM$RANDOM$RANDOM
+mkdir -m 700 -- "$work" 2> /dev/null ||
+  { work=$directory/.${work##*/} && mkdir -m 700 -- "$work"; } ||
+  { work= && refuse "no directory for the script on node $SLURMD_NODENAME"; }
+take "$settings_bytes" && eval "$taken" && take "$script_bytes" &&
+  printf %s "$taken" > "$work/script" ||
   refuse "the script did not reach node $SLURMD_NODENAME"
-. "$work/settings"
+taken=
 { [ -x "${command[0]}" ] && ! [ -d "${command[0]}" ]; } ||
   refuse "${command[0]} is no program on node $SLURMD_NODENAME"
-rm -f -- "$name.exit" "$name.stdout" "$name.stderr"
+clear "$name.exit" "$name.stdout" "$name.stderr"
 { : > "$name.stdout" && : > "$name.stderr"; } ||
   refuse "no output can be written to $directory on node $SLURMD_NODENAME"
 
@@ -171,14 +189,19 @@ exit 0
 _SHELL = r"""#!/bin/bash
 # Runs one workload of Tidegate; made by it, for this job alone.
 export HOME=~ PATH=@PATH@
-export USER="$(id -un)"
+export USER="${SLURM_JOB_USER:-$(id -un)}"
 export LOGNAME=$USER
 key=@KEY@
 directory=@DIRECTORY@
 tag=@TAG@
 ulimit -c 0
-mkdir -p -- "$directory" || kill -s SYS "$$"
-rm -f -- "$directory/$key".*
+[ -d "$directory" ] || mkdir -p -- "$directory" || kill -s SYS "$$"
+for file in "$directory/$key".*; do
+  if [ -e "$file" ] || [ -L "$file" ]; then
+    rm -f -- "$directory/$key".*
+  fi
+  break
+done
 set -C
 exec > "$directory/$key.shell" 2>&1
 
@@ -195,10 +218,7 @@ trap : HUP INT QUIT USR1 USR2
 trap 'cancelled=1' TERM
 
 @ADDRESS@port=$((@PORT_FIRST@ + SLURM_JOB_ID % @PORTS@))
-rank_program=$(cat << 'TIDEGATE_RANK'
-@RANK@
-TIDEGATE_RANK
-)
+rank_program=@RANK@
 @CONTAINER@@START@ranks=$COPROC_PID
 exec 5<&"${COPROC[0]}" 6>&"${COPROC[1]}"
 base64 -d >&6 << 'TIDEGATE_PAYLOAD'
@@ -312,7 +332,7 @@ def batch_script(
         "GPUS": str(gpus_per_node),
         "SETTINGS_BYTES": str(len(settings)),
         "SCRIPT_BYTES": str(len(script)),
-        "RANK": _RANK.strip(),
+        "RANK": shlex.quote(_RANK.strip()),
         **_container(workload, mounts),
         "PAYLOAD": base64.encodebytes(settings + script).decode().strip(),
     }

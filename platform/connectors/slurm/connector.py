@@ -48,7 +48,7 @@ from connectors.slurm.controller import SlurmController
 from connectors.slurm.hardware import Kept, read_hardware
 from connectors.slurm.job_pools import JobPools
 from connectors.slurm.logs import FILES_S, RankExits, SlurmLogs, read_exits, within
-from connectors.slurm.naming import key_of, secret_mark
+from connectors.slurm.naming import comment_of, key_of, secret_mark
 from connectors.slurm.neutral import JobList, SlurmJob, Submission
 from connectors.slurm.observing import (
     MGPU_PER_GPU,
@@ -65,8 +65,8 @@ from connectors.slurm.options import (
 from connectors.slurm.qos_room import QosRoom
 from connectors.slurm.resizing import joined
 from connectors.slurm.rest import SlurmRest
-from connectors.slurm.states import is_held_by_others, phase_of
-from connectors.slurm.submissions import SubmissionBuilder
+from connectors.slurm.states import is_held_by_others, never_starts, phase_of
+from connectors.slurm.submissions import SubmissionBuilder, asked_by
 from connectors.slurm.tokens import MinterTokens, TokenRefused
 from connectors.slurm.transport import TokenSource
 from connectors.workload_checks import check_key, check_workload
@@ -140,6 +140,7 @@ class SlurmConnector:
         self._exits: Mapping[tuple[int, int], RankExits] = {}
         self._waiting_since: Mapping[tuple[int, int], int] = {}
         self._let_go: frozenset[tuple[int, int]] = frozenset()
+        self._listed: tuple[int, frozenset[tuple[int, int]]] = 0, frozenset()
 
     @property
     def options(self) -> SlurmOptions:
@@ -179,6 +180,7 @@ class SlurmConnector:
                 return str(min(copies, key=_age).job_id)
         if submission.qos != self._options.borrow_qos:
             submission = self._room.take(submission, may_borrow=workload.is_requeueable)
+        submission = self._submissions.signed(submission)
         try:
             self._tokens.token_for(user)
             return str(self._controller.submit(user, submission))
@@ -199,11 +201,12 @@ class SlurmConnector:
             raise
 
     def release(self, key: str, native_id: str) -> None:
-        """See the protocol. A number that is not, or no longer, our job's is left alone."""
+        """See the protocol. A number that is not, or no longer, our job's is left alone, and so is
+        what is not what was submitted."""
         job = self._job(check_key(key), native_id)
-        if job is None or not _is_held(job):
+        if job is None or not _is_held(job) or self._is_altered(job):
             return
-        if is_held_by_others(job) or _number(job) in self._let_go:
+        if is_held_by_others(job) or never_starts(job) or _number(job) in self._let_go:
             return
         self._check_settled(job)
         insist(lambda: self._controller.set_hold(job.job_id, held=False))
@@ -233,6 +236,8 @@ class SlurmConnector:
                 others.append(job)
             else:
                 ours.setdefault(key, []).append(job)
+        numbers = frozenset(_number(job) for jobs in ours.values() for job in jobs)
+        self._listed = listed.observed_at, numbers
         exits = self._exits_of(ours)
         let_go = self._seen_let_go(ours, listed.observed_at)
         copies = {
@@ -245,6 +250,7 @@ class SlurmConnector:
                     was_let_go=_number(job) in let_go,
                     is_preemptible=job.qos == self._options.borrow_qos,
                     is_mixed=len(self._pools.parts(job)) > 1,
+                    is_altered=self._is_altered(job),
                 )
                 for job in sorted(jobs, key=_age)
             )
@@ -347,12 +353,19 @@ class SlurmConnector:
                 "free."
             )
         found = (node_capacity(node, self._options.pools, partitions) for node in seen)
+        limits = {
+            name: limit_s
+            for name, pool in self._options.pools.items()
+            if pool.partition in partitions
+            and (limit_s := partitions[pool.partition].max_time_limit_s) is not None
+        }
         return Inventory(
             observed_at,
             tuple(node for node in found if node is not None),
             api_version=self._rest.version,
             complaints=tuple(odd),
             identity=self._identity(),
+            time_limits_s=limits,
         )
 
     def _identity(self) -> Mapping[str, str]:
@@ -415,6 +428,18 @@ class SlurmConnector:
     def _key(self, job: SlurmJob) -> str | None:
         return key_of(self._options.tag_secret, job.name, job.user)
 
+    def _is_altered(self, job: SlurmJob) -> bool:
+        """Whether `job`, which has a name of ours and waits, asks for something else than what was
+        submitted. Of ours each has one type of GPU, which is that of its partition's pool."""
+        if job.state != "PENDING":
+            return False
+        gpus = job.gpus_requested
+        return not any(
+            job.comment == comment_of(self._options.tag_secret, job.name, asked_by(job, pool))
+            for pool in self._options.pools.values()
+            if pool.partition == job.partition and set(gpus) <= {"", pool.gres_type}
+        )
+
     def _tagged(self, key: str) -> Sequence[SlurmJob]:
         listed: JobList = self._controller.jobs()
         return [job for job in listed.jobs if job.name.startswith(key) and self._key(job) == key]
@@ -436,7 +461,11 @@ class SlurmConnector:
         insist(lambda: self._controller.cancel(job.job_id, signal=signal))
 
     def _check_settled(self, job: SlurmJob) -> None:
-        age_s = self._controller.diag().observed_at - job.submit_time if self.settle_s else 0
+        # What was settled in the last list is: the time now is asked for others only.
+        seen_at, numbers = self._listed
+        age_s = seen_at - job.submit_time if _number(job) in numbers else 0
+        if age_s < self.settle_s:
+            age_s = self._controller.diag().observed_at - job.submit_time
         if age_s < self.settle_s:
             raise ClusterUnavailable(
                 f"job {job.job_id} is not settled yet: the controller may still forget it; "

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
 from connectors.errors import ClusterUnavailable, ConnectorError, OutcomeUnknown, WorkloadRejected
 from connectors.slurm import answers, outgoing
 from connectors.slurm.answers import Answer
@@ -44,6 +46,10 @@ class _Kept:
     unread: tuple[UnreadJob, ...]
 
 
+#: By version and number: the hash of a job's record, and what it says.
+_Read = dict[tuple[str, Any], tuple[int, SlurmJob]]
+
+
 class SlurmController:
     """The controller of one cluster, for several threads at once.
 
@@ -59,6 +65,7 @@ class SlurmController:
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._kept: _Kept | None = None
+        self._read: _Read = {}
 
     @property
     def version(self) -> str:
@@ -119,12 +126,36 @@ class SlurmController:
                     raise ClusterUnavailable("the cluster has no changes to a list never given")
                 fresh = replace(kept, asked_at=asked_at)
             else:
-                read, unread = _read_jobs(records, dialect)
+                read, unread = self._read_jobs(records, dialect)
                 jobs = self._with_details(read)
                 fresh = _Kept(dialect.version, asked_at, now_s, jobs, unread)
         with self._lock:
             self._kept = fresh
         return JobList(asked_at, fresh.jobs, fresh.unread)
+
+    def _read_jobs(
+        self, records: Sequence[Mapping[str, Any]], dialect: Dialect
+    ) -> tuple[list[SlurmJob], tuple[UnreadJob, ...]]:
+        """What the records say. Most of a list is as it was in the one before, and to compare two
+        records takes a tenth of what it takes to read one."""
+        before, now = self._read, {}
+
+        def read(record: Mapping[str, Any]) -> SlurmJob:
+            text = hash(orjson.dumps(record))
+            number = record.get("job_id")
+            known = before.get((dialect.version, number))
+            if known is None or known[0] != text:
+                known = text, dialect.job(record)
+            now[dialect.version, number] = known
+            return known[1]
+
+        found, odd = sensible(records, read)
+        self._read = now
+        return found, tuple(
+            UnreadJob(number if type(number) is int else None, str(error))
+            for record, error in odd
+            for number in (record.get("job_id"),)
+        )
 
     @property
     def last_jobs(self) -> tuple[SlurmJob, ...]:
@@ -269,17 +300,6 @@ class SlurmController:
         body = self._transport.speak().node_update(drain=drain, reason=reason)
         answer = self._transport.write("POST", f"/slurm/{{}}/node/{path_part(node)}", body, what)
         self._transport.check_write(answer, what, fine=frozenset({answers.NODE_STATE}))
-
-
-def _read_jobs(
-    records: Sequence[Mapping[str, Any]], dialect: Dialect
-) -> tuple[list[SlurmJob], tuple[UnreadJob, ...]]:
-    found, odd = sensible(records, dialect.job)
-    return found, tuple(
-        UnreadJob(number if type(number) is int else None, str(error))
-        for record, error in odd
-        for number in (record.get("job_id"),)
-    )
 
 
 def _job_id(answer: Answer) -> int | None:

@@ -234,6 +234,7 @@ class Dialect(ABC):
             gpus_by_node=_gpus_by_node(record, nodes, sum(allocated.values())),
             time_limit_s=None if time_limit is None else time_limit * 60,
             resize_time=self._time(record.get("resize_time")),
+            restarts=self._number(record.get("restart_cnt")) or 0,
         )
 
     def node(self, record: Record) -> SlurmNode:

@@ -40,6 +40,15 @@ def key_of(secret: bytes, name: str, user: str) -> str | None:
     return key if hmac.compare_digest(tag(secret, key, user), name) else None
 
 
+def comment_of(secret: bytes, tagged: str, asked: Sequence[str | int]) -> str:
+    """The comment on the job of the name `tagged` that was submitted as `asked`: for people, and
+    signed, so that whoever changes the job cannot make the comment fit. Slurm makes small letters
+    of large ones in some names."""
+    text = " ".join(map(str, (tagged, *asked))).lower()
+    digest = hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
+    return f"Tidegate {tagged.rpartition('-')[0]} {digest[:_SIGNATURE_DIGITS]}"
+
+
 def secret_mark(secret: bytes) -> str:
     """What tells `secret` from others without telling it."""
     return hmac.new(secret, b"the secret itself", hashlib.sha256).hexdigest()[:_SIGNATURE_DIGITS]

@@ -49,7 +49,8 @@ class SlurmJob:
     of them: there a job that is COMPLETING is RUNNING. `end_time` of a job that runs is the end
     that is expected. `exit_code` and `exit_signal` are None until it ended. `gpus_by_node` is
     empty while the job does not run, and where the cluster does not say who has how many.
-    `resize_time` is when what it has was last changed while it ran.
+    `resize_time` is when what it has was last changed while it ran, `restarts` how often the
+    cluster queued it anew.
     """
 
     job_id: int
@@ -75,6 +76,7 @@ class SlurmJob:
     gpus_by_node: Mapping[str, int]
     time_limit_s: int | None
     resize_time: int | None = None
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from connectors.slurm.states import (
     is_held_by_others,
     is_stuck,
     native_state,
+    never_starts,
     outcome_of,
     phase_of,
     remark,
@@ -39,9 +40,11 @@ def observation_of(
     was_let_go: bool = False,
     is_preemptible: bool = False,
     is_mixed: bool = False,
+    is_altered: bool = False,
 ) -> Observation:
     """What is to be said of `job`, the workload `key`; `exits` is what its ranks left. One that
-    `was_let_go` and is held again is held by somebody else.
+    `was_let_go` and is held again is held by somebody else; one that `is_altered` is no longer what
+    was submitted.
 
     A job in a state that nobody knows is never said to have ended.
     """
@@ -49,12 +52,14 @@ def observation_of(
     is_released = phase is WorkloadPhase.ENDED
     ended_at = job.end_time if is_released else None
     started_at = _started_at(job)
-    is_again = was_let_go and phase is WorkloadPhase.HELD
+    is_again = was_let_go and phase is WorkloadPhase.HELD and not never_starts(job)
     if is_again and not is_held_by_others(job):
         message = (
             "It had been released, and somebody holds it on the cluster again "
             f"({_printable(job.reason)[:60]}); it starts when they release it."
         )
+    if is_altered:
+        message = _altered(job)
     if exits.refusal:
         message = exits.refusal
     return Observation(
@@ -75,6 +80,9 @@ def observation_of(
         resized_at=job.resize_time,
         is_stuck=is_stuck(job) or is_again,
         is_held_by_others=is_held_by_others(job) or is_again,
+        never_starts=never_starts(job),
+        is_altered=is_altered,
+        restarts=job.restarts,
         user=job.user,
         account=job.account,
         pool=pool or "",
@@ -190,6 +198,15 @@ def node_capacity(
             features=node.features,
         )
     return None
+
+
+def _altered(job: SlurmJob) -> str:
+    gpus = " and ".join(f"{count} {kind or 'GPUs'}" for kind, count in job.gpus_requested.items())
+    nodes = "1 node" if job.node_count == 1 else f"{job.node_count} nodes"
+    return _printable(
+        f"Somebody changed it on the cluster before it began: it asks for {gpus or 'no GPUs'} on "
+        f"{nodes} of partition {job.partition} now, for account {job.account} with QoS {job.qos}."
+    )
 
 
 def _phase_and_outcome(job: SlurmJob) -> tuple[WorkloadPhase, Outcome | None, str]:

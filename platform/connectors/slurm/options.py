@@ -20,7 +20,8 @@ api_version         "v0.0.NN"; null (default): the newest that both sides know
 account_prefix      before the names of accounts; "" by default
 qos_prefix          before the QoS of an account; "g-" by default
 cluster_name        the cluster's name in its accounting; null (default): the only one there
-borrow_qos          QoS of what uses more than its team's guarantee; "tg-borrow" by default
+borrow_qos          QoS of what uses more than its team's guarantee; "tg-borrow" by default; neither
+                    "normal" nor a team's
 cpus_per_gpu        cores asked for with each GPU; null (default): the cluster's own default
 memory_mb_per_gpu   MiB asked for with each GPU; null (default): the cluster's own default
 log_cap_bytes       bytes of each stream of each rank that are shown; 16 MiB by default
@@ -37,6 +38,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from connectors.slurm.dialects import DIALECTS
+from connectors.slurm.naming import team_path
 
 LOG_CAP_BYTES = 16 << 20
 LOG_CAP_BYTES_MAX = 1 << 40
@@ -46,6 +48,8 @@ POOLS_MAX = 100
 MOUNTS_MAX = 20
 PYXIS = "pyxis"
 USER_FIELD = "{user}"
+#: Which Slurm makes by itself and gives to all who have no other.
+_DEFAULT_QOS = "normal"
 
 _SECRET_BYTES_MIN = 16
 _SECRET_BYTES_MAX = 4_096
@@ -117,6 +121,8 @@ def parse_options(options: Mapping[str, Any], *, reads_secret: bool = True) -> S
     if version is not None and version not in DIALECTS:
         raise ValueError(f"option api_version must be null or one of {', '.join(DIALECTS)}")
     output_root = options.get("output_root")
+    account_prefix = _prefix("account_prefix", options.get("account_prefix", ""))
+    qos_prefix = _prefix("qos_prefix", options.get("qos_prefix", "g-"))
     return SlurmOptions(
         url=_url(options.get("url")),
         service_user=_name("service_user", options.get("service_user")),
@@ -129,10 +135,10 @@ def parse_options(options: Mapping[str, Any], *, reads_secret: bool = True) -> S
         ),
         settle_s=_count("settle_s", options.get("settle_s", SETTLE_S_STRICT), 0, _SETTLE_S_MAX),
         api_version=version,
-        account_prefix=_prefix("account_prefix", options.get("account_prefix", "")),
-        qos_prefix=_prefix("qos_prefix", options.get("qos_prefix", "g-")),
+        account_prefix=account_prefix,
+        qos_prefix=qos_prefix,
         cluster_name=_name_or_none("cluster_name", options.get("cluster_name")),
-        borrow_qos=_name("borrow_qos", options.get("borrow_qos", "tg-borrow")),
+        borrow_qos=_borrow_qos(options.get("borrow_qos", "tg-borrow"), qos_prefix, account_prefix),
         cpus_per_gpu=_count_or_none("cpus_per_gpu", options.get("cpus_per_gpu"), 1_024),
         memory_mb_per_gpu=_count_or_none(
             "memory_mb_per_gpu", options.get("memory_mb_per_gpu"), 1 << 30
@@ -177,6 +183,22 @@ def _name(option: str, value: object) -> str:
     if not isinstance(value, str) or not is_name(value):
         raise ValueError(f"option {option} must be letters, digits, '.', '_' and '-'")
     return value
+
+
+def _borrow_qos(value: object, qos_prefix: str, account_prefix: str) -> str:
+    name = _name("borrow_qos", value)
+    if name.lower() == _DEFAULT_QOS:
+        raise ValueError(
+            f"option borrow_qos may not be {_DEFAULT_QOS}: everybody's jobs have that QoS, and "
+            "would all be pushed aside with those that borrow"
+        )
+    team = team_path(name.removeprefix(qos_prefix), account_prefix)
+    if name.startswith(qos_prefix) and team is not None and "/" in team:
+        raise ValueError(
+            f"option borrow_qos may not be {name}: that is the QoS of what team {team} is "
+            "guaranteed, see option qos_prefix"
+        )
+    return name
 
 
 def _name_or_none(option: str, value: object) -> str | None:

@@ -89,7 +89,8 @@ class QosRoom:
         found = Counter(self._in_use.get(qos))
         for _, of_qos, gpus in self._taken.values():
             if of_qos == qos:
-                found.update(gpus)
+                for name, count in gpus.items():
+                    found[name] += count
         return found
 
     def _read_limits(self) -> None:

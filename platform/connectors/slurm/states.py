@@ -66,11 +66,16 @@ _WAITS: dict[str, str] = {
     "PartitionTimeLimit": "its time limit is longer than its partition allows",
     "PartitionDown": "its partition is down",
     "PartitionInactive": "its partition is inactive",
+    "PartitionConfig": "its partition is not set up for what it asks for",
+    "AccountingPolicy": "the cluster's accounting does not let it start",
     "BadConstraints": "no node has the features that it asks for",
     "InvalidAccount": "its account does not exist on the cluster",
     "InvalidQOS": "its QoS does not exist on the cluster or is not allowed to its account",
     "AccountNotAllowed": "its account may not use the partition",
     "QOSNotAllowed": "its QoS may not be used in the partition",
+    "RequiresReservation": "its partition is for reservations only",
+    "ReqResv": "its partition is for reservations only",
+    "MaxMemPerLimit": "it asks for more memory than the cluster gives a job",
     "Assoc": "a limit of its account or user in Slurm keeps it from starting",
     "MaxGRESPerAccount": "a limit of its account in Slurm keeps it from starting",
     "QOS": "a limit of its QoS in Slurm keeps it from starting",
@@ -82,13 +87,18 @@ _WAITS: dict[str, str] = {
     "Licenses": "it waits for a license",
     "JobHoldMaxRequeue": "it was requeued too often",
 }
-#: What passes only when somebody changes something on the cluster, and so do limits for one job.
+#: What passes only when somebody changes something on the cluster.
 _STUCK = (
-    *("PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown", "PartitionInactive"),
-    *("BadConstraints", "InvalidAccount", "InvalidQOS", "AccountNotAllowed", "QOSNotAllowed"),
+    *("PartitionDown", "PartitionInactive", "PartitionConfig", "AccountingPolicy"),
     *("DependencyNeverSatisfied", "JobHoldMaxRequeue"),
 )
-_OF_ONE_JOB = re.compile(r"(Assoc|QOS)Max\w*PerJob\w*", re.ASCII)
+#: What keeps this very job from ever starting there, and so do limits for one job or node.
+_NEVER = (
+    *("PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount"),
+    *("InvalidQOS", "AccountNotAllowed", "QOSNotAllowed", "RequiresReservation", "ReqResv"),
+    *("MaxMemPerLimit", "AssociationTimeLimit", "QOSTimeLimit"),
+)
+_OF_ONE_JOB = re.compile(r"(Assoc|QOS)Max\w*Per(Job|Node)(Limit)?|QOSMin\w*", re.ASCII)
 #: GPUs of an account or a QoS: these limits are the quotas', by which the arbiter saw room. So the
 #: quota was not pushed yet or somebody has what it does not know of, who may keep it for days.
 _OF_QUOTA = re.compile(r"(Assoc|QOS)GrpGRES\w*", re.ASCII)
@@ -152,7 +162,7 @@ def remark(job: SlurmJob) -> str:
             "Somebody who administers the cluster holds it there (JobHeldAdmin); it starts when "
             "they release it."
         )
-    if job.is_held:
+    if job.is_held and not never_starts(job):
         return "The cluster holds it until it is sure not to forget it; then it is released."
     if job.reason in ("", "None"):
         return ""
@@ -171,15 +181,23 @@ def is_held_by_others(job: SlurmJob) -> bool:
     return job.state == "PENDING" and job.is_held and job.reason.startswith("JobHeldAdmin")
 
 
+def never_starts(job: SlurmJob) -> bool:
+    """Whether `job`, as it was submitted, is nothing that the cluster would ever start. It holds
+    some of these itself (`BadConstraints`): to release them is of no use."""
+    return job.state == "PENDING" and (
+        job.reason.startswith(_NEVER) or _OF_ONE_JOB.fullmatch(job.reason) is not None
+    )
+
+
 def is_stuck(job: SlurmJob) -> bool:
     """Whether `job` waits for what passes only when somebody changes something, or for a quota that
     the arbiter saw free."""
-    return is_held_by_others(job) or (
-        job.state == "PENDING"
-        and not job.is_held
-        and (
-            job.reason.startswith(_STUCK)
-            or _OF_ONE_JOB.fullmatch(job.reason) is not None
-            or _OF_QUOTA.fullmatch(job.reason) is not None
+    return (
+        is_held_by_others(job)
+        or never_starts(job)
+        or (
+            job.state == "PENDING"
+            and not job.is_held
+            and (job.reason.startswith(_STUCK) or _OF_QUOTA.fullmatch(job.reason) is not None)
         )
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from connectors.errors import WorkloadRejected
+from collections.abc import Sequence
+from dataclasses import replace
+
+from connectors.errors import NotPrepared, WorkloadRejected
 from connectors.protocol import Workload
 from connectors.slurm.batch import batch_script
 from connectors.slurm.hardware import Hardware, Kept
-from connectors.slurm.naming import account_name, guaranteed_qos, tag
-from connectors.slurm.neutral import Submission
+from connectors.slurm.naming import account_name, comment_of, guaranteed_qos, tag
+from connectors.slurm.neutral import SlurmJob, Submission
 from connectors.slurm.observing import MGPU_PER_GPU
 from connectors.slurm.options import USER_FIELD, SlurmOptions, SlurmPool, is_name
 from connectors.workload_checks import TIME_LIMIT_S_MAX
@@ -49,7 +52,8 @@ class SubmissionBuilder:
         working_directory = options.working_directory.replace(USER_FIELD, user)
         return Submission(
             name=name,
-            comment=f"Tidegate {workload.key}",
+            # Said and signed when the rest is settled, see `signed`.
+            comment="",
             account=account,
             partition=pool.partition,
             qos=options.borrow_qos
@@ -78,6 +82,16 @@ class SubmissionBuilder:
             hold=True,
         )
 
+    def signed(self, submission: Submission) -> Submission:
+        """`submission` with the comment by which `asked_by` finds out whether it was changed."""
+        asked = _asked(
+            *(submission.partition, submission.account, submission.qos, submission.gres_type),
+            *(submission.node_count, submission.node_count * submission.gpus_per_node),
+        )
+        return replace(
+            submission, comment=comment_of(self._options.tag_secret, submission.name, asked)
+        )
+
     def _mounts(self, user: str, working_directory: str) -> tuple[str, ...]:
         """What containers of `user` see as their nodes do; what scripts start in comes first."""
         others = (one.replace(USER_FIELD, user) for one in self._options.container_mounts)
@@ -87,8 +101,8 @@ class SubmissionBuilder:
     def _time_limit_minutes(self, workload: Workload, gpus: int, pool: SlurmPool) -> int:
         """The limit in whole minutes, rounded up; without one, the longest that there is.
 
-        Raises WorkloadRejected for what would wait in the partition for ever: held jobs are
-        accepted unlooked at.
+        Raises NotPrepared for what would wait in the partition for ever, though others may take
+        it: held jobs are accepted unlooked at.
         """
         problem, most_s = _check_room(workload, gpus, pool, self._hardware.get())
         if problem:
@@ -96,10 +110,22 @@ class SubmissionBuilder:
             self._hardware.drop()
             problem, most_s = _check_room(workload, gpus, pool, self._hardware.get())
         if problem:
-            raise WorkloadRejected(problem)
+            raise NotPrepared(problem)
         if workload.time_limit_s is None:
             return (most_s or TIME_LIMIT_S_MAX) // _S_PER_MINUTE
         return -(-workload.time_limit_s // _S_PER_MINUTE)
+
+
+def asked_by(job: SlurmJob, pool: SlurmPool) -> Sequence[str | int]:
+    """What `job` asks for as a job of `pool`, in the words that are signed."""
+    gpus = sum(job.gpus_requested.values())
+    return _asked(job.partition, job.account, job.qos, pool.gres_type, job.node_count, gpus)
+
+
+def _asked(
+    partition: str, account: str, qos: str, gres_type: str, node_count: int, gpus: int
+) -> Sequence[str | int]:
+    return partition, account, qos, gres_type, node_count, gpus
 
 
 def constraint_of(pool: SlurmPool, workload: Workload) -> str | None:

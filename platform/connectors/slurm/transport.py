@@ -100,13 +100,11 @@ class SlurmTransport:
         self._monotonic_s = monotonic_s
         self._answer_timeout_s = read_timeout_s * _WHOLE_ANSWER_TIMEOUTS
         self._lock = threading.Lock()
-        self._http = httpx.Client(
-            base_url=url,
-            timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
-            transport=transport,
-            follow_redirects=False,
-            trust_env=False,
-        )
+        self._url = url.rstrip("/")
+        self._read_timeout_s = read_timeout_s
+        self._timeout_s = httpx.Timeout(read_timeout_s, connect=connect_timeout_s).as_dict()
+        # Without a client around it, which costs as much as the call and adds nothing to it.
+        self._http = transport or httpx.HTTPTransport(trust_env=False)
 
     def close(self) -> None:
         """Close the connections. The transport must not be used afterwards."""
@@ -317,18 +315,22 @@ class SlurmTransport:
             "X-SLURM-USER-TOKEN": self._tokens.token_for(user),
             "Accept-Encoding": "identity",
         }
-        request = self._http.build_request(
-            method, path, params=parameters or None, json=body, headers=headers
-        )
-        whole_s = self._answer_timeout_s
+        limits_s, whole_s = self._timeout_s, self._answer_timeout_s
         if timeout_s is not None:
             whole_s = timeout_s * _WHOLE_ANSWER_TIMEOUTS
-            limits_s = {"read": timeout_s, "write": timeout_s}
-            request.extensions["timeout"] = {**request.extensions["timeout"], **limits_s}
+            limits_s = {**limits_s, "read": timeout_s, "write": timeout_s}
+        request = httpx.Request(
+            method,
+            self._url + path,
+            params=parameters or None,
+            json=body,
+            headers=headers,
+            extensions={"timeout": limits_s},
+        )
         until_s = self._monotonic_s() + whole_s
         content = bytearray()
         try:
-            response = self._http.send(request, stream=True)
+            response = self._http.handle_request(request)
             try:
                 for piece in response.iter_bytes():
                     content += piece
@@ -343,7 +345,7 @@ class SlurmTransport:
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
             raise _ConnectionClosed(f"the cluster closed the connection: {error}") from error
         except httpx.TimeoutException as error:
-            seconds = self._http.timeout.read if timeout_s is None else timeout_s
+            seconds = self._read_timeout_s if timeout_s is None else timeout_s
             raise _NotAnswered(f"the cluster did not answer within {seconds:g} s") from error
         except httpx.HTTPError as error:
             raise _NotAnswered(f"the cluster did not answer: {error!r}") from error

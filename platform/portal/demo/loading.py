@@ -162,9 +162,11 @@ def _edit_of(part: NodePart) -> QuotaEdit:
 def _load_rules(company: Company, *, actor: Actor, now: datetime) -> None:
     set_policy(
         company.slug,
-        rank=[f"{company.slug}/{path}" for path in company.rank],
-        grace_period_s=company.grace_period_s,
-        fair_share_half_life_s=company.fair_share_half_life_s,
+        {
+            "rank": [f"{company.slug}/{path}" for path in company.rank],
+            "grace_period_s": company.grace_period_s,
+            "fair_share_half_life_s": company.fair_share_half_life_s,
+        },
         actor=actor,
         now=now,
     )

@@ -159,13 +159,13 @@ FREE = {"need": 8, "free": 3, "largest_free_on_a_cluster": 3, "available_by_quot
         ),
         (
             Code.BEHIND_FAIR_SHARE,
-            {"ahead": 7},
+            {"ahead": 7, "starts_max": 9},
             "It could start, but this cycle has started as many jobs as it may;"
             " 7 waiting jobs come before it in the next.",
         ),
         (
             Code.BEHIND_FAIR_SHARE,
-            {},
+            {"starts_max": 9},
             "It could start, but this cycle has started as many jobs as it may;"
             " it comes first in the next.",
         ),
@@ -201,3 +201,18 @@ def test_a_reason_as_a_sentence(code: Code, more: dict, expected: str) -> None:
 )
 def test_a_duration_names_two_units_at_most(seconds: int, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+def test_it_would_delay_a_job_that_comes_first() -> None:
+    numbers = {"reserved_start_at": 1_000_000}
+    gpus = {"need": 8, "free": 16, "reserved": 32}
+    told_to_all = (
+        "It needs 8 GPUs, and would keep a job waiting that comes first: that one needs 32 GPUs"
+        " and starts by 1970-01-12 13:46 UTC at the latest. With a "
+    )
+    endless = told(Code.RESERVED_FOR_LARGER_JOB, gpus=gpus, **numbers)
+    assert endless == f"{told_to_all}time limit that is over by then it could start before."
+    long = a_queued("j", "t", gpus=8, time_limit_s=9_000)
+    assert told(Code.RESERVED_FOR_LARGER_JOB, job=long, gpus=gpus, **numbers) == (
+        f"{told_to_all}shorter time limit, over by then, it could start before."
+    )

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from arbiter.protection import protect
-from arbiter.quota_tree import tree_of
-from arbiter.snapshot import TreeNode
+from arbiter.quota_tree import pool_quota, tree_of
+from arbiter.snapshot import Quota, TreeNode
+from builders.protecting import protect
 
 TREE = tree_of([TreeNode("o", None), TreeNode("d", "o"), TreeNode("s", "d"), TreeNode("t", "d")])
 ORG, D, S, T = (TREE.index[name] for name in ("o", "d", "s", "t"))
 
 
-def classes(guaranteed: dict[int, int], *jobs: tuple[int, int]) -> tuple[list[int], list[str]]:
-    found = protect(TREE, [guaranteed.get(node, 0) for node in range(4)], jobs)
+def classes(
+    guaranteed: dict[int, int], *jobs: tuple[int, int], lend: dict[int, int] | None = None
+) -> tuple[list[int], list[str]]:
+    quotas = [
+        Quota(TREE.ids[node], "p", mgpu, lend_limit_mgpu=(lend or {}).get(node))
+        for node, mgpu in guaranteed.items()
+    ]
+    found = protect(TREE, pool_quota(TREE, quotas), jobs)
     names = {0: "o", 1: "d", 2: "t"}
     levels = [
         "".join(name for bit, name in names.items() if level >> bit & 1) for level in found.levels
     ]
-    return [found.used_mgpu[node] for node in (ORG, D, S, T)], levels
+    return [found.taken.used_mgpu[node] for node in (ORG, D, S, T)], levels
 
 
 def test_jobs_fit_whole_or_not_at_all() -> None:
@@ -45,3 +51,38 @@ def test_a_guarantee_above_that_was_lowered_protects_less() -> None:
 
 def test_nothing_guaranteed_protects_nothing() -> None:
     assert classes({}, (T, 1)) == ([0, 0, 0, 0], [""])
+
+
+def test_what_a_sister_keeps_protects_nobody_but_herself() -> None:
+    """s lends 2 of her 5, so t has 7 of d's 10: as many when s uses what she keeps."""
+    quota, borrowing = {S: 5, T: 5, D: 10, ORG: 10}, ((T, 4), (T, 4), (T, 3))
+    assert classes(quota, *borrowing, lend={S: 2}) == ([7, 7, 0, 4], ["odt", "", "od"])
+    assert classes(quota, *borrowing, (S, 3), lend={S: 2}) == (
+        [10, 10, 3, 4],
+        ["odt", "", "od", "odt"],
+    )
+
+
+def test_what_a_department_keeps_is_counted_once_with_what_its_teams_keep() -> None:
+    """s keeps 3, which with the 5 of t are the 8 that d keeps: o has 6 left, not 3 and not 9."""
+    quota = {S: 5, T: 5, D: 10, ORG: 14}
+    assert classes(quota, (T, 7), (T, 6), (T, 5), lend={S: 2, D: 2}) == (
+        [11, 5, 0, 5],
+        ["", "o", "odt"],
+    )
+
+
+def test_what_is_kept_stays_protected_where_the_guarantee_above_is_less() -> None:
+    """d was lowered below what its teams keep: they are protected in it as far as it goes."""
+    assert classes({S: 5, T: 5, D: 6, ORG: 6}, (S, 3), (T, 4), (T, 2), lend={S: 0, T: 0}) == (
+        [5, 5, 3, 4],
+        ["odt", "t", "od"],
+    )
+
+
+def test_what_is_protected_further_up_only_takes_nothing_of_the_department() -> None:
+    quota = pool_quota(TREE, [Quota("o", "p", 20), Quota("d", "p", 10), Quota("s", "p", 5, 2)])
+    taken = protect(TREE, quota, [(T, 8)]).taken
+    assert taken.used_mgpu[ORG] == 8
+    assert [taken.fits(D, T, mgpu) for mgpu in (7, 8)] == [True, False]
+    assert [taken.fits(ORG, T, mgpu) for mgpu in (9, 10)] == [True, False]

@@ -1,8 +1,32 @@
-"""Exact ratios, the agenda and the merged order of service."""
+"""Exact ratios, the contest by fair-share, the agenda and the merged order of service."""
 
 from __future__ import annotations
 
-from arbiter.queue_order import Agenda, ServiceOrder, Standing, exact_ratio
+from collections.abc import Mapping
+
+from arbiter.fair_share import FairShares, FairUse
+from arbiter.queue_order import Agenda, Contest, ServiceOrder, Standing, exact_ratio
+from arbiter.quota_tree import ROOT, tree_of
+from builders.arbiter_builders import a_node
+
+PATHS = ("o", "o/a", "o/a/x", "o/a/y", "o/b", "o/b/z", "o/t")
+
+
+def shares(used: Mapping[str, int] | None = None) -> FairShares:
+    """Equal weights; what each node has used itself."""
+    tree = tree_of([a_node(path) for path in PATHS])
+    total = [0] * len(PATHS)
+    for path, amount in (used or {}).items():
+        for node in tree.paths[tree.index[path]]:
+            total[node] += amount
+    use = FairUse(tuple(total), {}, (1 << 32,) * len(PATHS), (1,) * len(PATHS))
+    return FairShares(tree, [100] * len(PATHS), use, pool_weight=1)
+
+
+A, B, T, X, Y, Z = (
+    tree_of([a_node(path) for path in PATHS]).index[path]
+    for path in ("o/a", "o/b", "o/t", "o/a/x", "o/a/y", "o/b/z")
+)
 
 
 def test_ratios_order_exactly_where_floats_would_tie() -> None:
@@ -13,6 +37,61 @@ def test_ratios_order_exactly_where_floats_would_tie() -> None:
     assert exact_ratio(5, 0) == 0
 
 
+def order_of(contest: Contest) -> list[int]:
+    found = []
+    while (first := contest.first()) is not None:
+        found.append(first[-1])
+        contest.withdraw(first[-1])
+    return found
+
+
+def test_a_contest_goes_down_the_tree_by_fair_share() -> None:
+    contest = Contest(shares({"o/a/x": 10, "o/a/y": 20, "o/b/z": 40}))
+    for team in (X, Y, Z):
+        contest.enlist(team, 0, team)
+    assert order_of(contest) == [X, Y, Z]
+
+
+def test_what_is_tied_goes_by_what_comes_after_and_a_team_before_a_department() -> None:
+    contest = Contest(shares())
+    for job, team in enumerate((Z, Y, X, T)):
+        contest.enlist(team, 0, job)
+    assert order_of(contest) == [T, Z, Y, X]
+
+
+def test_children_of_tied_departments_are_compared_with_each_other() -> None:
+    """a and b have used as much; b's only team all of it, which is what its share is."""
+    contest = Contest(shares({"o/a/x": 10, "o/a/y": 30, "o/b/z": 40}))
+    for team in (Z, Y, X):
+        contest.enlist(team, 0, 0)
+    assert order_of(contest) == [X, Z, Y]
+
+
+def test_a_charge_moves_all_below_its_path() -> None:
+    standing = shares({"o/a/x": 10, "o/b/z": 40})
+    contest = Contest(standing)
+    for team in (X, Y, Z):
+        contest.enlist(team, 0, 0)
+    first = contest.first()
+    assert first is not None
+    assert first[-1] == Y
+    standing.charge_start(Y, "alice", 35)
+    contest.withdraw(Y)
+    contest.enlist(Y, 0, 0)
+    assert order_of(contest) == [Z, X, Y]
+
+
+def test_an_earlier_job_of_a_team_counts_once_it_is_enlisted_again() -> None:
+    contest = Contest(shares())
+    contest.enlist(X, 0, 5)
+    contest.enlist(Z, 0, 3)
+    contest.withdraw(X)
+    contest.enlist(X, 0, 1)
+    assert order_of(contest) == [X, Z]
+    contest.enlist(Z, 0, 7)
+    assert order_of(contest) == [Z]
+
+
 def drain(agenda: Agenda) -> list[tuple[int, int]]:
     found = []
     while (served := agenda.pop()) is not None:
@@ -20,33 +99,71 @@ def drain(agenda: Agenda) -> list[tuple[int, int]]:
     return found
 
 
-def test_guaranteed_demand_goes_by_ratio_and_spare_by_rank_then_age() -> None:
-    agenda = Agenda()
-    agenda.enlist(-1, Standing(3, 0, -1), 0, 10)
-    agenda.enlist(-1, Standing(3, 0, -2), 9, 11)
-    agenda.enlist(12, Standing(0, 50, 0), 1, 12)
-    agenda.enlist(13, Standing(0, 40, 0), 5, 13)
-    agenda.enlist(14, Standing(0, 40, 0), 4, 14)
-    assert drain(agenda) == [(14, 14), (13, 13), (12, 12), (-1, 11), (-1, 10)]
+def test_guaranteed_demand_goes_by_ratio_then_fair_share_and_spare_by_rank_first() -> None:
+    agenda = Agenda(shares({"o/a/x": 1}))
+    agenda.enlist(ROOT, Standing(3, 0, -1), 0, T)
+    agenda.enlist(ROOT, Standing(3, 0, -2), 9, Z)
+    agenda.enlist(X, Standing(0, 40), 1, X)
+    agenda.enlist(Y, Standing(0, 40), 5, Y)
+    agenda.enlist(A, Standing(0, 50), 0, A)
+    assert drain(agenda) == [(Y, Y), (X, X), (A, A), (ROOT, Z), (ROOT, T)]
 
 
-def test_a_group_moves_when_its_ratio_does() -> None:
-    agenda = Agenda()
-    agenda.enlist(5, Standing(2, 10, 0), 1, 20)
-    agenda.enlist(5, Standing(2, 10, 0), 2, 21)
-    agenda.enlist(6, Standing(2, 20, 0), 3, 22)
-    assert agenda.pop() == (5, 20)
-    agenda.refresh(5, 2, 30)
-    assert drain(agenda) == [(6, 22), (5, 21)]
+def test_credits_come_before_fair_share_or_after_it() -> None:
+    """z has used nothing; x is rich."""
+    used = {"o/a/x": 1}
+    agenda = Agenda(shares(used))
+    agenda.enlist(ROOT, Standing(3, 0, 0, -5), 1, X)
+    agenda.enlist(ROOT, Standing(3, 0, 0, 2), 0, Z)
+    assert drain(agenda) == [(ROOT, X), (ROOT, Z)]
+    agenda.enlist(ROOT, Standing(3, 0, 0, 0, -5), 1, X)
+    agenda.enlist(ROOT, Standing(3, 0, 0, 0, 2), 0, Z)
+    assert drain(agenda) == [(ROOT, Z), (ROOT, X)]
+    tied = Agenda(shares())
+    tied.enlist(ROOT, Standing(3, 0, 0, 0, 2), 0, Z)
+    tied.enlist(ROOT, Standing(3, 0, 0, 0, -5), 1, X)
+    assert drain(tied) == [(ROOT, X), (ROOT, Z)]
+
+
+def test_all_who_draw_on_a_guarantee_move_when_its_ratio_does() -> None:
+    agenda = Agenda(shares())
+    agenda.enlist(A, Standing(2, 10), 1, X)
+    agenda.enlist(A, Standing(2, 10), 2, Y)
+    agenda.enlist(B, Standing(2, 20), 3, Z)
+    assert agenda.pop() == (A, X)
+    agenda.refresh(A, 30)
+    assert drain(agenda) == [(B, Z), (A, Y)]
+    agenda.enlist(A, Standing(2, 30), 2, Y)
+    agenda.enlist(B, Standing(2, 20), 3, Z)
+    agenda.refresh(A, 10)
+    assert drain(agenda) == [(A, Y), (B, Z)]
+
+
+def test_a_team_is_taken_out_once() -> None:
+    agenda = Agenda(shares())
+    agenda.enlist(X, Standing(0, 0), 1, X)
+    assert (agenda.withdraw(X), agenda.withdraw(X)) == (True, False)
+    assert agenda.pop() is None
 
 
 def test_lines_are_merged_without_overtaking_inside_a_team() -> None:
     order = ServiceOrder()
-    order.standings = {(0, 0): Standing(0, 0, 0), (1, 0): Standing(1, 0, 0)}
-    order.add(10, [4], (1, 0))
-    order.add(1, [0], (0, 0))
+    order.standings = {(0, 0): (0,), (1, 0): (1,)}
+    order.add(10, 0, [4], (1, 0))
+    order.add(1, 0, [0], (0, 0))
     order.end_line()
-    order.add(1, [2, 5], (1, 0))
-    order.add(1, [1, 3], (0, 0))
+    order.add(1, 0, [2, 5], (1, 0))
+    order.add(1, 0, [1, 3], (0, 0))
     order.end_line()
     assert order.merged() == [1, 2, 3, 4, 0, 5]
+
+
+def test_inside_a_team_the_user_who_has_used_less_goes_first_within_a_priority() -> None:
+    order = ServiceOrder()
+    order.standings = {(0, 0): (0,)}
+    order.add(1, 7, [0, 3], (0, 0))
+    order.add(1, 2, [1, 4], (0, 0))
+    order.add(1, 2, [2], (0, 0))
+    order.add(5, 9, [6], (0, 0))
+    order.end_line()
+    assert order.merged() == [6, 1, 2, 4, 0, 3]

@@ -151,6 +151,29 @@ def test_get_in_every_form(server: Server) -> None:
     )
 
 
+def test_what_a_job_has_waited_for(server: Server) -> None:
+    server.routes[f"GET jobs/{JOB_ID}/reasons"] = {
+        "items": [
+            {
+                "since": "2026-11-21T12:00:04Z",
+                "code": "borrow_limit_reached",
+                "sentence": "nlp may borrow nothing.",
+            },
+            {"since": "2026-11-21T12:00:00Z", "code": "begin_time", "sentence": "Not yet."},
+        ]
+    }
+    ran = server.run("why", JOB_ID, "--history")
+    assert ran.exit_code == 0
+    assert [line.split() for line in ran.out.splitlines()] == [
+        ["SINCE", "REASON", "SENTENCE"],
+        ["2026-11-21T12:00:04Z", "borrow_limit_reached", "nlp", "may", "borrow", "nothing."],
+        ["2026-11-21T12:00:00Z", "begin_time", "Not", "yet."],
+    ]
+    server.routes[f"GET jobs/{JOB_ID}/reasons"] = {"items": []}
+    ran = server.run("why", JOB_ID, "--history")
+    assert (ran.out, ran.err) == ("", "It has not waited.\n")
+
+
 def test_why(server: Server) -> None:
     server.routes[f"GET jobs/{JOB_ID}/explanation"] = {
         "code": "waiting_for_reclaim",

@@ -112,6 +112,20 @@ def test_following_over_a_requeue_and_a_bad_network(server: Server) -> None:
     assert (ran.exit_code, ran.out, ran.err) == (0, "abcd", "--- attempt 2 ---\n")
 
 
+def test_following_a_log_that_does_not_come_says_why_once(server: Server) -> None:
+    server.routes[f"GET jobs/{JOB_ID}"] = [
+        *[a_shown_job(state="running", attempt=1)] * 5,
+        a_shown_job(state="succeeded", attempt=1),
+    ]
+    no_log = a_problem(404, detail="this cluster keeps no outputs")
+    server.routes[f"GET jobs/{JOB_ID}/logs"] = [no_log] * 6
+    ran = server.run("logs", "-f", JOB_ID)
+    assert (ran.exit_code, ran.out) == (3, "")
+    told = "Nothing yet, waiting on: No: this cluster keeps no outputs"
+    assert ran.err.splitlines()[0] == told
+    assert ran.err.count(told) == 1
+
+
 @pytest.mark.parametrize(
     ("job", "arguments", "exit_code", "told"),
     [

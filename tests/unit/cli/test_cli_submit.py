@@ -221,6 +221,8 @@ PLAN = {
     "job": {
         "features": ["ib"],
         "image": None,
+        "required_topology": None,
+        "preferred_topology": None,
         "tasks": 1,
         "tasks_at_once": None,
         "name": "bert",
@@ -229,13 +231,17 @@ PLAN = {
         "priority_class": "normal",
         "mgpu_per_node": 8_000,
         "node_count": 2,
+        "node_count_min": 2,
         "mgpu": 16_000,
+        "mgpu_min": 16_000,
         "time_limit_s": None,
+        "begin_at": None,
     },
     "notes": [],
     "fits": True,
     "explanation": {"sentence": "It would start now on local."},
     "would_start_now": True,
+    "mgpu": 16_000,
     "guaranteed_mgpu": 8_000,
     "borrowed_mgpu": 8_000,
     "cluster": "local",
@@ -245,7 +251,15 @@ PLAN = {
 
 
 def test_a_plan_of_an_array_says_what_is_of_each_task(server: Server) -> None:
-    job = {**PLAN["job"], "node_count": 1, "mgpu": 8_000, "tasks": 10, "tasks_at_once": 3}
+    job = {
+        **PLAN["job"],
+        "node_count": 1,
+        "node_count_min": 1,
+        "mgpu": 8_000,
+        "mgpu_min": 8_000,
+        "tasks": 10,
+        "tasks_at_once": 3,
+    }
     server.routes["POST jobs"] = {**PLAN, "job": job}
     words = ("submit", "--team", TEAM, "--gpus", "8", "--array", "0-9%3", "--plan", "--", "true")
     out = server.run(*words).out.splitlines()
@@ -285,7 +299,7 @@ def test_a_plan(server: Server) -> None:
         "team             ai-company/research/nlp\n"
         "pool             h100\n"
         "class            normal\n"
-        "GPUs             8 on each of 2 nodes\n"
+        "GPUs             16 (8 on each of 2 nodes)\n"
         "features         ib\n"
         "could run        yes\n"
         "starts now       yes\n"

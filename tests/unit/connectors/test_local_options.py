@@ -19,12 +19,14 @@ def test_groups_of_nodes() -> None:
     groups = [
         {"count": 2, "gpus": 8, "pool": "h100", "prefix": "big-"},
         {"count": 1, "gpus": 1, "pool": "a100-80g", "prefix": "small-", "features": ["ib", "ib"]},
+        {"count": 1, "prefix": "r1-", "domains": {"block": "b", "rack": "r1"}},
     ]
     options = parse_options({"root": Path("/somewhere"), "nodes": groups})
     assert options.virtual_nodes == (
         Node("big-001", "h100", 8, is_real=False),
         Node("big-002", "h100", 8, is_real=False),
         Node("small-001", "a100-80g", 1, is_real=False, features=("ib",)),
+        Node("r1-001", "h100", 8, is_real=False, domains={"block": "b", "rack": "r1"}),
     )
 
 
@@ -49,6 +51,10 @@ def test_groups_of_nodes() -> None:
         ({"nodes": {"prefix": "x" * 99}}, "letters"),
         ({"nodes": {"pool": ""}}, "letters"),
         ({"nodes": [{"count": 1}, {"count": 1}]}, "no name twice"),
+        ({"nodes": {"domains": ["r1"]}}, "domains of a group must give some of block, rack"),
+        ({"nodes": {"domains": {"row": "1"}}}, "domains of a group"),
+        ({"nodes": {"domains": {"rack": "r 1"}}}, "domains of a group"),
+        ({"nodes": {"domains": {"rack": 1}}}, "domains of a group"),
         ({"nodes": {"features": "ib"}}, "features of a group"),
         ({"nodes": {"features": ["a b"]}}, "features of a group"),
         ({"nodes": {"features": ["ib\n"]}}, "features of a group"),

@@ -17,6 +17,7 @@ from embedded.environment import (
 from embedded.errors import LauncherError
 from embedded.layout import Layout
 from embedded.personas import introduction, read_personas
+from embedded.services import portal_services
 
 
 def a_layout(tmp_path: Path) -> Layout:
@@ -108,6 +109,24 @@ def test_services_get_no_address_of_the_owner_and_no_foreign_database(tmp_path: 
     owner = service_environment(layout, inherited, as_owner=True)
     assert owner["TIDEGATE_RUN_AS"] == "owner"
     assert owner["TIDEGATE_OWNER_DATABASE_URL"] == lines["TIDEGATE_OWNER_DATABASE_URL"]
+
+
+def test_jobs_are_told_where_this_portal_is_unless_its_settings_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: the port of this start won over the address in the settings."""
+    monkeypatch.delenv("TIDEGATE_PUBLIC_URL", raising=False)
+    layout = a_layout(tmp_path)
+    load_secrets(layout)
+    addresses = [
+        {service.environment["TIDEGATE_PUBLIC_URL"] for service in portal_services(layout, port=81)}
+    ]
+    with layout.env_file.open("a") as file:
+        file.write("TIDEGATE_PUBLIC_URL=https://gpus.test\n")
+    addresses.append(
+        {service.environment["TIDEGATE_PUBLIC_URL"] for service in portal_services(layout, port=81)}
+    )
+    assert addresses == [{"http://127.0.0.1:81"}, {"https://gpus.test"}]
 
 
 def test_a_folder_that_was_never_ours_is_not_deleted(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from arbiter.decisions import Reclaim as PlannedReclaim
 from arbiter.snapshot import Slot
 from billing.metering import Grant, register_attempts
 from billing.models import MeterEvent
+from builders.job_builders import an_attempt
 from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import NOW, Company, a_company, a_user, an_actor
 from jobs import arbitration
@@ -388,3 +389,35 @@ def test_the_owner_of_a_victim_is_told_since_when_and_until_when(
         "its notice at 2026-11-21T12:00:00Z. It queues again at its old place, unless it was "
         "submitted without requeue."
     )
+
+
+def test_the_snapshot_counts_how_often_a_job_was_stopped_for_others(
+    company: Company, bob: User
+) -> None:
+    """Not what was taken back before it ran, nor what ended for another reason."""
+    job = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+    other = a_job(company.inference, bob, company.pool, gpus=8, now=NOW)
+    reclaim = Reclaim.objects.create(
+        job=other,
+        cluster=company.cluster,
+        slots=[],
+        created_at=NOW,
+        grace_until=NOW,
+        closed_at=NOW,
+    )
+    over = {"state": "ended", "ended_at": NOW, "released_at": NOW, "outcome": "preempted"}
+    for number, more in enumerate(
+        (
+            {"reclaim": reclaim, "started_at": NOW},
+            {"reclaim": reclaim, "started_at": None},
+            {"started_at": NOW},
+            {"reclaim": reclaim, "started_at": NOW},
+        ),
+        1,
+    ):
+        an_attempt(job, cluster=company.cluster, number=number, **over, **more)
+    an_attempt(job, cluster=company.cluster, number=5, started_at=NOW)
+    first = a_running_attempt(other, company)
+    found = {run.attempt: run.preemptions for run in load_snapshot(NOW).running}
+    assert found.pop(str(first.id)) == 0
+    assert list(found.values()) == [2]

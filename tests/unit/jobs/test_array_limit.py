@@ -107,7 +107,7 @@ def test_a_task_that_waits_for_jobs_says_that(company: Company, bob: User) -> No
     waiting = tasks_of(array)[0]
     Dependency.objects.create(job=waiting, predecessor=first, condition="ended")
     assert offered(array) == [1]
-    assert {(item.job, item.code) for item in withheld_jobs()} == {
+    assert {(item.job, item.code) for item in withheld_jobs(NOW)} == {
         (str(waiting.id), "dependency"),
         (str(tasks_of(array)[2].id), "array_limit_reached"),
     }

@@ -62,7 +62,9 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
             "priority_class": "normal",
             "mgpu_per_node": 4_000,
             "node_count": 3,
+            "node_count_min": 3,
             "mgpu": 12_000,
+            "mgpu_min": 12_000,
             "time_limit_s": None,
             "is_preemptible": False,
             "is_requeueable": True,
@@ -70,8 +72,11 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
             "cluster": None,
             "features": [],
             "image": None,
+            "required_topology": None,
+            "preferred_topology": None,
             "notice_signal": "TERM",
             "held": False,
+            "begin_at": None,
             "tasks": 1,
             "tasks_at_once": None,
         },
@@ -87,6 +92,7 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
         ],
         "fits": True,
         "would_start_now": True,
+        "mgpu": 12_000,
         "guaranteed_mgpu": 8_000,
         "borrowed_mgpu": 4_000,
         "cluster": "local",
@@ -154,6 +160,12 @@ def test_refused_lines_are_shown_and_fit_nothing(company: Company, bob: User) ->
         (2, "refused"),
         (3, "ignored"),
     ]
+    assert body["cluster"] is None
+    assert (body["explanation"]["code"], body["explanation"]["sentence"]) == (
+        "never_fits",
+        "It would be refused and could run nowhere: line 2: #SBATCH --begin=1-9: "
+        f"{body['notes'][1]['detail'].rstrip('.')}.",
+    )
 
 
 def test_a_held_job(company: Company, bob: User) -> None:

@@ -89,6 +89,9 @@ def test_a_submitted_job_is_answered_whole(world: World) -> None:
         "priority_class": "normal",
         "mgpu_per_node": 1_000,
         "node_count": 1,
+        "mgpu_min": 1_000,
+        "node_count_min": 1,
+        "begin_at": None,
         "mgpu": 1_000,
         "time_limit_s": 60,
         "is_preemptible": False,
@@ -97,6 +100,8 @@ def test_a_submitted_job_is_answered_whole(world: World) -> None:
         "cluster": None,
         "features": [],
         "image": None,
+        "required_topology": None,
+        "preferred_topology": None,
         "array": None,
         "started_at": None,
         "ended_at": None,
@@ -123,6 +128,9 @@ def test_features_and_image_are_shown_and_listed(world: World) -> None:
     shown = {"features": ["ib", "nvlink"], "image": "nvcr.io#nvidia/x:1"}
     for found in (caller.get(f"jobs/{job['id']}").json(), caller.get("jobs").json()["items"][0]):
         assert {name: found[name] for name in shown} == shown
+    Job.objects.filter(pk=job["id"]).update(required_topology="rack")
+    found = caller.get(f"jobs/{job['id']}").json()
+    assert (found["required_topology"], found["preferred_topology"]) == ("rack", None)
     refused = caller.post("jobs", a_body(features=["gold"]))
     assert (refused.status_code, refused.json()["code"]) == (400, "never_fits")
     assert refused.json()["detail"] == (
@@ -604,6 +612,7 @@ def test_attempts_first_to_last(world: World) -> None:
         "slots": [{"node": "n1", "mgpu": 2_000}, {"node": "n2", "mgpu": 2_000}],
         "granted_at": "2026-11-21T12:00:00Z",
         "started_at": "2026-11-21T12:00:00Z",
+        "checkpoint_at": None,
         "notice_at": None,
         "grace_until": None,
         "ended_at": None,

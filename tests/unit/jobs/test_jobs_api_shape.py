@@ -28,6 +28,10 @@ def schemas() -> dict[str, Any]:
     return found
 
 
+#: How a field, and a choice, says that it may be null.
+_NULLS = ({"type": "null"}, {"$ref": "#/components/schemas/NullEnum"})
+
+
 def check(value: Any, schema: dict[str, Any], schemas: dict[str, Any], at: str = "") -> None:
     """Every member is described, every required member is there, null only where allowed."""
     if "$ref" in schema:
@@ -35,9 +39,9 @@ def check(value: Any, schema: dict[str, Any], schemas: dict[str, Any], at: str =
     if "oneOf" in schema or "allOf" in schema:
         options = schema.get("oneOf") or schema["allOf"]
         if value is None:
-            assert {"type": "null"} in options, at
+            assert any(option in _NULLS for option in options), at
             return
-        schema = next(option for option in options if option != {"type": "null"})
+        schema = next(option for option in options if option not in _NULLS)
         check(value, schema, schemas, at)
         return
     kinds = schema.get("type", [])

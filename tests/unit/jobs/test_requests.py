@@ -20,8 +20,12 @@ def errors_of(**changes: Any) -> list[str]:
 
 def test_defaults() -> None:
     request = read_job_request(a_body())
-    assert (request.team, request.name, request.mgpu) == ("ai-company/research/nlp", "python", 1000)
-    assert (request.mgpu_per_node, request.node_count) == (None, None)
+    assert (request.team, request.name, request.size.mgpu) == (
+        "ai-company/research/nlp",
+        "python",
+        1000,
+    )
+    assert (request.size.mgpu_per_node, request.size.node_count) == (None, None)
     assert (request.pool, request.priority_class, request.cluster) == (None, None, None)
     assert (request.is_preemptible, request.is_requeueable, request.is_held) == (False, True, False)
     assert (request.notice_signal, request.time_limit_s, request.type) == ("TERM", None, None)
@@ -68,7 +72,7 @@ def test_null_is_absent() -> None:
 )
 def test_shapes(changes: dict[str, Any], expected: tuple[int | None, ...]) -> None:
     request = read_job_request(a_body(**changes))
-    assert (request.mgpu, request.mgpu_per_node, request.node_count) == expected
+    assert (request.size.mgpu, request.size.mgpu_per_node, request.size.node_count) == expected
 
 
 @pytest.mark.parametrize(
@@ -203,7 +207,11 @@ def test_the_body_wins_over_the_text_with_a_note() -> None:
     text = "#SBATCH -J text -t 10\n#SBATCH --gpus-per-node=8\n#SBATCH -N 4\n#SBATCH -p fast\nx\n"
     request = read_job_request(a_body(script=..., sbatch=text, name="body", gpus=2, pool="h100"))
     assert (request.name, request.time_limit_s) == ("body", 600)
-    assert (request.mgpu, request.mgpu_per_node, request.node_count) == (2_000, None, None)
+    assert (request.size.mgpu, request.size.mgpu_per_node, request.size.node_count) == (
+        2_000,
+        None,
+        None,
+    )
     assert request.pool_hints == ()
     assert [(note.line, note.verdict.value, note.detail) for note in request.notes] == [
         (1, "ignored", "The request itself says otherwise."),
@@ -217,7 +225,7 @@ def test_the_body_wins_over_the_text_with_a_note() -> None:
 def test_only_the_nodes_of_the_text_can_be_overruled() -> None:
     text = "#SBATCH --gpus-per-node=8\n#SBATCH -N 4\nx\n"
     request = read_job_request(a_body(script=..., gpus=..., sbatch=text, nodes=2))
-    assert (request.mgpu_per_node, request.node_count) == (8_000, 2)
+    assert (request.size.mgpu_per_node, request.size.node_count) == (8_000, 2)
 
 
 def test_an_error_in_the_text_names_its_line() -> None:

@@ -11,10 +11,11 @@ from builders.loop_builders import Fenced
 from builders.portal_builders import NOW, Company, a_company, a_user
 from connectors.errors import WorkloadRejected
 from connectors.protocol import Workload
-from jobs.dispatch import start_attempt
+from jobs.dispatch import Starts, start_attempt
 from jobs.models import Attempt
 from outbox.delivery import NotYet
 from outbox.models import Message
+from quotas.models import ClusterUser
 
 pytestmark = pytest.mark.django_db
 
@@ -95,3 +96,42 @@ def test_what_is_refused_of_one_that_was_found_is_asked_for_again(company: Compa
     send(attempt, cluster)
     attempt.refresh_from_db()
     assert (attempt.state, attempt.outcome) == ("ended", "start_failed")
+
+
+def test_what_is_claimed_together_is_prepared_together(
+    company: Company, django_assert_num_queries: Any
+) -> None:
+    """Planted: each read by itself; a stored name of its user written over; one whose user nobody
+    has mapped sent as nobody."""
+    company.cluster.kind = "slurm"
+    company.cluster.save()
+    mapped, unmapped = (a_user(company.organization, name) for name in ("ana", "leo"))
+    ClusterUser.objects.create(cluster=company.cluster, user=mapped, name="ana")
+    attempts = [
+        an_attempt(
+            a_job(company, user, state="starting"),
+            cluster=company.cluster,
+            state="reserved",
+            **changes,
+        )
+        for user, changes in (
+            (mapped, {}),
+            (mapped, {"cluster_user": "ana-before"}),
+            (unmapped, {}),
+        )
+    ]
+    messages = [Message(kind="start_attempt", subject=one.id, sends=1) for one in attempts]
+    observer: Any = Fenced("observer")
+    cluster: Any = ACluster()
+    starts = Starts(observer, lambda: NOW, lambda _: cluster)
+    # Quarantine, attempts, names; savepoint, fence, lock, update, end of savepoint.
+    with django_assert_num_queries(8):
+        starts.expect(messages)
+    with django_assert_num_queries(0):
+        finishes = [starts(message) for message in messages[:2]]
+    assert starts(messages[2]) is None
+    assert [finish is not None for finish in finishes] == [True, True]
+    assert cluster.sent == [one.key for one in attempts[:2]]
+    stored = Attempt.objects.in_bulk([one.id for one in attempts])
+    assert [stored[one.id].cluster_user for one in attempts] == ["ana", "ana-before", None]
+    assert stored[attempts[2].id].outcome == "not_started"

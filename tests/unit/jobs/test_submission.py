@@ -470,7 +470,11 @@ def test_an_image_of_the_text_is_refused_at_its_line(company: Company, bob: Acto
             "no cluster with h100 runs container images; leave the image out and let the script "
             "bring its software.",
         ),
-        (3, "refused", "A later begin is not yet offered; submit with --hold and release it then."),
+        (
+            3,
+            "refused",
+            "Give begin_at beside the script: `tidegate submit --begin 2027-01-20T08:00:00Z`.",
+        ),
     ]
     with pytest.raises(InvalidRequest) as refusal:
         submit(bob, gpus=..., script=..., sbatch=text)
@@ -540,6 +544,35 @@ def test_what_no_cluster_can_cut_is_refused_and_does_not_wait(company: Company, 
         submit(bob, gpus=0.5)
     assert [error.detail for error in refusal.value.errors] == [
         "no cluster with h100 gives a node of a job 0.5 GPUs; ask for a multiple of 1 on each node"
+    ]
+
+
+def test_more_time_than_any_cluster_allows_is_refused_and_does_not_wait(
+    company: Company, bob: Actor
+) -> None:
+    """Planted: Slurm's partition refused it an hour later, or held it in its queue for ever."""
+    company.cluster.time_limits = {"h100": 3600}
+    company.cluster.save()
+    assert submit(bob, time_limit_s=3600).time_limit_s == 3600
+    assert submit(bob).time_limit_s is None
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, time_limit_s=3660)
+    (error,) = refusal.value.errors
+    assert (error.pointer, error.code, error.detail) == (
+        "/time_limit_s",
+        "unavailable",
+        "no cluster with h100 lets a job run for 1 h 1 min; the longest time limit there is 1 h",
+    )
+    other = a_cluster("other")
+    a_cluster_node(other, company.pool, capacity_mgpu=4_000)
+    assert resolved_clusters(bob, gpus=2, time_limit_s=3660) == {str(other.pk)}
+    # What only the others have room for is said at once as well.
+    with pytest.raises(NeverFits):
+        submit(bob, gpus=..., gpus_per_node=8, time_limit_s=3660)
+    with pytest.raises(InvalidRequest) as refusal:
+        submit(bob, time_limit_s=3660, cluster=company.cluster.name)
+    assert [one.detail for one in refusal.value.errors] == [
+        "local does not let a job run for 1 h 1 min; the longest time limit there is 1 h"
     ]
 
 

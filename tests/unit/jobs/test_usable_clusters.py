@@ -17,6 +17,7 @@ def usable(
     user: User,
     *,
     mgpu_per_node: int = 1000,
+    time_limit_s: int | None = None,
     pinned: Cluster | None = None,
     image: str | None = None,
     pool: Pool | None = None,
@@ -25,6 +26,7 @@ def usable(
         user=str(user.pk),
         pool="" if pool is None else str(pool.pk),
         mgpu_per_node=mgpu_per_node,
+        time_limit_s=time_limit_s,
         pinned=None if pinned is None else str(pinned.pk),
         image=image,
     )
@@ -59,6 +61,21 @@ def test_parts_of_gpus_run_where_gpus_are_cut() -> None:
     ClusterUser.objects.create(cluster=hpc, user=user, name="ana")
     assert usable(user, mgpu_per_node=1500) == {"local"}
     assert usable(user, mgpu_per_node=2000) is None
+
+
+def test_a_job_runs_where_it_may_take_its_time() -> None:
+    """Planted: it was sent to a partition that allows less, and failed there or waited for ever."""
+    local, other = a_cluster(), a_cluster("other")
+    local.time_limits = {"h100": 3600, "a100": 60}
+    local.save()
+    user, h100 = a_user(an_organization()), a_pool("h100")
+    assert usable(user, pool=h100, time_limit_s=3600) is None
+    assert usable(user, pool=h100, time_limit_s=3601) == {"other"}
+    assert usable(user, pool=h100) is None
+    assert usable(user, pool=h100, time_limit_s=3601, pinned=local) == set()
+    assert usable(user, pool=h100, time_limit_s=3601, pinned=other) == {"other"}
+    assert usable(user, pool=a_pool("v100"), time_limit_s=3601) is None
+    assert usable(user, pool=a_pool("a100"), time_limit_s=3600) == {"other"}
 
 
 def test_an_image_runs_where_images_are_run() -> None:

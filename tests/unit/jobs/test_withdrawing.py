@@ -42,11 +42,12 @@ from jobs.snapshots import load_snapshot
 from jobs.withdrawing import (
     StillHeld,
     avoided_clusters,
-    withdraw_requeued,
+    withdraw_changed,
     withdraw_stuck,
     withdraw_unacknowledged,
 )
 from outbox.models import Message
+from outbox.quarantine import begin_quarantine
 from quotas.models import ClusterUser, QuotaPush
 from tenants.access import Actor, actor_of
 from tenants.models import User
@@ -108,7 +109,7 @@ def look(cluster: Cluster, *observations: Observation, now: datetime = NOW) -> i
     apply_listing(
         cluster, listing, connector=connector, previous_at=None, leadership=observer, now=now
     )
-    requeued = withdraw_requeued(cluster, listing, leadership=observer, now=now)
+    requeued = withdraw_changed(cluster, listing, leadership=observer, now=now)
     return requeued + withdraw_stuck(cluster, listing, leadership=observer, now=now)
 
 
@@ -130,7 +131,8 @@ def test_what_its_cluster_queues_anew_after_it_ran_is_taken_back_at_once(
     grant = a_grant_of(company.nlp, user=bob, attempt_id=attempt.id, pool=company.pool)
     register_attempt(replace(grant, at=RELEASED), now=NOW)
     Job.objects.update(state="running", is_requeueable=is_requeueable)
-    anew = seen(attempt, phase=phase, is_stuck=False, submitted_at=AT - 2)
+    # In the second of its start.
+    anew = seen(attempt, phase=phase, is_stuck=False, submitted_at=AT - 60, restarts=1)
     assert look(company.cluster, anew) == 1
     assert look(company.cluster, anew) == 0
     attempt.refresh_from_db()
@@ -157,6 +159,130 @@ def test_what_its_controller_forgot_to_have_started_goes_on(company: Company, bo
     attempt.refresh_from_db()
     assert attempt.state == "starting"
     assert not Message.objects.exists()
+
+
+def test_what_was_queued_anew_before_anybody_saw_it_run_is_taken_back(
+    company: Company, bob: User
+) -> None:
+    """Planted: without a start that was seen it ran on as the same attempt."""
+    attempt = an_attempt(company, bob, release_sent_at=NOW - timedelta(seconds=2))
+    assert look(company.cluster, seen(attempt, is_stuck=False, restarts=1)) == 1
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.stop_reason) == ("stopping", "withdrawn")
+
+
+@pytest.mark.parametrize("native_id", ["8", None])
+def test_what_was_not_recorded_is_not_taken_back_for_another(
+    company: Company, bob: User, native_id: str | None
+) -> None:
+    attempt = an_attempt(company, bob, native_id=native_id, state="starting")
+    other = seen(attempt, native_id="9", is_stuck=False, restarts=1, is_altered=True)
+    listing = Listing(AT, {attempt.key: other})
+    observer: Any = Fenced("observer")
+    assert withdraw_changed(company.cluster, listing, leadership=observer, now=NOW) == 0
+
+
+ALTERED = "Somebody changed it on the cluster before it began: it asks for 8 a100 now."
+
+
+@pytest.mark.parametrize("phase", [WorkloadPhase.STARTING, WorkloadPhase.HELD])
+def test_what_was_changed_on_the_cluster_is_taken_back_and_not_released(
+    company: Company, bob: User, phase: WorkloadPhase
+) -> None:
+    """Planted: it was let go and held other GPUs than were granted."""
+    attempt = an_attempt(company, bob, release_sent_at=None)
+    altered = seen(
+        attempt,
+        phase=phase,
+        is_stuck=False,
+        is_altered=True,
+        message=ALTERED,
+        submitted_at=AT - 7,
+    )
+    cluster = AClusterThatHolds()
+    observer: Any = Fenced("observer")
+    connector: Any = cluster
+    listing = Listing(AT, {attempt.key: altered})
+    settle(company.cluster, connector, listing, leadership=observer)
+    assert cluster.released == []
+    assert look(company.cluster, altered) == 1
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.message) == ("stopping", ALTERED)
+    look(company.cluster, gone(attempt))
+    attempt.refresh_from_db()
+    assert (attempt.outcome, Job.objects.get().state) == ("not_started", "queued")
+    running = seen(an_attempt(company, bob), phase=WorkloadPhase.RUNNING, is_altered=True)
+    assert look(company.cluster, running) == 0
+
+
+NEVER = (
+    "The cluster does not start it: its time limit is longer than its partition allows "
+    "(PartitionTimeLimit)."
+)
+
+
+@pytest.mark.parametrize("phase", [WorkloadPhase.STARTING, WorkloadPhase.HELD])
+@pytest.mark.parametrize("is_released", [True, False])
+def test_what_can_never_start_is_taken_back_soon_and_not_released_again(
+    company: Company, bob: User, phase: WorkloadPhase, is_released: bool
+) -> None:
+    """Planted: it kept its GPUs for five minutes, was released again each second, and for ever
+    where its cluster held it before its release."""
+    let_go = NOW - timedelta(seconds=30)
+    attempt = an_attempt(
+        company, bob, release_sent_at=let_go if is_released else None, granted_at=let_go
+    )
+    never = seen(attempt, phase=phase, never_starts=True, message=NEVER, submitted_at=AT - 60)
+    cluster = AClusterThatHolds()
+    observer: Any = Fenced("observer")
+    connector: Any = cluster
+    listing = Listing(AT, {attempt.key: never})
+    settle(company.cluster, connector, listing, leadership=observer)
+    assert cluster.released == []
+    assert look(company.cluster, never, now=NOW - timedelta(seconds=1)) == 0
+    assert look(company.cluster, never) == 1
+    attempt.refresh_from_db()
+    assert attempt.message == f"Taken back. {NEVER}"
+    look(company.cluster, gone(attempt))
+    attempt.refresh_from_db()
+    assert (attempt.outcome, attempt.stop_reason) == ("not_started", "withdrawn")
+    assert avoided_clusters(NOW) == {
+        str(attempt.job_id): frozenset({str(company.cluster.pk)}),
+    }
+
+
+def test_why_names_the_quarantine(company: Company, bob: User) -> None:
+    job = a_job(company.nlp, bob, company.pool, cluster=company.cluster)
+    told_by_arbiter = "local, where it must run, does not accept jobs now."
+    Job.objects.update(explanation={"code": "cluster_unavailable", "sentence": told_by_arbiter})
+    assert told(job, actor_of(bob)) == told_by_arbiter
+    begin_quarantine("restored", since=NOW, now=NOW)
+    assert told(job, actor_of(bob)) == (
+        "In quarantine since 2026-11-21 12:00:00 UTC: nothing is started until an administrator of "
+        "the platform ends it. What runs goes on."
+    )
+
+
+def test_who_waits_for_a_longer_time_limit_is_told_of_the_limit(
+    company: Company, bob: User
+) -> None:
+    """The limit was lowered behind the submission."""
+    job = a_job(company.nlp, bob, company.pool, time_limit_s=36_000)
+    Job.objects.update(explanation={"code": "cluster_unavailable", "sentence": "No cluster."})
+    record_inventory(
+        company.cluster, Inventory(AT, (), time_limits_s={"h100": 7_200, "a100": 60}), now=NOW
+    )
+    assert told(job, actor_of(bob)) == (
+        "No cluster. local lets no job run for longer than 2 h, and this one asks for 10 h."
+    )
+    (queued,) = load_snapshot(NOW).queued
+    assert queued.clusters == frozenset()
+    later = NOW + timedelta(seconds=1)
+    inventory = Inventory(AT + 1, (), time_limits_s={"h100": 36_000})
+    assert record_inventory(company.cluster, inventory, now=later) is True
+    assert told(job, actor_of(bob)) == "No cluster."
+    (queued,) = load_snapshot(NOW).queued
+    assert queued.clusters is None
 
 
 def told(job: Job, actor: Actor, *, now: datetime = NOW) -> str:
@@ -199,6 +325,28 @@ def test_what_is_stuck_for_five_minutes_queues_again(company: Company, bob: User
         ("withdrawn", {"attempt": 1}),
         ("requeued", {"attempt": 1, "outcome": "not_started", "reason": "not_started"}),
     ]
+
+
+def test_only_what_is_taken_back_counts_toward_the_bound(
+    company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: so many started attempts were looked at, and what stayed kept others from it."""
+    monkeypatch.setattr("jobs.withdrawing.WITHDRAWN_MAX", 1)
+    began = NOW - timedelta(seconds=60)
+    one, another, third = (
+        an_attempt(company, bob, native_id=str(number), started_at=began) for number in (1, 2, 3)
+    )
+    waits = {"phase": WorkloadPhase.STARTING, "is_stuck": False}
+    stays = [seen(one, native_id="1", **waits), seen(one, native_id="9", restarts=1, **waits)]
+    anew = [seen(each, native_id=each.native_id, restarts=1, **waits) for each in (another, third)]
+    assert look(company.cluster, *stays, *anew) == 1
+    assert look(company.cluster, *stays, *anew) == 1
+    assert look(company.cluster, *stays, *anew) == 0
+    assert set(Attempt.objects.values_list("native_id", "stop_reason")) == {
+        ("1", None),
+        ("2", "withdrawn"),
+        ("3", "withdrawn"),
+    }
 
 
 @pytest.mark.parametrize(

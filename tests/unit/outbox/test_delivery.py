@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -201,3 +202,122 @@ def test_a_result_that_cannot_be_stored_blocks_no_other() -> None:
     left = Message.objects.get(done_at=None)
     assert (left.subject, left.error, left.sends) == (bad, "ValueError('too long')", 1)
     assert left.due_at == NOW + RETRY_AFTER_MAX
+
+
+class Several:
+    """A handler that prepares for several messages at once, and takes `seconds` for each."""
+
+    def __init__(self, seconds: int = 0) -> None:
+        self.expected: list[list[UUID]] = []
+        self.sent: list[tuple[UUID, int]] = []
+        self.now = NOW
+        self.commits = 0
+        self.seconds = seconds
+
+    def expect(self, messages: Sequence[Message]) -> None:
+        self.expected.append([message.subject for message in messages])
+
+    def __call__(self, message: Message) -> Finish | None:
+        self.sent.append((message.subject, message.sends))
+        self.now += timedelta(seconds=self.seconds)
+        return None
+
+    @contextmanager
+    def fence(self) -> Iterator[None]:
+        self.commits += 1
+        with transaction.atomic():
+            yield
+
+    def deliver(self, limit: int = 100) -> int:
+        return deliver_due(
+            {"start": self},
+            shard="a",
+            clock=lambda: self.now,
+            fence=self.fence,
+            limit=limit,
+            at_once=3,
+        )
+
+
+def test_several_are_claimed_and_ended_in_one_commit() -> None:
+    """Planted: claimed one by one; claimed beyond the limit; what was due first sent last."""
+    subjects = intend_some(5)
+    Message.objects.filter(subject=subjects[4]).update(due_at=NOW - timedelta(seconds=1))
+    handler = Several()
+    assert handler.deliver(limit=4) == 4
+    assert handler.expected == [[subjects[4], *subjects[:2]], [subjects[2]]]
+    assert [subject for subject, _ in handler.sent] == [subjects[4], *subjects[:3]]
+    # Claim, end and claim, end.
+    assert handler.commits == 3
+    assert Message.objects.get(done_at=None).subject == subjects[3]
+    assert handler.deliver() == 1
+    assert handler.deliver() == 0
+    # Claim, end and claim none; nothing was due then, and no transaction begun.
+    assert handler.commits == 5
+
+
+def test_what_is_not_sent_soon_is_given_back_as_if_it_had_not_been_claimed() -> None:
+    """Planted: sent all the same, when the lease may be over; given back as sent, so that the
+    cluster was searched for a copy of it."""
+    subjects = intend_some(3)
+    handler = Several(seconds=3)
+    assert handler.deliver() == 3
+    assert handler.sent == [(subject, 1) for subject in subjects]
+    assert handler.expected == [subjects, subjects[1:], subjects[2:]]
+    assert Message.objects.filter(done_at=None).count() == 0
+
+
+def test_what_somebody_else_has_claimed_since_is_not_given_back() -> None:
+    """Planted: given back whoever has it, so that it was sent a third time meanwhile."""
+    subjects = intend_some(2)
+    other_until = NOW + 2 * LEASE
+
+    class Slow(Several):
+        def __call__(self, message: Message) -> Finish | None:
+            Message.objects.filter(subject=subjects[1]).update(sends=2, due_at=other_until)
+            return super().__call__(message)
+
+    handler = Slow(seconds=31)
+    assert handler.deliver() == 1
+    assert handler.sent == [(subjects[0], 1)]
+    left = Message.objects.get(done_at=None)
+    assert (left.subject, left.sends, left.due_at) == (subjects[1], 2, other_until)
+
+
+def test_of_several_results_only_what_cannot_be_stored_is_sent_again() -> None:
+    """Planted: all of them sent again; a half of the bad one's stored; subjects out of order."""
+    subjects = intend_some(3)
+    stored: list[UUID] = []
+
+    class Storing(Several):
+        def __call__(self, message: Message) -> Finish | None:
+            super().__call__(message)
+
+            def finish() -> None:
+                stored.append(message.subject)
+                Message.objects.filter(pk=message.pk).update(error="half")
+                if message.subject == subjects[1]:
+                    raise ValueError("too long")
+
+            return finish
+
+    handler = Storing()
+    assert handler.deliver() == 3
+    in_order = sorted(subjects)
+    assert stored[: in_order.index(subjects[1]) + 1] == in_order[: in_order.index(subjects[1]) + 1]
+    left = Message.objects.get(done_at=None)
+    assert (left.subject, left.error, left.sends) == (subjects[1], "ValueError('too long')", 1)
+    assert [subject for subject, _ in handler.sent] == subjects
+
+
+def test_what_cannot_be_prepared_together_is_sent_all_the_same() -> None:
+    """Planted: one bad message kept those beside it from being sent."""
+    subjects = intend_some(2)
+
+    class Unprepared(Several):
+        def expect(self, messages: Sequence[Message]) -> None:
+            raise ValueError("one of them is gone")
+
+    handler = Unprepared()
+    assert handler.deliver() == 2
+    assert handler.sent == [(subject, 1) for subject in subjects]

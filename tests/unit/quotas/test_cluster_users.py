@@ -9,7 +9,7 @@ from audit.models import AuditEvent
 from builders.api_callers import Caller, by_token
 from builders.portal_builders import NOW, a_cluster, a_user, an_actor, an_organization
 from clusters.models import Cluster
-from quotas.cluster_users import name_on, users_by_name
+from quotas.cluster_users import names_on, users_by_name
 from quotas.models import ClusterUser
 from tenants.models import User
 from tenants.roles import Role
@@ -37,8 +37,7 @@ def test_a_user_is_mapped_listed_and_unmapped() -> None:
     mapped = ClusterUser.objects.get()
     assert answer.json() == {"id": str(mapped.pk), "user": "ana@ai-company", "name": "ana"}
     assert admin.get(f"clusters/{cluster.pk}/users").json()["items"] == [answer.json()]
-    assert name_on(cluster, user.pk) == "ana"
-    assert name_on(cluster, other.pk) is None
+    assert names_on(cluster, [user.pk, other.pk]) == {user.pk: "ana"}
     assert users_by_name(cluster) == {"ana": user.pk}
     assert admin.delete(f"clusters/{cluster.pk}/users/{mapped.pk}").status_code == 204
     assert users_by_name(cluster) == {}

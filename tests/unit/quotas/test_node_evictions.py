@@ -152,7 +152,7 @@ def test_the_jobs_of_the_node_are_preempted_once_and_no_others(
 
 @pytest.mark.parametrize(
     ("of_class", "of_organization", "grace_s"),
-    [(60, 600, 60), (600, 120, 120), (600, 600, 300), (600, None, 300)],
+    [(60, 600, 60), (600, 120, 120), (600, 600, 600), (600, None, 600), (7_200, 7_200, 3_600)],
 )
 def test_the_notice_is_as_long_as_for_a_reclaim(
     of_class: int,

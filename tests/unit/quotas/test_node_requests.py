@@ -217,14 +217,16 @@ def test_the_same_key_asks_once(control: AControl) -> None:
 
 def test_reasons_and_requests_are_told_to_who_manages_clusters_only(control: AControl) -> None:
     node, admin = a_node(), platform()
-    ClusterNode.objects.update(reason="bob's job broke it", features=["nvlink"])
+    ClusterNode.objects.update(
+        reason="bob's job broke it", features=["nvlink"], domains={"rack": "r1"}
+    )
     admin.post(f"nodes/{node.pk}/drain", {"reason": "fans"})
     other = by_token(a_user(an_organization()))
     for path in (f"nodes/{node.pk}", "nodes"):
         shown = other.get(path).json()
         shown = shown["items"][0] if "items" in shown else shown
         assert (shown["reason"], shown["request"]) == ("", None)
-        assert shown["features"] == ["nvlink"]
+        assert (shown["features"], shown["domains"]) == (["nvlink"], {"rack": "r1"})
     assert admin.get(f"nodes/{node.pk}").json()["reason"] == "bob's job broke it"
     narrow = by_token(an_actor(None, Role.PLATFORM_ADMIN).user, ["read"])
     assert narrow.get(f"nodes/{node.pk}").json()["request"] is None
@@ -249,6 +251,11 @@ def test_an_inventory_keeps_reasons_features_and_the_version() -> None:
     assert not see(1, reason="a\nb" + "c" * 400, features=("ib", "x" * 100))
     assert see(2, features=("ib",))
     assert see(3, reason="fans", features=("ib",))
+    domains = {"block": "b1", "rack": "r\n" + "1" * 200, "nvlink": "", "row": "7"}
+    assert see(4, reason="fans", features=("ib",), domains=domains)
+    node.refresh_from_db()
+    assert node.domains == {"block": "b1", "rack": "r " + "1" * 126}
+    assert not see(5, reason="fans", features=("ib",), domains=domains)
 
 
 def test_a_local_node_is_drained_for_real(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ from quotas.models import (
 )
 from quotas.pushes import is_check_due, push_shard, request_check, save_outcome
 from tenants.roles import Role
+from webapi.paging import encode_cursor
 
 pytestmark = pytest.mark.django_db
 
@@ -284,6 +285,60 @@ def test_what_is_accepted_is_no_difference_until_it_changes(
     assert results(everything) == [("account a", "accepted")]
     assert results(ask(root, cluster, "push")) == []
     assert control.applied == []
+
+
+def test_what_was_let_stand_is_listed_and_can_be_taken_back(
+    control: AControl, cluster: Cluster, root: Caller
+) -> None:
+    gone = Change(ChangeKind.DELETE, "account", "old", before={"parent": "root"})
+    control.differences = [a_change("a"), gone]
+    ask(root, cluster, "accept")
+    address = f"clusters/{cluster.pk}/accepted-differences"
+    first = root.get(f"{address}?limit=2").json()
+    assert [
+        (item["subject"], item["before"], item["after"], item["accepted_by"])
+        for item in first["items"]
+    ] == [
+        ("account old", {"parent": "root"}, {}, "root"),
+        ("account a", {"fairshare": 1}, {"fairshare": 2}, "root"),
+    ]
+    (last,) = root.get(first["next"].removeprefix("/api/v1/")).json()["items"]
+    assert (last["before"], last["after"]) == ({"gpus": 8}, {"gpus": 4})
+    elsewhere = f"clusters/{a_cluster('here').pk}/accepted-differences"
+    assert root.send("DELETE", f"{elsewhere}/{last['id']}").status_code == 404
+    assert results(ask(root, cluster, "check")) == []
+    assert root.send("DELETE", f"{address}/{last['id']}").status_code == 204
+    assert root.send("DELETE", f"{address}/{last['id']}").status_code == 404
+    (shown,) = ask(root, cluster, "check")["changes"]
+    assert shown["after"] == {"gpus": 4}
+    assert AuditEvent.objects.get(action="quota_push.unaccept").detail == {
+        "cluster": "hpc1",
+        "subject": "account a",
+        "setting": "gpus",
+    }
+
+
+def test_changed_options_are_compared_at_once(
+    cluster: Cluster, root: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for check in ("check_trusted", "check_options"):
+        monkeypatch.setattr(f"clusters.registration.{check}", lambda kind, options: None)
+    address = f"clusters/{cluster.pk}"
+    for _ in "12":
+        # What waits already is enough.
+        assert root.send("PATCH", address, {"options": {"url": "x"}}).status_code == 200
+    (item,) = root.get(path(cluster)).json()["items"]
+    assert (item["kind"], item["status"], item["requested_by"]) == ("check", "waiting", None)
+    deliver(cluster)
+    for body in ({"is_enabled": True}, {"is_enabled": False, "options": {"url": "y"}}):
+        assert root.send("PATCH", address, body).status_code == 200
+    assert QuotaPush.objects.count() == 1
+
+
+@pytest.mark.parametrize("key", ["0197a000-0000-7000-8000-000000000001", "1.5", "-1", "9" * 19])
+def test_a_cursor_of_another_list_is_refused(cluster: Cluster, root: Caller, key: str) -> None:
+    answer = root.get(f"clusters/{cluster.pk}/accepted-differences?cursor={encode_cursor([key])}")
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "/cursor")
 
 
 def test_who_may_ask_for_what(control: AControl, cluster: Cluster, root: Caller) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from arbiter.decisions import NodeUse as PlannedUse
+from arbiter.policy import Policy
 from arbiter.snapshot import PriorityClass, Quota, TreeNode
 from builders.portal_builders import (
     NOW,
@@ -42,7 +43,16 @@ def test_the_tree_comes_parents_first_with_inherited_ranks() -> None:
     first, second = RANK_FIRST, RANK_FIRST - 1
 
     assert quota_snapshot().nodes == (
-        TreeNode(str(company.organization.pk), None, 0),
+        TreeNode(
+            str(company.organization.pk),
+            None,
+            0,
+            7 * 86_400,
+            Policy().spare_order,
+            Policy().min_run_s,
+            Policy().preemptions_max,
+            Policy().skips_blocked_within_team,
+        ),
         TreeNode(str(company.production.pk), str(company.organization.pk), first),
         TreeNode(str(company.inference.pk), str(company.production.pk), first),
         TreeNode(str(company.research.pk), str(company.organization.pk), second),

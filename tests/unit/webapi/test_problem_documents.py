@@ -65,6 +65,7 @@ def test_status_and_code(error: Exception, status: int, code: str) -> None:
     assert body["type"] == f"urn:tidegate:problem:{code}"
     assert set(body) >= {"type", "title", "status", "detail", "code", "request_id"}
     assert body["title"]
+    assert "{" not in body["title"]
     assert body["detail"]
 
 

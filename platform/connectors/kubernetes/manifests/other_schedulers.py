@@ -14,6 +14,7 @@ from connectors.kubernetes.manifests.pod_template import (
     pool_of,
     queue_name,
     requests_of,
+    topology_of,
     uniform_mgpu,
 )
 from connectors.kubernetes.options import KubernetesOptions
@@ -54,10 +55,10 @@ def _volcano_group(
     requests = requests_of(uniform_mgpu(workload, "Job"), pool)
     if requests:
         spec["minResources"] = {name: _times(text, ranks) for name, text in requests.items()}
-    tier = pool.required_topology or pool.preferred_topology
-    if tier is not None:
-        mode = "soft" if pool.required_topology is None else "hard"
-        spec["networkTopology"] = {"mode": mode, "highestTierName": tier}
+    required, preferred = topology_of(workload, pool)
+    if required or preferred:
+        mode = "soft" if required is None else "hard"
+        spec["networkTopology"] = {"mode": mode, "highestTierName": required or preferred}
     return {
         "apiVersion": VOLCANO_POD_GROUP.api_version,
         "kind": VOLCANO_POD_GROUP.kind,
@@ -74,10 +75,10 @@ def _kai_group(workload: Workload, options: KubernetesOptions, cluster_id: str) 
         "queue": queue_name(workload, options),
         "preemptibility": "preemptible" if workload.is_borrowed else "non-preemptible",
     }
-    level = pool.required_topology or pool.preferred_topology
-    if level is not None:
-        wish = "requiredTopologyLevel" if pool.required_topology else "preferredTopologyLevel"
-        spec["topologyConstraint"] = {"topology": pool.topology_name, wish: level}
+    required, preferred = topology_of(workload, pool)
+    if required or preferred:
+        wish = "preferredTopologyLevel" if required is None else "requiredTopologyLevel"
+        spec["topologyConstraint"] = {"topology": pool.topology_name, wish: required or preferred}
     return {
         "apiVersion": KAI_POD_GROUP.api_version,
         "kind": KAI_POD_GROUP.kind,

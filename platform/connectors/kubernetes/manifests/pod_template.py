@@ -22,6 +22,7 @@ from connectors.kubernetes import naming
 from connectors.kubernetes.features import feature_terms
 from connectors.kubernetes.images import plain_image
 from connectors.kubernetes.options import (
+    HOST_LABEL,
     WHOLE_MGPU,
     KubernetesOptions,
     KubernetesPool,
@@ -160,7 +161,7 @@ def placing_of(workload: Workload, options: KubernetesOptions) -> Placing:
                 _task_group(workload, options),
             )
         case _:
-            return Placing(annotations=_topology_annotations(pool_of(workload, options)))
+            return Placing(annotations=_topology_annotations(workload, pool_of(workload, options)))
 
 
 def _task_group(workload: Workload, options: KubernetesOptions) -> dict[str, str]:
@@ -185,12 +186,40 @@ def requests_of(mgpu: int, pool: KubernetesPool) -> dict[str, str]:
     return dict(_resources(mgpu, pool).get("requests", {}))
 
 
-def _topology_annotations(pool: KubernetesPool) -> dict[str, str]:
+def topology_of(workload: Workload, pool: KubernetesPool) -> tuple[str | None, str | None]:
+    """The labels that all ranks must share, and should share; one of the two at most.
+
+    What the job requires and what its pool does both hold: the narrower of them says so. What is
+    required goes before what is preferred, and the job's wish before its pool's. Raises
+    WorkloadRejected for a required level that the pool has no label for.
+    """
+    labels = {"node": HOST_LABEL, **pool.topology_domains}
+    required, preferred = workload.required_topology, workload.preferred_topology
+    if len(workload.slots) == 1 or (required is None and preferred is None):
+        return pool.required_topology, pool.preferred_topology
+    if required is None:
+        wished = labels.get(preferred or "")
+        known = wished if wished in pool.topology_levels else None
+        if pool.required_topology is not None:
+            return pool.required_topology, None
+        return None, known or pool.preferred_topology
+    label = labels.get(required)
+    if label is None or label not in pool.topology_levels:
+        raise WorkloadRejected(
+            f"pool {pool.name} has no label that says in which {required} a node of this cluster "
+            "is; have its administrators add it to option topology_domains"
+        )
+    both = [label] if pool.required_topology is None else [label, pool.required_topology]
+    return max(both, key=pool.topology_levels.index), None
+
+
+def _topology_annotations(workload: Workload, pool: KubernetesPool) -> dict[str, str]:
     """What the Pods of one gang say to Kueue of where they want to be together."""
-    if pool.required_topology is not None:
-        return {"kueue.x-k8s.io/podset-required-topology": pool.required_topology}
-    if pool.preferred_topology is not None:
-        return {"kueue.x-k8s.io/podset-preferred-topology": pool.preferred_topology}
+    required, preferred = topology_of(workload, pool)
+    if required is not None:
+        return {"kueue.x-k8s.io/podset-required-topology": required}
+    if preferred is not None:
+        return {"kueue.x-k8s.io/podset-preferred-topology": preferred}
     return {}
 
 

@@ -128,6 +128,17 @@ def test_features_are_labels() -> None:
     assert found.features == ("infiniband", "rdma")
 
 
+def test_where_a_node_stands_are_labels() -> None:
+    """Of the levels that its pool names, and of those only."""
+    labels = {PRODUCT_LABEL: H100, "example.com/rack": "r7", "example.com/block": ""}
+    levels = ["example.com/block", "example.com/rack", "example.com/row"]
+    pool = {"node_selector": {PRODUCT_LABEL: H100}, "topology_name": "t", "topology_levels": levels}
+    assert one(a_node(labels=labels), h100=pool).domains == {"rack": "r7"}
+    named = {**pool, "topology_domains": {"nvlink": "example.com/rack"}}
+    assert one(a_node(labels=labels), h100=named).domains == {"nvlink": "r7"}
+    assert one(a_node(labels=labels)).domains == {}
+
+
 def test_the_nodes_of_a_real_cluster() -> None:
     found, complaints = nodes_of(recorded("node-down").nodes, pools_of(), {})
     assert complaints == ()

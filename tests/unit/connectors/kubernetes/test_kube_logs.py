@@ -18,7 +18,7 @@ from connectors.kubernetes.api import KubeRefused, NotFound
 from connectors.kubernetes.log_keeping import LogKeeper
 from connectors.kubernetes.log_positions import Position
 from connectors.kubernetes.log_reading import read_log
-from connectors.kubernetes.pod_logs import LogStream
+from connectors.kubernetes.pod_logs import LogStream, log_of, note_end, pause_after
 from connectors.protocol import LogChunk
 
 NANOS = 1_000_000_000
@@ -469,6 +469,39 @@ def test_what_cannot_be_fetched_is_not_waited_for_long(
     assert time.monotonic() - begun < 3
     cluster.refusal = None
     eventually(lambda: is_there(tmp_path, b"one\n") and chunk_of(tmp_path).is_final)
+
+
+def test_a_log_that_nobody_gives_is_asked_for_ever_more_seldom() -> None:
+    """Planted: every second, of each of hundreds of Pods on a node that gives no logs."""
+    one = log_of("tg-a", 0, FakePod("p").as_listed())
+    one.heard_at_s = 0.0
+
+    def pauses(*spans: tuple[float, float]) -> list[float]:
+        return [pause_after(one, began_s=began, now_s=now, again_s=1.0) for began, now in spans]
+
+    in_vain = [(10.0, 10.1)] * 9
+    assert pauses(*in_vain) == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    one.heard_at_s = 20.0
+    assert pauses((20.0, 20.1), (30.0, 30.1)) == [1, 2]
+    # Who listens for long in silence asks no more often than who hears something.
+    assert pauses((40.0, 100.0), (200.0, 200.1)) == [1, 2]
+    note_end(one, is_ended=True)
+    assert pauses((one.heard_at_s + 1, one.heard_at_s + 2)) == [1]
+
+
+def test_follows_that_end_at_once_are_begun_ever_more_seldom(
+    cluster: FakeCluster,
+    keeper_of: Callable[..., LogKeeper],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pauses double: between five there are at least 150 ms."""
+    monkeypatch.setattr(log_keeping, "AGAIN_S", 0.01)
+    keeper, pod = keeper_of(), cluster.pod("p")
+    cluster.refusal = ClusterUnavailable("the node does not answer")
+    tend(keeper, pod)
+    began = time.monotonic()
+    eventually(lambda: len(cluster.asked) >= 5)
+    assert time.monotonic() - began >= 0.01 + 0.02 + 0.04 + 0.08
 
 
 def test_what_is_forgotten_is_gone_for_good(

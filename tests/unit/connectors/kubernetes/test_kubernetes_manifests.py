@@ -16,8 +16,10 @@ import pytest
 import yaml
 
 from builders.kubernetes_builders import (
+    BLOCK,
     CLUSTER_ID,
     IMAGE,
+    RACK,
     ManifestCase,
     a_kube_workload,
     a_pool_with,
@@ -35,7 +37,8 @@ from connectors.kubernetes.manifests.building import (
     owned,
     owner_patch,
 )
-from connectors.kubernetes.manifests.pod_template import launcher_words
+from connectors.kubernetes.manifests.pod_template import launcher_words, topology_of
+from connectors.kubernetes.options import HOST_LABEL
 from connectors.kubernetes.resources import resource_of
 from connectors.protocol import RankSlot, Workload
 
@@ -76,6 +79,49 @@ def test_the_documents_are_these(case: ManifestCase) -> None:
         GOLDEN.mkdir(exist_ok=True)
         file.write_text(yaml.safe_dump_all(found, sort_keys=True, width=100))
     assert found == list(yaml.safe_load_all(file.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("of_job", "of_pool", "asked"),
+    [
+        ({}, {}, (None, None)),
+        ({"required_topology": "rack"}, {}, (RACK, None)),
+        ({"required_topology": "node"}, {}, (HOST_LABEL, None)),
+        ({"preferred_topology": "block"}, {}, (None, BLOCK)),
+        ({"preferred_topology": "nvlink"}, {}, (None, None)),
+        ({"required_topology": "rack"}, {"required_topology": BLOCK}, (RACK, None)),
+        ({"required_topology": "block"}, {"required_topology": RACK}, (RACK, None)),
+        ({"required_topology": "block"}, {"preferred_topology": RACK}, (BLOCK, None)),
+        ({"preferred_topology": "rack"}, {"required_topology": BLOCK}, (BLOCK, None)),
+        ({"preferred_topology": "rack"}, {"preferred_topology": BLOCK}, (None, RACK)),
+        ({"preferred_topology": "nvlink"}, {"preferred_topology": BLOCK}, (None, BLOCK)),
+        ({"required_topology": "rack", "ranks": 1}, {"preferred_topology": BLOCK}, (None, BLOCK)),
+    ],
+)
+def test_what_a_gang_asks_of_the_topology(
+    of_job: dict[str, Any], of_pool: dict[str, Any], asked: tuple[str | None, str | None]
+) -> None:
+    levels = {"topology_name": "t", "topology_levels": [BLOCK, RACK, HOST_LABEL]}
+    options = some_options(pool=a_pool_with(**levels, **of_pool))
+    workload = a_kube_workload(**{"ranks": 2, **of_job})
+    assert topology_of(workload, options.pools["h100"]) == asked
+    annotations = {
+        f"kueue.x-k8s.io/podset-{how}-topology": label
+        for how, label in zip(("required", "preferred"), asked, strict=True)
+        if label is not None
+    }
+    main = objects_for(workload, options, cluster_id=CLUSTER_ID).main
+    found = main["spec"]["template"]["metadata"].get("annotations", {})
+    assert {name: found[name] for name in found if name.endswith("-topology")} == annotations
+
+
+def test_a_level_without_a_label_is_refused() -> None:
+    """It is never sent, as the arbiter knows no domain of it; what is older may be."""
+    options = some_options(pool=a_pool_with(topology_name="t", topology_levels=[BLOCK]))
+    for level in ("rack", "node"):
+        workload = a_kube_workload(ranks=2, required_topology=level)
+        with pytest.raises(WorkloadRejected, match=f"no label that says in which {level} a node"):
+            objects_for(workload, options, cluster_id=CLUSTER_ID)
 
 
 def test_there_is_no_golden_file_of_nothing() -> None:

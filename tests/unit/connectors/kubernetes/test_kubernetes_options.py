@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from builders.kubernetes_builders import (
+    BLOCK,
     IMAGE,
     RACK,
     a_pool_with,
@@ -24,6 +25,7 @@ from connectors.kubernetes.images import (
     plain_image,
 )
 from connectors.kubernetes.options import (
+    HOST_LABEL,
     image_refusal,
     job_image_refusal,
     names_images,
@@ -122,6 +124,22 @@ def test_what_no_cluster_can_have_is_refused(changes: dict[str, Any], why: str) 
             {"topology_name": "t", "topology_levels": ["a/b"], "required_topology": RACK},
             f"asks for topology {RACK}, which topology_levels do not have",
         ),
+        (
+            {"topology_domains": {"rack": RACK}},
+            "topology_domains of pool h100 must give some of block, rack, nvlink a label",
+        ),
+        *(
+            (
+                {"topology_name": "t", "topology_levels": ["a/b", RACK], "topology_domains": wrong},
+                "topology_domains of pool h100 must give",
+            )
+            for wrong in (
+                [RACK],
+                {"row": RACK},
+                {"rack": "a/c"},
+                {"rack": RACK, "block": RACK},
+            )
+        ),
         ({"image": 7}, "must be a container image"),
         ({"image": "a/Upper"}, "option pools.h100.image: 'a/Upper' is no container image"),
         ({"cpu_per_gpu": 0}, "option pools.h100.cpu_per_gpu must be a whole number"),
@@ -131,6 +149,27 @@ def test_what_no_cluster_can_have_is_refused(changes: dict[str, Any], why: str) 
 def test_what_no_pool_can_have_is_refused(pool: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
         parse_options(kubernetes_options(pool=pool))
+
+
+@pytest.mark.parametrize(
+    ("levels", "named", "domains"),
+    [
+        ([BLOCK, RACK, HOST_LABEL], None, {"block": BLOCK, "rack": RACK}),
+        ([BLOCK, HOST_LABEL], None, {"block": BLOCK}),
+        ([HOST_LABEL], None, {}),
+        (["zone", BLOCK, RACK], {"rack": RACK, "block": BLOCK}, {"block": BLOCK, "rack": RACK}),
+        ([BLOCK, "clique"], {"nvlink": "clique"}, {"nvlink": "clique"}),
+        ([BLOCK], {}, {}),
+    ],
+)
+def test_what_jobs_call_the_levels(
+    levels: list[str], named: dict[str, str] | None, domains: dict[str, str]
+) -> None:
+    pool = a_pool_with(topology_name="t", topology_levels=levels)
+    if named is not None:
+        pool["topology_domains"] = named
+    assert some_options(pool=pool).pools["h100"].topology_domains == domains
+    assert some_options(scheduler="yunikorn", pool=pool).pools["h100"].topology_domains == {}
 
 
 def test_topology_is_asked_of_those_who_know_it() -> None:

@@ -305,6 +305,27 @@ def test_one_odd_job_is_told_and_hides_no_other(
     assert [one.job_id for one in listed.unread] == [number]
 
 
+def test_only_what_changed_of_a_list_is_read_again() -> None:
+    """Mutants: a job was what its number had once said; every list was read whole."""
+    record = a_job_record("v0.0.38")
+    first = [{**record, "job_id": number, "job_state": "PENDING"} for number in (1, 2, 3)]
+    second = [first[0], {**first[1], "job_state": "RUNNING"}, {**first[0], "job_id": 4}]
+    cluster = ScriptedCluster("v0.0.38").on(
+        "GET",
+        "/jobs",
+        *(an_answer({"errors": [], "jobs": jobs}) for jobs in (first, second, first)),
+    )
+    controller = a_client(cluster).controller
+    before, after, again = (controller.jobs().jobs for _ in range(3))
+    assert [(job.job_id, job.state) for job in after] == [
+        *((1, "PENDING"), (2, "RUNNING"), (4, "PENDING")),
+    ]
+    assert after[0] is before[0]
+    assert again == before
+    # What was not in the last list is forgotten.
+    assert [one is other for one, other in zip(again, before, strict=True)] == [True, False, False]
+
+
 def test_what_was_unread_stays_so_while_the_list_is_unchanged() -> None:
     record = a_job_record("v0.0.38")
     body = {"jobs": [{**record, "job_id": 9, "job_state": None}], "errors": []}

@@ -6,13 +6,26 @@ that crashes forgets the release); the time forgotten while it is listed; any ho
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from builders.slurm_rest_builders import PlainTokens, ScriptedCluster, a_client, an_answer
-from connectors.protocol import Observation
+import pytest
+
+from builders.slurm_rest_builders import (
+    PlainTokens,
+    ScriptedCluster,
+    a_client,
+    a_submission,
+    an_answer,
+)
+from connectors.errors import ClusterUnavailable, NotPrepared
+from connectors.protocol import Observation, RankSlot, Workload
 from connectors.slurm.connector import SlurmConnector
-from connectors.slurm.naming import tag
+from connectors.slurm.hardware import Hardware, Kept
+from connectors.slurm.naming import comment_of, tag
+from connectors.slurm.neutral import SlurmNode, SlurmPartition
 from connectors.slurm.options import parse_options
+from connectors.slurm.submissions import SubmissionBuilder
 
 SECRET = "0123456789abcdef0123456789abcdef"
 OPTIONS: dict[str, Any] = {
@@ -28,6 +41,7 @@ KEY = "tg-0190a000-0000-7000-8000-000000000001"
 
 def a_row(*, held: bool, reason: str = "JobHeldUser") -> dict[str, Any]:
     return {
+        **ASKED,
         "job_id": 7,
         "name": tag(SECRET.encode(), KEY, "ana"),
         "user_name": "ana",
@@ -36,14 +50,24 @@ def a_row(*, held: bool, reason: str = "JobHeldUser") -> dict[str, Any]:
         "priority": 0 if held else 10,
         "submit_time": 5,
         "nodes": "",
-        "tres_req_str": "gres/gpu:h100=1",
     }
+
+
+TAG = tag(SECRET.encode(), KEY, "ana")
+ASKED: dict[str, Any] = {
+    "partition": "h100",
+    "account": "acme_nlp",
+    "qos": "g-acme_nlp",
+    "node_count": 2,
+    "tres_req_str": "cpu=2,node=2,gres/gpu=4,gres/gpu:h100=4",
+    "comment": comment_of(SECRET.encode(), TAG, ("h100", "acme_nlp", "g-acme_nlp", "h100", 2, 4)),
+}
 
 
 class Queue:
     """A connector on a queue of one job that is listed again and again."""
 
-    def __init__(self) -> None:
+    def __init__(self, settle_s: int = 0) -> None:
         self.row = a_row(held=True)
         self.cluster = (
             ScriptedCluster("v0.0.38")
@@ -51,7 +75,8 @@ class Queue:
             .on("GET", "/job/7", lambda _: self._answer())
             .on("POST", "/job/7", an_answer({"errors": []}))
         )
-        self.connector = SlurmConnector(parse_options(OPTIONS), PlainTokens())
+        options = parse_options({**OPTIONS, "settle_s": settle_s})
+        self.connector = SlurmConnector(options, PlainTokens())
         self.connector._rest = a_client(self.cluster)
 
     def _answer(self) -> Any:
@@ -71,6 +96,23 @@ def test_our_own_hold_is_released() -> None:
     queue = Queue()
     assert not queue.look(1, held=True).is_held_by_others
     assert queue.releases() == 1
+
+
+def test_what_was_settled_when_it_was_listed_is_released_without_asking_the_time() -> None:
+    """Mutants: asked before every release; believed of whoever has the number now; believed of
+    what was not settled yet in the list."""
+    queue = Queue(settle_s=7)
+    queue.cluster.now = 10
+    queue.look(1, held=True)
+    with pytest.raises(ClusterUnavailable, match="wait 1 s"):
+        queue.releases()
+    queue.look(1, held=True)
+    asked = len(queue.cluster.seen("GET", "/diag"))
+    assert queue.releases() == 1
+    assert len(queue.cluster.seen("GET", "/diag")) == asked
+    queue.row = {**queue.row, "submit_time": 8}
+    with pytest.raises(ClusterUnavailable, match="wait 3 s"):
+        queue.releases()
 
 
 def test_what_waited_and_is_held_again_is_left() -> None:
@@ -95,3 +137,82 @@ def test_an_administrators_hold_is_left_at_any_time() -> None:
     queue = Queue()
     assert queue.look(1, held=True, reason="JobHeldAdmin").is_held_by_others
     assert queue.releases() == 0
+
+
+def test_what_slurm_holds_because_it_can_never_start_is_left() -> None:
+    queue = Queue()
+    assert queue.look(1, held=True, reason="BadConstraints").never_starts
+    assert queue.releases() == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "now"),
+    [
+        ({"partition": "a100"}, "4 h100 on 2 nodes of partition a100 now, for account acme_nlp"),
+        ({"tres_req_str": "gres/gpu=16,gres/gpu:h100=16"}, "16 h100 on 2 nodes of partition h100"),
+        ({"tres_req_str": "gres/gpu=4,gres/gpu:a100=4"}, "4 a100 on 2 nodes of partition h100"),
+        ({"tres_req_str": "cpu=2"}, "no GPUs on 2 nodes of partition h100"),
+        ({"node_count": 4}, "4 h100 on 4 nodes of partition h100"),
+        ({"account": "acme_vision"}, "for account acme_vision with QoS g-acme_nlp."),
+        ({"qos": "tg-borrow"}, "for account acme_nlp with QoS tg-borrow."),
+        ({"comment": f"Tidegate {KEY}"}, "4 h100 on 2 nodes of partition h100 now"),
+    ],
+)
+def test_what_somebody_changed_before_its_release_is_not_released(
+    changes: dict[str, Any], now: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a user moved their held job to more GPUs and had it let go as the one granted."""
+    queue = Queue()
+    assert not queue.look(1, held=True).is_altered
+    for name, value in changes.items():
+        monkeypatch.setitem(ASKED, name, value)
+    for held in (True, False):
+        seen = queue.look(1, held=held)
+        assert seen.is_altered
+        assert now in seen.message
+    queue.look(1, held=True)
+    assert queue.releases() == 0
+
+
+def test_gpus_of_which_the_cluster_tells_no_type_are_those_of_the_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(ASKED, "tres_req_str", "gres/gpu=4")
+    queue = Queue()
+    assert not queue.look(1, held=True).is_altered
+    assert queue.releases() == 1
+
+
+def test_what_is_submitted_is_what_is_compared() -> None:
+    """Planted: the GPUs of one node were signed, and those of all of them compared."""
+    builder = SubmissionBuilder(parse_options(OPTIONS), Kept(lambda: Hardware({}, {})))
+    submission = a_submission(
+        name=TAG, account="acme_nlp", qos="g-acme_nlp", node_count=2, gpus_per_node=2
+    )
+    assert builder.signed(submission).comment == ASKED["comment"]
+    large = replace(submission, account="ACME_nlp")
+    assert builder.signed(large).comment == ASKED["comment"], "Slurm makes small letters of them"
+    assert builder.signed(replace(submission, node_count=3)).comment != ASKED["comment"]
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "nodes", "words"),
+    [
+        (3_600, ("n1",), "the time limit of 3601 s is longer than the 3600 s that partition h100"),
+        (None, (), "and partition h100 has 0 such nodes"),
+    ],
+)
+def test_what_its_partition_does_not_allow_another_cluster_may_take(
+    limit_s: int | None, nodes: tuple[str, ...], words: str
+) -> None:
+    """Planted: the job failed for good, wherever else it could have run."""
+    hardware = Hardware(
+        {"h100": SlurmPartition("h100", "UP", nodes, limit_s, {"h100": 8})},
+        {"n1": SlurmNode("n1", "IDLE", frozenset(), "", ("h100",), (), {"h100": 8})},
+    )
+    builder = SubmissionBuilder(parse_options(OPTIONS), Kept(lambda: hardware))
+    workload = Workload(
+        KEY, "job", "h100", "ana", "true", (RankSlot("n1", 1_000),), "acme/nlp", time_limit_s=3_601
+    )
+    with pytest.raises(NotPrepared, match=words):
+        builder.build(workload, "ana")

@@ -209,6 +209,24 @@ def test_the_inventory_tells_who_it_is(told: httpx.Response) -> None:
     )
 
 
+def test_the_inventory_tells_the_time_limits_of_its_pools() -> None:
+    """Planted: an endless partition limited jobs to nothing."""
+    cluster = (
+        ScriptedCluster("v0.0.38")
+        .on("GET", "/partitions", an_answer({"partitions": [LIMITED, ENDLESS], "errors": []}))
+        .on("GET", "/nodes", an_answer({"nodes": [], "errors": []}))
+        .on("GET", "/clusters", clusters("hpc"))
+    )
+    pools = {name: {"partition": name, "gres_type": name} for name in ("h100", "a100", "v100")}
+    connector = SlurmConnector(parse_options({**OPTIONS, "pools": pools}), PlainTokens())
+    connector._rest = a_client(cluster)
+    assert connector.inventory().time_limits_s == {"h100": 7_200}
+
+
+LIMITED = {"name": "h100", "state": "UP", "nodes": "", "max_time_limit": 120, "tres": ""}
+ENDLESS = {**LIMITED, "name": "a100", "max_time_limit": None}
+
+
 def test_another_tag_secret_is_refused() -> None:
     mark = secret_mark(OPTIONS["tag_secret"].encode())
     open_slurm(OPTIONS, "c", {"tags": mark, "cluster": "hpc"})

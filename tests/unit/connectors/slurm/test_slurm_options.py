@@ -95,6 +95,8 @@ def test_the_secret_may_be_in_a_file(tmp_path: Path) -> None:
         ("api_version", 38, "api_version"),
         ("qos_prefix", "a b", "qos_prefix"),
         ("borrow_qos", "", "borrow_qos"),
+        ("borrow_qos", "Normal", "everybody's jobs have that QoS"),
+        ("borrow_qos", "g-acme_nlp", "of what team acme/nlp is guaranteed"),
         ("cpus_per_gpu", 0, "cpus_per_gpu"),
         ("memory_mb_per_gpu", 1.5, "memory_mb_per_gpu"),
         ("log_cap_bytes", -1, "log_cap_bytes"),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders.slurm_rest_builders import RECORDINGS, STRUCTURED, recorded
+from builders.slurm_rest_builders import RECORDINGS, STRUCTURED, recorded, recording
 from connectors.errors import ClusterUnavailable
 from connectors.slurm.dialects import DIALECTS
 from connectors.slurm.neutral import Association, HistoryJob, SlurmJob, SlurmNode, SlurmPartition
@@ -418,3 +418,23 @@ def test_unlimited_and_unset_numbers_are_none() -> None:
 def test_a_record_that_makes_no_sense_is_no_job(version: str, changes: dict[str, Any]) -> None:
     with pytest.raises(ClusterUnavailable):
         DIALECTS[version].job(a_running_job(version, **changes))
+
+
+@pytest.mark.parametrize("version", RECORDINGS)
+def test_what_was_queued_anew_and_what_a_waiting_job_asks_for(version: str) -> None:
+    """What every version tells of a job that has not begun, by which it is known again."""
+    waiting = [
+        DIALECTS[version].job(record)
+        for exchange in recording(RECORDINGS[version])
+        if isinstance(exchange["response"], dict)
+        for record in exchange["response"].get("jobs", ())
+        if "PENDING" in record.get("job_state", ()) and "restart_cnt" in record
+    ]
+    asked = {
+        (job.comment.rpartition("-")[2], job.restarts, job.node_count, *job.gpus_requested.values())
+        for job in waiting
+    }
+    assert ("hold", 0, 1, 2) in asked
+    again = {("requeue", 1, 1), ("requeue2", 1, 1)}
+    assert asked - {("hold", 0, 1, 2)} <= again
+    assert version == "v0.0.40" or asked & again

@@ -204,6 +204,7 @@ def test_what_was_not_looked_at_yet_says_nothing(reason: str) -> None:
     [
         *("BadConstraints", "PartitionDown", "PartitionNodeLimit", "InvalidQOS", "InvalidAccount"),
         *("QOSMaxGRESPerJob", "AssocMaxWallDurationPerJobLimit", "QOSGrpGRES", "AssocGrpGRES"),
+        *("PartitionConfig", "AccountingPolicy", "PartitionInactive"),
     ],
 )
 def test_what_somebody_must_change_is_stuck(reason: str) -> None:
@@ -211,9 +212,42 @@ def test_what_somebody_must_change_is_stuck(reason: str) -> None:
     seen = observation_of("key", replace(WAITING, reason=reason), NO_EXITS)
     assert (seen.phase, seen.is_stuck) == (WorkloadPhase.STARTING, True)
     assert seen.message.startswith("The cluster does not start it: ")
-    held = observation_of("key", replace(WAITING, reason=reason, is_held=True), NO_EXITS)
-    assert held.is_stuck is False
     assert observation_of("key", replace(JOB, reason=reason), NO_EXITS).is_stuck is False
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        *("BadConstraints", "PartitionNodeLimit", "PartitionTimeLimit", "InvalidAccount"),
+        *("InvalidQOS", "AccountNotAllowed", "QOSNotAllowed", "ReqResv", "RequiresReservation"),
+        *("QOSMaxWallDurationPerJobLimit", "AssocMaxWallDurationPerJobLimit", "QOSTimeLimit"),
+        *("AssociationTimeLimit", "QOSMaxGRESPerJob", "AssocMaxGRESPerNode", "QOSMaxCpuPerNode"),
+        *("QOSMaxNodePerJobLimit", "AssocMaxMemPerJob", "QOSMinGRES", "QOSMinCpuNotSatisfied"),
+        *("MaxMemPerLimit", "QOSMaxMemoryMinutesPerJob"),
+    ],
+)
+def test_what_can_never_start_is_told_from_what_waits(reason: str) -> None:
+    """Planted: BadConstraints, which Slurm holds itself, was released each second."""
+    for is_held in (False, True):
+        waits = replace(WAITING, reason=reason, is_held=is_held)
+        seen = observation_of("key", waits, NO_EXITS, was_let_go=is_held)
+        assert (seen.never_starts, seen.is_stuck, seen.is_held_by_others) == (True, True, False)
+        assert seen.message.startswith("The cluster does not start it: ")
+        assert seen.message.endswith(f"({reason}).")
+    assert observation_of("key", replace(JOB, reason=reason), NO_EXITS).never_starts is False
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        *("None", "Resources", "Priority", "BeginTime", "PartitionDown", "PartitionInactive"),
+        *("ReqNodeNotAvail, UnavailableNodes:n1", "QOSGrpGRES", "AssocGrpGRES", "JobHeldUser"),
+        *("JobHeldAdmin", "AssocMaxJobsLimit", "QOSMaxJobsPerUserLimit", "QOSMaxGRESPerUser"),
+        *("QOSMaxNodePerUserLimit", "AssocGrpNodeLimit", "NodeDown", "DependencyNeverSatisfied"),
+    ],
+)
+def test_what_may_start_when_others_end_or_return(reason: str) -> None:
+    assert observation_of("key", replace(WAITING, reason=reason), NO_EXITS).never_starts is False
 
 
 def test_times_and_places() -> None:

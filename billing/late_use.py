@@ -1,0 +1,35 @@
+"""What the meter learns so late that the sums of fair-share may have counted it otherwise."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
+from uuid import UUID
+
+from billing.folding import Segment
+from billing.models import LateUse
+
+#: How long the meter may hear of something before it is added to the sums (`billing.fair_use`).
+LATE_MAX = timedelta(hours=1)
+#: What is a little younger is kept too: the sums may be carried on before this is committed.
+_MARGIN = timedelta(minutes=5)
+
+
+def late_use(
+    attempt_id: UUID, before: Iterable[Segment], after: Iterable[Segment], now: datetime
+) -> Iterator[LateUse]:
+    """How what an attempt held `LATE_MAX` ago and earlier differs after some news from what its
+    segments said before; nothing most times. A class that changes is no difference."""
+    steps: dict[datetime, int] = defaultdict(int)
+    for sign, segments in ((-1, before), (1, after)):
+        for segment in segments:
+            mgpu = sign * (segment.guaranteed_mgpu + segment.borrowed_mgpu)
+            steps[segment.start] += mgpu
+            steps[now if segment.end is None else segment.end] -= mgpu
+    height = 0
+    for start, end in pairwise(sorted(steps)):
+        height += steps[start]
+        if height and start < now - LATE_MAX + _MARGIN:
+            yield LateUse(attempt_id=attempt_id, start=start, end=end, mgpu=height)

@@ -1,0 +1,78 @@
+import { Button } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+
+import { client, unwrap } from "../api/client";
+import { acceptedDifferencesQuery } from "../api/queries";
+import type { Cluster } from "../api/types";
+import { Time } from "../ui/Time";
+import { toastDone, toastError } from "../ui/toast";
+import { Settings, Subject } from "./differences";
+
+/** What somebody lets stand: no comparison shows it and no push changes it until it is taken back here. */
+export function AcceptedDifferences({ cluster }: { cluster: Cluster }) {
+  const { data: differences = [] } = useQuery(acceptedDifferencesQuery(cluster.id));
+  const queryClient = useQueryClient();
+  const withdraw = useMutation({
+    mutationFn: (id: number) =>
+      unwrap(
+        client.DELETE("/api/v1/clusters/{cluster_id}/accepted-differences/{difference_id}", {
+          params: { path: { cluster_id: cluster.id, difference_id: id } },
+        }),
+      ),
+    onSuccess: () => {
+      toastDone("The next comparison shows it again");
+      void queryClient.invalidateQueries({ queryKey: acceptedDifferencesQuery(cluster.id).queryKey });
+    },
+    onError: toastError,
+  });
+  if (differences.length === 0) return null;
+  return (
+    <section aria-label="Let stand">
+      <h2>Let stand</h2>
+      <p className="dim">No push changes these, until either side of one changes.</p>
+      <div className="scroll-x">
+        <table className="changes" aria-label="Let stand">
+          <thead>
+            <tr>
+              <th scope="col">What</th>
+              <th scope="col">It has</th>
+              <th scope="col">It should have</th>
+              <th scope="col" className="hide">
+                By
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {differences.map((difference) => (
+              <tr key={difference.id}>
+                <th scope="row">
+                  <Subject subject={difference.subject} />
+                  <div>
+                    <Button
+                      variant="default"
+                      size="xs"
+                      disabled={withdraw.isPending}
+                      aria-label={`Show ${difference.subject} again`}
+                      onClick={() => withdraw.mutate(difference.id)}
+                    >
+                      Show again
+                    </Button>
+                  </div>
+                </th>
+                <td>
+                  <Settings change={difference} side="before" />
+                </td>
+                <td>
+                  <Settings change={difference} side="after" />
+                </td>
+                <td className="hide">
+                  {difference.accepted_by} <Time at={difference.accepted_at} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}

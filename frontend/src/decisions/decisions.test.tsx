@@ -1,0 +1,108 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { describe, expect, it } from "vitest";
+
+import { aCompany, aProblem } from "../../mock/answer.ts";
+import { theCycles } from "../../mock/decisions.ts";
+import { aSession } from "../../mock/company.ts";
+import { accessibilityFaults, open } from "../test/render";
+import { cycleWords, fateWords, kindWords, rightWords } from "./words";
+
+const SERVING = "01935000-0000-7000-8000-000000000320";
+
+describe("words", () => {
+  it("count what a cycle did and leave out what it did not", () => {
+    expect(theCycles().map(cycleWords)).toEqual([
+      "1 started, 1 has GPUs kept for it, 2 told to give back",
+      "3 started, 1 claim given up",
+    ]);
+  });
+
+  it("say a fate, and what is new by its own name", () => {
+    const fate = { decision: "stopped", cluster: "slurm-a", nodes: [], other_jobs: [], code: null } as const;
+    const other = { id: null, name: null, user: null, team: "ai-company/research/nlp" };
+    expect(fateWords({ ...fate, nodes: [], other_jobs: [other] })).toBe(
+      "told to give back on slurm-a for ai-company/research/nlp",
+    );
+    expect(fateWords({ ...fate, nodes: [], other_jobs: [], decision: "waits", cluster: null, code: "never_fits" })).toBe(
+      "can never fit",
+    );
+    expect([rightWords("borrowed_above"), rightWords("new_right"), kindWords("new_kind")]).toEqual([
+      "its department had borrowed",
+      "new right",
+      "new kind",
+    ]);
+  });
+});
+
+describe("decisions", () => {
+  it("lists the cycles and leads to one, with reasons in words and links to the jobs", async () => {
+    const { user, container } = open("/decisions");
+    const row = await screen.findByRole("row", { name: /1 started, 1 has GPUs kept for it/ });
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(within(row).getByRole("link"));
+    expect(await screen.findByText(/Its team was guaranteed 200 GPUs and had 0 in use/)).toBeInTheDocument();
+    expect(screen.getByText(/2 jobs waited and 14 ran/)).toBeInTheDocument();
+    const victims = screen.getByRole("table", { name: "Jobs that had to go" });
+    expect(within(victims).getByRole("link", { name: "serve-llama-7" })).toHaveAttribute("href", `/jobs/${SERVING}`);
+    expect(within(victims).getByText("a job that you may not see")).toBeInTheDocument();
+    expect(screen.getByText("Something else for 1 job.")).toBeInTheDocument();
+    expect(screen.getByRole("row", { name: /segment-anything started on slurm-a waiting for free GPUs/ })).toBeInTheDocument();
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("goes back before a moment, kept in the address", async () => {
+    const { requests } = open("/decisions?before=2026-11-21T14:03:00Z");
+    await screen.findByRole("row", { name: /3 started/ });
+    const [asked] = requests.filter(({ path }) => path === "/api/v1/cycles");
+    expect(asked?.query.get("decided_at__lt")).toBe("2026-11-21T14:03:00Z");
+  });
+
+  it("are not offered to who may not see them, who is told where a job's are", async () => {
+    open("/decisions", {
+      override: ({ path }) => (path === "/api/v1/cycles" ? aProblem(403, "forbidden", "No.") : undefined),
+    });
+    expect(await screen.findByRole("heading", { name: /for platform administrators/ })).toBeInTheDocument();
+    const [nav] = screen.getAllByRole("navigation", { name: "Main" });
+    expect(within(nav ?? document.body).queryByRole("link", { name: "Decisions" })).toBeNull();
+  });
+
+  it("are in the navigation of platform administrators", async () => {
+    const session = aSession({ permissions: { "": ["view_tree", "manage_clusters"] } });
+    open("/decisions", { company: aCompany({ session }) });
+    const [nav] = await screen.findAllByRole("navigation", { name: "Main" });
+    expect(within(nav ?? document.body).getByRole("link", { name: "Decisions" })).toBeInTheDocument();
+  });
+
+  it("say when nothing is recorded, and what failed", async () => {
+    let isBroken = true;
+    const { user } = open("/decisions", {
+      override: ({ path }) =>
+        path !== "/api/v1/cycles"
+          ? undefined
+          : isBroken
+            ? aProblem(503, "down", "The database does not answer.")
+            : { status: 200, body: { items: [], next: null } },
+    });
+    const alert = await screen.findByRole("alert");
+    expect(alert).toHaveTextContent("The database does not answer.");
+    isBroken = false;
+    await user.click(within(alert).getByRole("button", { name: "Try again" }));
+    expect(await screen.findByText(/No cycle is recorded yet/)).toBeInTheDocument();
+  });
+});
+
+describe("a job's decisions", () => {
+  it("say why it was stopped, by whose right, and for whom", async () => {
+    const { user } = open(`/jobs/${SERVING}`);
+    await user.click(await screen.findByRole("tab", { name: "Decisions" }));
+    expect(await screen.findByText(/64 GPUs were asked back from it for pretrain-13b/)).toBeInTheDocument();
+    expect(screen.getByText("told to give back")).toBeInTheDocument();
+    expect(screen.getByText(/inference 700 of 280 guaranteed/)).toBeInTheDocument();
+    await waitFor(() => expect(screen.getByRole("link", { name: "pretrain-13b" })).toBeInTheDocument());
+  });
+
+  it("say that nothing is recorded", async () => {
+    open("/jobs/01935000-0000-7000-8000-000000009002?tab=decisions");
+    expect(await screen.findByText(/No recorded decision started it/)).toBeInTheDocument();
+  });
+});

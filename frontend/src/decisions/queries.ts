@@ -1,0 +1,50 @@
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+
+import { client, nextCursor, unwrap } from "../api/client";
+
+const PAGE_LIMIT = 50;
+/** No live hint tells of a cycle, and there may be one every second. */
+const REFRESH_MS = 30_000;
+
+/** Recorded cycles, the latest first; before a moment, where one is given. */
+export function cyclesQuery(before: string | undefined) {
+  return infiniteQueryOptions({
+    queryKey: ["decisions", "cycles", before ?? null],
+    initialPageParam: undefined as string | undefined,
+    refetchInterval: REFRESH_MS,
+    getNextPageParam: (last: { next: string | null }) => nextCursor(last.next) ?? undefined,
+    queryFn: ({ pageParam, signal }) =>
+      unwrap(
+        client.GET("/api/v1/cycles", {
+          params: { query: { decided_at__lt: before, limit: PAGE_LIMIT, cursor: pageParam } },
+          signal,
+        }),
+      ),
+  });
+}
+
+/** All that one cycle did, and what would be decided today. A record never changes; today's verdict does. */
+export function cycleQuery(id: string) {
+  return queryOptions({
+    queryKey: ["decisions", "cycle", id],
+    staleTime: 60_000,
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/cycles/{cycle_id}", { params: { path: { cycle_id: id } }, signal })),
+  });
+}
+
+/** What recorded cycles did with one job, the latest first. */
+export function jobDecisionsQuery(jobId: string) {
+  return queryOptions({
+    queryKey: ["jobs", "decisions", jobId],
+    queryFn: async ({ signal }) =>
+      (
+        await unwrap(
+          client.GET("/api/v1/jobs/{job_id}/decisions", {
+            params: { path: { job_id: jobId }, query: { limit: 20 } },
+            signal,
+          }),
+        )
+      ).items,
+  });
+}

@@ -1,0 +1,57 @@
+import type { Cycle, Decision, Difference } from "../api/types";
+import { codeWords } from "../jobs/words";
+
+const KIND_WORDS: Record<string, string> = {
+  started: "started",
+  claimed: "GPUs kept for it",
+  stopped: "told to give back",
+  claim_dropped: "claim given up",
+  waits: "left as it is",
+};
+
+export function kindWords(kind: string): string {
+  return KIND_WORDS[kind] ?? kind.replaceAll("_", " ");
+}
+
+export function kindTone(kind: Decision["decision"]): "run" | "borrow" | "wait" | "" {
+  if (kind === "started") return "run";
+  if (kind === "stopped") return "borrow";
+  return kind === "claimed" ? "wait" : "";
+}
+
+const RIGHT_WORDS: Record<string, string> = {
+  borrowed: "its GPUs were borrowed",
+  borrowed_above: "its department had borrowed",
+  priority: "lower priority class",
+  preemptible: "submitted as preemptible",
+};
+
+/** By what right a job was stopped. */
+export function rightWords(right: string): string {
+  return RIGHT_WORDS[right] ?? right.replaceAll("_", " ");
+}
+
+/** What a cycle did, in counts: "2 started, 1 told to give back". */
+export function cycleWords(cycle: Cycle): string {
+  const counts: [number, string][] = [
+    [cycle.started, "started"],
+    [cycle.claimed, cycle.claimed === 1 ? "has GPUs kept for it" : "have GPUs kept for them"],
+    [cycle.stopped, "told to give back"],
+    [cycle.claims_dropped, cycle.claims_dropped === 1 ? "claim given up" : "claims given up"],
+  ];
+  return counts
+    .filter(([count]) => count > 0)
+    .map(([count, word]) => `${count} ${word}`)
+    .join(", ");
+}
+
+/** What a plan does with a job, in a few words. */
+export function fateWords(fate: Difference["then"]): string {
+  const parts = [fate.code === null ? kindWords(fate.decision) : codeWords(fate.code)];
+  if (fate.cluster !== null) parts.push(`on ${fate.cluster}`);
+  if (fate.other_jobs.length > 0) {
+    const names = fate.other_jobs.map((job) => job.name ?? job.team ?? "another's");
+    parts.push(fate.decision === "stopped" ? `for ${names.join(", ")}` : `stopping ${names.join(", ")}`);
+  }
+  return parts.join(" ");
+}

@@ -1,0 +1,422 @@
+import { Button } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { useEffect, useRef, useState } from "react";
+
+import { ApiError, client, unwrapTagged } from "../api/client";
+import type { PlannedChange, QuotaPreview } from "../api/types";
+import { CliLine } from "../ui/CliLine";
+import { Confirm } from "../ui/Confirm";
+import { Lines, QueryView } from "../ui/states";
+import { Time } from "../ui/Time";
+import { toastDone, toastError } from "../ui/toast";
+import { formatDuration } from "../ui/units";
+import { usePageTitle } from "../ui/usePageTitle";
+import { PreviewCard } from "./PreviewCard";
+import { StatusPill } from "./PlannedChangesPage";
+import { plannedChangeQuery } from "./queries";
+import { EditTable, StaleEdits } from "./EditTable";
+import { previewSentence, previewSums } from "./words";
+import "./planned.css";
+
+const HORIZON_S_DEFAULT = 86_400;
+
+/** A preview with the ETag of the state that it looked at. */
+export interface Looked {
+  preview: QuotaPreview;
+  etag: string;
+}
+
+export function PlannedChangePage() {
+  const { plannedId } = useParams({ from: "/shell/quota-changes/$plannedId" });
+  const change = useQuery(plannedChangeQuery(plannedId));
+  usePageTitle(change.data?.data.reason ?? "Planned change");
+  if (change.error instanceof ApiError && change.error.status === 404) {
+    return (
+      <div className="card empty">
+        <h1>No such planned change</h1>
+        <p>It does not exist, or it is about nodes that you cannot see.</p>
+        <Link to="/quota-changes">All planned changes</Link>
+      </div>
+    );
+  }
+  return (
+    <QueryView
+      query={change}
+      loading={
+        <div className="card">
+          <Lines count={8} label="Loading the planned change" />
+        </div>
+      }
+    >
+      {({ data, etag }) => <ChangeView key={data.id} change={data} etag={etag} />}
+    </QueryView>
+  );
+}
+
+function ChangeView({ change, etag }: { change: PlannedChange; etag: string }) {
+  const { preview: wanted } = useSearch({ from: "/shell/quota-changes/$plannedId" });
+  const navigate = useNavigate({ from: "/quota-changes/$plannedId" });
+  const queryClient = useQueryClient();
+  // What is applied is what was seen: the state at the first look, or at the latest preview.
+  const [seen, setSeen] = useState(etag);
+  const [looked, setLooked] = useState<Looked | null>(null);
+  const [horizonS, setHorizonS] = useState(HORIZON_S_DEFAULT);
+  const path = { planned_id: change.id };
+  const { queryKey } = plannedChangeQuery(change.id);
+
+  const preview = useMutation({
+    mutationFn: (horizon: number) =>
+      unwrapTagged(
+        client.POST("/api/v1/quota-changes/{planned_id}/preview", {
+          params: { path },
+          body: { horizon_s: horizon },
+        }),
+      ),
+    onSuccess: async ({ data, etag: state }) => {
+      // Read anew first: what is shown beside the preview is then not older than it.
+      await queryClient.invalidateQueries({ queryKey });
+      setLooked({ preview: data, etag: state });
+      setSeen(state);
+      if (apply.isError) apply.reset();
+    },
+  });
+  const done = (next: { data: PlannedChange; etag: string }, word: string) => {
+    queryClient.setQueryData(queryKey, next);
+    setSeen(next.etag);
+    void queryClient.invalidateQueries({ queryKey: ["quotas"] });
+    toastDone(word);
+  };
+  const apply = useMutation({
+    mutationFn: (ifMatch: string) =>
+      unwrapTagged(
+        client.POST("/api/v1/quota-changes/{planned_id}/apply", {
+          params: { path, header: { "If-Match": ifMatch } },
+        }),
+      ),
+    onSuccess: (next) =>
+      done(next, next.data.status === "scheduled" ? "The change is scheduled." : "The change is applied."),
+    onError: () => void queryClient.invalidateQueries({ queryKey }),
+  });
+  const cancel = useMutation({
+    mutationFn: () =>
+      unwrapTagged(client.POST("/api/v1/quota-changes/{planned_id}/cancel", { params: { path } })),
+    onSuccess: (next) => done(next, next.data.status === "kept" ? "It is kept for good." : "The change is cancelled."),
+    onError: (error) => {
+      toastError(error);
+      void queryClient.invalidateQueries({ queryKey });
+    },
+  });
+
+  const isOpen = change.status === "draft" || change.status === "scheduled";
+  const mayPreview = isOpen && change.can_manage;
+  const isFirst = useRef(true);
+  useEffect(() => {
+    if (wanted !== "now" || !mayPreview || !isFirst.current) return;
+    isFirst.current = false;
+    preview.mutate(HORIZON_S_DEFAULT);
+    void navigate({ search: (before) => ({ ...before, preview: undefined }), replace: true });
+  }, [wanted, mayPreview, preview, navigate]);
+
+  return (
+    <>
+      <h1>
+        {change.reason} <StatusPill change={change} />
+      </h1>
+      <p className="sub">
+        {change.node} · drafted <Time at={change.created_at} /> by {change.created_by}
+        {" · "}
+        <Link to="/quota-changes">all planned changes</Link>
+      </p>
+      <div className="two">
+        <div className="rows">
+          {apply.error && (
+            <Refusal
+              error={apply.error}
+              change={change}
+              isBusy={preview.isPending || apply.isPending}
+              mayPreview={mayPreview}
+              onPreview={() => preview.mutate(horizonS)}
+              onAccept={() => {
+                setSeen(etag);
+                setLooked(null);
+                apply.reset();
+              }}
+            />
+          )}
+          {!apply.error && change.status === "draft" && seen !== etag && (
+            <div className="card mark warn" role="status">
+              ▲ This change, or a quota beside those that it changes, is not as it was when you looked.{" "}
+              {mayPreview ? "Preview it again before you apply it." : "Compare again."}{" "}
+              {!mayPreview && (
+                <button type="button" className="plain link" onClick={() => setSeen(etag)}>
+                  I have compared
+                </button>
+              )}
+            </div>
+          )}
+          <section className="card" aria-label="What it sets">
+            <h2>What it sets</h2>
+            <EditTable change={change} />
+          </section>
+          {mayPreview && (
+            <PreviewCard
+              looked={looked}
+              isOld={looked !== null && looked.etag !== etag}
+              isBusy={preview.isPending}
+              error={preview.error}
+              horizonS={horizonS}
+              onHorizon={setHorizonS}
+              onPreview={() => preview.mutate(horizonS)}
+            />
+          )}
+        </div>
+        <div className="rows">
+          <section className="card" aria-label="Where it stands">
+            <h2>Where it stands</h2>
+            <p className="sentence">
+              <Standing change={change} />
+            </p>
+            {change.note && <p className="dim">{change.note}</p>}
+            <Facts change={change} />
+          </section>
+          <Actions
+            change={change}
+            looked={looked}
+            isStale={seen !== etag}
+            isApplying={apply.isPending}
+            isCancelling={cancel.isPending}
+            onApply={() => apply.mutate(seen)}
+            onCancel={() => cancel.mutate()}
+          />
+          <CliLine
+            command={`tidegate quota-changes ${mayPreview ? "preview" : "show"} ${change.id}`}
+          />
+        </div>
+      </div>
+    </>
+  );
+}
+
+/** Why it could not be applied. Nothing was written, and the draft is as it was. */
+function Refusal({
+  error,
+  change,
+  isBusy,
+  mayPreview,
+  onPreview,
+  onAccept,
+}: {
+  error: Error;
+  change: PlannedChange;
+  isBusy: boolean;
+  mayPreview: boolean;
+  onPreview: () => void;
+  onAccept: () => void;
+}) {
+  const status = error instanceof ApiError ? error.status : 0;
+  const isStale = status === 412;
+  return (
+    <div className={isStale ? "card mark warn stack" : "card mark bad stack"} role="alert">
+      <h2>{isStale ? "Something changed meanwhile" : "It was not applied"}</h2>
+      <p>
+        {isStale
+          ? "Nothing was written, and your draft is kept. Since you looked, this change or a quota of the organization in these pools became another one."
+          : error.message}
+      </p>
+      {isStale && <StaleEdits change={change} />}
+      {change.status === "draft" && (
+        <div className="inline">
+          {mayPreview && (
+            <Button variant="default" loading={isBusy} onClick={onPreview}>
+              Preview it again
+            </Button>
+          )}
+          {isStale && (
+            <Button variant="default" disabled={isBusy} onClick={onAccept}>
+              I have compared: go on without
+            </Button>
+          )}
+          {change.can_manage && (
+            <Link to="/quota-changes/new" search={{ from: change.id }} className="button-like">
+              Change the draft
+            </Link>
+          )}
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** What has become of it and what comes next, in a sentence or two. */
+function Standing({ change }: { change: PlannedChange }) {
+  const by = change.decided_by ?? "somebody";
+  switch (change.status) {
+    case "draft":
+      return (
+        <>
+          Nothing has changed yet.{" "}
+          {change.apply_at === null ? (
+            "It is applied as soon as somebody with the rights to every edit decides so."
+          ) : (
+            <>
+              It is to be applied <Time at={change.apply_at} show="both" />, once somebody with the rights to every edit
+              decides so.
+            </>
+          )}{" "}
+          Undecided, it expires <Time at={change.expires_at} />.
+        </>
+      );
+    case "scheduled":
+      return (
+        <>
+          It is applied {change.apply_at && <Time at={change.apply_at} show="both" />}, on the rights that {by} has then, unless
+          one of its quotas is changed before.
+        </>
+      );
+    case "applied":
+      return (
+        <>
+          Applied {change.applied_at && <Time at={change.applied_at} />} by {by}.{" "}
+          {change.revert_at !== null && (
+            <>
+              It is taken back <Time at={change.revert_at} show="both" />, unless one of its quotas is changed before.
+            </>
+          )}
+        </>
+      );
+    case "reverted":
+      return <>Applied by {by} and taken back as planned{at(change.ended_at)}.</>;
+    case "kept":
+      return <>Applied by {by}, and not taken back{at(change.ended_at)}.</>;
+    case "cancelled":
+      return <>Cancelled{at(change.ended_at)}. It has changed nothing.</>;
+    case "expired":
+      return <>Nobody decided on it in time. It has changed nothing.</>;
+    case "failed":
+      return <>It could not be applied at its time. It has changed nothing.</>;
+  }
+}
+
+function at(moment: string | null) {
+  return (
+    moment && (
+      <>
+        {" "}
+        <Time at={moment} />
+      </>
+    )
+  );
+}
+
+function Facts({ change }: { change: PlannedChange }) {
+  const rows: [string, React.ReactNode][] = [
+    ["Drafted by", change.created_by],
+    ["Decided by", change.decided_by],
+    ["To be applied", change.apply_at && <Time at={change.apply_at} show="exact" />],
+    ["Taken back after", change.revert_after_s === null ? "never: it stays" : formatDuration(change.revert_after_s)],
+    ["Applied", change.applied_at && <Time at={change.applied_at} show="exact" />],
+    ["Ended", change.ended_at && <Time at={change.ended_at} show="exact" />],
+  ];
+  return (
+    <table className="facts">
+      <tbody>
+        {rows
+          .filter(([, value]) => value !== null)
+          .map(([name, value]) => (
+            <tr key={name}>
+              <th scope="row">{name}</th>
+              <td>{value}</td>
+            </tr>
+          ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** What I may do with it now; each is asked about before it is done. */
+function Actions({
+  change,
+  looked,
+  isStale,
+  isApplying,
+  isCancelling,
+  onApply,
+  onCancel,
+}: {
+  change: PlannedChange;
+  looked: Looked | null;
+  /** Something changed since it was looked at: compare first. */
+  isStale: boolean;
+  isApplying: boolean;
+  isCancelling: boolean;
+  onApply: () => void;
+  onCancel: () => void;
+}) {
+  const [asked, setAsked] = useState<"apply" | "cancel" | null>(null);
+  const isTimed = change.apply_at !== null;
+  const keeps = change.status === "applied" && change.revert_at !== null;
+  const mayCancel = change.can_manage && (change.status === "draft" || change.status === "scheduled" || keeps);
+  const cancelWord = keeps ? "Keep it for good" : change.status === "draft" ? "Cancel the draft" : "Cancel it";
+  if (!change.can_apply && !mayCancel) return null;
+  return (
+    <div className="inline">
+      {change.can_apply && (
+        <Button loading={isApplying} disabled={isStale} onClick={() => setAsked("apply")}>
+          {isTimed ? "Schedule it" : "Apply it now"}
+        </Button>
+      )}
+      {change.status === "draft" && change.can_manage && (
+        <Link to="/quota-changes/new" search={{ from: change.id }} className="button-like">
+          Change the draft
+        </Link>
+      )}
+      {mayCancel && (
+        <Button variant="default" c={keeps ? undefined : "var(--bad)"} onClick={() => setAsked("cancel")}>
+          {cancelWord}
+        </Button>
+      )}
+      {change.status === "draft" && !change.can_apply && (
+        <p className="small dim">
+          You may not set all of this yourself. Ask an administrator above {change.node} to look at this page and apply it.
+        </p>
+      )}
+      <Confirm
+        isOpen={asked === "apply"}
+        title={isTimed ? "Schedule this change?" : "Apply this change now?"}
+        isBusy={isApplying}
+        confirmLabel={isTimed ? "Schedule it" : "Apply it"}
+        onConfirm={() => {
+          setAsked(null);
+          onApply();
+        }}
+        onClose={() => setAsked(null)}
+      >
+        {looked === null ? (
+          <p>You have not previewed it: nobody has looked at which jobs it would move.</p>
+        ) : (
+          <p>{previewSentence(previewSums(looked.preview))}</p>
+        )}
+        <p className="dim">
+          {isTimed ? "All of it is set at its time, or nothing." : "All of it is set as one, and the next decision goes by it."}
+        </p>
+      </Confirm>
+      <Confirm
+        isOpen={asked === "cancel"}
+        title={`${cancelWord}?`}
+        isBusy={isCancelling}
+        isDangerous={!keeps}
+        confirmLabel={cancelWord}
+        onConfirm={() => {
+          setAsked(null);
+          onCancel();
+        }}
+        onClose={() => setAsked(null)}
+      >
+        {keeps
+          ? "The quotas stay as they are now and are not taken back by themselves."
+          : "It has changed nothing so far, and never will."}
+      </Confirm>
+    </div>
+  );
+}

@@ -1,0 +1,197 @@
+import { Button, Select } from "@mantine/core";
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+
+import type { PlannedChange } from "../api/types";
+import { may } from "../session/access";
+import { useSession } from "../session/useSession";
+import { PLANNED_STATUSES } from "../shell/router";
+import { CliLine } from "../ui/CliLine";
+import { Empty, Lines, QueryView } from "../ui/states";
+import { Time } from "../ui/Time";
+import { usePageTitle } from "../ui/usePageTitle";
+import { plannedChangesQuery } from "./queries";
+import { describeEdit, statusTone, statusWord, wasApplied } from "./words";
+import "./planned.css";
+
+const EDITS_SHOWN = 3;
+
+/** Changes of quotas that are drafted, scheduled or decided, newest first. */
+export function PlannedChangesPage() {
+  usePageTitle("Planned changes");
+  const { status } = useSearch({ from: "/shell/quota-changes" });
+  const navigate = useNavigate({ from: "/quota-changes" });
+  const session = useSession();
+  const changes = useInfiniteQuery(plannedChangesQuery(status));
+  const mayDraft = may(session, "manage_quota");
+  const command = `tidegate quota-changes list${status ? ` --status ${status}` : ""}`;
+  return (
+    <>
+      <div className="spread">
+        <div>
+          <h1>Planned changes</h1>
+          <p className="sub">
+            Changes of quotas that are looked at before they are made: drafted, applied now or at a time, taken back.
+          </p>
+        </div>
+        {mayDraft && (
+          <Link to="/quota-changes/new" className="button-like">
+            Change quotas…
+          </Link>
+        )}
+      </div>
+      <div className="filters">
+        <Select
+          label="State"
+          data={PLANNED_STATUSES.map((value) => ({ value, label: statusWord({ status: value, revert_at: null }) }))}
+          placeholder="all"
+          clearable
+          clearButtonProps={{ "aria-label": "All states" }}
+          value={status ?? null}
+          onChange={(next) =>
+            void navigate({
+              search: (before) => ({ ...before, status: PLANNED_STATUSES.find((each) => each === next) }),
+            })
+          }
+        />
+      </div>
+      <div className="card">
+        <QueryView query={changes} loading={<Lines count={6} label="Loading planned changes" />}>
+          {({ pages }) => {
+            const items = pages.flatMap((page) => page.items);
+            if (items.length === 0) {
+              return (
+                <Empty
+                  cli={command}
+                  action={mayDraft ? <Link to="/quota-changes/new">Draft the first</Link> : undefined}
+                >
+                  {status
+                    ? `No planned change that you can see is ${statusWord({ status, revert_at: null })}.`
+                    : "No change of quotas was planned yet that you can see."}
+                </Empty>
+              );
+            }
+            return (
+              <>
+                <ChangeTable changes={items} />
+                {changes.hasNextPage && (
+                  <Button
+                    variant="default"
+                    mt={12}
+                    loading={changes.isFetchingNextPage}
+                    onClick={() => void changes.fetchNextPage()}
+                  >
+                    Earlier ones
+                  </Button>
+                )}
+              </>
+            );
+          }}
+        </QueryView>
+      </div>
+      <p className="sub" style={{ marginTop: 14 }}>
+        <CliLine command={command} />
+      </p>
+    </>
+  );
+}
+
+function ChangeTable({ changes }: { changes: readonly PlannedChange[] }) {
+  return (
+    <table className="changes">
+      <thead>
+        <tr>
+          <th scope="col">Why</th>
+          <th scope="col" className="hide">
+            What
+          </th>
+          <th scope="col">State</th>
+          <th scope="col" className="hide">
+            Drafted
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {changes.map((change) => (
+          <tr key={change.id}>
+            <th scope="row">
+              <Link to="/quota-changes/$plannedId" params={{ plannedId: change.id }}>
+                {change.reason}
+              </Link>
+              <div className="small faint">{change.node}</div>
+              <div className="only-phone small dim">
+                <Edits change={change} />
+              </div>
+            </th>
+            <td className="hide">
+              <Edits change={change} />
+            </td>
+            <td>
+              <StatusPill change={change} />
+              <div className="small faint">
+                <NextMoment change={change} />
+              </div>
+            </td>
+            <td className="hide">
+              <Time at={change.created_at} />
+              <div className="small faint">{change.created_by}</div>
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Edits({ change }: { change: PlannedChange }) {
+  const pools = new Set(change.edits.map((edit) => edit.pool));
+  const shown = change.edits.slice(0, EDITS_SHOWN);
+  return (
+    <ul>
+      {shown.flatMap((edit) =>
+        describeEdit(edit, wasApplied(change)).map((line) => (
+          <li key={`${edit.quota} ${line}`}>
+            {line}
+            {pools.size > 1 && <span className="faint"> · {edit.pool}</span>}
+          </li>
+        )),
+      )}
+      {change.edits.length > shown.length && (
+        <li className="faint">and {change.edits.length - shown.length} more</li>
+      )}
+    </ul>
+  );
+}
+
+export function StatusPill({ change }: { change: Pick<PlannedChange, "status" | "revert_at"> }) {
+  const tone = statusTone(change.status);
+  return <span className={tone ? `pill ${tone}` : "pill"}>{statusWord(change)}</span>;
+}
+
+/** The time that matters next, or when it ended. */
+function NextMoment({ change }: { change: PlannedChange }) {
+  switch (change.status) {
+    case "draft":
+      return change.apply_at === null ? (
+        <>
+          expires <Time at={change.expires_at} />
+        </>
+      ) : (
+        <>
+          for <Time at={change.apply_at} />
+        </>
+      );
+    case "scheduled":
+      return <>{change.apply_at && <Time at={change.apply_at} />}</>;
+    case "applied":
+      return change.revert_at === null ? (
+        <>{change.applied_at && <Time at={change.applied_at} />}</>
+      ) : (
+        <>
+          taken back <Time at={change.revert_at} />
+        </>
+      );
+    default:
+      return <>{change.ended_at && <Time at={change.ended_at} />}</>;
+  }
+}

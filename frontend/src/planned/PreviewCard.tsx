@@ -1,0 +1,427 @@
+import { Button, Select } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+
+import { ApiError } from "../api/client";
+import type { QuotaPreview } from "../api/types";
+import { lastPart } from "../jobs/words";
+import "../jobs/why.css";
+import { describeChange } from "../quotas/changes";
+import { Lines } from "../ui/states";
+import { Time } from "../ui/Time";
+import { formatCost, formatDifference, formatDuration, formatGpuHours, formatGpus } from "../ui/units";
+import type { Looked } from "./PlannedChangePage";
+import { previewSentence, previewSums, type PreviewSums } from "./words";
+
+const HORIZONS = [
+  { value: "3600", label: "1 hour" },
+  { value: "21600", label: "6 hours" },
+  { value: "86400", label: "1 day" },
+  { value: "259200", label: "3 days" },
+  { value: "604800", label: "7 days" },
+];
+/** Jobs of each kind that are listed before somebody asks for the rest. */
+const ROWS_SHOWN = 12;
+
+/** What the change would do: two futures of this moment, and how they differ. */
+export function PreviewCard({
+  looked,
+  isOld,
+  isBusy,
+  error,
+  horizonS,
+  onHorizon,
+  onPreview,
+}: {
+  looked: Looked | null;
+  isOld: boolean;
+  isBusy: boolean;
+  error: Error | null;
+  horizonS: number;
+  onHorizon: (horizonS: number) => void;
+  onPreview: () => void;
+}) {
+  return (
+    <section className="card" aria-label="Preview" aria-busy={isBusy}>
+      <div className="spread">
+        <h2>What it would do</h2>
+        <div className="inline">
+          <Select
+            aria-label="How far to look ahead"
+            size="xs"
+            w={110}
+            allowDeselect={false}
+            data={HORIZONS}
+            value={String(horizonS)}
+            onChange={(value) => onHorizon(Number(value ?? horizonS))}
+          />
+          <Button size="xs" variant="default" loading={isBusy} onClick={onPreview}>
+            {looked === null ? "Preview" : "Preview again"}
+          </Button>
+        </div>
+      </div>
+      {error && !isBusy && (
+        <p className="bad-text" role="alert">
+          {error.message}
+          {error instanceof ApiError && error.status === 429 && " Press the button again in a few seconds."}
+        </p>
+      )}
+      {isBusy && looked === null ? (
+        <Lines count={5} label="Looking ahead" />
+      ) : looked === null ? (
+        !error && (
+          <p className="dim">
+            Not looked at yet. The preview plays the arbiter on from this moment, once as things are and once with the
+            change, and changes nothing.
+          </p>
+        )
+      ) : (
+        <div className={isOld ? "rows old" : "rows"}>
+          {isOld && (
+            <p className="bad-text" role="status">
+              ▲ Quotas changed since this preview was made. Preview it again.
+            </p>
+          )}
+          <Preview preview={looked.preview} />
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Preview({ preview }: { preview: QuotaPreview }) {
+  const sums = previewSums(preview);
+  if (preview.refusal !== "") {
+    return (
+      <div className="card mark bad" role="alert">
+        <h2>As things stand it cannot be applied</h2>
+        <p>{preview.refusal}</p>
+        <p className="dim">Change the draft, or what stands in its way.</p>
+      </div>
+    );
+  }
+  const overcommitted = preview.pools.filter((pool) => pool.is_overcommitted);
+  return (
+    <>
+      <p className="sentence" role="status">
+        {previewSentence(sums)}
+      </p>
+      {overcommitted.map((pool) => (
+        <p key={pool.pool} className="bad-text">
+          ▲ {pool.pool} would be overcommitted
+          {pool.guaranteed_mgpu !== null &&
+            `: ${formatGpus(pool.guaranteed_mgpu)} guaranteed of ${formatGpus(pool.capacity_mgpu)} healthy GPUs`}
+          .
+        </p>
+      ))}
+      <Figures preview={preview} sums={sums} />
+      <Followers preview={preview} />
+      <Starts preview={preview} sums={sums} />
+      <Losses
+        title="Told to give GPUs back"
+        note="Running jobs that would get their notice with the change only. They queue again at their old place."
+        losses={preview.reclaimed}
+        starts={preview.starts}
+        count={sums.reclaimed}
+      />
+      <Losses
+        title="Spared"
+        note="They would get their notice without the change."
+        losses={preview.spared}
+        starts={preview.starts}
+        count={sums.spared}
+      />
+      <Teams preview={preview} />
+      <Method preview={preview} />
+    </>
+  );
+}
+
+function Figures({ preview, sums }: { preview: QuotaPreview; sums: PreviewSums }) {
+  const { costBeforeNano: before, costAfterNano: after } = sums;
+  const cost =
+    before === null || after === null
+      ? null
+      : formatDifference(before, after, (nano) => formatCost(nano, preview.currency));
+  return (
+    <dl className="evidence figures">
+      <Figure name="Start sooner">{sums.sooner}</Figure>
+      <Figure name="Start later">{sums.later}</Figure>
+      <Figure name="Give GPUs back">{sums.reclaimed}</Figure>
+      <Figure name="GPU-hours at risk">{formatGpuHours(sums.atRiskMgpuS)}</Figure>
+      <Figure name="Cost of the teams">
+        {cost ?? <span className="faint small">no price, or not yours to see</span>}
+        {after !== null && <span className="faint small"> · {formatCost(after, preview.currency)} in all</span>}
+      </Figure>
+    </dl>
+  );
+}
+
+function Figure({ name, children }: { name: string; children: React.ReactNode }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+/** Quotas that follow an edit although nobody set them: percentages of what changed. */
+function Followers({ preview }: { preview: QuotaPreview }) {
+  if (preview.quotas.length === 0) return null;
+  return (
+    <details>
+      <summary>
+        {preview.quotas.length === 1 ? "1 quota" : `${preview.quotas.length} quotas`} would change, those that follow
+        included
+      </summary>
+      <ul>
+        {preview.quotas.map((quota) => (
+          <li key={quota.quota}>
+            {quota.node} · {quota.pool}: {describeChange(quota.before, quota.after).join(", ") || "nothing"}
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+function Starts({ preview, sums }: { preview: QuotaPreview; sums: PreviewSums }) {
+  if (sums.sooner + sums.later === 0) return null;
+  const rows = preview.starts.map((start) => (
+    <tr key={start.job}>
+      <th scope="row">
+        <Link to="/jobs/$jobId" params={{ jobId: start.job }}>
+          {start.name}
+        </Link>
+        <div className="small faint">
+          {lastPart(start.team)} · {start.user}
+        </div>
+      </th>
+      <td className="n">{formatGpus(start.mgpu)}</td>
+      <td className="n hide">
+        <Moment at={start.before} />
+      </td>
+      <td className="n hide">
+        <Moment at={start.after} />
+      </td>
+      <td className="n">
+        {start.is_at_least && "at least "}
+        {formatDuration(Math.abs(start.sooner_s))} {start.sooner_s > 0 ? "sooner" : "later"}
+      </td>
+    </tr>
+  ));
+  return (
+    <section aria-label="Starts">
+      <h2>Waiting jobs that start at another time</h2>
+      <Cut rows={rows} count={sums.sooner + sums.later}>
+        <tr>
+          <th scope="col">Job</th>
+          <th scope="col" className="n">
+            GPUs
+          </th>
+          <th scope="col" className="n hide">
+            Without it
+          </th>
+          <th scope="col" className="n hide">
+            With it
+          </th>
+          <th scope="col" className="n">
+            Difference
+          </th>
+        </tr>
+      </Cut>
+    </section>
+  );
+}
+
+function Moment({ at }: { at: string | null }) {
+  return at === null ? <span className="faint">not by then</span> : <Time at={at} />;
+}
+
+function Losses({
+  title,
+  note,
+  losses,
+  starts,
+  count,
+}: {
+  title: string;
+  note: string;
+  losses: QuotaPreview["reclaimed"];
+  starts: QuotaPreview["starts"];
+  count: number;
+}) {
+  if (count === 0) return null;
+  const rows = losses.map((loss) => (
+    <tr key={loss.job}>
+      <th scope="row">
+        <Link to="/jobs/$jobId" params={{ jobId: loss.job }}>
+          {loss.name}
+        </Link>
+        <div className="small faint">
+          {lastPart(loss.team)} · {loss.user}
+        </div>
+      </th>
+      <td className="n">{formatGpus(loss.mgpu)}</td>
+      <td className="n hide">
+        <Time at={loss.noticed_at} />
+      </td>
+      <td className="n">{formatGpuHours(loss.at_risk_mgpu_s)}</td>
+      <td className="hide">
+        {loss.beneficiary === null ? (
+          <span className="faint">a job that you may not see</span>
+        ) : (
+          <Link to="/jobs/$jobId" params={{ jobId: loss.beneficiary }}>
+            {starts.find(({ job }) => job === loss.beneficiary)?.name ?? "another job"}
+          </Link>
+        )}
+      </td>
+    </tr>
+  ));
+  return (
+    <section aria-label={title}>
+      <h2>{title}</h2>
+      <p className="small dim">{note}</p>
+      <Cut rows={rows} count={count}>
+        <tr>
+          <th scope="col">Job</th>
+          <th scope="col" className="n">
+            GPUs
+          </th>
+          <th scope="col" className="n hide">
+            Notice
+          </th>
+          <th scope="col" className="n">
+            GPU-h at risk
+          </th>
+          <th scope="col" className="hide">
+            For
+          </th>
+        </tr>
+      </Cut>
+    </section>
+  );
+}
+
+/** A table of the first rows, the rest on demand, and how many there are that are not named. */
+function Cut({ rows, count, children }: { rows: React.ReactNode[]; count: number; children: React.ReactNode }) {
+  const hidden = rows.slice(ROWS_SHOWN);
+  return (
+    <>
+      {rows.length > 0 && (
+        <table>
+          <thead>{children}</thead>
+          <tbody>{rows.slice(0, ROWS_SHOWN)}</tbody>
+        </table>
+      )}
+      {hidden.length > 0 && (
+        <details>
+          <summary>{hidden.length} more</summary>
+          <table>
+            <thead className="visually-hidden">{children}</thead>
+            <tbody>{hidden}</tbody>
+          </table>
+        </details>
+      )}
+      {count > rows.length && (
+        <p className="small dim">
+          {rows.length === 0 ? "" : "And "}
+          {count - rows.length} {rows.length === 0 ? "" : "more "}
+          that are not named: too many, or not yours to see. The teams below count them.
+        </p>
+      )}
+    </>
+  );
+}
+
+function Teams({ preview }: { preview: QuotaPreview }) {
+  if (preview.teams.length === 0) return null;
+  const pools = new Set(preview.teams.map((team) => team.pool));
+  return (
+    <section aria-label="Teams">
+      <h2>Per team</h2>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Team</th>
+            <th scope="col" className="n hide">
+              In use now
+            </th>
+            <th scope="col" className="n">
+              At the end
+            </th>
+            <th scope="col" className="n">
+              GPU-hours
+            </th>
+            <th scope="col" className="n hide">
+              Cost
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {preview.teams.map((team) => (
+            <tr key={`${team.team} ${team.pool}`}>
+              <th scope="row" title={team.team}>
+                {lastPart(team.team)}
+                {pools.size > 1 && <span className="faint"> · {team.pool}</span>}
+              </th>
+              <td className="n hide">{formatGpus(team.use_now_mgpu)}</td>
+              <td className="n">
+                {formatGpus(team.use_after_mgpu)}
+                <div className="small faint">
+                  {formatDifference(team.use_before_mgpu, team.use_after_mgpu, formatGpus)}
+                </div>
+              </td>
+              <td className="n">
+                {formatGpuHours(team.guaranteed_after_mgpu_s + team.borrowed_after_mgpu_s)}
+                <div className="small faint">
+                  {formatDifference(
+                    team.guaranteed_before_mgpu_s + team.borrowed_before_mgpu_s,
+                    team.guaranteed_after_mgpu_s + team.borrowed_after_mgpu_s,
+                    formatGpuHours,
+                  )}
+                  {team.borrowed_after_mgpu_s > 0 && ` · ${formatGpuHours(team.borrowed_after_mgpu_s)} borrowed`}
+                </div>
+              </td>
+              <td className="n hide">
+                {team.cost_after_nano === null || team.cost_before_nano === null ? (
+                  <span className="faint">–</span>
+                ) : (
+                  <>
+                    {formatCost(team.cost_after_nano, preview.currency)}
+                    <div className="small faint">
+                      {formatDifference(team.cost_before_nano, team.cost_after_nano, (nano) =>
+                        formatCost(nano, preview.currency),
+                      )}
+                    </div>
+                  </>
+                )}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p className="small faint">The smaller figures are the difference from the future without the change.</p>
+    </section>
+  );
+}
+
+/** When it was made, how far and how exactly it looked, and what it takes for granted. */
+function Method({ preview }: { preview: QuotaPreview }) {
+  return (
+    <p className="small dim">
+      Made <Time at={preview.as_of} />, looking ahead until <Time at={preview.until} show="exact" />, exact to{" "}
+      {formatDuration(preview.precision_s)} towards the end.{" "}
+      {preview.is_cut && (
+        <b className="bad-text">
+          ▲ Cut short: too much work to look until <Time at={preview.asked_until} show="exact" />. What comes later is not in
+          these figures.{" "}
+        </b>
+      )}
+      An estimate, not a promise: jobs end at their time limits
+      {preview.assumed_ends > 0 &&
+        ` (${preview.assumed_ends} without one are taken to run a day, or as long again as they have)`}
+      , those that are stopped begin anew, and nobody submits anything.
+    </p>
+  );
+}

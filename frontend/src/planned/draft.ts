@@ -1,0 +1,152 @@
+import type { PlannedChange, PlannedEditRequest, Quota } from "../api/types";
+import { parsePercent, percentText } from "../quotas/form";
+import { gpusToDecimal, parseGpus } from "../ui/units";
+
+/** What is typed for one quota, as text. The guarantee is GPUs, or with "%" a part of the parent's. */
+export interface RowFields {
+  guaranteed: string;
+  borrowLimit: string;
+  lendLimit: string;
+  weight: string;
+}
+export type RowErrors = Partial<Record<keyof RowFields, string>>;
+
+/** The fields of a draft by the names that the API's refusals have. */
+export const API_FIELDS: Readonly<Record<string, keyof RowFields>> = {
+  guaranteed_mgpu: "guaranteed",
+  guaranteed_percent: "guaranteed",
+  borrow_limit_mgpu: "borrowLimit",
+  lend_limit_mgpu: "lendLimit",
+  weight: "weight",
+};
+
+function limitText(mgpu: number | null): string {
+  return mgpu === null ? "" : gpusToDecimal(mgpu);
+}
+
+export function rowFieldsOf(
+  quota: Pick<
+    Quota,
+    "guaranteed_mgpu" | "guaranteed_percent" | "borrow_limit_mgpu" | "lend_limit_mgpu" | "weight"
+  >,
+): RowFields {
+  return {
+    guaranteed:
+      quota.guaranteed_percent === null ? gpusToDecimal(quota.guaranteed_mgpu) : `${quota.guaranteed_percent} %`,
+    borrowLimit: limitText(quota.borrow_limit_mgpu),
+    lendLimit: limitText(quota.lend_limit_mgpu),
+    weight: String(quota.weight),
+  };
+}
+
+/** The typed rows of a draft, by quota: what it sets, over what is there now. */
+export function rowsOfDraft(change: PlannedChange): Record<string, RowFields> {
+  return Object.fromEntries(
+    change.edits.map(({ quota, current, set }) => {
+      const fields = rowFieldsOf(current);
+      if (set.guaranteed_mgpu !== undefined) fields.guaranteed = gpusToDecimal(set.guaranteed_mgpu);
+      if (set.guaranteed_percent !== undefined) fields.guaranteed = `${set.guaranteed_percent} %`;
+      if (set.borrow_limit_mgpu !== undefined) fields.borrowLimit = limitText(set.borrow_limit_mgpu);
+      if (set.lend_limit_mgpu !== undefined) fields.lendLimit = limitText(set.lend_limit_mgpu);
+      if (set.weight !== undefined) fields.weight = String(set.weight);
+      return [quota, fields];
+    }),
+  );
+}
+
+/** "40 %" as hundredths of a percent, "200" as milli-GPU, or null. */
+function readGuarantee(text: string): { hundredths: number } | { mgpu: number } | null {
+  const percent = /^(.*)%$/.exec(text.trim())?.[1];
+  if (percent !== undefined) {
+    const hundredths = parsePercent(percent);
+    return hundredths === null ? null : { hundredths };
+  }
+  const mgpu = parseGpus(text);
+  return mgpu === null ? null : { mgpu };
+}
+
+/** What a row sets that is not so already; null while something in it is wrong. */
+export function readRow(
+  quota: Quota,
+  fields: RowFields,
+): { errors: RowErrors; edit: PlannedEditRequest | null; isEdited: boolean } {
+  const errors: RowErrors = {};
+  const edit: PlannedEditRequest = { quota: quota.id };
+  const guarantee = readGuarantee(fields.guaranteed);
+  if (guarantee === null) {
+    errors.guaranteed =
+      quota.parent === null ? "A number of GPUs, such as 200." : "GPUs, such as 200, or a part of the parent's, such as 40 %.";
+  } else if ("hundredths" in guarantee) {
+    if (quota.parent === null) errors.guaranteed = "An organization has no parent: a number of GPUs.";
+    else if (percentText(guarantee.hundredths) !== quota.guaranteed_percent) {
+      edit.guaranteed_percent = percentText(guarantee.hundredths);
+    }
+  } else if (guarantee.mgpu !== quota.guaranteed_mgpu || quota.guaranteed_percent !== null) {
+    edit.guaranteed_mgpu = guarantee.mgpu;
+  }
+  const limit = (key: "borrowLimit" | "lendLimit", field: "borrow_limit_mgpu" | "lend_limit_mgpu") => {
+    const text = fields[key].trim();
+    const mgpu = text === "" ? null : parseGpus(text);
+    if (text !== "" && mgpu === null) errors[key] = "A number of GPUs, or empty.";
+    else if (mgpu !== quota[field]) edit[field] = mgpu;
+  };
+  limit("borrowLimit", "borrow_limit_mgpu");
+  limit("lendLimit", "lend_limit_mgpu");
+  const weight = fields.weight.trim();
+  if (!/^\d{1,7}$/.test(weight) || Number(weight) < 1) errors.weight = "A whole number from 1.";
+  else if (Number(weight) !== quota.weight) edit.weight = Number(weight);
+  const isEdited = Object.keys(edit).length > 1 || Object.keys(errors).length > 0;
+  return { errors, edit: Object.keys(errors).length === 0 ? edit : null, isEdited };
+}
+
+/** A quota as the typed figures would leave it, in milli-GPU. */
+export interface Outlook {
+  guaranteedMgpu: number;
+  /** Guaranteed here, but to nobody below: negative where those below would have too much. */
+  reserveMgpu: number;
+  hasChildren: boolean;
+}
+
+/**
+ * What the typed figures would leave of each quota of one pool, by node. `quotas` comes parents first.
+ * Parts of GPUs that percentages leave over are shared out by the server, so this is close, not exact.
+ */
+export function outlook(
+  quotas: readonly Quota[],
+  rows: Readonly<Record<string, RowFields>>,
+): Map<string, Outlook> {
+  const found = new Map<string, Outlook>();
+  for (const quota of quotas) {
+    const typed = rows[quota.id];
+    const guarantee = typed === undefined ? null : readGuarantee(typed.guaranteed);
+    const written = quota.guaranteed_percent === null ? null : parsePercent(quota.guaranteed_percent);
+    const hundredths =
+      guarantee === null ? (typed === undefined ? written : null) : "hundredths" in guarantee ? guarantee.hundredths : null;
+    const parent = quota.parent === null ? undefined : found.get(quota.parent);
+    let guaranteedMgpu = quota.guaranteed_mgpu;
+    if (guarantee !== null && "mgpu" in guarantee) guaranteedMgpu = guarantee.mgpu;
+    else if (hundredths !== null && parent !== undefined) {
+      guaranteedMgpu = Math.floor((parent.guaranteedMgpu * hundredths) / 10_000);
+    }
+    found.set(quota.node, { guaranteedMgpu, reserveMgpu: guaranteedMgpu, hasChildren: false });
+    if (parent !== undefined) {
+      parent.reserveMgpu -= guaranteedMgpu;
+      parent.hasChildren = true;
+    }
+  }
+  return found;
+}
+
+/** "2026-12-01T08:00" of the reader's zone as the API's UTC, or null. */
+export function utcOfLocal(text: string): string | null {
+  const moment = new Date(text);
+  if (text === "" || Number.isNaN(moment.getTime())) return null;
+  return moment.toISOString().replace(/\.\d{3}Z$/, "Z");
+}
+
+/** The API's UTC as a field for local times takes it. */
+export function localOfUtc(text: string): string {
+  const moment = new Date(text);
+  const shifted = new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000);
+  return shifted.toISOString().slice(0, 16);
+}

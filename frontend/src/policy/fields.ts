@@ -1,0 +1,270 @@
+import { formatCount, formatDuration, formatGpus, gpusToDecimal, parseGpus, parseTimeLimit } from "../ui/units";
+
+/** A setting of a policy: how it is called, what it means, and what it may be. */
+export interface Field {
+  name: string;
+  label: string;
+  meaning: string;
+  /** seconds: typed as a time; gpus: milli-GPU, empty for none; rank: paths, the first goes first. */
+  kind: "seconds" | "count" | "gpus" | "yes" | "choice" | "text" | "rank";
+  min?: number;
+  max?: number;
+  choices?: readonly { value: string; label: string }[];
+}
+
+const DAY_S = 86_400;
+
+const SPARE_ORDERS = [
+  { value: "credits_then_fair_share", label: "credits, then fair-share" },
+  { value: "fair_share_then_credits", label: "fair-share, then credits" },
+  { value: "fair_share", label: "fair-share only" },
+] as const;
+
+export const POLICY_FIELDS: readonly Field[] = [
+  {
+    name: "rank",
+    label: "Rank",
+    meaning: "Who gets spare GPUs first: the nodes of the first line before those of the second, and so on. Nodes that are not named come last.",
+    kind: "rank",
+  },
+  {
+    name: "spare_order",
+    label: "Then spare GPUs go by",
+    meaning: "What decides between teams of equal rank.",
+    kind: "choice",
+    choices: SPARE_ORDERS,
+  },
+  {
+    name: "fair_share_half_life_s",
+    label: "Half-life of use",
+    meaning: "After how long what was used counts half in fair-share.",
+    kind: "seconds",
+    min: 3600,
+    max: 3650 * DAY_S,
+  },
+  {
+    name: "grace_period_s",
+    label: "Grace period",
+    meaning: "What a job gets between notice and forced stop, at most; a class may give less.",
+    kind: "seconds",
+    min: 0,
+    max: DAY_S,
+  },
+  {
+    name: "min_run_s",
+    label: "Minimum run time",
+    meaning: "Who has run for less is stopped last. It makes nobody immune.",
+    kind: "seconds",
+    min: 0,
+    max: DAY_S,
+  },
+  {
+    name: "preemptions_max",
+    label: "Preemptions of a job",
+    meaning: "Who was stopped for others as often is stopped last.",
+    kind: "count",
+    min: 1,
+    max: 1000,
+  },
+  {
+    name: "skips_blocked_within_team",
+    label: "Jobs pass blocked ones of their team",
+    meaning: "Off: each team's queue is strictly first in, first out.",
+    kind: "yes",
+  },
+];
+
+export const CLASS_FIELDS: readonly Field[] = [
+  { name: "description", label: "What it is for", meaning: "Shown where a class is chosen.", kind: "text", max: 200 },
+  {
+    name: "order",
+    label: "Order",
+    meaning: "Higher is served first inside a team.",
+    kind: "count",
+    min: 0,
+    max: 1_000_000,
+  },
+  {
+    name: "grace_period_s",
+    label: "Grace period",
+    meaning: "From notice to forced stop; never more than the organization's.",
+    kind: "seconds",
+    min: 0,
+    max: DAY_S,
+  },
+  {
+    name: "team_cap_mgpu",
+    label: "Cap in each team",
+    meaning: "GPUs that jobs of this class may hold in one team. Empty: no cap.",
+    kind: "gpus",
+  },
+  {
+    name: "preempts_within_team",
+    label: "Stops lower classes of its own team",
+    meaning: "When no GPU is free for it.",
+    kind: "yes",
+  },
+  {
+    name: "preempts_across_teams",
+    label: "Stops lower classes of all teams",
+    meaning: "Also inside their guarantees, up to the cap in each team: so it needs a cap.",
+    kind: "yes",
+  },
+];
+
+export const INSTALLATION_FIELDS: readonly Field[] = [
+  {
+    name: "grace_period_s_max",
+    label: "Longest grace period",
+    meaning: "From notice to forced stop, whatever an organization says.",
+    kind: "seconds",
+    min: 0,
+    max: DAY_S,
+  },
+  {
+    name: "reservations_max",
+    label: "Reservations of a pool",
+    meaning: "How many of its first blocked jobs hold a place at their earliest possible start. 0: none.",
+    kind: "count",
+    min: 0,
+    max: 1000,
+  },
+  {
+    name: "reservation_horizon_s",
+    label: "Horizon of reservations",
+    meaning: "For how long at most GPUs are kept free for a job. Below the longest time limits, large jobs may wait without a bound.",
+    kind: "seconds",
+    min: 0,
+    max: 366 * DAY_S,
+  },
+  {
+    name: "credit_floor_s",
+    label: "Floor of credits",
+    meaning: "How deep a team's credits may go, as time of its whole guarantee; what it borrows below is unpaid.",
+    kind: "seconds",
+    min: 0,
+    max: 365 * DAY_S,
+  },
+  {
+    name: "min_run_s",
+    label: "Minimum run time between organizations",
+    meaning: "Who has run for less is stopped last where another organization takes back.",
+    kind: "seconds",
+    min: 0,
+    max: DAY_S,
+  },
+  {
+    name: "preemptions_max",
+    label: "Preemptions between organizations",
+    meaning: "So is who was stopped for others as often.",
+    kind: "count",
+    min: 1,
+    max: 1000,
+  },
+  {
+    name: "claim_overdue_s",
+    label: "Wait for overdue GPUs",
+    meaning: "How long after its grace the GPUs of a stopped job are still waited for before others are claimed.",
+    kind: "seconds",
+    min: 0,
+    max: DAY_S,
+  },
+  {
+    name: "starts_max",
+    label: "Starts in a cycle",
+    meaning: "The rest follows in the next cycle, a second or two later.",
+    kind: "count",
+    min: 1,
+    max: 1_000_000,
+  },
+  {
+    name: "reclaims_max",
+    label: "Reclaims in a cycle",
+    meaning: "Jobs that get GPUs back by stopping others; the rest follows in the next cycle.",
+    kind: "count",
+    min: 1,
+    max: 1_000_000,
+  },
+];
+
+export type Value = string | number | boolean | readonly string[] | null;
+/** What is typed: text, but for switches and lists. */
+export type Typed = string | boolean | readonly string[];
+
+/** Seconds as a field takes them, exactly: 300 -> "5m", 90000 -> "1d1h". */
+export function timeText(seconds: number): string {
+  const parts: string[] = [];
+  let rest = seconds;
+  for (const [unit, size] of [["d", DAY_S], ["h", 3600], ["m", 60], ["s", 1]] as const) {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    if (count > 0) parts.push(`${count}${unit}`);
+  }
+  return parts.join("") || "0s";
+}
+
+export function typedOf(field: Field, value: Value): Typed {
+  switch (field.kind) {
+    case "seconds":
+      return timeText(Number(value));
+    case "gpus":
+      return value === null ? "" : gpusToDecimal(Number(value));
+    case "yes":
+      return value === true;
+    case "rank":
+      return Array.isArray(value) ? (value as readonly string[]) : [];
+    default:
+      return String(value ?? "");
+  }
+}
+
+/** From and to where a number may go, in words. */
+export function rangeText(field: Field): string | null {
+  if (field.kind !== "seconds" && field.kind !== "count") return null;
+  const show = (value: number) => (field.kind === "seconds" ? formatDuration(value) : formatCount(value));
+  return `${show(field.min ?? 0)} to ${show(field.max ?? 0)}`;
+}
+
+/** What was typed as the API takes it, or what is wrong with it. */
+export function readField(field: Field, typed: Typed): { value: Value } | { error: string } {
+  if (typeof typed !== "string") return { value: typed };
+  const text = typed.trim();
+  switch (field.kind) {
+    case "seconds":
+    case "count": {
+      const value = field.kind === "seconds" ? (/^\d+$/.test(text) && text !== "0" ? null : parseTimeLimit(text)) : /^\d{1,7}$/.test(text) ? Number(text) : null;
+      if (value === null) {
+        return { error: field.kind === "seconds" ? "A time with its unit, such as 90s, 5m, 12h or 7d." : "A whole number." };
+      }
+      const isOut = value < (field.min ?? 0) || value > (field.max ?? Infinity);
+      return isOut ? { error: `From ${rangeText(field) ?? ""}.` } : { value };
+    }
+    case "gpus": {
+      const value = text === "" ? null : parseGpus(text);
+      return text !== "" && value === null ? { error: "A number of GPUs, or empty." } : { value };
+    }
+    default:
+      return { value: text };
+  }
+}
+
+/** A setting as people read it. */
+export function showValue(field: Field, value: Value): string {
+  if (value === null) return "none";
+  switch (field.kind) {
+    case "seconds":
+      return formatDuration(Number(value));
+    case "gpus":
+      return formatGpus(Number(value));
+    case "count":
+      return formatCount(Number(value));
+    case "yes":
+      return value === true ? "yes" : "no";
+    case "choice":
+      return field.choices?.find((choice) => choice.value === value)?.label ?? String(value);
+    case "rank":
+      return Array.isArray(value) && value.length > 0 ? value.join(", then ") : "nobody before others";
+    case "text":
+      return String(value) || "–";
+  }
+}

@@ -1,0 +1,72 @@
+"""The reasons for which a job has waited, one after another: a line whenever the cause changed.
+
+Numbers move in nearly every cycle, and only the latest stand on the job; a line has those of the
+moment at which its cause was first told. The latest `KEPT` of each job are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from jobs.models import JobReason
+from jobs.queries import visible_jobs
+from primitives.errors import NotFound
+from tenants.access import Actor
+
+#: Lines kept of each job; one that changes its cause with every cycle has some minutes.
+KEPT = 100
+
+
+def write_reasons(documents: Sequence[Mapping[str, Any]], now: datetime) -> list[tuple[UUID, UUID]]:
+    """Put each of `documents` (`id` of a job, `document`) on its job, if it is still queued, and a
+    line into its history where it has just begun to wait, or for another cause. One statement.
+
+    Returns the job and the organization of each that was written.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            WITH given AS (
+                SELECT * FROM jsonb_to_recordset(%s::jsonb) AS v (id uuid, document jsonb)
+            ), written AS (
+                UPDATE jobs_job j SET explanation = v.document, explained_at = %s
+                FROM given v JOIN jobs_job old ON old.id = v.id
+                WHERE j.id = v.id AND j.state = 'queued'
+                RETURNING j.id, j.organization_id, v.document, old.explanation IS NULL AS is_new
+            ), added AS (
+                INSERT INTO jobs_jobreason (job_id, number, since, code, document)
+                SELECT w.id, coalesce(l.number, 0) + 1, %s, w.document ->> 'code', w.document
+                FROM written w
+                LEFT JOIN LATERAL (
+                    SELECT number, code, document ->> 'node' AS node FROM jobs_jobreason
+                    WHERE job_id = w.id ORDER BY number DESC LIMIT 1
+                ) l ON true
+                WHERE w.is_new OR (l.code, l.node)
+                    IS DISTINCT FROM (w.document ->> 'code', w.document ->> 'node')
+                RETURNING job_id, number
+            ), dropped AS (
+                DELETE FROM jobs_jobreason r USING added a
+                WHERE r.job_id = a.job_id AND r.number <= a.number - %s
+            )
+            SELECT id, organization_id FROM written
+            """,
+            [json.dumps(documents), now, now, KEPT],
+        )
+        return list(cursor.fetchall())
+
+
+def get_reasons(job_id: UUID, *, actor: Actor) -> list[tuple[datetime, Mapping[str, Any]]]:
+    """Since when a visible job waits or waited for each reason, and the reason, the latest first.
+
+    Raises NotFound.
+    """
+    if not visible_jobs(actor).filter(pk=job_id).exists():
+        raise NotFound("There is no such job that you can see.")
+    kept = JobReason.objects.filter(job_id=job_id).order_by("-number")
+    return list(kept.values_list("since", "document"))

@@ -1,0 +1,125 @@
+"""Cycles that decided something, kept so that they can be looked at and decided again.
+
+A record is written after the plan and the reasons are committed: nobody's start waits for it, and a
+crash in between loses that of one cycle. Cycles that stopped somebody are asked about for longer
+than those that only started jobs, and are rarer, so each of the two kinds has the whole of each
+bound to itself.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import orjson
+from django.conf import settings
+from django.db import connection
+from uuid_utils.compat import uuid7
+
+from arbiter.decisions import Plan
+from arbiter.policy import Policy
+from arbiter.record import Record, UnreadableRecord, from_document, to_document
+from arbiter.snapshot import Snapshot
+from jobs.models import Cycle
+from primitives.errors import Conflict
+
+#: So many records are written between two looks at the bounds.
+FORGET_EVERY = 50
+#: Fast, and a record is at most a tenth larger than with the most thorough one.
+_LEVEL = 1
+#: A record is unpacked up to here.
+_UNPACKED_MAX = 1 << 30
+
+
+def decides(plan: Plan) -> bool:
+    """Whether the plan starts, stops or claims anything, or gives a claim up."""
+    return bool(plan.starts or plan.reclaims or plan.dropped_claims)
+
+
+class Recorder:
+    """Writes the records of one leader's cycles, and now and then forgets old ones."""
+
+    def __init__(self) -> None:
+        self._left = 0
+
+    def record(
+        self, snapshot: Snapshot, policy: Policy, plan: Plan, *, epoch: int, now: datetime
+    ) -> None:
+        """Keep a cycle that decided something. In the caller's transaction."""
+        body = pack(Record(settings.PRODUCT_VERSION, policy, snapshot, plan))
+        Cycle.objects.create(
+            id=uuid7(),
+            decided_at=now,
+            epoch=epoch,
+            version=settings.PRODUCT_VERSION,
+            started=_ids(start.job for start in plan.starts),
+            claimed=_ids(reclaim.job for reclaim in plan.reclaims),
+            stopped=_ids(victim.job for reclaim in plan.reclaims for victim in reclaim.victims),
+            dropped=_ids(plan.dropped_claims),
+            size=len(body),
+            body=body,
+        )
+        if self._left == 0:
+            forget_old_cycles(now=now)
+            self._left = FORGET_EVERY
+        self._left -= 1
+
+
+def _ids(jobs: Iterable[str]) -> list[UUID]:
+    return [UUID(job) for job in jobs]
+
+
+def pack(record: Record) -> bytes:
+    """`record` as it is stored."""
+    return zlib.compress(orjson.dumps(to_document(record)), _LEVEL)
+
+
+def unpack(body: bytes) -> Record:
+    """The record that was packed into `body`, in this version or an earlier one.
+
+    Raises Conflict, with a sentence, for one that is damaged or was written by a later version.
+    """
+    unpacker = zlib.decompressobj()
+    try:
+        text = unpacker.decompress(body, _UNPACKED_MAX)
+        if not unpacker.eof:
+            raise UnreadableRecord("it is cut off or too large")
+        return from_document(orjson.loads(text))
+    except (zlib.error, ValueError) as error:
+        raise Conflict(
+            f"The record of this cycle cannot be read: it is damaged ({error})."
+        ) from None
+    except UnreadableRecord as error:
+        raise Conflict(f"The record of this cycle cannot be read: {error}.") from None
+
+
+def forget_old_cycles(*, now: datetime) -> int:
+    """Delete what is beyond the bounds in count, bytes or age, the oldest first; returns how many
+    records that were."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _FORGET,
+            [
+                settings.CYCLES_KEPT,
+                settings.CYCLES_KEPT_MIB << 20,
+                now - timedelta(days=settings.CYCLES_KEPT_DAYS),
+            ],
+        )
+        return int(cursor.rowcount)
+
+
+_FORGET = """
+DELETE FROM jobs_cycle WHERE id IN (
+    SELECT id FROM (
+        SELECT id, decided_at, row_number() OVER newest AS place, sum(size) OVER newest AS bytes
+        FROM jobs_cycle
+        WINDOW newest AS (
+            PARTITION BY cardinality(stopped) > 0 ORDER BY decided_at DESC, id DESC
+            ROWS UNBOUNDED PRECEDING
+        )
+    ) ranked
+    WHERE place > %s OR bytes > %s OR decided_at < %s
+)
+"""

@@ -1,0 +1,295 @@
+"""The arbiter's memory: all that a snapshot says, kept up to date change by change.
+
+`Core.of(snapshot, policy).cycle(snapshot.taken_at)` is what `decide` is. A core that is told of
+every change instead gives the same plans without laying everything out anew: what a cycle costs
+is then by teams and classes of jobs and by what changed, and not by all that waits and runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+
+from arbiter.decisions import Classed, NodeUse, Plan, Reclaim, Reservation, Start, Waiting
+from arbiter.fair_share import (
+    CHARGED_AT_START_S,
+    WEIGHT_OF_REFERENCE,
+    FairShares,
+    fair_use,
+    half_lives_of,
+)
+from arbiter.ground import Ground
+from arbiter.holdings import Holdings
+from arbiter.lines import Lines
+from arbiter.policy import Policy
+from arbiter.pool import open_pool
+from arbiter.quota_tree import Tree, tree_of
+from arbiter.service import PoolCycle
+from arbiter.snapshot import (
+    Balance,
+    Claim,
+    Device,
+    Phase,
+    PoolWeight,
+    PriorityClass,
+    QueuedJob,
+    Quota,
+    RunningJob,
+    Snapshot,
+    TreeNode,
+    Usage,
+)
+from arbiter.standing import node_use, outcome, starts_of
+from arbiter.telling import explain
+
+
+class _PoolState:
+    """What is known of one pool; `ground` and `holdings` are None until a cycle needs them anew."""
+
+    def __init__(self) -> None:
+        self.quotas: list[Quota] = []
+        self.devices: list[Device] = []
+        self.balances: list[Balance] = []
+        self.running: dict[str, RunningJob] = {}
+        self.lines = Lines()
+        self.ground: Ground | None = None
+        self.holdings: Holdings | None = None
+
+
+class Core:
+    """Knows what a snapshot knows, and decides.
+
+    Everything can be told in any order; what seldom changes (tree, quotas, classes, weights,
+    devices, clusters) is told as a whole. Plans change nothing here: that a job has started is a
+    change like others.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._pools: dict[str, _PoolState] = {}
+        self._nodes: Sequence[TreeNode] = ()
+        self._tree: Tree | None = None
+        self._half_lives_s: tuple[int, ...] = ()
+        self._classes: dict[str, PriorityClass] = {}
+        self._weights: dict[str, int] = {}
+        self._clusters: frozenset[str] = frozenset()
+        self._usage: Sequence[Usage] = ()
+        self._pool_of_job: dict[str, str] = {}
+        self._pool_of_attempt: dict[str, str] = {}
+        self._claims: dict[str, tuple[Claim, ...]] = {}
+        #: The attempts that may still be charged for their start.
+        self._young: dict[str, RunningJob] = {}
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, policy: Policy) -> Core:
+        """A core that knows what `snapshot` says."""
+        core = cls(policy)
+        core.set_tree(
+            snapshot.nodes, snapshot.quotas, snapshot.priority_classes, snapshot.pool_weights
+        )
+        core.set_devices(snapshot.devices, snapshot.clusters)
+        core.set_usage(snapshot.usage)
+        core.set_balances(snapshot.balances)
+        for run in snapshot.running:
+            core.hold(run)
+        core._pool_of_job = {job.id: job.pool for job in snapshot.queued}
+        by_pool: dict[str, list[QueuedJob]] = {}
+        for job in snapshot.queued:
+            by_pool.setdefault(job.pool, []).append(job)
+        for name, jobs in by_pool.items():
+            core._pool(name).lines.fill(jobs)
+        for claim in snapshot.claims:
+            core.claim(claim)
+        return core
+
+    # -- what seldom changes ----------------------------------------------------------------
+
+    def set_tree(
+        self,
+        nodes: Sequence[TreeNode],
+        quotas: Iterable[Quota],
+        priority_classes: Iterable[PriorityClass],
+        pool_weights: Iterable[PoolWeight],
+    ) -> None:
+        """These are all nodes, quotas, priority classes and weights of pools."""
+        self._nodes = nodes
+        self._tree = None
+        self._classes = {cls.id: cls for cls in priority_classes}
+        self._weights = {one.pool: one.permille for one in pool_weights}
+        for pool in self._pools.values():
+            pool.quotas = []
+            pool.ground = None
+        for quota in quotas:
+            self._pool(quota.pool).quotas.append(quota)
+
+    def set_devices(self, devices: Iterable[Device], clusters: frozenset[str]) -> None:
+        """These are all devices, and the clusters that answer and accept starts."""
+        self._clusters = clusters
+        for pool in self._pools.values():
+            pool.devices = []
+            pool.ground = None
+        for device in devices:
+            self._pool(device.pool).devices.append(device)
+
+    def set_usage(self, usage: Sequence[Usage]) -> None:
+        """This is what all have used lately."""
+        self._usage = usage
+
+    def set_balances(self, balances: Iterable[Balance]) -> None:
+        """These are all credits."""
+        for pool in self._pools.values():
+            pool.balances = []
+        for balance in balances:
+            self._pool(balance.pool).balances.append(balance)
+
+    # -- what changes -----------------------------------------------------------------------
+
+    def queue(self, job: QueuedJob) -> None:
+        """`job` waits; one of its id that waited so far is replaced."""
+        self.withdraw(job.id)
+        self._pool_of_job[job.id] = job.pool
+        self._pool(job.pool).lines.add(job)
+
+    def withdraw(self, job_id: str) -> None:
+        """The job waits no more: it started, or was cancelled."""
+        pool = self._pool_of_job.pop(job_id, None)
+        if pool is not None:
+            self._pools[pool].lines.remove(job_id)
+
+    def hold(self, run: RunningJob) -> None:
+        """The attempt holds GPUs; what was known of it is replaced."""
+        self.release(run.attempt)
+        self._pool_of_attempt[run.attempt] = run.pool
+        self._young[run.attempt] = run
+        pool = self._pool(run.pool)
+        pool.running[run.attempt] = run
+        if pool.holdings is not None:
+            pool.holdings.add(run)
+
+    def release(self, attempt: str) -> None:
+        """The attempt is gone."""
+        name = self._pool_of_attempt.pop(attempt, None)
+        if name is None:
+            return
+        self._young.pop(attempt, None)
+        pool = self._pools[name]
+        del pool.running[attempt]
+        if pool.holdings is not None:
+            pool.holdings.remove(attempt)
+
+    def claim(self, claim: Claim) -> None:
+        """GPUs are being freed for a job."""
+        self._claims[claim.job] = (*self._claims.get(claim.job, ()), claim)
+
+    def unclaim(self, job_id: str) -> None:
+        """No GPUs are being freed for the job any more."""
+        self._claims.pop(job_id, None)
+
+    # -- cycles -----------------------------------------------------------------------------
+
+    def cycle(self, now: int, *, explains: bool = True) -> Plan:
+        """Decide as of `now`, see `arbiter.cycle.decide`. Raises ValueError for a tree that is
+        none (see `tree_of`)."""
+        policy = self._policy
+        tree = self._tree
+        if tree is None:
+            tree = self._tree = tree_of(self._nodes)
+            self._half_lives_s = half_lives_of(tree, policy.fair_share_half_life_s)
+        use_of_all = fair_use(
+            tree,
+            usage=self._usage,
+            running=self._starters(now),
+            weights=self._weights,
+            half_life_s=policy.fair_share_half_life_s,
+            at=now,
+        )
+        claims: dict[str, list[Claim]] = {}
+        for job, of_job in self._claims.items():
+            # A claim whose job is gone belongs to a pool of no name, only to be dropped there.
+            claims.setdefault(self._pool_of_job.get(job, ""), []).extend(of_job)
+        starts: list[Start] = []
+        reclaims: list[Reclaim] = []
+        dropped: list[str] = []
+        classed: list[Classed] = []
+        reasons: list[Waiting] = []
+        use: list[NodeUse] = []
+        reservations: list[Reservation] = []
+        for name in sorted(self._pools.keys() | claims.keys()):
+            state = self._pool(name)
+            ground, holdings = self._laid_out(name, state, tree)
+            pool = open_pool(
+                ground, holdings, state.lines.jobs, claims.get(name, ()), state.balances, now
+            )
+            with closing(pool):
+                shares = FairShares(
+                    tree,
+                    ground.quota.weights,
+                    use_of_all,
+                    pool_weight=ground.weight,
+                    parts=ground.parts,
+                )
+                cycle = PoolCycle(
+                    pool,
+                    state.lines,
+                    shares,
+                    starts_left=policy.starts_max - len(starts),
+                    reclaims_left=policy.reclaims_max - len(reclaims),
+                    explains=explains,
+                )
+                cycle.run()
+                result = outcome(pool, cycle.starts)
+                starts.extend(starts_of(cycle.starts, result.guaranteed_mgpu))
+                reclaims.extend(cycle.reclaims)
+                dropped.extend(pool.dropped)
+                classed.extend(result.classed)
+                if explains:
+                    reasons.extend(explain(cycle))
+                    use.extend(node_use(pool, cycle.starts, result.protected, cycle.waiting_mgpu()))
+                    reservations.extend(cycle.reserved.told())
+        return Plan(
+            taken_at=now,
+            starts=tuple(starts),
+            reclaims=tuple(reclaims),
+            dropped_claims=tuple(sorted(dropped)),
+            classed=tuple(classed),
+            waiting=tuple(reasons),
+            use=tuple(use),
+            reservations=tuple(reservations),
+        )
+
+    def _pool(self, name: str) -> _PoolState:
+        found = self._pools.get(name)
+        if found is None:
+            found = self._pools[name] = _PoolState()
+        return found
+
+    def _laid_out(self, name: str, state: _PoolState, tree: Tree) -> tuple[Ground, Holdings]:
+        if state.ground is None or state.holdings is None:
+            state.ground = Ground(
+                name,
+                state.quotas,
+                state.devices,
+                tree=tree,
+                policy=self._policy,
+                clusters=self._clusters,
+                classes=self._classes,
+                weight=self._weights.get(name, WEIGHT_OF_REFERENCE),
+                half_lives_s=self._half_lives_s,
+            )
+            state.holdings = Holdings(tree, self._classes, state.ground.offered)
+            for run in state.running.values():
+                state.holdings.add(run)
+            state.lines.forget_shapes()
+        return state.ground, state.holdings
+
+    def _starters(self, now: int) -> Iterator[RunningJob]:
+        """What may still be charged for its start. Who has become too old for that by then is not
+        looked at again."""
+        old = [
+            attempt
+            for attempt, run in self._young.items()
+            if run.phase is not Phase.STARTING and now - run.started_at >= CHARGED_AT_START_S
+        ]
+        for attempt in old:
+            del self._young[attempt]
+        return iter(self._young.values())

@@ -1,0 +1,286 @@
+"""Fair-share (semantics section 4): decayed use, and where it puts nodes and users.
+
+Use decays by half in each half-life: what was held `mgpu` over [a, b) counts at T as `mgpu` times
+the integral of 2^(-(T - s) / half-life) for s from a to b, which has a closed form; nothing is
+sampled. It is counted in millionths of a GPU-second of the reference GPU: milli-GPU-seconds times
+the pool's weight per mille.
+
+Among siblings, S is a node's part of the weights, U its part of the use, S / U its level value;
+the largest goes first, and equal ones are as one node whose children are compared with each other
+(Fair Tree, with ties merged as Slurm documents it). A node's *load* is its use over its part
+of all weights, that is over the product of S along its path. Loads order siblings as level values
+do. Where all ancestors are equal level by level, loads of cousins do so too: then the use of their
+parents is in the same proportion as the parents' parts are. So Fair Tree with ties merged is the
+lexicographic order of the loads along the path, and charging a node never lowers a load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd, isqrt
+
+from arbiter.quota_tree import ROOT, Tree
+from arbiter.snapshot import Phase, RunningJob, Usage
+
+#: What starts is charged for this long at once, so that nobody floods between two looks.
+CHARGED_AT_START_S = 3_600
+#: Worth of a GPU of a pool that is given no weight, per mille.
+WEIGHT_OF_REFERENCE = 1_000
+#: Stands in an order for the levels below a team: level with a department, a team goes first.
+NO_LEVEL = -1
+
+_FACTOR_BITS = 64
+_AREA_BITS = 32
+_WORK_BITS = 128
+_EXPONENT_BITS = 96
+_DIGIT_BITS = 4
+#: 2^64 / ln 2, to the nearest.
+_PER_LN2 = 26_613_026_195_688_644_983
+#: Load of a node without weight: after every other.
+_LOAD_MAX = 1 << 4_096
+
+
+def _powers() -> tuple[tuple[int, ...], ...]:
+    """2^-(digit / 16^place) for places from 1 on, in units of 2^-128, at most 8 too small."""
+    halvings = [isqrt(1 << (2 * _WORK_BITS - 1))]
+    while len(halvings) < _EXPONENT_BITS:
+        halvings.append(isqrt(halvings[-1] << _WORK_BITS))
+    found = []
+    for first in range(0, _EXPONENT_BITS, _DIGIT_BITS):
+        powers = [1 << _WORK_BITS]
+        for digit in range(1, 1 << _DIGIT_BITS):
+            bit = digit.bit_length() - 1
+            power = halvings[first + _DIGIT_BITS - 1 - bit]
+            powers.append(powers[digit - (1 << bit)] * power >> _WORK_BITS)
+        found.append(tuple(powers))
+    return tuple(found)
+
+
+_POWERS = _powers()
+
+
+class Decay:
+    """Halves what was used in every `half_life_s`; integers only, the same on every machine.
+
+    Raises ValueError for a half-life below 1 second.
+    """
+
+    __slots__ = ("_areas", "half_life_s")
+
+    def __init__(self, half_life_s: int) -> None:
+        if half_life_s < 1:
+            raise ValueError(f"a half-life is {half_life_s} s; choose 1 s or more")
+        self.half_life_s = half_life_s
+        self._areas: dict[int, int] = {}
+
+    def factor(self, age_s: int) -> int:
+        """2^(-age / half-life) in units of 2^-64, off by at most one; 1 for what is to come."""
+        halvings, rest = divmod(max(0, age_s), self.half_life_s)
+        exponent = (rest << _EXPONENT_BITS) // self.half_life_s
+        value = 1 << _WORK_BITS
+        shift = _EXPONENT_BITS
+        for powers in _POWERS:
+            shift -= _DIGIT_BITS
+            digit = exponent >> shift & (1 << _DIGIT_BITS) - 1
+            if digit:
+                value = value * powers[digit] >> _WORK_BITS
+        return value >> (_WORK_BITS - _FACTOR_BITS) + halvings
+
+    def area(self, age_s: int) -> int:
+        """What one unit counts that was held always until `age_s` ago, in 2^-32 unit-seconds.
+
+        Off by less than two units for half-lives up to ten years. What was held from `a` to `b` is
+        the difference of two areas, so cutting it anywhere between changes nothing at all.
+        """
+        known = self._areas.get(age_s)
+        if known is None:
+            shift = 2 * _FACTOR_BITS - _AREA_BITS
+            known = self._areas[age_s] = (self.half_life_s * self.factor(age_s) * _PER_LN2) >> shift
+        return known
+
+    def used(self, intervals: Iterable[tuple[int, int, int]], at: int) -> int:
+        """What `intervals` of (start, end, milli-GPU) count at `at`, in milli-GPU-seconds.
+
+        What lies after `at` counts nothing. The sum is rounded once, to the nearest: it is off by
+        at most one half and 2^-30 of the sum of the milli-GPU.
+        """
+        total = sum(
+            mgpu * (self.area(at - min(end, at)) - self.area(at - min(start, at)))
+            for start, end, mgpu in intervals
+        )
+        return (total + (1 << (_AREA_BITS - 1))) >> _AREA_BITS
+
+    def at_start(self, age_s: int) -> int:
+        """What is charged at once of what started `age_s` ago, in 2^-32 unit-seconds: the hour
+        before now, less what it has really held of it."""
+        if age_s >= CHARGED_AT_START_S:
+            return 0
+        return self.area(max(0, age_s)) - self.area(CHARGED_AT_START_S)
+
+
+@lru_cache(maxsize=64)
+def _remembering(half_life_s: int) -> Decay:
+    """One for all cycles: it comes to know each second of the hour that is charged at start."""
+    return Decay(half_life_s)
+
+
+@dataclass(frozen=True, slots=True)
+class FairUse:
+    """Decayed use of all pools: by tree node, everything below it included, and by (team, user).
+
+    `hour[x]` is what one milli-GPU of weight 1 is charged at its start below node x, in
+    2^-32: organizations may have different half-lives.
+    """
+
+    by_node: tuple[int, ...]
+    by_user: Mapping[tuple[int, str], int]
+    hour: tuple[int, ...]
+    half_lives_s: tuple[int, ...]
+
+
+def half_lives_of(tree: Tree, half_life_s: int) -> tuple[int, ...]:
+    """The half-life of each node's organization, `half_life_s` where that has none."""
+    return tuple(tree.given[path[-1]].half_life_s or half_life_s for path in tree.paths)
+
+
+def fair_use(
+    tree: Tree,
+    *,
+    usage: Iterable[Usage],
+    running: Iterable[RunningJob],
+    weights: Mapping[str, int],
+    half_life_s: int,
+    at: int,
+) -> FairUse:
+    """Sum up `usage` as it counts at `at`, and what `running` is charged at its start.
+
+    `weights`: of pools, per mille, 1000 for those not named; `half_life_s` as in `half_lives_of`.
+    """
+    half_lives = half_lives_of(tree, half_life_s)
+    decays = {value: _remembering(value) for value in half_lives}
+    by_node = [0] * len(tree.ids)
+    by_user: dict[tuple[int, str], int] = {}
+
+    def charge(team: int, user: str, amount: int) -> None:
+        by_user[team, user] = by_user.get((team, user), 0) + amount
+        for node in tree.paths[team]:
+            by_node[node] += amount
+
+    factors: dict[tuple[int, int], int] = {}
+    for row in usage:
+        team = tree.index.get(row.team, ROOT)
+        if team != ROOT:
+            key = half_lives[team], at - row.as_of
+            if key not in factors:
+                factors[key] = decays[key[0]].factor(key[1])
+            decayed = row.decayed_mgpu_s * weights.get(row.pool, WEIGHT_OF_REFERENCE) * factors[key]
+            charge(team, row.user, decayed >> _FACTOR_BITS)
+    for run in running:
+        team = tree.index.get(run.team, ROOT)
+        is_starting = run.phase is Phase.STARTING
+        age_s = 0 if is_starting else at - run.started_at
+        if team != ROOT and age_s < CHARGED_AT_START_S:
+            rate = run.mgpu * weights.get(run.pool, WEIGHT_OF_REFERENCE)
+            charge(team, run.user, rate * decays[half_lives[team]].at_start(age_s) >> _AREA_BITS)
+    hours = {value: decay.at_start(0) for value, decay in decays.items()}
+    return FairUse(tuple(by_node), by_user, tuple(hours[value] for value in half_lives), half_lives)
+
+
+class Parts:
+    """What part of all weights each node of one pool has, as exact fractions.
+
+    `weights`: each node's weight for spare GPUs. Organizations are compared by use over
+    half-life, that is by what they held on average over their own memory: a short half-life makes
+    nobody look lighter.
+    """
+
+    __slots__ = ("over", "scale_bits", "under", "weights")
+
+    def __init__(self, tree: Tree, weights: Sequence[int], half_lives_s: Sequence[int]) -> None:
+        self.weights = [max(0, weight) for weight in weights]
+        compared = [
+            weight * half_lives_s[node] if tree.parents[node] == ROOT else weight
+            for node, weight in enumerate(self.weights)
+        ]
+        of_children: dict[int, int] = {}
+        for node, parent in enumerate(tree.parents):
+            of_children[parent] = of_children.get(parent, 0) + compared[node]
+        # A node's part of all weights is under / over, reduced; 0 / 1 where it has none.
+        over: list[int] = []
+        under: list[int] = []
+        for node, parent in enumerate(tree.parents):
+            part = compared[node] if parent == ROOT else compared[node] * under[parent]
+            of = of_children[parent] if parent == ROOT else of_children[parent] * over[parent]
+            common = gcd(part, of) or 1
+            under.append(part // common)
+            over.append(of // common if part else 1)
+        self.over, self.under = over, under
+        self.scale_bits = 2 * max((value.bit_length() for value in under), default=0)
+
+
+class FairShares:
+    """Where the nodes and users of one pool stand; what starts is charged at once."""
+
+    __slots__ = ("_by_user", "_charge", "_children", "_parts", "loads", "tree", "used", "weights")
+
+    def __init__(
+        self,
+        tree: Tree,
+        weights: Sequence[int],
+        use: FairUse,
+        *,
+        pool_weight: int = WEIGHT_OF_REFERENCE,
+        parts: Parts | None = None,
+    ) -> None:
+        """`parts` of the same tree, weights and half-lives, where they are known already."""
+        if parts is None:
+            parts = Parts(tree, weights, use.half_lives_s)
+        self.tree = tree
+        self.weights = parts.weights
+        self.used = list(use.by_node)
+        self._parts = parts
+        self._by_user = dict(use.by_user)
+        self._children: dict[int, list[int]] = {}
+        self._charge = [hour * pool_weight for hour in use.hour]
+        self.loads = [self._load(node) for node in range(len(self.used))]
+
+    def _load(self, node: int) -> int:
+        """Use over the node's part of all weights: an integer that orders like the fraction,
+        equal for equal ones (two fractions over u and v differ by 1 / uv at least)."""
+        parts = self._parts
+        under = parts.under[node]
+        if not under:
+            return _LOAD_MAX
+        return (self.used[node] * parts.over[node] << parts.scale_bits) // under
+
+    def order(self, team: int) -> tuple[int, ...]:
+        """Orders teams as Fair Tree does: the smallest goes first, equal ones are tied."""
+        tree, loads = self.tree, self.loads
+        pads = (NO_LEVEL,) * (tree.depth_max - tree.depths[team])
+        return (*(loads[node] for node in reversed(tree.paths[team])), *pads)
+
+    def of_user(self, team: int, user: str) -> int:
+        """What a user of a team has used; the least goes first among the team's users, who
+        all have the same share of it."""
+        return self._by_user.get((team, user), 0)
+
+    def charge_start(self, team: int, user: str, mgpu: int) -> None:
+        """Charge what starts now for its first hour."""
+        amount = mgpu * self._charge[team] >> _AREA_BITS
+        self._by_user[team, user] = self._by_user.get((team, user), 0) + amount
+        for node in self.tree.paths[team]:
+            self.used[node] += amount
+            self.loads[node] = self._load(node)
+
+    def of_children(self, parent: int) -> tuple[int, int]:
+        """The weight and the use of all nodes right below `parent` (ROOT: all organizations)."""
+        if not self._children:
+            for child, above in enumerate(self.tree.parents):
+                self._children.setdefault(above, []).append(child)
+        children = self._children[parent]
+        return (
+            sum(self.weights[child] for child in children),
+            sum(self.used[child] for child in children),
+        )

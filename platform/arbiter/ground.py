@@ -1,0 +1,130 @@
+"""What of a pool seldom changes, and what follows from it alone: laid out once for many cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from arbiter.decisions import Code
+from arbiter.fair_share import Parts
+from arbiter.node_kinds import NodeKinds
+from arbiter.placement import Layout, Shape
+from arbiter.policy import Policy
+from arbiter.queue_order import Priority
+from arbiter.quota_tree import Ledger, Tree, pool_quota
+from arbiter.snapshot import Device, PriorityClass, QueuedJob, Quota
+from arbiter.topology import GroundPlans
+
+
+class Ground:
+    """The tree, quotas, devices and rules of one pool.
+
+    Its capacity is what schedulable devices offer plus what still runs on devices that are
+    not (drained, lost, on a cluster that does not answer), device by device, so that such use
+    takes no room away from the devices that are left.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        quotas: Iterable[Quota],
+        devices: Iterable[Device],
+        *,
+        tree: Tree,
+        policy: Policy,
+        clusters: frozenset[str],
+        classes: Mapping[str, PriorityClass],
+        weight: int,
+        half_lives_s: tuple[int, ...],
+    ) -> None:
+        self.name = name
+        self.tree = tree
+        self.policy = policy
+        self.classes = classes
+        self.accepting = clusters
+        self.weight = weight
+        self.quota = pool_quota(tree, quotas)
+        capacities: dict[str, dict[str, int]] = {}
+        sizes: dict[str, dict[str, int]] = {}
+        devices = tuple(devices)
+        for device in devices:
+            nodes = capacities.setdefault(device.cluster, {})
+            nodes[device.node] = nodes.get(device.node, 0) + device.capacity_mgpu
+            # What others hold comes back some day: "never" must not be said because of it.
+            whole = sizes.setdefault(device.cluster, {})
+            mgpu = device.capacity_mgpu + device.outside_mgpu
+            whole[device.node] = whole.get(device.node, 0) + mgpu
+        self.offered = {c: nodes for c, nodes in capacities.items() if c in clusters}
+        self.kinds = NodeKinds(devices)
+        self.plans = GroundPlans(devices, self.kinds)
+        self.layout = Layout(sizes, self.kinds, self.plans)
+        self.parts = Parts(tree, self.quota.weights, half_lives_s)
+        self.priorities = {
+            cls.id: Priority(
+                cls.id,
+                cls.order,
+                cls.preempts_within_team,
+                cls.team_cap_mgpu,
+                cls.preempts_across_teams and cls.team_cap_mgpu is not None,
+            )
+            for cls in classes.values()
+        }
+        self._empty = Ledger(tree, self.quota, self.layout.capacity_mgpu, [0] * len(tree.ids))
+        self._most: dict[int, int] = {}
+        self._fleet_words: dict[Shape, tuple[Code | None, int]] = {}
+
+    def shape_of(self, job: QueuedJob) -> Shape:
+        """What `job` asks of the devices."""
+        return Shape(
+            job.mgpu_per_node,
+            job.node_count,
+            job.clusters,
+            job.mgpu,
+            self.kinds.having(job.features),
+            job.topology,
+        )
+
+    def priority(self, name: str) -> Priority:
+        """The priority class of that id."""
+        found = self.priorities.get(name)
+        if found is None:
+            found = self.priorities[name] = Priority(name)
+        return found
+
+    def verdict(self, team: int, shape: Shape, cap_mgpu: int | None) -> tuple[Code | None, int]:
+        """Why jobs of `team` cannot start in any cycle as things are laid out, whatever the others
+        do, and the most that quota or fleet could ever give them."""
+        code, could_ever_mgpu = self._fleet_word(shape)
+        if code is not Code.CLUSTER_UNAVAILABLE:
+            most_mgpu = self._most_of(team)
+            if cap_mgpu is not None:
+                most_mgpu = min(most_mgpu, cap_mgpu)
+            if shape.total_mgpu > most_mgpu:
+                return Code.NEVER_FITS, most_mgpu
+        return code, could_ever_mgpu
+
+    def _most_of(self, team: int) -> int:
+        """What quota could ever give a team."""
+        most = self._most.get(team)
+        if most is None:
+            admits = self.quota.admits(self.tree.paths[team])
+            most = self._most[team] = self._empty.available(team) if admits else 0
+        return most
+
+    def _fleet_word(self, shape: Shape) -> tuple[Code | None, int]:
+        """Why no fleet could start `shape` now, and the most it could ever give."""
+        known = self._fleet_words.get(shape)
+        if known is not None:
+            return known
+        word: tuple[Code | None, int] = (None, 0)
+        if shape.mgpu <= 0 or shape.node_count <= 0:
+            word = (Code.NEVER_FITS, 0)
+        elif self.layout.is_empty or (
+            shape.clusters is not None and shape.clusters.isdisjoint(self.accepting)
+        ):
+            word = (Code.CLUSTER_UNAVAILABLE, 0)
+        elif not self.layout.holds(shape):
+            word = (Code.NEVER_FITS, self.layout.most_mgpu(shape))
+        elif not self.offered:
+            word = (Code.CLUSTER_UNAVAILABLE, 0)
+        self._fleet_words[shape] = word
+        return word

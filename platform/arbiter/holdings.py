@@ -1,0 +1,189 @@
+"""What runs in one pool, kept up to date from cycle to cycle as attempts come and go."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from arbiter.placement import FreeDevices
+from arbiter.protection import Contender, TeamJobs, Turn
+from arbiter.quota_tree import ROOT, Tree
+from arbiter.snapshot import Phase, PriorityClass, RunningJob
+from arbiter.victim_order import VictimKey
+
+#: A node of a cluster.
+Node = tuple[str, str]
+
+
+@dataclass(slots=True, eq=False)
+class Holding:
+    """One attempt that holds GPUs. `team` is ROOT when its team is not in the tree.
+
+    `is_going`: it is being stopped. `is_coming_back`: its GPUs can be counted on within its
+    grace. `protected` has a bit for each depth (bit 0: its organization) at which it is, and
+    `everywhere` all of them. `claim_of` and `claim_key` are set on the stand-in for a claim: a job
+    that does not run yet, and the order in which it is given up.
+    """
+
+    run: RunningJob
+    team: int
+    mgpu: int
+    order: int
+    is_going: bool = False
+    is_coming_back: bool = False
+    everywhere: int = 0
+    protected: int = 0
+    claim_of: str | None = None
+    claim_key: VictimKey | None = None
+
+    @property
+    def turn(self) -> Turn:
+        """Where it stands in the order of protection."""
+        run = self.run
+        return -self.order, run.started_at, run.job, run.attempt
+
+    def contender(self) -> Contender:
+        """It, to be classed."""
+        return Contender(self.turn, self.team, self.mgpu, self)
+
+    def is_protected_at(self, depth: int) -> bool:
+        """Whether it is protected at the node of that depth on its path."""
+        return bool(self.protected >> depth & 1)
+
+
+def held_by_node(holdings: Iterable[Holding]) -> dict[str, dict[str, int]]:
+    """What `holdings` hold in milli-GPU, by cluster and node."""
+    held: dict[str, dict[str, int]] = {}
+    for holding in holdings:
+        nodes = held.setdefault(holding.run.cluster, {})
+        for slot in holding.run.slots:
+            nodes[slot.node] = nodes.get(slot.node, 0) + slot.mgpu
+    return held
+
+
+class Holdings:
+    """All attempts of one pool, and what they come to by team, node and end.
+
+    `teams` has those that are not being stopped, by team, `going` the others. `unsettled` are those
+    of which the last cycle left anything but "all of it guaranteed". `ends` has every end by a time
+    limit, in order. `free` are the devices without them, once there was a cycle.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        classes: Mapping[str, PriorityClass],
+        offered: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        self.all: dict[str, Holding] = {}
+        self.teams: dict[int, TeamJobs] = {}
+        self.going: dict[str, Holding] = {}
+        self.unsettled: dict[str, Holding] = {}
+        self.direct = [0] * len(tree.ids)
+        self.stray_mgpu = 0
+        self.class_use: dict[tuple[int, str], int] = {}
+        self.used: dict[str, dict[str, int]] = {}
+        self.on_node: dict[Node, dict[str, int]] = {}
+        self.ends: list[tuple[int, str]] = []
+        self.free: FreeDevices | None = None
+        self._tree = tree
+        self._classes = classes
+        self._offered = offered
+        self._offered_mgpu = sum(sum(nodes.values()) for nodes in offered.values())
+        self._beyond_mgpu = 0
+        #: Those that the last cycle found not to be protected everywhere.
+        self._unprotected: list[Holding] = []
+
+    def add(self, run: RunningJob) -> None:
+        """`run` holds GPUs from now on."""
+        team = self._tree.index.get(run.team, ROOT)
+        cls = self._classes.get(run.priority_class)
+        is_going = run.phase is Phase.STOPPING or run.beneficiary is not None
+        everywhere = 0 if team == ROOT else (1 << len(self._tree.paths[team])) - 1
+        holding = Holding(
+            run,
+            team,
+            run.mgpu,
+            0 if cls is None else cls.order,
+            is_going,
+            everywhere=everywhere,
+            protected=0 if is_going else everywhere,
+        )
+        self.all[run.attempt] = holding
+        self._count(holding, 1)
+        if is_going:
+            self.going[run.attempt] = holding
+        else:
+            if team != ROOT:
+                line = self.teams.get(team)
+                if line is None:
+                    line = self.teams[team] = TeamJobs()
+                line.add(holding.contender())
+            if run.time_limit_s is not None:
+                insort(self.ends, (run.started_at + run.time_limit_s, run.attempt))
+        if is_going or team == ROOT or run.guaranteed_mgpu != holding.mgpu:
+            self.unsettled[run.attempt] = holding
+
+    def remove(self, attempt: str) -> None:
+        """The attempt is gone."""
+        holding = self.all.pop(attempt)
+        run = holding.run
+        self._count(holding, -1)
+        self.unsettled.pop(attempt, None)
+        if self.going.pop(attempt, None) is None:
+            if holding.team != ROOT:
+                line = self.teams[holding.team]
+                line.remove(holding.turn)
+                if not line.jobs:
+                    del self.teams[holding.team]
+            if run.time_limit_s is not None:
+                end = run.started_at + run.time_limit_s, attempt
+                del self.ends[bisect_left(self.ends, end)]
+
+    def mark(self, unprotected: Iterable[tuple[Holding, int]]) -> None:
+        """All are protected everywhere but these, at the depths whose bits are given."""
+        for holding in self._unprotected:
+            holding.protected = 0 if holding.is_going else holding.everywhere
+        self._unprotected = []
+        for holding, bits in unprotected:
+            holding.protected = holding.everywhere & ~bits
+            self._unprotected.append(holding)
+
+    def capacity(self, without: Mapping[str, Mapping[str, int]] | None = None) -> int:
+        """Device by device, what it offers or what is in use on it `without` some, whichever is
+        more."""
+        beyond = self._beyond_mgpu
+        for cluster, nodes in (without or {}).items():
+            used = self.used.get(cluster, {})
+            for node, mgpu in nodes.items():
+                beyond += self._beyond(cluster, node, used[node] - mgpu)
+                beyond -= self._beyond(cluster, node, used[node])
+        return self._offered_mgpu + beyond
+
+    def _count(self, holding: Holding, sign: int) -> None:
+        run, mgpu = holding.run, sign * holding.mgpu
+        if holding.team == ROOT:
+            self.stray_mgpu += mgpu
+        else:
+            self.direct[holding.team] += mgpu
+        key = holding.team, run.priority_class
+        self.class_use[key] = self.class_use.get(key, 0) + mgpu
+        used = self.used.setdefault(run.cluster, {})
+        for slot in run.slots:
+            node, change = slot.node, sign * slot.mgpu
+            before = used.get(node, 0)
+            used[node] = before + change
+            self._beyond_mgpu += self._beyond(run.cluster, node, before + change)
+            self._beyond_mgpu -= self._beyond(run.cluster, node, before)
+            held = self.on_node.setdefault((run.cluster, node), {})
+            held[run.attempt] = held.get(run.attempt, 0) + change
+            if not held[run.attempt]:
+                del held[run.attempt]
+            if self.free is not None and node in self.free.free.get(run.cluster, ()):
+                self.free.take(run.cluster, node, change)
+
+    def _beyond(self, cluster: str, node: str, used: int) -> int:
+        nodes = self._offered.get(cluster)
+        offered = None if nodes is None else nodes.get(node)
+        return used if offered is None else max(0, used - offered)

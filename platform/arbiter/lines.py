@@ -1,0 +1,87 @@
+"""What waits in one pool, in lines of jobs that differ in age alone, kept from cycle to cycle."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+
+from arbiter.placement import Shape
+from arbiter.queue_order import Age
+from arbiter.snapshot import QueuedJob
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """Jobs like `first`, the oldest at the front. `shape` is theirs once a cycle has asked."""
+
+    first: QueuedJob
+    ages: list[Age] = field(default_factory=list)
+    shape: Shape | None = None
+
+
+class Lines:
+    """All queued jobs of one pool, by id and by kind."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, QueuedJob] = {}
+        self.by_kind: dict[Hashable, Line] = {}
+
+    def add(self, job: QueuedJob) -> None:
+        """`job` waits from now on."""
+        self.jobs[job.id] = job
+        kind = _kind(job)
+        line = self.by_kind.get(kind)
+        if line is None:
+            line = self.by_kind[kind] = Line(job)
+        age = job.submitted_at, job.id
+        if line.ages and age < line.ages[-1]:
+            insort(line.ages, age)
+        else:
+            line.ages.append(age)
+
+    def fill(self, jobs: Iterable[QueuedJob]) -> None:
+        """All of `jobs` wait from now on; nobody did before."""
+        self.jobs = {job.id: job for job in jobs}
+        by_kind = self.by_kind
+        for job in self.jobs.values():
+            kind = _kind(job)
+            line = by_kind.get(kind)
+            if line is None:
+                line = by_kind[kind] = Line(job)
+            line.ages.append((job.submitted_at, job.id))
+        for line in by_kind.values():
+            line.ages.sort()
+
+    def remove(self, job_id: str) -> QueuedJob:
+        """The job waits no more."""
+        job = self.jobs.pop(job_id)
+        kind = _kind(job)
+        line = self.by_kind[kind]
+        del line.ages[bisect_left(line.ages, (job.submitted_at, job_id))]
+        if not line.ages:
+            del self.by_kind[kind]
+        return job
+
+    def of(self, job: QueuedJob) -> Line:
+        """The line of a job that waits."""
+        return self.by_kind[_kind(job)]
+
+    def forget_shapes(self) -> None:
+        """The devices changed."""
+        for line in self.by_kind.values():
+            line.shape = None
+
+
+def _kind(job: QueuedJob) -> Hashable:
+    return (
+        job.team,
+        job.user,
+        job.priority_class,
+        job.mgpu_per_node,
+        job.node_count,
+        job.clusters,
+        job.features,
+        job.required_topology,
+        job.preferred_topology,
+    )

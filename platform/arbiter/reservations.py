@@ -1,0 +1,429 @@
+"""Reservations: room that is kept for blocked jobs at their earliest possible start.
+
+A reservation is a time and a place: the nodes on which, and the moment at which, a blocked job
+fits by what is known of the ends of what runs, behind the reservations made before. Nobody who
+comes later in the order of service may delay it: a job starts only where for each reservation
+that begins before its own end the devices and the quota are left that this one needs.
+
+What no job without an end may use is taken out of the pool's free devices while the cycle goes
+on (*held back*), so that for most jobs nothing is to be asked; only where a job fits but for
+what is held back it is found out how long it might run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from heapq import nsmallest
+
+from arbiter.decisions import Reservation
+from arbiter.holdings import Holding, Node
+from arbiter.placement import Place, Shape
+from arbiter.pool import Earmark, Pool
+from arbiter.quota_tree import UNLIMITED, Ledger
+from arbiter.snapshot import QueuedJob, Slot
+from arbiter.time_limits import KnownEnds
+
+#: How many jobs are tried at most for each reservation that the policy allows.
+_TRIES = 4
+
+
+@dataclass(slots=True, eq=False)
+class Reserved:
+    """`job` starts at `start_at` at the latest, on the nodes of `place`, and is gone by `end`, if
+    that is known. `is_own`: it draws on its own team's guarantee.
+
+    `ledger` is how the pool stands at `start_at` without the job; quota is `spare_mgpu` at least
+    away from refusing it then.
+    """
+
+    job: QueuedJob
+    team: int
+    place: Place
+    nodes: list[Node]
+    start_at: int
+    end: int | None
+    is_own: bool
+    ledger: Ledger
+    spare_mgpu: int = 0
+    _changes: list[tuple[int, int]] = field(default_factory=list)
+
+    def leaves_room(self, team: int, mgpu: int) -> bool:
+        """Whether quota still lets the job start if `mgpu` of `team` is in use then."""
+        if mgpu <= self.spare_mgpu:
+            return True
+        self._settle()
+        if mgpu <= self.spare_mgpu:
+            return True
+        self.ledger.charge(team, mgpu)
+        is_left = self.ledger.allows(self.team, self.job.mgpu)
+        self.ledger.charge(team, -mgpu)
+        return is_left
+
+    def charge(self, team: int, mgpu: int) -> None:
+        """`mgpu` more of `team` is in use at `start_at`, or less."""
+        self._changes.append((team, mgpu))
+        self.spare_mgpu -= max(0, mgpu)
+
+    def _settle(self) -> None:
+        for team, mgpu in self._changes:
+            self.ledger.charge(team, mgpu)
+        self._changes.clear()
+        self.spare_mgpu = max(0, self.ledger.available(self.team) - self.job.mgpu)
+
+
+class Reservations:
+    """The reservations of one pool and cycle, in the order in which they were made."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.made: list[Reserved] = []
+        self._pool = pool
+        self._ends = KnownEnds(pool)
+        self._tries_left = _TRIES * pool.policy.reservations_max
+        self._hopeless: set[Shape] = set()
+        self._on_node: dict[Node, list[Reserved]] = {}
+        self._held: dict[Node, int] = {}
+        self._fits: dict[Shape, bool] = {}
+        self._longest: dict[tuple[Shape, bool], tuple[int, Reserved | None]] = {}
+
+    # -- who may start ----------------------------------------------------------------------
+
+    def fits(self, shape: Shape) -> bool:
+        """Whether there is a place now, be it held back or not."""
+        free = self._pool.free
+        if free.fits(shape):
+            return True
+        if not self._held:
+            return False
+        fits = self._fits.get(shape)
+        if fits is None:
+            fits = self._would_fit_without(shape)
+            if fits:
+                with self._released(()):
+                    fits = free.fits(shape)
+            self._fits[shape] = fits
+        return fits
+
+    def longest_s(self, team: int, shape: Shape, *, is_own: bool) -> tuple[int, Reserved | None]:
+        """How long a job may run that fits and starts now, and which reservation allows no more;
+        (UNLIMITED, None) where none is in its way."""
+        key = (shape, is_own)
+        found = self._longest.get(key)
+        if found is None:
+            found = self._longest[key] = self._longest_on_devices(shape, is_own)
+        for one in self._in_way(found[0], is_own):
+            allowed_s = one.start_at - self._pool.taken_at
+            if allowed_s < found[0] and not one.leaves_room(team, shape.total_mgpu):
+                found = allowed_s, one
+        return found
+
+    def find(self, job: QueuedJob, shape: Shape, *, is_own: bool) -> Place | None:
+        """The tightest place where `job` delays no reservation."""
+        free = self._pool.free
+        place = free.find(shape)
+        if place is None and self._held:
+            run_s = UNLIMITED if job.time_limit_s is None else job.time_limit_s
+            with self._released(self._in_way(run_s, is_own)):
+                place = free.find(shape)
+        return place
+
+    @property
+    def held(self) -> Mapping[Node, int]:
+        """What is held back now, by node, in milli-GPU."""
+        return self._held
+
+    @contextmanager
+    def set_aside(self, *, is_own: bool) -> Iterator[None]:
+        """For a while, hold back only what a job may not delay that GPUs are taken back for."""
+        with self._released(self._in_way(UNLIMITED, is_own)):
+            yield
+
+    def _in_way(self, run_s: int, is_own: bool) -> list[Reserved]:
+        """The reservations that a job may delay that starts now and runs for `run_s`.
+
+        The promise of a team's own guarantee goes before what is reserved for others' spare GPUs.
+        """
+        end = self._pool.taken_at + run_s
+        return [one for one in self.made if one.start_at < end and (one.is_own or not is_own)]
+
+    def _longest_on_devices(self, shape: Shape, is_own: bool) -> tuple[int, Reserved | None]:
+        pool = self._pool
+        longest: tuple[int, Reserved | None] = (UNLIMITED, None)
+        if pool.free.fits(shape):
+            return longest
+        # The last to begin are the first in whose way nobody is who ends before.
+        binding = sorted(
+            self._in_way(UNLIMITED, is_own), key=lambda one: (-one.start_at, one.job.id)
+        )
+        while binding:
+            with self._released(binding):
+                if pool.free.fits(shape):
+                    break
+            last = binding[0]
+            longest = last.start_at - pool.taken_at, last
+            binding = [one for one in binding if one.start_at < last.start_at]
+        return longest
+
+    def _would_fit_without(self, shape: Shape) -> bool:
+        """Whether there are enough nodes with room if nothing is held back: a bound."""
+        free = self._pool.free
+        for cluster in free.clusters(shape.clusters):
+            count = free.count(cluster, shape.mgpu, shape.kinds)
+            for (at, node), held in self._held.items():
+                if at == cluster and free.is_of(shape.kinds, cluster, node):
+                    left = free.free[cluster][node]
+                    count += left < shape.mgpu <= left + held
+            if count >= shape.node_count:
+                return True
+        return False
+
+    # -- what changes -----------------------------------------------------------------------
+
+    def note_start(self, job: QueuedJob, team: int, place: Place) -> None:
+        """`job` has started on devices that count as taken already."""
+        self._forget()
+        pool = self._pool
+        nodes = [(place.cluster, node) for node in place.nodes]
+        end = self._ends.of_start(job, pool.taken_at)
+        if end is not None:
+            self._ends.add(end, job, team, place.cluster, place.nodes)
+        for one in self.made:
+            if end is None or end > one.start_at:
+                one.charge(team, job.mgpu)
+        self._hold_back(nodes)
+
+    def note_claim(self, earmark: Earmark, stopped: Iterable[Holding]) -> None:
+        """GPUs are taken back for a job: of all that run or were promised some, `stopped` go."""
+        self._forget()
+        for holding in stopped:
+            self._ends.forget(holding)
+            nodes = [(holding.run.cluster, slot.node) for slot in holding.run.slots]
+            end = None if holding.claim_of is not None else self._ends.of(holding)
+            for one in self.made:
+                if end is None or end > one.start_at:
+                    one.charge(holding.team, -holding.mgpu)
+            self._hold_back(nodes)
+        self._ends.claim(earmark)
+        for one in self.made:
+            one.charge(earmark.team, earmark.job.mgpu)
+        self._hold_back([(earmark.claim.cluster, slot.node) for slot in earmark.claim.slots])
+
+    def told(self) -> list[Reservation]:
+        """The reservations as the plan tells them."""
+        return [
+            Reservation(
+                one.job.id,
+                one.place.cluster,
+                tuple(Slot(node, one.job.mgpu_per_node) for node in one.place.nodes),
+                one.start_at,
+            )
+            for one in self.made
+        ]
+
+    def release(self) -> None:
+        """The cycle is over: hold nothing back any more."""
+        for (cluster, node), held in self._held.items():
+            self._pool.free.take(cluster, node, -held)
+        self._held.clear()
+
+    def _forget(self) -> None:
+        """What was found out no longer holds."""
+        self._longest.clear()
+        self._fits.clear()
+
+    # -- new reservations -------------------------------------------------------------------
+
+    def may_reserve(self, team: int, shape: Shape) -> bool:
+        """Whether a blocked job of this shape may get a reservation.
+
+        What its own team's limit refuses waits for the team's own jobs, and gets none.
+        """
+        return (
+            len(self.made) < self._pool.policy.reservations_max
+            and self._tries_left > 0
+            and shape not in self._hopeless
+            and self._pool.blocker(team, shape.total_mgpu) != team
+        )
+
+    def reserve(self, job: QueuedJob, team: int, shape: Shape, *, is_own: bool) -> None:
+        """Reserve the earliest possible start of `job`, if it can be told."""
+        self._tries_left -= 1
+        pool = self._pool
+        first = pool.taken_at
+        if pool.now.blocker(team, job.mgpu) is not None:
+            # What is being stopped is in use until it is gone.
+            first = max([first, *(one.run.grace_until or 0 for one in pool.leaving)])
+        permitted = self._by_quota(team, job.mgpu, first)
+        found = None if permitted is None else self._by_devices(shape, permitted[0])
+        if found is None:
+            if permitted is not None:
+                self._hopeless.add(shape)
+            return
+        start_at, place = found
+        permitted = self._by_quota(team, job.mgpu, start_at)
+        assert permitted is not None
+        ledger = permitted[1]
+        end = self._ends.of_start(job, start_at)
+        nodes = [(place.cluster, node) for node in place.nodes]
+        new = Reserved(job, team, place, nodes, start_at, end, is_own, ledger)
+        new.spare_mgpu = max(0, ledger.available(team) - job.mgpu)
+        for one in self.made:
+            if one.start_at >= start_at and (end is None or end > one.start_at):
+                one.charge(team, job.mgpu)
+        self.made.append(new)
+        for node in nodes:
+            self._on_node.setdefault(node, []).append(new)
+        if end is not None:
+            self._ends.add(end, job, team, place.cluster, place.nodes)
+        self._forget()
+        self._hold_back(nodes)
+
+    def _by_quota(self, team: int, mgpu: int, first: int) -> tuple[int, Ledger] | None:
+        """From when on, `first` at the earliest, quota lets `team` start `mgpu`, and how the
+        pool stands then; None when that cannot be told."""
+        pool = self._pool
+        ledger = (pool.now if pool.later is None else pool.later).copy()
+        for one in self.made:
+            ledger.charge(one.team, one.job.mgpu)
+        ended: dict[int, int] = {}
+        for end, whose, gone, _, _ in self._ends.by_time():
+            if end > first:
+                _give_back(ledger, ended)
+                if ledger.allows(team, mgpu):
+                    break
+                first = end
+            ended[whose] = ended.get(whose, 0) + gone
+        _give_back(ledger, ended)
+        if not ledger.allows(team, mgpu):
+            return None
+        for one in self.made:
+            if one.start_at > first:
+                ledger.charge(one.team, -one.job.mgpu)
+        return first, ledger
+
+    def _by_devices(self, shape: Shape, first: int) -> tuple[int, Place] | None:
+        """From when on, `first` at the earliest, there is a place for `shape` for good, and
+        that place; None when that cannot be told."""
+        pool, free = self._pool, self._pool.free
+        tallies = {cluster: free.tally(cluster, shape) for cluster in free.clusters(shape.clusters)}
+        ready: list[Node] = []
+        turns = []
+        for node in self._on_node:
+            if node[0] in tallies and free.is_of(shape.kinds, *node):
+                at = self._ready_at(node, shape.mgpu)
+                if at is not None and free.free[node[0]][node[1]] < shape.mgpu:
+                    turns.append((at, node))
+        turns.sort(reverse=True)
+        more: dict[Node, int] = {}
+        at = pool.taken_at
+        for end, _, _, cluster, slots in self._ends.by_time():
+            if end > max(at, first) and any(one.is_enough for one in tallies.values()):
+                break
+            at = end
+            while turns and turns[-1][0] <= end:
+                node = turns.pop()[1]
+                tallies[node[0]].add(node[1])
+                ready.append(node)
+            if cluster not in tallies:
+                continue
+            for slot in slots:
+                node = cluster, slot.node
+                left = free.free[cluster].get(slot.node)
+                if left is None or node in self._on_node or not free.is_of(shape.kinds, *node):
+                    continue
+                before = left + more.get(node, 0)
+                more[node] = more.get(node, 0) + slot.mgpu
+                if before < shape.mgpu <= before + slot.mgpu:
+                    tallies[cluster].add(slot.node)
+                    ready.append(node)
+        enough = [cluster for cluster, tally in tallies.items() if tally.is_enough]
+        if not enough:
+            return None
+        start_at, cluster = max(at, first), min(enough)
+        names = [name for at_cluster, name in ready if at_cluster == cluster]
+        names += [name for _, name in free.with_room(cluster, shape.mgpu, shape.kinds)]
+        spare = {
+            name: self._spare((cluster, name), start_at)
+            if (cluster, name) in self._on_node
+            else free.free[cluster][name] + more.get((cluster, name), 0)
+            for name in names
+        }
+        if shape.is_bound:
+            return start_at, Place(cluster, free.placed(cluster, shape, spare))
+        # Where least must be held back for it, on the fullest of such nodes.
+        ranked = (
+            (max(0, free.free[cluster][name] - (left - shape.mgpu)), left, name)
+            for name, left in spare.items()
+        )
+        chosen = nsmallest(shape.node_count, ranked)
+        return start_at, Place(cluster, tuple(sorted(name for _, _, name in chosen)))
+
+    def _ready_at(self, node: Node, mgpu: int) -> int | None:
+        """From when on a node on which something is reserved has `mgpu` to spare for good."""
+        moments = [self._pool.taken_at, *(end for end, _ in self._ends.on(node))]
+        return next((at for at in moments if self._spare(node, at) >= mgpu), None)
+
+    def _left(self, node: Node, at: int) -> int:
+        """What is left on a node at `at` when everybody who has a reservation then runs."""
+        cluster, name = node
+        left = self._pool.free.free[cluster][name] + self._held.get(node, 0)
+        left += sum(mgpu for end, mgpu in self._ends.on(node) if end <= at)
+        return left - sum(
+            one.job.mgpu_per_node for one in self._on_node.get(node, ()) if one.start_at <= at
+        )
+
+    def _spare(self, node: Node, at: int) -> int:
+        """What is left on a node from `at` on: no reservation that begins later needs it."""
+        later = [one.start_at for one in self._on_node.get(node, ()) if one.start_at > at]
+        return min(self._left(node, moment) for moment in (at, *later))
+
+    # -- what is held back ------------------------------------------------------------------
+
+    def _hold_back(self, nodes: Iterable[Node]) -> None:
+        """Bring what is held back on `nodes` up to date."""
+        free = self._pool.free
+        for node in nodes:
+            reserved = self._on_node.get(node)
+            if reserved is None:
+                continue
+            cluster, name = node
+            before = self._held.get(node, 0)
+            held = self._needed(node, reserved)
+            if held != before:
+                free.take(cluster, name, held - before)
+                self._held[node] = held
+                if not held:
+                    del self._held[node]
+
+    def _needed(self, node: Node, reserved: Iterable[Reserved]) -> int:
+        """What of the GPUs that are free on a node now nobody may hold when `reserved` begin."""
+        cluster, name = node
+        free = self._pool.free.free[cluster][name] + self._held.get(node, 0)
+        spare = min((self._left(node, one.start_at) for one in reserved), default=free)
+        return max(0, min(free, free - spare))
+
+    @contextmanager
+    def _released(self, in_way: Iterable[Reserved]) -> Iterator[None]:
+        """For a while, hold back only what the reservations `in_way` need."""
+        free, kept = self._pool.free, {id(one) for one in in_way}
+        given = []
+        for node, held in self._held.items():
+            reserved = [one for one in self._on_node[node] if id(one) in kept]
+            more = held - self._needed(node, reserved)
+            if more:
+                given.append((node, more))
+        for (cluster, name), more in given:
+            free.take(cluster, name, -more)
+        try:
+            yield
+        finally:
+            for (cluster, name), more in given:
+                free.take(cluster, name, more)
+
+
+def _give_back(ledger: Ledger, ended: dict[int, int]) -> None:
+    """Take out of `ledger` what has ended, by team."""
+    for team, mgpu in ended.items():
+        ledger.charge(team, -mgpu)
+    ended.clear()

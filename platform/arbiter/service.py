@@ -1,0 +1,403 @@
+"""The decisions of one cycle in one pool, in the order of service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from arbiter.decisions import Code, Reclaim
+from arbiter.elastic import Elastic, is_elastic
+from arbiter.fair_share import FairShares
+from arbiter.lines import Lines
+from arbiter.placement import Place, Shape
+from arbiter.policy import SpareOrder
+from arbiter.pool import Pool, in_turn
+from arbiter.queue_order import Age, Agenda, JobClass, JobLine, Standing, TeamQueue
+from arbiter.quota_tree import ROOT, UNLIMITED
+from arbiter.reclaim import Reclaimer
+from arbiter.reservations import Reservations
+from arbiter.snapshot import QueuedJob
+from arbiter.standing import NewStart
+from arbiter.waiting import Spared
+
+#: Codes of jobs that may hold a reservation.
+_MAY_RESERVE = frozenset((Code.WAITING_FOR_FREE_GPUS, Code.RESERVED_FOR_LARGER_JOB))
+
+
+class PoolCycle:
+    """The decisions of one cycle in one pool."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        lines: Lines,
+        shares: FairShares,
+        *,
+        starts_left: int,
+        reclaims_left: int,
+        explains: bool,
+    ) -> None:
+        self.pool = pool
+        self.shares = shares
+        self.starts: list[NewStart] = []
+        self.reclaims: list[Reclaim] = []
+        self._starts_left = starts_left
+        self._reclaims_left = reclaims_left
+        self.jobs = lines.jobs
+        self._lines = lines
+        self.queues: dict[int, TeamQueue] = {}
+        self.homeless: list[Age] = []
+        self._agenda = Agenda(shares)
+        self.spared = Spared(shares)
+        self._not_again = frozenset(pool.dropped)
+        self.reserved = Reservations(pool)
+        self._explains = explains
+        self._prospects: Iterator[tuple[TeamQueue, JobClass]] = iter(())
+        self._prospect: tuple[TeamQueue, JobClass] | None = None
+        self._elastic = Elastic(pool, self.reserved, shares, self.queues)
+        self._grows = False
+
+    def run(self) -> None:
+        """Start what is claimed, then serve the queues in order."""
+        self._use_claims()
+        for earmark in self.pool.earmarks.values():
+            self._charge(earmark.team, earmark.job, is_borrowed=self.pool.is_borrowed(earmark))
+        self._reclaimer = Reclaimer(self.pool, self.reserved.held)
+        self._line_up()
+        for team in sorted(self.queues):
+            self._enlist(self.queues[team])
+        self._look_out()
+        while (served := self._agenda.pop()) is not None:
+            source, team = served
+            self._serve(source, self.queues[team])
+            if not self._explains and not self._has_prospects():
+                break
+        if self._starts_left > 0 and self._reclaims_left > 0:
+            self._elastic.grow_all(self.starts, self.standing, self._charge)
+        self.reserved.release()
+
+    # -- what may still happen --------------------------------------------------------------
+
+    def _look_out(self) -> None:
+        """Look at all classes anew for one that could still start, now or by reclaim."""
+        self._prospects = ((queue, cls) for queue in self.queues.values() for cls in queue.classes)
+        self._prospect = next(self._prospects, None)
+
+    def _has_prospects(self) -> bool:
+        """Whether any class could still start or look for victims, or a start grow. Room only
+        shrinks within a cycle unless somebody looks for victims, so who cannot need not be looked
+        at again."""
+        if self._grows:
+            return True
+        while self._prospect is not None and not self._is_prospect(*self._prospect):
+            self._prospect = next(self._prospects, None)
+        return self._prospect is not None
+
+    def _is_to_reserve(self) -> bool:
+        """Whether somebody could see a reservation."""
+        return self._explains or self._has_prospects()
+
+    def _is_prospect(self, queue: TeamQueue, cls: JobClass) -> bool:
+        if cls.code is not None or not any(line.at < len(line.jobs) for line in cls.lines):
+            return False
+        mgpu, priority = cls.shape.total_mgpu, cls.priority
+        if (
+            self._starts_left > 0
+            and self.reserved.fits(cls.shape)
+            and self.pool.blocker(queue.team, mgpu) is None
+        ):
+            return True
+        return (
+            self._reclaims_left > 0
+            and self._reclaimer.may_find(queue.team, priority)
+            and (
+                priority.preempts
+                or priority.preempts_others
+                or (
+                    self.pool.source(queue.team, mgpu) != ROOT
+                    and self._reclaimer.could_be_freed(cls.shape)
+                )
+            )
+        )
+
+    # -- claims ---------------------------------------------------------------------------
+
+    def _use_claims(self) -> None:
+        """Start every claimed job whose GPUs are free, there or elsewhere; give up a claim
+        that only quota still refuses (it was lowered since)."""
+        pool = self.pool
+        for earmark in in_turn(pool.earmarks.values()):
+            if self._starts_left <= 0:
+                return
+            job = earmark.job
+            pool.settle(earmark)
+            claimed = Place(
+                earmark.claim.cluster, tuple(sorted(slot.node for slot in earmark.claim.slots))
+            )
+            is_ready = earmark.coming_back_mgpu == 0
+            place = claimed if is_ready else pool.free.find(pool.ground.shape_of(job))
+            is_allowed = pool.blocker(earmark.team, job.mgpu) is None
+            if place is not None and is_allowed:
+                if place != claimed:
+                    pool.dropped.append(job.id)
+                pool.occupy(job, earmark.team, place)
+                self._note_start(job, earmark.team, place)
+                self._charge(earmark.team, job, is_borrowed=self.pool.is_borrowed(earmark))
+                del pool.earmarks[job.id]
+            elif is_ready and not earmark.victims and not is_allowed:
+                pool.dropped.append(job.id)
+                del pool.earmarks[job.id]
+            else:
+                pool.restore(earmark)
+
+    # -- queues ---------------------------------------------------------------------------
+
+    def _line_up(self) -> None:
+        """Line the waiting jobs up in team queues, and set aside what cannot start anyway."""
+        ground, index = self.pool.ground, self.pool.tree.index
+        settled = {start.job.id for start in self.starts}.union(self.pool.earmarks)
+        left_out: dict[int, set[Age]] = {}
+        for job_id in settled:
+            job = self.jobs[job_id]
+            left_out.setdefault(id(self._lines.of(job)), set()).add((job.submitted_at, job_id))
+        classes: dict[tuple[int, Shape, str], JobClass] = {}
+        for known in self._lines.by_kind.values():
+            job, ages = known.first, known.ages
+            if id(known) in left_out:
+                ages = [age for age in ages if age not in left_out[id(known)]]
+                if not ages:
+                    continue
+            team = index.get(job.team)
+            if team is None:
+                self.homeless.extend(ages)
+                continue
+            shape = known.shape
+            if shape is None:
+                shape = known.shape = ground.shape_of(job)
+            group = (team, shape, job.priority_class)
+            cls = classes.get(group)
+            if cls is None:
+                cls = classes[group] = self._new_class(team, job, shape)
+                cls.code, cls.could_ever_mgpu = ground.verdict(team, shape, cls.priority.cap_mgpu)
+            cls.lines.append(JobLine(cls, job.user, ages))
+        for queue in self.queues.values():
+            queue.open()
+
+    def _new_class(self, team: int, job: QueuedJob, shape: Shape) -> JobClass:
+        queue = self.queues.get(team)
+        if queue is None:
+            queue = self.queues[team] = TeamQueue(team, self.shares)
+        cls = JobClass(shape, self.pool.ground.priority(job.priority_class))
+        queue.classes.append(cls)
+        return cls
+
+    # -- service --------------------------------------------------------------------------
+
+    def _enlist(self, queue: TeamQueue) -> None:
+        """Put the team's next job on the agenda; what has no chance any more fails here.
+
+        That is exact, and spares most jobs of a full pool the agenda: room only shrinks
+        within a cycle.
+        """
+        pool, team = self.pool, queue.team
+        while (line := queue.head()) is not None:
+            cls = line.cls
+            source = pool.source(team, cls.shape.total_mgpu)
+            code = self._obstacle(queue, line, source)
+            if (
+                code is None
+                or self._may_reclaim(queue, line, code, source)
+                or self._may_reserve(queue, cls, code)
+            ):
+                standing = self.standing(team, source)
+                self._agenda.enlist(source, standing, line.job, team)
+                return
+            self._fail(queue, line, code, source)
+
+    def _serve(self, source: int, queue: TeamQueue) -> None:
+        """Settle the team's next job, unless it lost the guarantee it was enlisted for."""
+        pool, team = self.pool, queue.team
+        line = queue.head()
+        if line is not None and pool.source(team, line.cls.shape.total_mgpu) == source:
+            code = self._obstacle(queue, line, source)
+            if code is None:
+                self._start(queue, line, source)
+            elif not (
+                self._may_reclaim(queue, line, code, source) and self._reclaim(queue, line, source)
+            ):
+                if code is not Code.RESERVED_FOR_LARGER_JOB:
+                    line.cls.code = code
+                if self._may_reserve(queue, line.cls, code) and self._is_to_reserve():
+                    job, is_own = self.jobs[line.job[1]], source == team
+                    self.reserved.reserve(job, team, line.cls.shape, is_own=is_own)
+                self._fail(queue, line, code, source)
+        self._enlist(queue)
+
+    def standing(self, team: int, source: int) -> Standing:
+        tree = self.pool.tree
+        level, ratio = tree.level(source, team), self.pool.ratio(source)
+        if level == 0:
+            return Standing(level, ratio)
+        order = tree.given[tree.paths[team][-1]].spare_order or self.pool.policy.spare_order
+        minus_credits = -self.pool.credits.tenths(team) if order is not SpareOrder.FAIR_SHARE else 0
+        if order is SpareOrder.FAIR_SHARE_THEN_CREDITS:
+            return Standing(level, ratio, -tree.ranks[team], 0, minus_credits)
+        return Standing(level, ratio, -tree.ranks[team], minus_credits)
+
+    def _obstacle(self, queue: TeamQueue, line: JobLine, source: int) -> Code | None:
+        """Why the next job of `line` cannot start now, or None when it can.
+
+        WAITING_FOR_FREE_GPUS stands for all that quota and devices refuse.
+        """
+        cls = line.cls
+        pool, team, mgpu = self.pool, queue.team, cls.shape.total_mgpu
+        cap = cls.priority.cap_mgpu
+        if cap is not None and mgpu > cap - pool.class_use.get((team, cls.priority.id), 0):
+            return Code.CLASS_CAP_REACHED
+        if queue.blocked_mgpu and not pool.guarantees.fits(team, team, queue.blocked_mgpu + mgpu):
+            return Code.BEHIND_HIGHER_PRIORITY
+        if not self.reserved.fits(cls.shape) or pool.blocker(team, mgpu) is not None:
+            return Code.WAITING_FOR_FREE_GPUS
+        if self.reserved.made and self._delays(queue, cls, source)(line.job):
+            return Code.RESERVED_FOR_LARGER_JOB
+        if self._starts_left <= 0:
+            return Code.BEHIND_FAIR_SHARE
+        return None
+
+    def _delays(self, queue: TeamQueue, cls: JobClass, source: int) -> Callable[[Age], bool]:
+        """Which jobs of `cls`, which fits now, would delay a reservation: as they may run longer
+        than it allows, or have no time limit."""
+        is_own = source == queue.team
+        longest_s, _ = self.reserved.longest_s(queue.team, cls.shape, is_own=is_own)
+
+        def is_too_long(job: Age) -> bool:
+            limit_s = self.jobs[job[1]].time_limit_s
+            return longest_s < (UNLIMITED if limit_s is None else limit_s)
+
+        return is_too_long
+
+    def _may_reserve(self, queue: TeamQueue, cls: JobClass, code: Code) -> bool:
+        """Whether the next job of `cls`, which cannot start, may get a reservation."""
+        return code in _MAY_RESERVE and self.reserved.may_reserve(queue.team, cls.shape)
+
+    def _start(self, queue: TeamQueue, line: JobLine, source: int) -> None:
+        job, is_own = self.jobs[line.job[1]], source == queue.team
+        job, shape = self._elastic.sized(job, line.cls.shape, queue.team, is_own=is_own)
+        place = self.reserved.find(job, shape, is_own=is_own)
+        assert place is not None
+        if source != queue.team:
+            self.spared.add(source, self.standing(queue.team, source), queue.team, job.mgpu)
+        self.pool.start(job, queue.team, place)
+        self.reserved.note_start(job, queue.team, place)
+        self._note_start(job, queue.team, place)
+        self._charge(queue.team, job, is_borrowed=source != queue.team)
+        queue.advance()
+        self._refresh(queue.team)
+
+    def _note_start(self, job: QueuedJob, team: int, place: Place) -> None:
+        priority = self.pool.ground.priority(job.priority_class)
+        self.starts.append(NewStart(job, team, priority.order, place))
+        self._starts_left -= 1
+        self._grows |= is_elastic(job)
+
+    def _charge(self, team: int, job: QueuedJob, *, is_borrowed: bool) -> None:
+        """What starts, or is promised its GPUs, counts as used for the first hour at once, and
+        holds the credits for it."""
+        self.shares.charge_start(team, job.user, job.mgpu)
+        if is_borrowed:
+            self.pool.credits.hold(team, job.mgpu)
+
+    def _may_reclaim(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> bool:
+        """Whether the next job of `line`, which cannot start, may look for victims."""
+        priority = line.cls.priority
+        return (
+            code is Code.WAITING_FOR_FREE_GPUS
+            and self._reclaims_left > 0
+            and (source != ROOT or priority.preempts or priority.preempts_others)
+            and self._reclaimer.may_find(queue.team, priority)
+            and line.job[1] not in self._not_again
+        )
+
+    def _reclaim(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
+        """Take GPUs back for the next job of `line`; False when no victims make room for it."""
+        pool, team = self.pool, queue.team
+        with self.reserved.set_aside(is_own=source == team):
+            taking = self._reclaimer.find(team, line.cls.shape, line.cls.priority)
+        if taking is None:
+            return False
+        job = self.jobs[line.job[1]]
+        self.reclaims.append(pool.reclaim(job, team, taking.place, taking.victims))
+        self.reserved.note_claim(pool.earmarks[job.id], taking.victims)
+        self._reclaims_left -= 1
+        self._charge(team, job, is_borrowed=source != team)
+        queue.advance()
+        self._refresh(team)
+        self._put_back({one.claim_of for one in taking.victims if one.claim_of is not None})
+        self._look_out()
+        for victim in taking.victims:
+            self._refresh(victim.team)
+        return True
+
+    def _put_back(self, jobs: set[str]) -> None:
+        """Jobs whose claim was given up for another one wait without it."""
+        for job_id in jobs:
+            job = self.jobs[job_id]
+            cls = self._new_class(
+                self.pool.tree.index[job.team], job, self.pool.ground.shape_of(job)
+            )
+            cls.lines.append(JobLine(cls, job.user, [(job.submitted_at, job_id)]))
+            cls.code = Code.WAITING_FOR_FREE_GPUS
+
+    def _refresh(self, team: int) -> None:
+        """The protected use on the team's path changed: renew the standing of who draws on it."""
+        for node in self.pool.tree.paths[team]:
+            self._agenda.refresh(node, self.pool.ratio(node))
+        if self._agenda.withdraw(team):
+            self._enlist(self.queues[team])
+
+    def _fail(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> None:
+        """Nobody of the class of `line` starts in this cycle, or nobody who would delay a
+        reservation; in a strict queue nobody behind it either.
+
+        A job that fits in its team's guarantee keeps its place in it.
+        """
+        cls = line.cls
+        if code is Code.RESERVED_FOR_LARGER_JOB:
+            self._refuse(queue, cls, source)
+        else:
+            cls.code = code
+        if code is Code.CLASS_CAP_REACHED:
+            return
+        if source == queue.team and code is not Code.BEHIND_HIGHER_PRIORITY:
+            queue.blocked_mgpu += cls.shape.total_mgpu
+        if not self._skips_blocked(queue.team):
+            for behind in queue.classes:
+                if behind.code is None:
+                    behind.code = Code.BEHIND_HIGHER_PRIORITY
+
+    def _skips_blocked(self, team: int) -> bool:
+        tree, for_all = self.pool.tree, self.pool.policy.skips_blocked_within_team
+        given = tree.given[tree.paths[team][-1]].skips_blocked_within_team
+        return for_all if given is None else given
+
+    def _refuse(self, queue: TeamQueue, cls: JobClass, source: int) -> None:
+        """Set aside those of a class that fits now who would delay a reservation."""
+        is_own = source == queue.team
+        _, first = self.reserved.longest_s(queue.team, cls.shape, is_own=is_own)
+        assert first is not None
+        cls.reserved = first.job.mgpu, first.start_at
+        queue.refuse(cls, self._delays(queue, cls, source))
+
+    # -- account --------------------------------------------------------------------------
+
+    def waiting_mgpu(self) -> dict[int, int]:
+        """What is still queued, by team, in milli-GPU."""
+        waits: dict[int, int] = {}
+        for team, queue in self.queues.items():
+            waits[team] = sum(
+                cls.shape.total_mgpu * line.waiting_count
+                for cls in queue.classes
+                for line in cls.lines
+            )
+        for earmark in self.pool.earmarks.values():
+            waits[earmark.team] = waits.get(earmark.team, 0) + earmark.job.mgpu
+        return waits

@@ -1,0 +1,169 @@
+"""When the GPUs of one pool come free at the latest, by what is known of what holds them.
+
+An end is known where a time limit or a grace gives one, no further away than the policy's
+horizon. What has no limit ends nobody knows when: its GPUs are not counted on. The same goes for
+what has outlived its limit for longer than the policy waits for a victim.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from heapq import merge
+
+from arbiter.holdings import Holding, Node
+from arbiter.pool import Earmark, Pool
+from arbiter.quota_tree import ROOT
+from arbiter.snapshot import QueuedJob, Slot
+
+#: When how many milli-GPU come free on a node.
+End = tuple[int, int]
+#: When, how much of which team's use (at ROOT: of nobody's), and where that is.
+Release = tuple[int, int, int, str, Sequence[Slot]]
+
+
+class KnownEnds:
+    """The known ends of one pool, kept up to date while the cycle starts and stops jobs.
+
+    Nothing is looked at before the first question.
+    """
+
+    __slots__ = ("_by_time", "_ends", "_is_sorted", "_more", "_pool", "_void")
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._is_sorted = False
+        self._ends: dict[Node, list[End]] = {}
+        #: Ends of jobs that start now or later, by node, and those of them that do not after all.
+        self._more: dict[Node, list[tuple[int, int, str]]] = {}
+        self._void: set[str] = set()
+        self._by_time: list[tuple[Release, Holding | str]] = []
+
+    def of(self, holding: Holding) -> int | None:
+        """When an attempt that nobody stops is gone at the latest; None when that is unknown."""
+        run, pool = holding.run, self._pool
+        if run.time_limit_s is None:
+            return None
+        end = run.started_at + run.time_limit_s
+        if end + pool.policy.claim_overdue_s < pool.taken_at:
+            return None
+        return self._within(max(end, pool.taken_at))
+
+    def of_start(self, job: QueuedJob, at: int) -> int | None:
+        """When `job` is gone at the latest if it starts at `at`; None when that is unknown."""
+        return None if job.time_limit_s is None else self._within(at + job.time_limit_s)
+
+    def on(self, node: Node) -> list[End]:
+        """What comes free on a node, in order of time."""
+        ends = self._ends.get(node)
+        if ends is None:
+            ends = self._ends[node] = self._look(node)
+        return ends
+
+    def by_time(self) -> Iterator[Release]:
+        """All that has a known end and is not stopped before it, in order of time; then what is
+        being stopped and nobody waits for. Quota counts this as gone already."""
+        self._sort_out()
+        return merge(self._staying(), self._leaving(), key=_moment)
+
+    def add(self, end: int, job: QueuedJob, team: int, cluster: str, nodes: Sequence[str]) -> None:
+        """`job`, which starts now or later, is gone from `nodes` by `end`."""
+        self._sort_out()
+        slots = [Slot(node, job.mgpu_per_node) for node in nodes]
+        insort(self._by_time, ((end, team, job.mgpu, cluster, slots), job.id), key=_first)
+        for node in nodes:
+            self._more.setdefault((cluster, node), []).append((end, job.mgpu_per_node, job.id))
+            self._ends.pop((cluster, node), None)
+
+    def forget(self, holding: Holding) -> None:
+        """An attempt is being stopped, or a claim is given up: its end is not one any more."""
+        if holding.claim_of is not None:
+            self._void.add(holding.claim_of)
+        for slot in holding.run.slots:
+            self._ends.pop((holding.run.cluster, slot.node), None)
+
+    def claim(self, earmark: Earmark) -> None:
+        """A claim's job is gone at the latest when its limit is over after the victims' grace."""
+        job, claim = earmark.job, earmark.claim
+        end = self.of_start(job, max(self._pool.taken_at, claim.grace_until))
+        if end is not None:
+            self.add(end, job, earmark.team, claim.cluster, [slot.node for slot in claim.slots])
+
+    def _within(self, end: int) -> int | None:
+        pool = self._pool
+        return end if end <= pool.taken_at + pool.policy.reservation_horizon_s else None
+
+    def _sort_out(self) -> None:
+        if self._is_sorted:
+            return
+        self._is_sorted = True
+        pool = self._pool
+        holdings, ends = pool.holdings.all, pool.holdings.ends
+        first = bisect_left(ends, (pool.taken_at - pool.policy.claim_overdue_s, ""))
+        last = bisect_left(ends, (pool.taken_at + pool.policy.reservation_horizon_s + 1, ""))
+        for end, attempt in ends[first:last]:
+            holding = holdings[attempt]
+            run = holding.run
+            release = max(end, pool.taken_at), holding.team, holding.mgpu, run.cluster, run.slots
+            self._by_time.append((release, holding))
+        for earmark in pool.earmarks.values():
+            self.claim(earmark)
+
+    def _staying(self) -> Iterator[Release]:
+        for release, whose in self._by_time:
+            if whose not in self._void if isinstance(whose, str) else not whose.is_going:
+                yield release
+
+    def _leaving(self) -> list[Release]:
+        found: list[Release] = [
+            (self._last_grace((cluster, node)), ROOT, 0, cluster, (Slot(node, mgpu),))
+            for cluster, nodes in self._pool.coming_back.items()
+            for node, mgpu in nodes.items()
+            if mgpu > 0
+        ]
+        return sorted(found, key=_moment)
+
+    def _look(self, node: Node) -> list[End]:
+        self._sort_out()
+        pool, (cluster, name) = self._pool, node
+        ends = [
+            (end, mgpu)
+            for attempt, mgpu in pool.holdings.on_node.get(node, {}).items()
+            if not (holding := pool.holdings.all[attempt]).is_going
+            and (end := self.of(holding)) is not None
+        ]
+        unclaimed = pool.coming_back.get(cluster, {}).get(name, 0)
+        if unclaimed > 0:
+            ends.append((self._last_grace(node), unclaimed))
+        ends += [
+            (end, mgpu) for end, mgpu, job in self._more.get(node, ()) if job not in self._void
+        ]
+        ends.sort()
+        return ends
+
+    def _last_grace(self, node: Node) -> int:
+        """When what is being stopped on a node is gone at the latest."""
+        cluster, name = node
+        pool = self._pool
+        graces = [pool.taken_at]
+        for holding in pool.leaving:
+            if holding.run.cluster == cluster and _is_on(holding, name):
+                graces.append(holding.run.grace_until or 0)
+        for earmark in pool.earmarks.values():
+            if earmark.claim.cluster == cluster and any(
+                _is_on(holding, name) for holding in earmark.victims
+            ):
+                graces.append(earmark.claim.grace_until)
+        return max(graces)
+
+
+def _is_on(holding: Holding, node: str) -> bool:
+    return any(slot.node == node for slot in holding.run.slots)
+
+
+def _moment(release: Release) -> int:
+    return release[0]
+
+
+def _first(entry: tuple[Release, Holding | str]) -> int:
+    return entry[0][0]

@@ -1,0 +1,62 @@
+"""In which order running attempts are asked to give their GPUs back (semantics section 4).
+
+A job that has not run for long, or that was stopped often enough, is *spared*: it comes after all
+that are not, but is never immune, since a guarantee is a promise and sparing is a courtesy. What
+is unpaid is not spared. An organization sets how long and how often for what is taken back within
+it; where another organization takes its GPUs back the installation's policy counts, so that nobody
+can put its own jobs behind those of strangers.
+"""
+
+from __future__ import annotations
+
+from arbiter.policy import Policy
+from arbiter.quota_tree import ROOT, Tree
+from arbiter.snapshot import RunningJob
+
+#: Unpaid, paid or spared; rank; credits in tenths of a day; order of the priority class.
+Kind = tuple[int, int, int, int]
+#: The kind; what stopping it costs; the youngest first; id. Smaller is asked earlier.
+VictimKey = tuple[int, int, int, int, int, int, str]
+
+UNPAID, PAID, SPARED = range(3)
+#: The kind of a claim, which is given up before anything that runs.
+NOT_YET_RUNNING = -1
+
+
+def cost_of_stopping(run: RunningJob, mgpu: int, taken_at: int) -> int:
+    """What is lost of the work since the last known checkpoint or the start, in
+    milli-GPU-seconds, and a second of all its GPUs: between jobs that would lose nothing
+    the smaller one goes."""
+    saved_at = max(run.started_at, run.checkpoint_at or 0)
+    return mgpu * (1 + max(0, taken_at - saved_at))
+
+
+class Sparing:
+    """Who is spared by the rules of its own organization, and by those for all."""
+
+    __slots__ = ("_rules", "_taken_at", "_tree")
+
+    def __init__(self, tree: Tree, policy: Policy, taken_at: int) -> None:
+        self._tree = tree
+        self._taken_at = taken_at
+        #: By organization, and ROOT for all: least seconds, most preemptions.
+        self._rules = {ROOT: (policy.min_run_s, policy.preemptions_max)}
+        for number, parent in enumerate(tree.parents):
+            if parent == ROOT:
+                given = tree.given[number]
+                self._rules[number] = (
+                    policy.min_run_s if given.min_run_s is None else given.min_run_s,
+                    policy.preemptions_max
+                    if given.preemptions_max is None
+                    else given.preemptions_max,
+                )
+
+    def of(self, run: RunningJob, organization: int) -> tuple[int, int]:
+        """PAID or SPARED, within its organization and where another one asks."""
+        ran_s = self._taken_at - run.started_at
+        own_s, own_most = self._rules[organization]
+        all_s, all_most = self._rules[ROOT]
+        return (
+            SPARED if ran_s < own_s or run.preemptions >= own_most else PAID,
+            SPARED if ran_s < all_s or run.preemptions >= all_most else PAID,
+        )

@@ -1,0 +1,500 @@
+"""`tidegate quota-changes`: several quotas changed as one, looked at before."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from cli.api import Api
+from cli.context import open_api
+from cli.errors import CliError, Refused
+from cli.output import (
+    Format,
+    duration,
+    gpu_hours,
+    gpus,
+    money,
+    plain,
+    print_data,
+    print_fields,
+    print_table,
+    tell,
+)
+from cli.submitting import number, seconds
+
+_QUOTAS_MAX = 10_000
+_LISTED_MAX = 1_000
+#: How many planned changes are looked through for one that begins as was given.
+_LOOKED_THROUGH = 500
+#: Jobs that a preview names of each kind.
+_ROWS = 20
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?)%")
+_LOCAL = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
+_PRECONDITION_FAILED = 412
+
+changes_app = typer.Typer(
+    no_args_is_help=True,
+    help="Change several quotas as one: draft, preview, apply, schedule, take back.",
+    rich_markup_mode=None,
+)
+
+Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+ChangeArgument = Annotated[
+    str, typer.Argument(metavar="CHANGE", help="Its id, or the end of it that `list` shows.")
+]
+#: What an edit sets, by its name here: the name that the API takes.
+_SETTINGS = {"borrow": "borrow_limit_mgpu", "lend": "lend_limit_mgpu"}
+
+
+@changes_app.command("list")
+def changes_list(
+    ctx: typer.Context,
+    status: Annotated[
+        str | None,
+        typer.Option(
+            help="draft, scheduled, applied, reverted, kept, cancelled, expired or failed."
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=_LISTED_MAX, help="At most.")] = 20,
+    output: Output = Format.TABLE,
+) -> None:
+    """List planned changes of quotas, newest first. NEXT is when something happens by itself."""
+    found = list(open_api(ctx).items("quota-changes", most=limit, status=status))
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    if not found:
+        tell("No change is planned" + (f" that is {status}." if status else "."))
+        return
+    print_table(
+        ["CHANGE", "STATUS", "NEXT", "EDITS", "BY", "REASON"],
+        [
+            [
+                change["id"][-12:],
+                change["status"],
+                _next(change),
+                len(change["edits"]),
+                change["created_by"],
+                change["reason"],
+            ]
+            for change in found
+        ],
+        squeeze="REASON",
+    )
+    if len(found) == limit:
+        tell(f"The first {limit}; use --limit for more.")
+
+
+@changes_app.command("show")
+def changes_show(ctx: typer.Context, change: ChangeArgument, output: Output = Format.TABLE) -> None:
+    """Show a planned change: each quota as it was, as it is, and as it would be."""
+    api = open_api(ctx)
+    _print(api.get(f"quota-changes/{_change_id(api, change)}"), output)
+
+
+@changes_app.command("draft")
+def changes_draft(
+    ctx: typer.Context,
+    edits: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NODE:NAME=VALUE[,NAME=VALUE]...",
+            help="ai-company/research/nlp:guaranteed=12,borrow=none; names: guaranteed (GPUs, or "
+            "40% of the parent), borrow, lend (GPUs, or none), weight.",
+        ),
+    ],
+    reason: Annotated[str, typer.Option(help="Why; kept in the history of each quota.")],
+    pool: Annotated[str | None, typer.Option(help="Needed where a node has several.")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(help="When it is to be applied: 2026-12-01T07:00Z; once decided if absent."),
+    ] = None,
+    revert_after: Annotated[
+        str | None, typer.Option(help="Take it back that long after: 12h, 3d; else it stays.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Draft a change of one or several quotas. Nothing changes before it is applied.
+
+    Who may change anything of each quota may draft; who applies it needs the rights to every edit.
+    """
+    api = open_api(ctx)
+    body = {
+        "edits": _read_edits(api, edits, pool),
+        "reason": reason,
+        "apply_at": None if at is None else _moment(at),
+        "revert_after_s": seconds(revert_after, "--revert-after"),
+    }
+    made = api.post("quota-changes", body, key=str(uuid.uuid4()))
+    _print(made, output)
+    tell(f"Drafted. `tidegate quota-changes preview {made['id'][-12:]}` shows what it would do.")
+
+
+@changes_app.command("preview")
+def changes_preview(
+    ctx: typer.Context,
+    change: ChangeArgument,
+    horizon: Annotated[str, typer.Option(help="How far to look ahead: 1h, 1d, up to 7d.")] = "1d",
+    output: Output = Format.TABLE,
+) -> None:
+    """Show what a planned change would do: two futures of this moment, and how they differ.
+
+    Jobs that start sooner or later, jobs that are told to give GPUs back and their work at risk,
+    and each team's GPU time and cost. An estimate: jobs end at their time limits, and nobody
+    submits anything. Prints the state that it looked at, for `apply --if-match`.
+    """
+    api = open_api(ctx)
+    body = {"horizon_s": seconds(horizon, "--horizon")}
+    answer, etag = api.post_tagged(f"quota-changes/{_change_id(api, change)}/preview", body)
+    if output is not Format.TABLE:
+        print_data(answer, output)
+    else:
+        _print_preview(answer)
+    tell(f"State: {etag.strip(chr(34))}")
+
+
+@changes_app.command("apply")
+def changes_apply(
+    ctx: typer.Context,
+    change: ChangeArgument,
+    if_match: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STATE",
+            help="Only if all is as `preview` saw it, by the state that it printed; without it, as "
+            "it is now.",
+        ),
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Apply a draft; one with a time is scheduled for it. All of its edits are made, or none.
+
+    Where it, or a quota beside those that it changes, is not as it was, it is refused (3), and
+    what changed meanwhile is told; the draft is kept.
+    """
+    _decide(open_api(ctx), change, if_match, output, needs_time=False)
+
+
+@changes_app.command("schedule")
+def changes_schedule(
+    ctx: typer.Context,
+    change: ChangeArgument,
+    if_match: Annotated[str | None, typer.Option(metavar="STATE", help="As with `apply`.")] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Schedule a draft that has a time (`draft --at`); one without is refused and not applied."""
+    _decide(open_api(ctx), change, if_match, output, needs_time=True)
+
+
+@changes_app.command("cancel")
+def changes_cancel(
+    ctx: typer.Context, change: ChangeArgument, output: Output = Format.TABLE
+) -> None:
+    """Give up a draft or a scheduled change, or keep for good what would be taken back."""
+    api = open_api(ctx)
+    _print(api.post(f"quota-changes/{_change_id(api, change)}/cancel"), output)
+
+
+def _decide(
+    api: Api, change: str, if_match: str | None, output: Format, *, needs_time: bool
+) -> None:
+    path = f"quota-changes/{_change_id(api, change)}"
+    found, etag = api.get_tagged(path)
+    if needs_time and found["apply_at"] is None:
+        raise CliError("This draft has no time. `apply` applies it now; `draft --at` makes one.")
+    wanted = etag if if_match is None else f'"{if_match.strip(chr(34))}"'
+    try:
+        decided, _ = api.post_tagged(f"{path}/apply", if_match=wanted)
+    except Refused as refusal:
+        if refusal.status == _PRECONDITION_FAILED:
+            _tell_stale(refusal.problem.get("current"))
+        raise
+    _print(decided, output)
+
+
+def _tell_stale(current: object) -> None:
+    """What became another one since it was looked at."""
+    if not isinstance(current, Mapping):
+        return
+    for edit in current["edits"]:
+        if edit["is_stale"]:
+            was, now = edit["before"], edit["current"]
+            differing = [name for name in was if was[name] != now[name]]
+            told = ", ".join(
+                f"{_NAMES[name]} {_value(name, was[name])} is now {_value(name, now[name])}"
+                for name in differing
+            )
+            tell(f"{edit['node']} in {edit['pool']}: {told or 'changed and set back'}")
+
+
+# -- reading what was given ---------------------------------------------------------------------
+
+
+def _read_edits(api: Api, texts: Sequence[str], pool: str | None) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        node, colon, settings = text.partition(":")
+        if not colon:
+            raise CliError(f"{text[:60]!r}: write NODE:guaranteed=12 or NODE:borrow=none,lend=4.")
+        edit = {"quota": _quota_id(api, node.rstrip("/"), pool), **_settings(settings, text)}
+        found.setdefault(str(edit["quota"]), {}).update(edit)
+    return list(found.values())
+
+
+def _settings(settings: str, text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for setting in settings.split(","):
+        name, equals, value = setting.partition("=")
+        if not equals or name not in ("guaranteed", "weight", *_SETTINGS):
+            raise CliError(
+                f"{text[:60]!r}: {setting[:30]!r} sets nothing; there are guaranteed=, borrow=, "
+                "lend= and weight=."
+            )
+        if name == "guaranteed" and (percent := _PERCENT.fullmatch(value)):
+            found["guaranteed_percent"] = percent[1]
+        elif name == "weight":
+            found["weight"] = _whole(value)
+        elif name in _SETTINGS and value == "none":
+            found[_SETTINGS[name]] = None
+        else:
+            found[_SETTINGS.get(name, "guaranteed_mgpu")] = _mgpu(value, name)
+    return found
+
+
+def _mgpu(text: str, name: str) -> int:
+    given = number(text, f"{name}=")
+    assert given is not None
+    mgpu = round(given * 1_000)
+    if abs(mgpu - given * 1_000) > 1e-6:
+        raise CliError(f"{name}={text[:40]}: GPUs have at most three decimals.")
+    return mgpu
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise CliError(f"weight={text[:40]}: write a whole number.")
+    return int(text)
+
+
+def _quota_id(api: Api, node: str, pool: str | None) -> str:
+    found = list(api.items("quotas", most=_QUOTAS_MAX, node=node, pool=pool))
+    if not found:
+        raise CliError(f"{node} has no quota" + (f" in {pool}." if pool else "."))
+    if len(found) > 1:
+        pools = ", ".join(str(quota["pool"]) for quota in found)
+        raise CliError(f"{node} has quotas in {pools}; say which with --pool.")
+    return str(found[0]["id"])
+
+
+def _change_id(api: Api, given: str) -> str:
+    """The id of the planned change of this id, or of the one whose id ends so."""
+    try:
+        return str(uuid.UUID(given))
+    except ValueError:
+        pass
+    found = [
+        str(change["id"])
+        for change in api.items("quota-changes", most=_LOOKED_THROUGH)
+        if str(change["id"]).endswith(given.lower())
+    ]
+    if len(found) != 1 or not given:
+        raise CliError(
+            f"{len(found) if given else 'No'} planned changes end with {given[:40]!r}; "
+            "`tidegate quota-changes list` shows them."
+        )
+    return found[0]
+
+
+def _moment(text: str) -> str:
+    """A time as the API takes it; one without a zone is refused rather than guessed."""
+    given = text.removesuffix("Z")
+    for layout in _LOCAL:
+        try:
+            moment = datetime.strptime(f"{given}+0000", f"{layout}%z")
+        except ValueError:
+            continue
+        if text.endswith("Z"):
+            return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    raise CliError(f"--at {text[:40]!r}: write UTC, such as 2026-12-01T07:00Z.")
+
+
+# -- printing -----------------------------------------------------------------------------------
+
+_NAMES = {
+    "guaranteed_mgpu": "guaranteed",
+    "guaranteed_percent": "percent of parent",
+    "borrow_limit_mgpu": "borrow limit",
+    "lend_limit_mgpu": "lend limit",
+    "weight": "weight",
+}
+
+
+def _value(name: str, value: object) -> str:
+    if value is None:
+        return "none"
+    if name == "guaranteed_percent":
+        return f"{value} %"
+    return gpus(value) if name.endswith("_mgpu") else str(value)
+
+
+def _next(change: Mapping[str, Any]) -> str | None:
+    """When something happens to it by itself."""
+    when = {"draft": "expires_at", "scheduled": "apply_at", "applied": "revert_at"}
+    name = when.get(change["status"])
+    return None if name is None else change[name]
+
+
+def _print(change: Mapping[str, Any], output: Format) -> None:
+    if output is not Format.TABLE:
+        print_data(change, output)
+        return
+    revert_s = change["revert_after_s"]
+    print_fields(
+        [
+            ("change", change["id"]),
+            ("status", change["status"]),
+            ("note", change["note"]),
+            ("reason", change["reason"]),
+            ("of", change["node"]),
+            ("drafted", f"{change['created_at']} by {change['created_by']}"),
+            (
+                "decided",
+                change["decided_by"] and f"{change['decided_at']} by {change['decided_by']}",
+            ),
+            ("to be applied", change["apply_at"] or "once it is decided"),
+            ("applied", change["applied_at"]),
+            ("taken back", change["revert_at"] or (revert_s and f"{duration(revert_s)} after")),
+            ("ended", change["ended_at"]),
+            ("you may apply", "yes" if change["can_apply"] else None),
+        ]
+    )
+    typer.echo()
+    print_table(
+        ["NODE", "POOL", "FIGURE", "WAS", "IS", "SETS", "CHANGED SINCE"],
+        [
+            [
+                edit["node"],
+                edit["pool"],
+                _NAMES[name],
+                _value(name, edit["before"][name]),
+                _value(name, edit["current"][name]),
+                _value(name, edit["set"][name]),
+                "yes" if edit["is_stale"] else "no",
+            ]
+            for edit in change["edits"]
+            for name in _NAMES
+            if name in edit["set"]
+        ],
+        squeeze="NODE",
+        keep_end=True,
+    )
+
+
+def _print_preview(preview: Mapping[str, Any]) -> None:
+    if preview["refusal"]:
+        raise CliError(f"As things stand it cannot be applied: {preview['refusal']}")
+    print_fields(
+        [
+            ("from", preview["as_of"]),
+            ("until", preview["until"] + (" (cut: too much work)" if preview["is_cut"] else "")),
+            ("exact to", duration(preview["precision_s"])),
+            ("ends assumed", preview["assumed_ends"] or None),
+            *(
+                ("overcommitted", pool["pool"])
+                for pool in preview["pools"]
+                if pool["is_overcommitted"]
+            ),
+        ]
+    )
+    _section("Starts at another time", preview["starts"], _print_starts)
+    _section("Told to give GPUs back", preview["reclaimed"], _print_losses)
+    _section("Spared from giving GPUs back", preview["spared"], _print_losses)
+    typer.echo()
+    currency = preview["currency"] or ""
+    print_table(
+        ["TEAM", "POOL", "USE NOW", "AT END", "INSTEAD OF", "GPU-HOURS", f"COST {currency}".strip(),
+         "SOONER", "LATER", "GIVE BACK", "AT RISK"],
+        [
+            [
+                team["team"],
+                team["pool"],
+                gpus(team["use_now_mgpu"]),
+                gpus(team["use_after_mgpu"]),
+                gpus(team["use_before_mgpu"]),
+                _signed(_time(team, "after") - _time(team, "before"), gpu_hours),
+                _cost(team),
+                team["jobs_sooner"],
+                team["jobs_later"],
+                team["jobs_reclaimed"],
+                gpu_hours(team["at_risk_mgpu_s"]),
+            ]
+            for team in preview["teams"]
+        ],
+        squeeze="TEAM",
+        keep_end=True,
+    )  # fmt: skip
+    tell("GPU-hours and cost: more (or less) than without the change. AT RISK: GPU-hours.")
+
+
+def _section(title: str, rows: Sequence[Mapping[str, Any]], show: Any) -> None:
+    if not rows:
+        return
+    typer.echo(f"\n{title}:")
+    show(rows[:_ROWS])
+    if len(rows) > _ROWS:
+        tell(f"And {len(rows) - _ROWS} more; -o json has them.")
+
+
+def _print_starts(rows: Iterable[Mapping[str, Any]]) -> None:
+    print_table(
+        ["JOB", "TEAM", "GPUS", "WITHOUT", "WITH", "DIFFERENCE"],
+        [
+            [
+                start["name"],
+                start["team"],
+                gpus(start["mgpu"]),
+                start["before"] or "not by then",
+                start["after"] or "not by then",
+                ("at least " if start["is_at_least"] else "")
+                + duration(abs(start["sooner_s"]))
+                + (" sooner" if start["sooner_s"] > 0 else " later"),
+            ]
+            for start in rows
+        ],
+        squeeze="JOB",
+    )
+
+
+def _print_losses(rows: Iterable[Mapping[str, Any]]) -> None:
+    print_table(
+        ["JOB", "TEAM", "GPUS", "NOTICE", "GPU-HOURS AT RISK"],
+        [
+            [
+                loss["name"],
+                loss["team"],
+                gpus(loss["mgpu"]),
+                loss["noticed_at"],
+                gpu_hours(loss["at_risk_mgpu_s"]),
+            ]
+            for loss in rows
+        ],
+        squeeze="JOB",
+    )
+
+
+def _time(team: Mapping[str, Any], which: str) -> int:
+    return int(team[f"guaranteed_{which}_mgpu_s"] + team[f"borrowed_{which}_mgpu_s"])
+
+
+def _cost(team: Mapping[str, Any]) -> str:
+    before, after = team["cost_before_nano"], team["cost_after_nano"]
+    return "-" if before is None or after is None else _signed(after - before, money)
+
+
+def _signed(amount: int, text: Any) -> str:
+    return f"{'-' if amount < 0 else ''}{plain(text(abs(amount)))}"

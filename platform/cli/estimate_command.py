@@ -1,0 +1,43 @@
+"""`tidegate estimate`: when a waiting job is to start."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.context import open_api
+from cli.job_text import range_text
+from cli.output import Format, print_data, print_fields
+from cli.submitting import seconds
+
+
+def estimate(
+    ctx: typer.Context,
+    job: Annotated[
+        str,
+        typer.Argument(metavar="JOB", help="Its id, or the beginning of its name if it is yours."),
+    ],
+    horizon: Annotated[
+        str, typer.Option(help="How far to look ahead, such as 12h; from 5m to 7d.")
+    ] = "1d",
+    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+) -> None:
+    """Look ahead when a waiting job is to start, if nobody asks for anything more.
+
+    What runs is taken to use all of its time limit.
+    """
+    api = open_api(ctx)
+    body = {"horizon_s": seconds(horizon, "--horizon")}
+    found = api.post(f"jobs/{api.job_id(job)}/estimate", body)
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    print_fields(
+        [
+            ("starts", range_text(found["estimated_start"])),
+            ("looked until", found["until"]),
+            ("jobs without a limit", found["assumed_ends"]),
+            ("as of", found["as_of"]),
+        ]
+    )

@@ -1,0 +1,204 @@
+"""`tidegate policy`: rules of service of an organization, its classes, and the installation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from cli.api import Api
+from cli.context import open_api
+from cli.errors import CliError
+from cli.output import Format, duration, gpus, money, print_data, print_fields, print_table, tell
+from cli.submitting import number, seconds
+
+_ORGANIZATIONS_MAX = 1_000
+_CLASSES_MAX = 500
+_YES_NO = {"yes": True, "true": True, "no": False, "false": False}
+#: Names whose values are typed in GPUs, by the name that the API takes.
+_GPUS = {"team_cap": "team_cap_mgpu"}
+
+policy_app = typer.Typer(
+    no_args_is_help=True,
+    help="Who is served first, how long a notice is, who is stopped last.",
+    rich_markup_mode=None,
+)
+
+Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+OrganizationArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[ORGANIZATION]", help="Its slug; the whole installation if absent."),
+]
+Settings = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NAME=VALUE...",
+        help="grace_period_s=10m, rank=ai-company/production,ai-company/research, "
+        "skips_blocked_within_team=no; times with their unit.",
+    ),
+]
+
+
+@policy_app.command("get")
+def policy_get(
+    ctx: typer.Context, organization: OrganizationArgument = None, output: Output = Format.TABLE
+) -> None:
+    """Show the policy of an organization, or what holds for all of them."""
+    api = open_api(ctx)
+    _print(api.get(_path(api, organization)), output)
+
+
+@policy_app.command("set")
+def policy_set(
+    ctx: typer.Context,
+    settings: Settings,
+    organization: Annotated[
+        str | None, typer.Option(help="Its slug; without it, what holds for all of them.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Change settings of a policy, by the names that `get` shows. Others stay.
+
+    For administrators of the organization; what holds for all, for platform administrators. Takes
+    effect with the next decision.
+    """
+    api = open_api(ctx)
+    patch = _read(settings)
+    path = _path(api, organization)
+    _print(api.patch(path, patch, if_match=_version(api.get(path))), output)
+
+
+@policy_app.command("classes")
+def policy_classes(
+    ctx: typer.Context,
+    organization: Annotated[str | None, typer.Argument(help="Only of this slug.")] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """List priority classes, the first served first. CAP: GPUs that one may hold in a team."""
+    found = list(
+        open_api(ctx).items("priority-classes", most=_CLASSES_MAX, organization=organization)
+    )
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    if not found:
+        tell("There is no priority class yet.")
+        return
+    print_table(
+        ["ORGANIZATION", "CLASS", "ORDER", "STOPS", "GRACE", "CAP", "PRICE", "FOR"],
+        [
+            [
+                each["organization"],
+                each["name"],
+                each["order"],
+                _stops(each),
+                duration(each["grace_period_s"]),
+                "none" if each["team_cap_mgpu"] is None else gpus(each["team_cap_mgpu"]),
+                money(each["price_multiplier_ppm"] * 1_000),
+                each["description"],
+            ]
+            for each in sorted(found, key=lambda one: (one["organization"], -one["order"]))
+        ],
+        squeeze="FOR",
+    )
+
+
+@policy_app.command("set-class")
+def policy_set_class(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="CLASS", help="Its name.")],
+    settings: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=VALUE...",
+            help="order=100, grace_period_s=5m, team_cap=64 (GPUs, or none), "
+            "preempts_within_team=yes, preempts_across_teams=no, description=...",
+        ),
+    ],
+    organization: Annotated[
+        str | None, typer.Option(help="Needed where several have such a class.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Change a priority class. For administrators of its organization."""
+    api = open_api(ctx)
+    patch = _read(settings)
+    classes = api.items("priority-classes", most=_CLASSES_MAX, organization=organization)
+    found = [each for each in classes if each["name"] == name]
+    if not found:
+        raise CliError(f"There is no priority class {name[:63]!r}; `policy classes` lists them.")
+    if len(found) > 1:
+        where = ", ".join(sorted(str(each["organization"]) for each in found))
+        raise CliError(f"{name} is a class of {where}; say which with --organization.")
+    (each,) = found
+    path = f"priority-classes/{each['id']}"
+    _print(api.patch(path, patch, if_match=_version(each)), output)
+
+
+def _path(api: Api, organization: str | None) -> str:
+    if organization is None:
+        return "policy"
+    found = list(api.items("organizations", most=_ORGANIZATIONS_MAX))
+    for one in found:
+        if organization == one["slug"]:
+            return f"organizations/{one['id']}/policy"
+    names = ", ".join(str(one["slug"]) for one in found[:10])
+    raise CliError(f"There is no organization {organization[:63]!r}; there are {names or 'none'}.")
+
+
+def _version(shown: Mapping[str, Any]) -> str:
+    return f'"v{shown["version"]}"'
+
+
+def _read(settings: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name:
+            raise CliError(f"{setting[:60]!r}: write NAME=VALUE.")
+        found[_GPUS.get(name, name)] = _value(name, value)
+    return found
+
+
+def _value(name: str, text: str) -> object:
+    """As the API takes it; what it does not know it says itself."""
+    if name in _GPUS:
+        given = None if text == "none" else number(text, f"{name}=")
+        return None if given is None else round(given * 1_000)
+    if name == "rank":
+        return [path for path in text.split(",") if path]
+    if name.endswith(("_s", "_s_max")):
+        return int(text) if text.isascii() and text.isdigit() else seconds(text, f"{name}=")
+    if name.startswith(("preempts_", "skips_")):
+        if text not in _YES_NO:
+            raise CliError(f"{name}={text[:20]}: write yes or no.")
+        return _YES_NO[text]
+    return int(text) if text.isascii() and text.isdigit() and name != "description" else text
+
+
+def _stops(each: Mapping[str, Any]) -> str:
+    if each["preempts_across_teams"]:
+        return "lower, all teams"
+    return "lower, own team" if each["preempts_within_team"] else "nobody"
+
+
+def _print(shown: Mapping[str, Any], output: Format) -> None:
+    if output is not Format.TABLE:
+        print_data(shown, output)
+        return
+    print_fields([(name, _told(name, value)) for name, value in shown.items() if name != "id"])
+
+
+def _told(name: str, value: Any) -> object:
+    if name == "price_multiplier_ppm":
+        return money(value * 1_000)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name.endswith(("_s", "_s_max")):
+        return f"{value} ({duration(value)})"
+    if name.endswith("_mgpu"):
+        return "none" if value is None else f"{gpus(value)} GPUs"
+    if isinstance(value, list):
+        return ", then ".join(value) or "nobody before others"
+    return value

@@ -1,0 +1,213 @@
+"""`tidegate replay`: recorded cycles, what they did and why."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+from cli.context import open_api
+from cli.errors import CliError
+from cli.output import (
+    Format,
+    duration,
+    gpus,
+    now_utc,
+    print_data,
+    print_fields,
+    print_table,
+    tell,
+)
+
+_CLOCK = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?")
+_CYCLES_MAX = 10_000
+
+
+def replay(
+    ctx: typer.Context,
+    cycle: Annotated[
+        str | None, typer.Argument(metavar="[CYCLE]", help="Its id; without it, they are listed.")
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(help="What cycles did with this job: its id, or how its name begins."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(help="Only then (UTC): 14:03, 14:03:27, 2026-11-21T14:03 or ...T14:03:27Z."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=_CYCLES_MAX, help="Cycles at most.")] = 20,
+    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+) -> None:
+    """Show why a job was started or preempted, and by which cycle.
+
+    With --job: what recorded cycles did with one of your jobs, and the numbers of that moment. For
+    platform administrators, without it: the cycles that are recorded, or all that one did, and
+    what this version and today's policy would do otherwise.
+    """
+    if cycle is not None and (job is not None or at is not None):
+        raise CliError("Give a cycle, or --job and --at.")
+    api = open_api(ctx)
+    times = {} if at is None else _times(at)
+    if job is not None:
+        job_id = api.job_id(job)
+        found = api.get(f"jobs/{job_id}/decisions", **times, limit=min(limit, 20))["items"]
+        if output is not Format.TABLE:
+            print_data(found, output)
+        elif found:
+            _show_decisions(found)
+        else:
+            tell(
+                "No recorded cycle started it, stopped it or kept GPUs for it"
+                + (f" at {at}." if at else ".")
+                + " `tidegate why` says why it waits."
+            )
+    elif cycle is not None:
+        replayed = api.get(f"cycles/{cycle}")
+        if output is not Format.TABLE:
+            print_data(replayed, output)
+        else:
+            _show_cycle(replayed)
+    else:
+        cycles = list(api.items("cycles", most=limit, **times))
+        if output is not Format.TABLE:
+            print_data(cycles, output)
+        elif cycles:
+            _show_cycles(cycles)
+        else:
+            tell("No cycle is recorded" + (f" at {at}." if at else "."))
+
+
+def _times(text: str) -> dict[str, str]:
+    """The second or the minute that is meant, as the API's filters."""
+    given = text.removesuffix("Z")
+    if _CLOCK.fullmatch(given):
+        given = f"{now_utc():%Y-%m-%d}T{given.zfill(5 if given.count(':') == 1 else 8)}"
+    try:
+        start = datetime.strptime(
+            f"{given}+0000", f"%Y-%m-%dT%H:%M{':%S' * (given.count(':') == 2)}%z"
+        )
+    except ValueError:
+        raise CliError(
+            f"--at {text[:40]!r}: write 14:03 (today, UTC) or 2026-11-21T14:03:27Z."
+        ) from None
+    end = start + timedelta(seconds=1 if given.count(":") == 2 else 60)
+    return {
+        "decided_at__gte": f"{start:%Y-%m-%dT%H:%M:%SZ}",
+        "decided_at__lt": f"{end:%Y-%m-%dT%H:%M:%SZ}",
+    }
+
+
+def _show_cycles(cycles: list[dict[str, Any]]) -> None:
+    print_table(
+        ["DECIDED", "STARTED", "CLAIMED", "STOPPED", "VERSION", "CYCLE"],
+        [
+            [one["decided_at"], one["started"], one["claimed"], one["stopped"], one["version"],
+             one["id"]]
+            for one in cycles
+        ],
+    )  # fmt: skip
+
+
+def _show_decisions(found: list[dict[str, Any]]) -> None:
+    for number, one in enumerate(found):
+        if number:
+            typer.echo()
+        named = one["job"]
+        print_fields(
+            [
+                ("decided", f"{one['decided_at']} (cycle {one['cycle']})"),
+                ("job", f"{named['name'] or 'of others'} ({named['id'] or named['team'] or '-'})"),
+                ("decision", one["decision"].replace("_", " ")),
+                ("why", one["sentence"]),
+                ("use then", _standings(one["standings"])),
+            ]
+        )
+        if one["beneficiary"] is not None:
+            theirs = one["beneficiary"]
+            print_fields([("for", _who(theirs)), ("its use then", _standings(theirs["standings"]))])
+        if one["victims"]:
+            print_table(
+                ["VICTIM", "TEAM", "GPUS", "GUARANTEED", "RIGHT", "NOT SAVED", "GRACE"],
+                [
+                    [
+                        victim["name"] or victim["id"] or "-",
+                        victim["team"] or "another organization",
+                        gpus(victim["mgpu"]),
+                        gpus(victim["guaranteed_mgpu"]),
+                        victim["right"].replace("_", " "),
+                        "-" if victim["unsaved_s"] is None else duration(victim["unsaved_s"]),
+                        duration(victim["grace_s"]),
+                    ]
+                    for victim in one["victims"]
+                ],
+                squeeze="VICTIM",
+            )
+
+
+def _who(job: dict[str, Any]) -> str:
+    if job["id"] is None:
+        return job["team"] or "another organization"
+    return f"{job['name']} of {job['team']} ({job['id']})"
+
+
+def _standings(standings: list[dict[str, Any]]) -> str:
+    return "; ".join(
+        f"{one['node']} {gpus(one['in_use_mgpu'])} of {gpus(one['guaranteed_mgpu'])} guaranteed"
+        for one in standings
+    )
+
+
+def _show_cycle(cycle: dict[str, Any]) -> None:
+    print_fields(
+        [
+            ("decided", cycle["decided_at"]),
+            ("by version", cycle["version"]),
+            ("waited", cycle["queued"]),
+            ("ran", cycle["running"]),
+        ]
+    )
+    typer.echo()
+    _show_decisions(cycle["decisions"])
+    typer.echo()
+    if not cycle["difference_count"]:
+        typer.echo("Today the same would be decided.")
+    else:
+        count = cycle["difference_count"]
+        typer.echo(f"Today something else would be done with {count:,} job{'s' * (count > 1)}:")
+        print_table(
+            ["JOB", "THEN", "TODAY"],
+            [
+                [
+                    one["job"]["name"] or one["job"]["id"] or "-",
+                    _fate(one["then"]),
+                    _fate(one["today"]),
+                ]
+                for one in cycle["differences"]
+            ],
+            squeeze="JOB",
+        )
+    if not cycle["is_same_policy"]:
+        tell("The policy is another one than then.")
+
+
+def _fate(fate: dict[str, Any]) -> str:
+    text = str(fate["decision"]).replace("_", " ")
+    if fate["code"] is not None:
+        text += f": {fate['code']}"
+    elif fate["decision"] == "waits":
+        text = "left as it is"
+    if fate["cluster"] is not None:
+        text += (
+            f" on {fate['cluster']} {','.join(fate['nodes'][:3])}{',…' * (len(fate['nodes']) > 3)}"
+        )
+    if fate["other_jobs"]:
+        others = [job["name"] or job["team"] or "another's" for job in fate["other_jobs"]]
+        text += (
+            f" for {', '.join(others)}"
+            if fate["decision"] == "stopped"
+            else (f", stopping {', '.join(others)}")
+        )
+    return text

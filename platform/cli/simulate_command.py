@@ -1,0 +1,175 @@
+"""`tidegate simulate`: how a job trace fares under quotas and a policy; needs no server."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.errors import CliError
+from cli.output import duration, print_table, tell
+from cli.submitting import seconds
+
+_BAR = 24
+
+
+def simulate(
+    trace: Annotated[
+        Path, typer.Argument(help="Jobs: CSV of Philly or Alibaba openb, or SWF; also gzipped.")
+    ],
+    quotas: Annotated[Path, typer.Option(help="Who is guaranteed what: CSV or YAML.")],
+    policy: Annotated[
+        Path | None, typer.Option(help="Knobs of the arbiter: YAML. Without it, the defaults.")
+    ] = None,
+    gpus: Annotated[int | None, typer.Option(help="GPUs of the fleet.", min=1)] = None,
+    gpus_per_node: Annotated[int, typer.Option(help="GPUs of each node.", min=1, max=1024)] = 8,
+    nodes: Annotated[
+        Path | None, typer.Option(help="The fleet from a file of nodes (openb), not --gpus.")
+    ] = None,
+    scale_quotas: Annotated[
+        bool, typer.Option("--scale-quotas", help="Guarantees are shares: scale to the fleet.")
+    ] = False,
+    team_column: Annotated[
+        str | None, typer.Option(help="The trace's column that names the team.")
+    ] = None,
+    first: Annotated[
+        int | None, typer.Option(help="Only the first N jobs by submit time.", min=1)
+    ] = None,
+    baselines: Annotated[
+        bool, typer.Option("--baselines", help="Run eight other policies on the same jobs.")
+    ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only this policy; may be given again.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For all that is drawn at random.")] = 1,
+    cycle: Annotated[str, typer.Option(help="Decide at multiples of this: 60s, 5m.")] = "60s",
+    checkpointable: Annotated[
+        int, typer.Option(help="Percent of the jobs that go on from a checkpoint.")
+    ] = 70,
+    checkpoint_every: Annotated[str, typer.Option(help="Work between two checkpoints.")] = "30m",
+    save: Annotated[str, typer.Option(help="What writing one takes after a notice.")] = "1m",
+    restart: Annotated[str, typer.Option(help="What a second attempt loses at first.")] = "2m",
+    strict_after: Annotated[
+        str, typer.Option(help="In baselines, nobody passes who has waited this long.")
+    ] = "12h",
+    limit_error: Annotated[
+        int, typer.Option(help="Spread of time limits where the trace has none, in percent.")
+    ] = 50,
+    failures_every: Annotated[
+        str | None, typer.Option(help="Mean time between failures of a node; without it, none.")
+    ] = None,
+    repair: Annotated[str, typer.Option(help="How long a failed node is away.")] = "4h",
+    credits: Annotated[
+        bool, typer.Option("--credits/--no-credits", help="Teams earn and pay credits.")
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Write curves and figures as one HTML page.")
+    ] = None,
+) -> None:
+    """Replay a job trace in virtual time under quotas and a policy, and judge the schedule.
+
+    Jobs are placed on nodes, whole or not at all. The same input and seed give the same figures.
+    The guide says what each figure means. No server is asked.
+    """
+    # The only command that is no REST client; others need not wait for what it loads.
+    from simulator.comparison import BASELINES, OURS, POLICIES, compare
+    from simulator.picture import page
+    from simulator.report import document, table
+    from simulator.scene import read_policy, read_quotas, stage, uniform_fleet
+    from simulator.traces import TraceError, read_machines, read_trace, with_alternatives
+    from simulator.workload import Settings, prepare
+
+    wanted = set(only or [OURS]).union(BASELINES if baselines else ())
+    if unknown := sorted(wanted - POLICIES.keys()):
+        raise CliError(f"There is no policy {unknown[0]!r}; there are {', '.join(POLICIES)}.")
+    if picture is not None and picture.suffix.lower() not in (".html", ".htm"):
+        raise CliError(f"--picture {picture}: it is an HTML page; give a name that ends in .html.")
+    try:
+        tree = read_quotas(quotas)
+        settings = Settings(
+            seed=seed,
+            checkpointable_percent=checkpointable,
+            checkpoint_interval_s=seconds(checkpoint_every, "--checkpoint-every") or 0,
+            save_s=seconds(save, "--save") or 0,
+            restart_s=seconds(restart, "--restart") or 0,
+            cycle_s=seconds(cycle, "--cycle") or 0,
+            strict_after_s=seconds(strict_after, "--strict-after") or 0,
+            limit_error_percent=limit_error,
+            failure_interval_s=seconds(failures_every, "--failures-every") or 0,
+            repair_s=seconds(repair, "--repair") or 0,
+            has_credits=credits,
+        )
+        size = gpus or tree.gpus
+        if nodes is None and size is None:
+            raise CliError("How large is the fleet? Give --gpus, or --nodes FILE.")
+        machines = read_machines(nodes) if nodes else uniform_fleet(size or 0, gpus_per_node)
+        found = read_trace(trace, gpus_per_node=gpus_per_node, team_column=team_column)
+        works = prepare(found.jobs, settings)[:first]
+        jobs = [work.job for work in works]
+        scene, teams = stage(
+            tree,
+            with_alternatives(machines, jobs),
+            read_policy(policy),
+            [job.team for job in jobs],
+            scale=scale_quotas,
+        )
+    except (TraceError, ValueError) as error:
+        raise CliError(str(error)) from None
+    bar = _Bar(sum(1 for name in POLICIES if name in wanted))
+    results = compare(works, scene, settings, teams, sorted(wanted), bar.show)
+    bar.end()
+    if picture is not None:
+        title = f"{trace.name} on {scene.capacity_mgpu // 1000:,} GPUs"
+        try:
+            picture.write_text(page(results, scene, title=title), "utf-8")
+        except OSError as error:
+            raise CliError(f"{picture}: {error.strerror}") from None
+    if as_json:
+        typer.echo(json.dumps(document(results, works, scene, settings), indent=2))
+        return
+    if found.left_out:
+        tell(f"{found.left_out} rows of {trace.name} held no GPU or never ran; they are left out.")
+    if unguaranteed := sorted(team for team, mgpu in scene.teams.items() if not mgpu):
+        tell(
+            f"Without a guarantee: {', '.join(unguaranteed[:5])}"
+            + ", ..." * (len(unguaranteed) > 5)
+        )
+    tell(
+        f"{len(works):,} jobs in {duration(works[-1].job.submit_s)} on "
+        f"{len(scene.machines):,} nodes with {scene.capacity_mgpu // 1000:,} GPUs."
+    )
+    print_table(["", *(one.policy for one in results)], table(results))
+
+
+class _Bar:
+    """Progress on standard error, where that is a terminal."""
+
+    def __init__(self, policies: int) -> None:
+        self._is_shown = sys.stderr.isatty()
+        self._policies = policies
+        self._names: list[str] = []
+        self._text = ""
+
+    def show(self, policy: str, done: int, total: int) -> None:
+        """`done` of `total` jobs have come under `policy`."""
+        if not self._is_shown:
+            return
+        if policy not in self._names:
+            self._names.append(policy)
+        filled = _BAR * done // max(1, total)
+        text = (
+            f"{len(self._names)}/{self._policies} {policy:<12} [{'#' * filled:<{_BAR}}]"
+            f" {100 * done // max(1, total):3d} %"
+        )
+        if text != self._text:
+            self._text = text
+            typer.echo(f"\r{text}", nl=False, err=True)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._text:
+            typer.echo("\r\x1b[K", nl=False, err=True)

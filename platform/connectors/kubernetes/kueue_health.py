@@ -1,0 +1,54 @@
+"""Whether Kueue answers. While it does not, nothing is admitted, and nothing there says a word of
+it: the API server goes on answering, and workloads only wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from connectors.errors import ClusterUnavailable
+from connectors.kubernetes.api import KubeApi, KubeRefused
+from connectors.kubernetes.voting import KUEUE_VERSION
+
+LOOKED_EVERY_S = 30.0
+PATH = f"/apis/{KUEUE_VERSION}/resourceflavors"
+#: Never stored: it is only shown to Kueue's webhook.
+_PROBE: dict[str, Any] = {
+    "apiVersion": KUEUE_VERSION,
+    "kind": "ResourceFlavor",
+    "metadata": {"generateName": "tidegate-probe-"},
+    "spec": {},
+}
+
+
+class KueueWatch:
+    """Asks Kueue now and then; for several threads at once."""
+
+    def __init__(self, api: KubeApi, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._api = api
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._looked_s = -float("inf")
+        self._complaint = ""
+
+    def complaint(self) -> str:
+        """Why nothing is admitted there, as found at most half a minute ago, or ""."""
+        with self._lock:
+            if self._monotonic_s() - self._looked_s >= LOOKED_EVERY_S:
+                self._complaint = self._look()
+                self._looked_s = self._monotonic_s()
+            return self._complaint
+
+    def _look(self) -> str:
+        try:
+            self._api.create(PATH, _PROBE, dry_run=True)
+        except KubeRefused as refusal:
+            return f"Kueue could not be asked whether it is well: {refusal}."
+        except ClusterUnavailable as silence:
+            return (
+                "Kueue does not answer, so nothing is submitted, admitted or stopped there; what "
+                f"runs goes on. Look at its Deployment in its namespace: {silence}."
+            )
+        return ""

@@ -1,0 +1,170 @@
+"""What teams and users have used lately and which credits teams have, in virtual time.
+
+Both are told of every change of what somebody holds, with the second at which it happened, and add
+up exactly in between. Nothing is sampled. A simulated fleet is one pool of the reference GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from arbiter.credit_bank import Account, Interval, Limits, expire, settle, share_out
+from arbiter.fair_share import CHARGED_AT_START_S, WEIGHT_OF_REFERENCE, Decay
+from arbiter.policy import DAY_S
+from arbiter.snapshot import Balance, Usage
+from simulator.scene import POOL
+
+#: Sums of those who hold nothing are brought to the same moment so often, so that few different
+#: ages are left to decay by.
+_CARRIED_EVERY_S = 3_600
+_SETTLED_EVERY_S = 900
+_SHARED_OUT_EVERY_S = 30 * DAY_S
+_EARNINGS_LAST_S = 90 * DAY_S
+
+
+@dataclass(slots=True)
+class _Use:
+    """Decayed milli-GPU-seconds until `at`, and what is held since."""
+
+    sum: int = 0
+    held: int = 0
+    at: int = 0
+
+
+class RecentUse:
+    """Decayed use of every team and user in a pool, as the meter of the portal carries it on."""
+
+    def __init__(self, half_life_s: int, pool: str = POOL) -> None:
+        self._decay = Decay(half_life_s)
+        self._pool = pool
+        self._of: dict[tuple[str, str], _Use] = {}
+        self._carried_at = 0
+
+    def know(self, row: Usage) -> None:
+        """What somebody of whom nothing is known yet has used before."""
+        self._of[row.team, row.user] = _Use(row.decayed_mgpu_s, at=row.as_of)
+
+    def hold(self, team: str, user: str, mgpu: int, now: int) -> None:
+        """`mgpu` more are held from `now` on; a negative amount is given back."""
+        use = self._of.get((team, user))
+        if use is None:
+            use = self._of[team, user] = _Use(at=now)
+        self._advance(use, now)
+        use.held += mgpu
+
+    def usage(self, now: int) -> tuple[Usage, ...]:
+        """What everybody has used, running jobs until `now`."""
+        is_due = now - self._carried_at >= _CARRIED_EVERY_S
+        for key in list(self._of) if is_due else ():
+            use = self._of[key]
+            self._advance(use, now)
+            if not use.sum and not use.held:
+                del self._of[key]
+        if is_due:
+            self._carried_at = now
+        found = []
+        for (team, user), use in self._of.items():
+            if use.held:
+                self._advance(use, now)
+            found.append(Usage(team, user, self._pool, use.sum, use.at))
+        return tuple(found)
+
+    def _advance(self, use: _Use, now: int) -> None:
+        passed = now - use.at
+        if passed > 0:
+            held = self._decay.used(((use.at, now, use.held),), now) if use.held else 0
+            use.sum = (use.sum * self._decay.factor(passed) >> 64) + held
+            use.at = now
+
+
+class Bank:
+    """The credits of every team: settled each quarter of an hour, shared out each 30 days.
+
+    What a team borrowed and what it left idle are integrals over the quarter; where it did both,
+    the smaller is set off against the larger. What it borrows holds the credits of an hour. A team
+    lends what `lends` says at most, and all of its guarantee where that does not name it.
+    """
+
+    def __init__(
+        self,
+        guaranteed: Mapping[str, int],
+        *,
+        floor_s: int,
+        lends: Mapping[str, int] | None = None,
+    ) -> None:
+        self._guaranteed = guaranteed
+        self._lends = {**guaranteed, **(lends or {})}
+        self._limits = Limits(floor_s=floor_s)
+        self.accounts = {
+            team: Account(team, mgpu * WEIGHT_OF_REFERENCE) for team, mgpu in guaranteed.items()
+        }
+        self.pool = 0
+        self._held = dict.fromkeys(guaranteed, 0)
+        self._since = dict.fromkeys(guaranteed, 0)
+        #: Milli-GPU-seconds above the guarantee, less those below it, since the last settlement.
+        self._above = dict.fromkeys(guaranteed, 0)
+        self._settled_at = 0
+
+    def hold(self, team: str, mgpu: int, now: int) -> None:
+        """`mgpu` more are held from `now` on; a negative amount is given back."""
+        self._settle_until(now)
+        self._add_up(team, now)
+        self._held[team] += mgpu
+
+    def balances(self, now: int) -> tuple[Balance, ...]:
+        """What every team has, as of the last settlement, and what of it is held."""
+        self._settle_until(now)
+        return tuple(
+            Balance(
+                team,
+                POOL,
+                account.balance,
+                max(0, self._held[team] - self._guaranteed[team])
+                * WEIGHT_OF_REFERENCE
+                * CHARGED_AT_START_S,
+            )
+            for team, account in self.accounts.items()
+        )
+
+    def _add_up(self, team: str, now: int) -> None:
+        passed = now - self._since[team]
+        if passed:
+            self._above[team] += (self._held[team] - self._guaranteed[team]) * passed
+            self._since[team] = now
+
+    def _settle_until(self, now: int) -> None:
+        while now - self._settled_at >= _SETTLED_EVERY_S:
+            self._settled_at += _SETTLED_EVERY_S
+            self._settle(self._settled_at)
+
+    def _settle(self, at: int) -> None:
+        """Pay for the quarter that is over, in one interval of a second that holds its integrals;
+        then what falls due with the day and the month."""
+        used, lendable = {}, {}
+        for team, account in self.accounts.items():
+            self._add_up(team, at)
+            above = self._above[team] * WEIGHT_OF_REFERENCE
+            used[team] = account.guaranteed + above
+            most = self._lends[team] * WEIGHT_OF_REFERENCE * _SETTLED_EVERY_S
+            lendable[team] = min(max(0, -above), most)
+            self._above[team] = 0
+        books, pool = tuple(self.accounts.values()), self.pool
+        if any(used[one.team] > one.guaranteed for one in books):
+            day = at // DAY_S
+            paid = settle(
+                books,
+                pool,
+                Interval(1, used, lendable),
+                expires_at=day * DAY_S + _EARNINGS_LAST_S,
+                limits=self._limits,
+            )
+            books, pool = paid.accounts, paid.pool
+        if at % DAY_S == 0:
+            left = expire(books, pool, at=at)
+            books, pool = left.accounts, left.pool
+        if at % _SHARED_OUT_EVERY_S == 0:
+            shared = share_out(books, pool, expires_at=at + _EARNINGS_LAST_S, limits=self._limits)
+            books, pool = shared.accounts, shared.pool
+        self.accounts = {account.team: account for account in books}
+        self.pool = pool

@@ -1,0 +1,338 @@
+"""What would come if nobody asked for anything more: a snapshot, played on with the same core.
+
+Jobs end at their time limits. One without a limit is taken to run for `Assumptions.runtime_s`, and
+one that has run for longer to run as long again. Who is given notice holds the GPUs until the end
+of the grace, queues again and begins anew, on the same cluster. Nothing is submitted, fails, or
+changes beside that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+
+from arbiter.core import Core
+from arbiter.decisions import Plan, Victim
+from arbiter.policy import Policy
+from arbiter.quota_tree import tree_of
+from arbiter.snapshot import Phase, QueuedJob, RunningJob, Snapshot
+from simulator.accounts import RecentUse
+from simulator.book import Book
+
+#: Of jobs that are alike so many at most count as work.
+_COUNTED = 4
+
+_RANGES = {
+    "runtime_s": (1, 366 * 86_400),
+    "step_s": (1, 86_400),
+    "precision": (1, 10_000),
+    "precision_min": (1, 10_000),
+    "work_max": (1, 10**9),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """What a look ahead takes for granted, and how much work it may be.
+
+    `runtime_s`: how long a job without a time limit runs. Decisions fall on the same moments
+    whatever happens: every `step_s`, and further ahead every (time ahead / `precision`); down to
+    `precision_min` where the work would be too much otherwise. No further step is taken once cycles
+    have looked at `work_max` jobs, running ones included.
+
+    Raises ValueError when a number is out of its range.
+    """
+
+    runtime_s: int = 86_400
+    step_s: int = 60
+    precision: int = 50
+    precision_min: int = 10
+    work_max: int = 200_000
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ValueError(f"{name} is {value}; choose {low} to {high}")
+
+    def within(self, work: int, begins: int, ends: int) -> Assumptions:
+        """The same as precise as `work_max` allows where the first moment is `work`."""
+        chosen = self
+        while (
+            chosen.precision > self.precision_min
+            and work * len(chosen.moments(begins, ends)) > self.work_max
+        ):
+            chosen = replace(chosen, precision=max(self.precision_min, chosen.precision // 2))
+        return chosen
+
+    def step(self, ahead_s: int) -> int:
+        """How far apart decisions are that lie `ahead_s` ahead."""
+        return max(self.step_s, ahead_s // self.precision)
+
+    def moments(self, begins: int, ends: int) -> tuple[int, ...]:
+        """When decisions may fall, from `begins` on and before `ends`."""
+        found = [begins]
+        while (following := found[-1] + self.step(found[-1] - begins)) < ends:
+            found.append(following)
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A running job that is given notice at `noticed_at`, for `beneficiary`.
+
+    `at_risk_mgpu_s` is its work since its last known checkpoint, or its start, until then.
+    """
+
+    job: str
+    team: str
+    user: str
+    pool: str
+    mgpu: int
+    noticed_at: int
+    at_risk_mgpu_s: int
+    beneficiary: str
+
+
+@dataclass(slots=True)
+class Held:
+    """GPU time of one team, pool and priority class, in milli-GPU-seconds."""
+
+    guaranteed_mgpu_s: int = 0
+    borrowed_mgpu_s: int = 0
+
+
+class LookAhead:
+    """One future of a snapshot, carried on moment by moment.
+
+    `started` has the first start of every job that waited; `lost` the first notice to every job;
+    `held` the GPU time by (team, pool, priority class) up to where the future has come.
+    """
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, assumptions: Assumptions) -> None:
+        self.now = snapshot.taken_at
+        self.started: dict[str, int] = {}
+        self.lost: dict[str, Loss] = {}
+        self.held: dict[tuple[str, str, str], Held] = {}
+        self._assumptions = assumptions
+        core = Core(policy)
+        core.set_tree(
+            snapshot.nodes, snapshot.quotas, snapshot.priority_classes, snapshot.pool_weights
+        )
+        core.set_devices(snapshot.devices, snapshot.clusters)
+        core.set_balances(snapshot.balances)
+        self._book = Book(_kind, core)
+        self._wake: int | None = self.now
+        #: What of an attempt is within its team's guarantee, and since when.
+        self._classed: dict[str, tuple[int, int]] = {}
+        #: When an attempt leaves, and the same in order of time; there it may be out of date.
+        self._due: dict[str, int] = {}
+        self._ends: list[tuple[int, str]] = []
+        #: How each job waited, for when it queues again.
+        self._waited: dict[str, QueuedJob] = {}
+        self._half_lives = _half_lives(snapshot, policy)
+        #: Use by half-life and pool.
+        self._used: dict[tuple[int, str], RecentUse] = {}
+        for row in snapshot.usage:
+            if row.team in self._half_lives:
+                self._used_in(row.team, row.pool).know(row)
+        claims = {claim.job: claim for claim in snapshot.claims}
+        for job in snapshot.queued:
+            if job.id in claims:
+                self._book.queue_claimed(job, claims[job.id])
+            else:
+                self._book.queue(job)
+        for run in snapshot.running:
+            self._book.hold(run)
+            self._begin(run)
+
+    # -- the loop ---------------------------------------------------------------------------
+
+    def due(self) -> int | None:
+        """When something happens next, or None."""
+        ends = self._next_end()
+        if self._wake is None or (ends is not None and ends < self._wake):
+            return ends
+        return self._wake
+
+    def advance(self, until: int) -> None:
+        """Let everybody leave who is due by `until`; it is `until` then."""
+        while (ends := self._next_end()) is not None and ends <= until:
+            _, attempt = heappop(self._ends)
+            self._leave(attempt, ends)
+        self.now = until
+
+    def close(self, until: int) -> None:
+        """The future ends just before `until`: complete `held` up to there. Nothing comes after."""
+        self.advance(until - 1)
+        for attempt in self._book.running:
+            self._settle(attempt, until)
+
+    def decide(self) -> int:
+        """One cycle now, where something happened; returns how many jobs it looked at."""
+        if self._wake is None or self._wake > self.now:
+            return 0
+        core, looked_at = self._book.core, self._book.looked_at(_COUNTED)
+        core.set_usage(tuple(row for used in self._used.values() for row in used.usage(self.now)))
+        plan = core.cycle(self.now, explains=False)
+        self._apply(plan)
+        has_news = plan.starts or plan.reclaims or plan.dropped_claims
+        self._wake = self.now + 1 if has_news else None
+        return looked_at
+
+    def in_use(self) -> dict[tuple[str, str], int]:
+        """What runs now, by (team, pool), in milli-GPU."""
+        found: dict[tuple[str, str], int] = {}
+        for run in self._book.running.values():
+            found[run.team, run.pool] = found.get((run.team, run.pool), 0) + run.mgpu
+        return found
+
+    def _next_end(self) -> int | None:
+        """When the next attempt leaves."""
+        while self._ends and self._due.get(self._ends[0][1]) != self._ends[0][0]:
+            heappop(self._ends)
+        return self._ends[0][0] if self._ends else None
+
+    def _apply(self, plan: Plan) -> None:
+        now = self.now
+        for start in plan.starts:
+            job = self._book.start(start, now)
+            self._waited[job.id] = job
+            self.started.setdefault(job.id, now)
+            run = replace(self._book.running[job.id], guaranteed_mgpu=start.guaranteed_mgpu)
+            self._book.hold(run)
+            self._begin(run)
+        for reclaim in plan.reclaims:
+            self._book.reclaim(reclaim, now)
+            for victim in reclaim.victims:
+                self._note(victim, reclaim.job)
+        for dropped in plan.dropped_claims:
+            self._book.give_up(dropped)
+        for classed in plan.classed:
+            self._settle(classed.attempt, now)
+            self._classed[classed.attempt] = classed.guaranteed_mgpu, now
+            run = self._book.running[classed.attempt]
+            self._book.hold(replace(run, guaranteed_mgpu=classed.guaranteed_mgpu))
+
+    # -- jobs -------------------------------------------------------------------------------
+
+    def _begin(self, run: RunningJob) -> None:
+        """`run` holds its GPUs from now on, until it leaves by itself."""
+        self._classed[run.attempt] = run.guaranteed_mgpu or 0, self.now
+        self._use(run, run.mgpu, self.now)
+        ends: int | None
+        if run.phase is Phase.STOPPING:
+            ends = run.grace_until
+        else:
+            ran = self.now - run.started_at
+            whole = run.time_limit_s
+            if whole is None:
+                whole = max(self._assumptions.runtime_s, 2 * ran)
+            ends = run.started_at + whole
+        if ends is not None:
+            self._leave_at(run.attempt, max(ends, self.now + 1))
+
+    def _leave_at(self, attempt: str, at: int) -> None:
+        self._due[attempt] = at
+        heappush(self._ends, (at, attempt))
+
+    def _note(self, victim: Victim, beneficiary: str) -> None:
+        """`victim` has notice since now: it is gone after its grace, or when it is done."""
+        run, now = self._book.running[victim.attempt], self.now
+        safe_since = max(run.started_at, run.checkpoint_at or run.started_at)
+        self.lost.setdefault(
+            run.job,
+            Loss(
+                run.job,
+                run.team,
+                run.user,
+                run.pool,
+                run.mgpu,
+                now,
+                run.mgpu * max(0, now - safe_since),
+                beneficiary,
+            ),
+        )
+        gone = now + victim.grace_s
+        if self._due.get(run.attempt, gone) >= gone:
+            self._leave_at(run.attempt, max(gone, now + 1))
+
+    def _leave(self, attempt: str, at: int) -> None:
+        """The attempt is over at `at`; a job that was stopped for another one queues again."""
+        self._settle(attempt, at)
+        run = self._book.release(attempt)
+        del self._due[attempt], self._classed[attempt]
+        self._use(run, -run.mgpu, at)
+        self._wake = at if self._wake is None else min(self._wake, at)
+        is_stopped = run.phase is Phase.STOPPING and run.beneficiary is not None
+        is_cut = run.grace_until is not None and at >= run.grace_until
+        if is_stopped and is_cut and run.job not in self._book.queued:
+            self._book.queue(self._waited.get(run.job) or _again(run))
+
+    # -- account ----------------------------------------------------------------------------
+
+    def _settle(self, attempt: str, at: int) -> None:
+        """Add what an attempt has held as it is classed now; it leaves, or is classed anew."""
+        run = self._book.running[attempt]
+        guaranteed_mgpu, since = self._classed[attempt]
+        if at <= since:
+            return
+        held = self.held.setdefault((run.team, run.pool, run.priority_class), Held())
+        held.guaranteed_mgpu_s += guaranteed_mgpu * (at - since)
+        held.borrowed_mgpu_s += (run.mgpu - guaranteed_mgpu) * (at - since)
+
+    def _use(self, run: RunningJob, mgpu: int, at: int) -> None:
+        """The user of `run` holds `mgpu` more from `at` on."""
+        if run.team in self._half_lives:
+            self._used_in(run.team, run.pool).hold(run.team, run.user, mgpu, at)
+
+    def _used_in(self, team: str, pool: str) -> RecentUse:
+        key = self._half_lives[team], pool
+        if key not in self._used:
+            self._used[key] = RecentUse(*key)
+        return self._used[key]
+
+
+def of_pools(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
+    """The snapshot with these pools only."""
+    return replace(
+        snapshot,
+        quotas=tuple(quota for quota in snapshot.quotas if quota.pool in pools),
+        devices=tuple(device for device in snapshot.devices if device.pool in pools),
+        running=tuple(run for run in snapshot.running if run.pool in pools),
+        queued=tuple(job for job in snapshot.queued if job.pool in pools),
+        balances=tuple(balance for balance in snapshot.balances if balance.pool in pools),
+    )
+
+
+def _kind(job: QueuedJob) -> QueuedJob:
+    """What jobs are alike in: all but who they are and when they came."""
+    return replace(job, id="", submitted_at=0)
+
+
+def _again(run: RunningJob) -> QueuedJob:
+    """How a job queues that ran when the snapshot was taken, as far as that tells: on the same
+    cluster, as many nodes, on each what its largest slot has."""
+    return QueuedJob(
+        id=run.job,
+        team=run.team,
+        user=run.user,
+        pool=run.pool,
+        mgpu_per_node=max((slot.mgpu for slot in run.slots), default=0),
+        node_count=len(run.slots),
+        priority_class=run.priority_class,
+        submitted_at=run.submitted_at,
+        time_limit_s=run.time_limit_s,
+        clusters=frozenset({run.cluster}),
+    )
+
+
+def _half_lives(snapshot: Snapshot, policy: Policy) -> dict[str, int]:
+    """How fast use decays at every tree node: as its organization has it."""
+    tree = tree_of(snapshot.nodes)
+    default_s = policy.fair_share_half_life_s
+    return {
+        node: tree.given[path[-1]].half_life_s or default_s
+        for node, path in zip(tree.ids, tree.paths, strict=True)
+    }

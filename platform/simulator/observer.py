@@ -1,0 +1,231 @@
+"""What is measured while a simulation runs: integrals per team, and how long the entitled wait.
+
+For a team with the guarantee q, use a and pending p: its entitlement is e = min(q, a + p), its
+shortfall (e - a)+. All integrals are exact, in milli-GPU-seconds, and end at the horizon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heappop, heappush
+from typing import Protocol
+
+
+class Measured(Protocol):
+    """What the observer needs of a task."""
+
+    team: str
+    mgpu: int
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def submit_s(self) -> int: ...
+
+
+class Skyline:
+    """The integral of what lasts: of a step function, the part of every height that has stood
+    for longer than `tolerance_s`.
+
+    That is the integral over t of the minimum over [t - tolerance_s, t]. Each rise is kept as a
+    block until the function falls below it again, the youngest first.
+    """
+
+    __slots__ = ("_blocks", "_height", "tolerance_s", "total")
+
+    def __init__(self, tolerance_s: int) -> None:
+        self.tolerance_s = tolerance_s
+        self.total = 0
+        self._height = 0
+        self._blocks: list[list[int]] = []
+
+    def set(self, height: int, now: int) -> None:
+        """The function has the value `height` from `now` on."""
+        change = height - self._height
+        self._height = height
+        if change > 0:
+            self._blocks.append([now, change])
+        while change < 0:
+            block = self._blocks[-1]
+            size = min(block[1], -change)
+            self.total += size * max(0, now - block[0] - self.tolerance_s)
+            block[1] -= size
+            change += size
+            if block[1] == 0:
+                self._blocks.pop()
+
+
+class Team:
+    """One team's meters. `entitled_s` holds for how long in all each job was due before it started:
+    jobs of its own team that pass it take its turn away for a while, and never what it has waited.
+    """
+
+    __slots__ = (
+        "_at",
+        "_due",
+        "_due_mgpu",
+        "_gone",
+        "_lines",
+        "_sizes",
+        "_waited_s",
+        "divisible",
+        "entitled_mgpu_s",
+        "entitled_s",
+        "guaranteed",
+        "lasting",
+        "pending",
+        "short_mgpu_s",
+        "use",
+        "used_mgpu_s",
+    )
+
+    def __init__(self, guaranteed: int, tolerance_s: int) -> None:
+        self.guaranteed = guaranteed
+        self.use = self.pending = 0
+        self.used_mgpu_s = self.entitled_mgpu_s = self.short_mgpu_s = 0
+        self.lasting = Skyline(tolerance_s)
+        self.divisible = Skyline(tolerance_s)
+        self.entitled_s: list[int] = []
+        self._at = 0
+        self._sizes: dict[int, int] = {}
+        #: Keys that are still in a line although their job has started.
+        self._gone: set[tuple[int, int]] = set()
+        self._lines: dict[int, list[tuple[int, int]]] = {}
+        self._due: dict[tuple[int, int], tuple[int, int]] = {}
+        self._due_mgpu = 0
+        #: How long jobs that wait were due before the latest time, if it is over.
+        self._waited_s: dict[tuple[int, int], int] = {}
+
+    def queued(self, task: Measured) -> None:
+        """A job of the team waits."""
+        self.pending += task.mgpu
+        self._sizes[task.mgpu] = self._sizes.get(task.mgpu, 0) + 1
+        key = (task.submit_s, task.number)
+        if key in self._gone:
+            self._gone.remove(key)
+        else:
+            heappush(self._lines.setdefault(task.mgpu, []), key)
+
+    def started(self, task: Measured, now: int) -> None:
+        """A job of the team starts."""
+        self.pending -= task.mgpu
+        self.use += task.mgpu
+        left = self._sizes[task.mgpu] - 1
+        if left:
+            self._sizes[task.mgpu] = left
+        else:
+            del self._sizes[task.mgpu]
+        key = (task.submit_s, task.number)
+        waited_s = self._waited_s.pop(key, None)
+        due = self._due.pop(key, None)
+        if due is not None:
+            self._due_mgpu -= task.mgpu
+            self.entitled_s.append((waited_s or 0) + now - due[0])
+            return
+        self._gone.add(key)
+        if waited_s is not None or self._due_mgpu + self.use <= self.guaranteed:
+            self.entitled_s.append(waited_s or 0)
+
+    def advance(self, now: int) -> None:
+        """Add up to `now` what stood since the last call."""
+        passed = now - self._at
+        if passed > 0:
+            self._at = now
+            entitled = min(self.guaranteed, self.use + self.pending)
+            self.used_mgpu_s += self.use * passed
+            self.entitled_mgpu_s += entitled * passed
+            self.short_mgpu_s += max(0, entitled - self.use) * passed
+
+    def settle(self, now: int, horizon: int) -> None:
+        """The instant is over: what stands now lasts."""
+        room = self.guaranteed - self.use
+        short = max(0, min(room, self.pending))
+        until = min(now, horizon)
+        self.lasting.set(short, until)
+        fits = short > 0 and min(self._sizes) <= room
+        self.divisible.set(short if fits else 0, until)
+        self._mark(room, now)
+
+    def _mark(self, room: int, now: int) -> None:
+        """Which waiting jobs are due: in order of submission, what fits in the unused guarantee
+        beside those that are due already."""
+        while self._due_mgpu > max(0, room):
+            key = max(self._due)
+            since, mgpu = self._due.pop(key)
+            self._due_mgpu -= mgpu
+            self._waited_s[key] = self._waited_s.get(key, 0) + now - since
+            heappush(self._lines[mgpu], key)
+        left = room - self._due_mgpu
+        while left > 0:
+            first: tuple[tuple[int, int], int] | None = None
+            for mgpu in self._sizes:
+                line = self._lines[mgpu]
+                while line and line[0] in self._gone:
+                    self._gone.remove(heappop(line))
+                if mgpu <= left and line and (first is None or line[0] < first[0]):
+                    first = (line[0], mgpu)
+            if first is None:
+                return
+            key, mgpu = first
+            heappop(self._lines[mgpu])
+            self._due[key] = (now, mgpu)
+            self._due_mgpu += mgpu
+            left -= mgpu
+
+    def still_due_s(self, now: int) -> list[int]:
+        """For how long until now each job that has not started was due, if it ever was."""
+        waited_s = dict(self._waited_s)
+        for key, (since, _) in self._due.items():
+            waited_s[key] = waited_s.get(key, 0) + now - since
+        return list(waited_s.values())
+
+
+class Observer:
+    """Meters of all teams, and of the whole over time (`series`: second, milli-GPU in use,
+    milli-GPU asked for by waiting jobs)."""
+
+    def __init__(self, guaranteed: Mapping[str, int], *, horizon_s: int, tolerance_s: int) -> None:
+        self.teams = {name: Team(mgpu, tolerance_s) for name, mgpu in guaranteed.items()}
+        self.horizon_s = horizon_s
+        self.series: list[tuple[int, int, int]] = []
+        self._use = self._pending = 0
+        self._touched: dict[str, Team] = {}
+
+    def queued(self, task: Measured, now: int) -> None:
+        """A job waits."""
+        self._touch(task, now).queued(task)
+        self._pending += task.mgpu
+
+    def started(self, task: Measured, now: int) -> None:
+        """A job starts."""
+        self._touch(task, now).started(task, now)
+        self._pending -= task.mgpu
+        self._use += task.mgpu
+
+    def released(self, task: Measured, now: int) -> None:
+        """A job holds its GPUs no more."""
+        self._touch(task, now).use -= task.mgpu
+        self._use -= task.mgpu
+
+    def settle(self, now: int) -> None:
+        """The instant is over."""
+        if not self._touched:
+            return
+        for team in self._touched.values():
+            team.settle(now, self.horizon_s)
+        self._touched = {}
+        self.series.append((now, self._use, self._pending))
+
+    def close(self) -> None:
+        """The run is over: complete the integrals up to the horizon."""
+        for team in self.teams.values():
+            team.advance(self.horizon_s)
+            team.lasting.set(0, self.horizon_s)
+            team.divisible.set(0, self.horizon_s)
+
+    def _touch(self, task: Measured, now: int) -> Team:
+        team = self.teams[task.team]
+        team.advance(min(now, self.horizon_s))
+        self._touched[task.team] = team
+        return team

@@ -1,0 +1,215 @@
+"""The figures by which a schedule is judged, from the outcome of a run.
+
+Ratios are quotients of exact integers, taken at the very end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import fsum
+
+from simulator.world import Outcome, Task
+
+#: Below this a job counts as this long where its wait is compared with its length.
+SHORT_JOB_S = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Mean and percentiles (nearest rank) of some seconds; all 0 where there are none."""
+
+    count: int
+    mean_s: int
+    p50_s: int
+    p95_s: int
+    p99_s: int
+    max_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """How good a schedule was.
+
+    Until the horizon, the last submission: `utilisation` and `goodput` (work that was kept) of all
+    GPUs, `bound` the most that any policy could utilise, `of_bound` = utilisation / bound.
+
+    Guarantee shortfall, as a share of the entitlement of all teams and of the worst one: in all;
+    what `lasted` longer than grace and a cycle; and of that what no waiting gang's size excuses
+    (`divisible`). `jain` is of the teams' satisfaction, at most 1 each.
+
+    `waits` from submission to first start, `gang_waits` of jobs on several nodes, `due` for
+    how long in all a job fits in its team's unused guarantee before its start (`due_max_s` is the
+    longest, also of those that never started). `rho` is completion time over that under static
+    quotas, the mean of the worst team, and the same weighted by work; None without a reference.
+
+    `waste` is GPU time redone or spent on restarts over that which was useful, of the whole run.
+    """
+
+    utilisation: float
+    goodput: float
+    bound: float
+    of_bound: float
+    shortfall: float
+    shortfall_worst: float
+    lasted: float
+    lasted_worst: float
+    divisible: float
+    divisible_worst: float
+    jain: float
+    waits: Spread
+    gang_waits: Spread
+    completion: Spread
+    slowdown: float
+    due: Spread
+    due_max_s: int
+    rho_worst: float | None
+    rho_worst_by_work: float | None
+    waste: float
+    lost_mgpu_s: int
+    overhead_mgpu_s: int
+    preemptions: int
+    preemptions_p99: int
+    preemptions_max: int
+    failures: int
+    finished: int
+    refused: int
+    unfinished: int
+    makespan_s: int
+
+
+def spread(seconds: Iterable[int]) -> Spread:
+    """Mean, rounded down, and percentiles."""
+    ordered = sorted(seconds)
+    if not ordered:
+        return Spread(0, 0, 0, 0, 0, 0)
+    count = len(ordered)
+    return Spread(
+        count,
+        sum(ordered) // count,
+        percentile(ordered, 50),
+        percentile(ordered, 95),
+        percentile(ordered, 99),
+        ordered[-1],
+    )
+
+
+def percentile(ordered: Sequence[int], percent: int) -> int:
+    """The smallest value that at least `percent` of all are not above (nearest rank)."""
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else 0
+
+
+def judge(
+    outcome: Outcome, *, capacity_mgpu: int, bound_mgpu_s: int, alone: Mapping[int, int] | None
+) -> Quality:
+    """The figures of one run. `alone`: completion time by job number under static quotas."""
+    tasks = outcome.tasks
+    teams = outcome.observer.teams.values()
+    room = capacity_mgpu * outcome.horizon_s
+    used = sum(team.used_mgpu_s for team in teams)
+    entitled = [team for team in teams if team.entitled_mgpu_s]
+    finished = [task for task in tasks if task.finish_s is not None]
+    started = [task for task in tasks if task.first_start_s is not None]
+    waits = [(task, (task.first_start_s or 0) - task.submit_s) for task in started]
+    completion = {task.number: (task.finish_s or 0) - task.submit_s for task in finished}
+    due = [seconds for team in teams for seconds in team.entitled_s]
+    open_due = [seconds for team in teams for seconds in team.still_due_s(outcome.ended_s)]
+    stops = sorted(task.preemptions for task in tasks)
+    rho = _rho(finished, completion, alone)
+    lasted = [(team.lasting.total, team.entitled_mgpu_s) for team in entitled]
+    divisible = [(team.divisible.total, team.entitled_mgpu_s) for team in entitled]
+    short = [(team.short_mgpu_s, team.entitled_mgpu_s) for team in entitled]
+    return Quality(
+        utilisation=_ratio(used, room),
+        goodput=_ratio(outcome.kept_mgpu_s, room),
+        bound=_ratio(bound_mgpu_s, room),
+        of_bound=_ratio(used, bound_mgpu_s),
+        shortfall=_overall(short),
+        shortfall_worst=_worst(short),
+        lasted=_overall(lasted),
+        lasted_worst=_worst(lasted),
+        divisible=_overall(divisible),
+        divisible_worst=_worst(divisible),
+        jain=jain([min(Fraction(1), Fraction(t.used_mgpu_s, t.entitled_mgpu_s)) for t in entitled]),
+        waits=spread(wait for _, wait in waits),
+        gang_waits=spread(wait for task, wait in waits if task.work.job.node_count > 1),
+        completion=spread(completion.values()),
+        slowdown=_mean(
+            [
+                max(1.0, completion[task.number] / max(SHORT_JOB_S, task.work.job.duration_s))
+                for task in finished
+            ]
+        ),
+        due=spread(due),
+        due_max_s=max([*due, *open_due], default=0),
+        rho_worst=None if rho is None else rho[0],
+        rho_worst_by_work=None if rho is None else rho[1],
+        waste=_ratio(outcome.lost_mgpu_s + outcome.overhead_mgpu_s, outcome.useful_mgpu_s),
+        lost_mgpu_s=outcome.lost_mgpu_s,
+        overhead_mgpu_s=outcome.overhead_mgpu_s,
+        preemptions=outcome.preemptions,
+        preemptions_p99=percentile(stops, 99),
+        preemptions_max=stops[-1] if stops else 0,
+        failures=outcome.failures,
+        finished=len(finished),
+        refused=outcome.refused,
+        unfinished=len(tasks) - len(finished) - outcome.refused,
+        makespan_s=max((task.finish_s or 0 for task in finished), default=0),
+    )
+
+
+def completion_times(outcome: Outcome) -> dict[int, int]:
+    """Seconds from submission to the end of every job that ended, by number."""
+    return {
+        task.number: task.finish_s - task.submit_s
+        for task in outcome.tasks
+        if task.finish_s is not None
+    }
+
+
+def jain(values: Sequence[Fraction]) -> float:
+    """Jain's index of fairness: (sum x)^2 / (n sum x^2); 1 for no value or only zeros."""
+    squares = sum((value * value for value in values), Fraction(0))
+    if not squares:
+        return 1.0
+    total = sum(values, Fraction(0))
+    return float(total * total / (len(values) * squares))
+
+
+def _rho(
+    finished: Sequence[Task], completion: Mapping[int, int], alone: Mapping[int, int] | None
+) -> tuple[float, float] | None:
+    """(worst team's mean, worst team's mean weighted by work) of completion over `alone`."""
+    if alone is None:
+        return None
+    by_team: dict[str, list[tuple[float, int]]] = {}
+    for task in finished:
+        if task.number in alone:
+            rho = completion[task.number] / alone[task.number]
+            weight = task.mgpu * task.work.job.duration_s
+            by_team.setdefault(task.team, []).append((rho, weight))
+    if not by_team:
+        return None
+    plain = [_mean([rho for rho, _ in found]) for found in by_team.values()]
+    weighted = [
+        fsum(rho * weight for rho, weight in found) / sum(weight for _, weight in found)
+        for found in by_team.values()
+    ]
+    return max(plain), max(weighted)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fsum(values) / len(values) if values else 0.0
+
+
+def _overall(parts: Sequence[tuple[int, int]]) -> float:
+    return _ratio(sum(part for part, _ in parts), sum(whole for _, whole in parts))
+
+
+def _worst(parts: Sequence[tuple[int, int]]) -> float:
+    return max((_ratio(part, whole) for part, whole in parts), default=0.0)
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,110 @@
+"""The comparison as rows for people and as an object for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from primitives.units import MGPU_S_PER_GPU_HOUR
+from simulator.comparison import Result
+from simulator.quality import Quality
+from simulator.scene import Scene
+from simulator.workload import Settings, Work
+
+Cell = Callable[[Quality], str]
+
+
+def _share(name: str) -> Cell:
+    return lambda quality: f"{getattr(quality, name):.4f}"
+
+
+def _hours(seconds: int) -> str:
+    return f"{seconds / 3600:.2f}"
+
+
+def _optional(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+#: What is shown of each policy, line by line.
+ROWS: tuple[tuple[str, Cell], ...] = (
+    ("utilisation", _share("utilisation")),
+    ("utilisation / bound", _share("of_bound")),
+    ("goodput", _share("goodput")),
+    ("wait mean (h)", lambda q: _hours(q.waits.mean_s)),
+    ("wait p50 (h)", lambda q: _hours(q.waits.p50_s)),
+    ("wait p95 (h)", lambda q: _hours(q.waits.p95_s)),
+    ("wait max (h)", lambda q: _hours(q.waits.max_s)),
+    ("gangs: wait mean (h)", lambda q: _hours(q.gang_waits.mean_s)),
+    ("gangs: wait p95 (h)", lambda q: _hours(q.gang_waits.p95_s)),
+    ("completion mean (h)", lambda q: _hours(q.completion.mean_s)),
+    ("bounded slowdown mean", lambda q: f"{q.slowdown:.2f}"),
+    ("guarantee shortfall", _share("shortfall")),
+    ("  worst team", _share("shortfall_worst")),
+    ("  beyond grace + cycle", _share("lasted")),
+    ("  and not below a gang", _share("divisible")),
+    ("  of that, worst team", _share("divisible_worst")),
+    ("Jain", _share("jain")),
+    ("worst team's rho", lambda q: _optional(q.rho_worst)),
+    ("  weighted by work", lambda q: _optional(q.rho_worst_by_work)),
+    ("due to start p95 (s)", lambda q: str(q.due.p95_s)),
+    ("due to start max (h)", lambda q: _hours(q.due_max_s)),
+    ("waste / useful", lambda q: f"{q.waste:.5f}"),
+    ("lost (GPU-h)", lambda q: _gpu_hours(q.lost_mgpu_s)),
+    ("restarts (GPU-h)", lambda q: _gpu_hours(q.overhead_mgpu_s)),
+    ("preemptions", lambda q: str(q.preemptions)),
+    ("  of a job: p99", lambda q: str(q.preemptions_p99)),
+    ("  of a job: max", lambda q: str(q.preemptions_max)),
+    ("node failures", lambda q: str(q.failures)),
+    ("jobs finished", lambda q: str(q.finished)),
+    ("jobs refused", lambda q: str(q.refused)),
+    ("jobs never started or done", lambda q: str(q.unfinished)),
+)
+
+
+def table(results: Sequence[Result]) -> list[list[str]]:
+    """A row for each figure, with a column for each policy."""
+    return [[name, *(cell(one.quality) for one in results)] for name, cell in ROWS]
+
+
+def document(
+    results: Sequence[Result], works: Sequence[Work], scene: Scene, settings: Settings
+) -> dict[str, Any]:
+    """Everything that was assumed and found, for programs; equal for equal input."""
+    return {
+        "jobs": len(works),
+        "horizon_s": works[-1].job.submit_s if works else 0,
+        "nodes": len(scene.machines),
+        "capacity_mgpu": scene.capacity_mgpu,
+        "guaranteed_mgpu": dict(scene.teams),
+        "settings": asdict(settings),
+        "policy": asdict(scene.policy),
+        "results": [_result(one) for one in results],
+    }
+
+
+def _result(one: Result) -> Mapping[str, Any]:
+    outcome = one.outcome
+    return {
+        "policy": one.policy,
+        "quality": asdict(one.quality),
+        "teams": {
+            name: {
+                "used_mgpu_s": team.used_mgpu_s,
+                "entitled_mgpu_s": team.entitled_mgpu_s,
+                "short_mgpu_s": team.short_mgpu_s,
+                "lasting_short_mgpu_s": team.lasting.total,
+                "divisible_short_mgpu_s": team.divisible.total,
+            }
+            for name, team in outcome.observer.teams.items()
+        },
+        "events": outcome.events,
+        "cycles": outcome.ticks,
+        "waiting_max": outcome.waiting_max,
+        "log_sha256": outcome.log,
+    }
+
+
+def _gpu_hours(mgpu_s: int) -> str:
+    return f"{mgpu_s / MGPU_S_PER_GPU_HOUR:,.0f}"

@@ -1,0 +1,361 @@
+"""The fleet, the quotas and the policy of a simulation, read from files."""
+
+from __future__ import annotations
+
+import csv
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import EnumType
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from arbiter.policy import Policy
+from arbiter.snapshot import Quota, TreeNode
+from primitives.units import MGPU_PER_GPU, largest_remainder
+from simulator.traces import Machine, TraceError
+
+POOL = "gpu"
+_DEPTH_MAX = 16
+_NAMES = ("team", "vc")
+_GUARANTEES = ("quota_gpus", "guaranteed_gpus")
+_LIMITS = {"lend_limit_gpus": "lend_limit_mgpu", "borrow_limit_gpus": "borrow_limit_mgpu"}
+_WEIGHT_MAX = 1_000_000
+_BELOW = ("departments", "teams")
+_ENTRY = ("guaranteed", "lend_limit", "borrow_limit", "weight", *_BELOW)
+#: What a quota file may have at its top. The last four are a company file's, and play no part.
+_TOP = (
+    "gpus",
+    "pools",
+    "policy",
+    *_BELOW,
+    "organization",
+    "priority_classes",
+    "rate_card",
+    "people",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Who may use what. `teams` has the guarantee of every leaf, in milli-GPU; the name by which
+    a trace calls a team is the last part of its id."""
+
+    machines: tuple[Machine, ...]
+    nodes: tuple[TreeNode, ...]
+    quotas: tuple[Quota, ...]
+    teams: Mapping[str, int]
+    policy: Policy = field(default_factory=Policy)
+
+    @property
+    def capacity_mgpu(self) -> int:
+        """What the fleet has in all."""
+        return sum(machine.mgpu for machine in self.machines)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaTree:
+    """Quotas as a file gives them, in GPUs; `gpus` is the size of the fleet where it says so."""
+
+    nodes: tuple[TreeNode, ...]
+    quotas: tuple[Quota, ...]
+    gpus: int | None = None
+
+
+def uniform_fleet(gpus: int, per_node: int) -> tuple[Machine, ...]:
+    """`gpus` on nodes of `per_node`; the last node has what is left over."""
+    whole, rest = divmod(gpus, per_node)
+    sizes = [per_node] * whole + ([rest] if rest else [])
+    return tuple(Machine(f"n{i:05d}", size * MGPU_PER_GPU) for i, size in enumerate(sizes))
+
+
+def stage(
+    tree: QuotaTree,
+    machines: tuple[Machine, ...],
+    policy: Policy,
+    teams: Sequence[str],
+    *,
+    scale: bool,
+) -> tuple[Scene, Mapping[str, str]]:
+    """The scene, and the tree's id of each of the trace's `teams`.
+
+    With `scale` guarantees are shares: they are scaled to sum to the fleet, by largest remainder
+    from the top, and limits in the same proportion. A team that the tree does not know becomes an
+    organization without guarantee.
+
+    Raises ValueError for guarantees that sum to more than there is, a name that two leaves have,
+    or a team that is a department there.
+    """
+    capacity = sum(machine.mgpu for machine in machines)
+    quotas = _scaled(tree, capacity) if scale else tree.quotas
+    top = {node.id for node in tree.nodes if node.parent is None}
+    total = sum(quota.guaranteed_mgpu for quota in quotas if quota.node in top)
+    if total > capacity:
+        raise ValueError(
+            f"the guarantees sum to {total // 1000:,} GPUs and the fleet has {capacity // 1000:,}; "
+            "scale them to it, or make it larger"
+        )
+    parents = {node.parent for node in tree.nodes}
+    leaves = [node.id for node in tree.nodes if node.id not in parents]
+    named: dict[str, str] = {}
+    for leaf in leaves:
+        for name in {leaf, leaf.rpartition("/")[2]}:
+            if name in named and name in teams:
+                raise ValueError(f"two teams of the quotas are called {name!r}")
+            named[name] = leaf
+    unknown = sorted({team for team in teams if team not in named})
+    inner = {name for node in parents if node for name in (node, node.rpartition("/")[2])}
+    if mistaken := [team for team in unknown if team in inner]:
+        raise ValueError(
+            f"the trace has jobs of {mistaken[0]!r}, which the quotas have as a department; "
+            "jobs belong to teams"
+        )
+    guaranteed = {quota.node: quota.guaranteed_mgpu for quota in quotas}
+    scene = Scene(
+        machines=machines,
+        nodes=tree.nodes + tuple(TreeNode(team, None) for team in unknown),
+        quotas=quotas + tuple(Quota(team, POOL, 0) for team in unknown),
+        teams={
+            **{leaf: guaranteed.get(leaf, 0) for leaf in leaves},
+            **dict.fromkeys(unknown, 0),
+        },
+        policy=policy,
+    )
+    return scene, {team: named.get(team, team) for team in set(teams)}
+
+
+def _scaled(tree: QuotaTree, capacity: int) -> tuple[Quota, ...]:
+    """Guarantees of whole GPUs in proportion, level by level; limits in that of the top, rounded
+    down to a milli-GPU."""
+    given = {quota.node: quota for quota in tree.quotas}
+    children: dict[str | None, dict[str, int]] = {}
+    for node in tree.nodes:
+        quota = given.get(node.id)
+        children.setdefault(node.parent, {})[node.id] = quota.guaranteed_mgpu if quota else 0
+    whole: dict[str | None, int] = {None: capacity // MGPU_PER_GPU}
+    inner: list[str | None] = [None, *(one.id for one in tree.nodes)]
+    for above in inner:
+        below = children.get(above)
+        if below is None:
+            continue
+        before = sum(below.values()) if above is None else given[above].guaranteed_mgpu
+        shares = largest_remainder(whole[above], below, out_of=before) if before else {}
+        whole.update({child: shares.get(child, 0) for child in below})
+    total = sum(children.get(None, {}).values())
+
+    def limit(mgpu: int | None) -> int | None:
+        return mgpu if mgpu is None or not total else mgpu * capacity // total
+
+    return tuple(
+        replace(
+            quota,
+            guaranteed_mgpu=whole[quota.node] * MGPU_PER_GPU,
+            lend_limit_mgpu=limit(quota.lend_limit_mgpu),
+            borrow_limit_mgpu=limit(quota.borrow_limit_mgpu),
+        )
+        for quota in tree.quotas
+    )
+
+
+def read_quotas(path: Path) -> QuotaTree:
+    """Quotas from a CSV file (a team a row) or a YAML file (a tree of any depth).
+
+    CSV: columns `team` or `vc`, `quota_gpus` or `guaranteed_gpus`, and where wanted
+    `lend_limit_gpus` and `borrow_limit_gpus`. YAML: `departments` and `teams` of name to
+    `guaranteed` (GPUs, or a percentage of the parent), `lend_limit`, `borrow_limit`, `weight` for
+    spare GPUs, and their own `departments` and `teams`; `gpus` or `pools` say how large the fleet
+    is, and `policy: {rank: [...]}` lists departments, the first in rank first.
+
+    Raises TraceError.
+    """
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return _read_tree(path)
+    return _read_list(path)
+
+
+def read_policy(path: Path | None) -> Policy:
+    """The arbiter's policy from a YAML file of its knobs; what it does not name, and no file, has
+    its default.
+
+    Raises TraceError.
+    """
+    if path is None:
+        return Policy()
+    given = _mapping(path, _load(path), "the policy")
+    hints = typing.get_type_hints(Policy)
+    knobs: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in hints:
+            known = ", ".join(sorted(hints))
+            raise TraceError(path, None, f"the policy has no {name!r}; it has {known}")
+        kind = hints[name]
+        if isinstance(kind, EnumType) and value in list(kind.__members__.values()):
+            knobs[name] = kind(value)
+        elif type(value) is kind:
+            knobs[name] = value
+        else:
+            raise TraceError(path, None, f"{name} cannot be {value!r}")
+    try:
+        return Policy(**knobs)
+    except ValueError as error:
+        raise TraceError(path, None, str(error)) from None
+
+
+def _read_list(path: Path) -> QuotaTree:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.reader(file, strict=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TraceError(path, None, str(error)) from None
+    header = [name.strip() for name in rows[0]] if rows else []
+    team = next((name for name in _NAMES if name in header), None)
+    guaranteed = next((name for name in _GUARANTEES if name in header), None)
+    if team is None or guaranteed is None:
+        raise TraceError(path, 1, "a column team (or vc) and one quota_gpus are needed")
+    nodes: dict[str, TreeNode] = {}
+    quotas: list[Quota] = []
+    for at, values in enumerate(rows[1:], 2):
+        if not values:
+            continue
+        if len(values) != len(header):
+            raise TraceError(path, at, f"{len(values)} columns; the header has {len(header)}")
+        row = dict(zip(header, (value.strip() for value in values), strict=True))
+        if not row[team] or row[team] in nodes:
+            raise TraceError(path, at, f"team {row[team]!r} is empty or there twice")
+        nodes[row[team]] = TreeNode(row[team], None)
+        limits = {
+            of: _mgpu(path, at, column, row[column])
+            for column, of in _LIMITS.items()
+            if row.get(column)
+        }
+        quotas.append(
+            Quota(row[team], POOL, _mgpu(path, at, guaranteed, row[guaranteed]), **limits)
+        )
+    if not quotas:
+        raise TraceError(path, None, "there is no team in it")
+    return QuotaTree(tuple(nodes.values()), tuple(quotas))
+
+
+def _mgpu(path: Path, at: int | None, name: str, text: object) -> int:
+    if isinstance(text, str) and text.isdecimal():
+        text = int(text)
+    if not isinstance(text, int) or isinstance(text, bool) or not 0 <= text <= 10_000_000:
+        raise TraceError(path, at, f"{name} is {text!r}; a whole number of GPUs is needed")
+    return text * MGPU_PER_GPU
+
+
+def _read_tree(path: Path) -> QuotaTree:
+    given = _mapping(path, _load(path), "the file")
+    _refuse_unknown(path, given, "the file", _TOP)
+    gpus = given.get("gpus")
+    if gpus is None and "pools" in given:
+        pools = _mapping(path, given["pools"], "pools")
+        sizes = [_mapping(path, pool, "a pool").get("gpus") for pool in pools.values()]
+        if len(sizes) != 1:
+            raise TraceError(path, None, "one pool is simulated at a time; name one")
+        gpus = sizes[0]
+    size = None if gpus is None else _mgpu(path, None, "gpus", gpus) // MGPU_PER_GPU
+    policy = _mapping(path, given.get("policy") or {}, "policy")
+    rank = policy.get("rank") or []
+    if not isinstance(rank, list) or not all(isinstance(name, str) for name in rank):
+        raise TraceError(path, None, "rank is a list of names")
+    ranks = {name: len(rank) - i for i, name in enumerate(rank)}
+    nodes: list[TreeNode] = []
+    quotas: list[Quota] = []
+    _add(path, given, None, size, ranks, nodes, quotas)
+    if not quotas:
+        raise TraceError(path, None, "there is no department and no team in it")
+    return QuotaTree(tuple(nodes), tuple(quotas), size)
+
+
+def _add(
+    path: Path,
+    given: Mapping[str, Any],
+    parent: str | None,
+    gpus: int | None,
+    ranks: Mapping[str, int],
+    nodes: list[TreeNode],
+    quotas: list[Quota],
+) -> None:
+    """Add what is below `parent`, which is guaranteed `gpus`."""
+    departments, teams = (_mapping(path, given.get(key) or {}, key) for key in _BELOW)
+    if twice := sorted(departments.keys() & teams.keys()):
+        where = "" if parent is None else f" below {parent}"
+        raise TraceError(path, None, f"{twice[0]!r} is a department and a team{where}; rename one")
+    below = {**departments, **teams}
+    if parent is not None and parent.count("/") >= _DEPTH_MAX:
+        raise TraceError(path, None, f"{parent} is too deep")
+    entries = {name: _mapping(path, entry or {}, name) for name, entry in below.items()}
+    shares = _guarantees(path, parent, gpus, entries)
+    for name, entry in entries.items():
+        id_ = name if parent is None else f"{parent}/{name}"
+        _refuse_unknown(path, entry, id_, _ENTRY)
+        nodes.append(TreeNode(id_, parent, ranks.get(name, 0)))
+        more = {
+            of: _mgpu(path, None, f"{key} of {id_}", entry[key])
+            for key, of in (
+                ("lend_limit", "lend_limit_mgpu"),
+                ("borrow_limit", "borrow_limit_mgpu"),
+            )
+            if entry.get(key) is not None
+        }
+        if "weight" in entry:
+            more["weight"] = _weight(path, id_, entry["weight"])
+        quotas.append(Quota(id_, POOL, shares[name] * MGPU_PER_GPU, **more))
+        _add(path, entry, id_, shares[name], ranks, nodes, quotas)
+
+
+def _guarantees(
+    path: Path, parent: str | None, gpus: int | None, entries: Mapping[str, Mapping[str, Any]]
+) -> dict[str, int]:
+    """GPUs of each entry; percentages by largest remainder of the parent's."""
+    fixed: dict[str, int] = {}
+    percents: dict[str, int] = {}
+    for name, entry in entries.items():
+        value = entry.get("guaranteed", 0)
+        if isinstance(value, str) and value.endswith("%"):
+            number = value[:-1].strip()
+            if not number.isdecimal() or int(number) > 100:
+                raise TraceError(path, None, f"guaranteed of {name} is {value!r}; 0% to 100%")
+            percents[name] = int(number)
+        else:
+            fixed[name] = _mgpu(path, None, f"guaranteed of {name}", value) // MGPU_PER_GPU
+    if percents:
+        if gpus is None:
+            raise TraceError(path, None, "percentages need the size of the fleet: gpus")
+        fixed.update(largest_remainder(gpus, percents, out_of=100))
+    if parent is not None and gpus is not None and sum(fixed.values()) > gpus:
+        raise TraceError(path, None, f"what is below {parent} is guaranteed more than it is")
+    return fixed
+
+
+def _weight(path: Path, name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _WEIGHT_MAX:
+        raise TraceError(path, None, f"weight of {name} is {value!r}; 1 to {_WEIGHT_MAX:,}")
+    return value
+
+
+def _refuse_unknown(path: Path, given: Mapping[str, Any], what: str, known: Sequence[str]) -> None:
+    """A key that nobody reads is a mistake: what it says would be missing."""
+    if unknown := [key for key in given if key not in known]:
+        raise TraceError(
+            path, None, f"{what} has no {unknown[0]!r}; it may have {', '.join(known)}"
+        )
+
+
+def _load(path: Path) -> object:
+    try:
+        return yaml.safe_load(path.read_text("utf-8"))
+    except yaml.MarkedYAMLError as error:
+        line = None if error.problem_mark is None else error.problem_mark.line + 1
+        raise TraceError(path, line, error.problem or "it is no YAML") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise TraceError(path, None, str(error)) from None
+
+
+def _mapping(path: Path, value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise TraceError(path, None, f"{what} must be a mapping of names")
+    return value

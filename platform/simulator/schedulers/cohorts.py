@@ -1,0 +1,47 @@
+"""Cohorts as in Kueue with default settings: one head per queue and round, no preemption."""
+
+from __future__ import annotations
+
+from arbiter.placement import Shape
+from simulator.schedulers.lines import LineScheduler
+from simulator.world import Task, World
+
+
+class Cohorts(LineScheduler):
+    """Every team is a ClusterQueue with its guarantee as nominal quota, all in one cohort.
+
+    Each round takes the head of every queue: those that need not borrow first, then by submit
+    time (`BestEffortFIFO`, no fair sharing). What cannot start is set aside until something
+    changes, and the next of its queue is the head of the next round. GPUs are placed when a job is
+    admitted, as with topology-aware scheduling.
+    """
+
+    name = "cohorts"
+
+    def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
+        """Heads that fit in the nominal quota before those that borrow."""
+        return (int(self.use[line] + head.mgpu > self.guaranteed[line]),)
+
+    def tick(self, world: World) -> int | None:
+        """Rounds until every queue's heads are set aside."""
+        aside: set[Shape] = set()
+        while self.fleet.total_free:
+            heads = []
+            for name, line in self.lines.items():
+                found = line.head(aside)
+                if found is not None:
+                    head, shape = found
+                    key = (self.key(name, head, world.now), head.submit_s, head.number)
+                    heads.append((key, name, shape, head))
+            if not heads:
+                break
+            heads.sort(key=lambda entry: entry[0])
+            for _, name, shape, head in heads:
+                nodes = self.fleet.find(shape)
+                if nodes is None:
+                    aside.add(shape)
+                    continue
+                self.lines[name].pop(shape)
+                self.use[name] += head.mgpu
+                world.start(head, nodes)
+        return None

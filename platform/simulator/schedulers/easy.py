@@ -1,0 +1,142 @@
+"""EASY backfilling (Lifka, JSSPP 1995) on nodes: the first job that cannot start has a reservation,
+which later ones may not delay, going by time limits."""
+
+from __future__ import annotations
+
+from bisect import insort
+from heapq import heapify, heappop, heappush
+
+from arbiter.placement import Shape
+from simulator.fleet import Fleet
+from simulator.workload import Settings
+from simulator.world import Task, World
+
+Entry = tuple[int, int, Task]
+
+
+class Easy:
+    """One queue by submit time. The head that cannot start is reserved the nodes on which it can
+    start first by the limits of what runs. A later job starts if its limit is over by then, or
+    beside the head; at most `depth` jobs are looked at in one cycle.
+    """
+
+    name = "easy"
+    depth = 1_000
+
+    def __init__(self, fleet: Fleet, settings: Settings) -> None:
+        self.fleet = fleet
+        self.settings = settings
+        self._waiting: dict[Shape, list[Entry]] = {}
+        self._running: dict[int, Task] = {}
+
+    def admits(self, task: Task) -> bool:
+        """There is no quota."""
+        return True
+
+    def arrive(self, task: Task, now: int) -> None:
+        """The job waits in its place."""
+        shape = self.fleet.shape_of(task.work.job)
+        insort(self._waiting.setdefault(shape, []), (task.submit_s, task.number, task))
+
+    def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
+        """The job runs no more."""
+        del self._running[task.number]
+
+    def fail(self, node: str, now: int) -> None:
+        """Reservations are made anew in every cycle."""
+
+    def tick(self, world: World) -> int | None:
+        """Start from the front; then reserve for the head, and backfill."""
+        while self.fleet.total_free:
+            heads = [(entries[0], shape) for shape, entries in self._waiting.items()]
+            if not heads:
+                return None
+            (_, _, task), shape = min(heads, key=lambda one: one[0][:2])
+            nodes = self.fleet.find(shape)
+            if nodes is None:
+                self._backfill(world, shape)
+                return None
+            self._start(world, shape, 0, task, nodes)
+        return None
+
+    def _start(
+        self, world: World, shape: Shape, at: int, task: Task, nodes: tuple[str, ...]
+    ) -> None:
+        entries = self._waiting[shape]
+        del entries[at]
+        if not entries:
+            del self._waiting[shape]
+        self._running[task.number] = task
+        world.start(task, nodes)
+
+    def shadow(self, shape: Shape, now: int) -> tuple[int | None, dict[str, int]]:
+        """When `shape` can start by the limits of what runs (None: never), and what its nodes
+        have left over then, by node, beside it. A job that is over its limit ends now."""
+        free = dict(self.fleet.free)
+        usable = {node for node in free if self.fleet.is_of(shape, node)}
+        ready = sum(1 for node in usable if free[node] >= shape.mgpu)
+        ends = sorted(
+            (max(now, task.limit_end_s()), task.number, task) for task in self._running.values()
+        )
+        for end_s, _, task in ends:
+            for node in task.nodes:
+                before = free[node]
+                free[node] = after = before + task.work.job.mgpu_per_node
+                ready += node in usable and before < shape.mgpu <= after
+            if ready >= shape.node_count:
+                fitting = sorted((free[n], n) for n in usable if free[n] >= shape.mgpu)
+                chosen = fitting[: shape.node_count]
+                return end_s, {node: left - shape.mgpu for left, node in chosen}
+        return None, {}
+
+    def _backfill(self, world: World, head: Shape) -> None:
+        shadow_s, spare = self.shadow(head, world.now)
+        pointers = [(entries[0][:2], 0, shape) for shape, entries in self._waiting.items()]
+        pointers = [
+            (key, at, shape) for key, at, shape in pointers if self.fleet.find(shape) is not None
+        ]
+        order = [(key, i) for i, (key, _, _) in enumerate(pointers)]
+        heapify(order)
+        places = [at for _, at, _ in pointers]
+        for _ in range(self.depth):
+            if not order or not self.fleet.total_free:
+                return
+            _, i = heappop(order)
+            shape = pointers[i][2]
+            task = self._waiting[shape][places[i]][2]
+            nodes = self.fleet.find(shape)
+            if nodes is None:
+                continue
+            if not self._is_over(task, world.now, shadow_s):
+                nodes = self._beside(shape, spare)
+            if nodes is None:
+                places[i] += 1
+            else:
+                if not self._is_over(task, world.now, shadow_s):
+                    for node in nodes:
+                        if node in spare:
+                            spare[node] -= shape.mgpu
+                self._start(world, shape, places[i], task, nodes)
+            entries = self._waiting.get(shape)
+            if entries is not None and places[i] < len(entries):
+                heappush(order, (entries[places[i]][:2], i))
+
+    def _is_over(self, task: Task, now: int, shadow_s: int | None) -> bool:
+        """Whether a job that starts now is at its limit's end when the head starts."""
+        if shadow_s is None:
+            return True
+        restart_s = self.settings.restart_s if task.attempt else 0
+        return now + restart_s + task.work.limit_s - task.kept_s <= shadow_s
+
+    def _beside(self, shape: Shape, spare: dict[str, int]) -> tuple[str, ...] | None:
+        """The fullest nodes on which a job may run on when the head starts."""
+        fitting = sorted(
+            (free, node)
+            for node, free in self.fleet.free.items()
+            if free >= shape.mgpu
+            and spare.get(node, shape.mgpu) >= shape.mgpu
+            and self.fleet.is_of(shape, node)
+        )
+        if len(fitting) < shape.node_count:
+            return None
+        return tuple(sorted(node for _, node in fitting[: shape.node_count]))

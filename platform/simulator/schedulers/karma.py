@@ -1,0 +1,186 @@
+"""Karma (Vuppalapati et al., OSDI 2023) with the whole guarantee protected: lent GPUs earn credits,
+the richest borrow first, and a guarantee takes back what the poorest borrow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from arbiter.placement import Shape
+from arbiter.queue_order import exact_ratio
+from simulator.fleet import Fleet
+from simulator.schedulers.claims import Claims
+from simulator.schedulers.lines import LineScheduler
+from simulator.workload import Settings
+from simulator.world import Task, World
+
+
+class Karma(LineScheduler):
+    """Guaranteed demand first (least use / guarantee), then borrowers by credits / guarantee.
+
+    Every `quantum_s` a borrower pays a credit per GPU-second and the lenders earn it, the
+    poorest first. A team's job that fits in its guarantee and finds no room takes it from jobs of
+    teams that stay at or above their own: of the poorest team first, then with least work to lose.
+    """
+
+    name = "karma"
+    quantum_s = 900
+
+    def __init__(
+        self, fleet: Fleet, settings: Settings, guaranteed: Mapping[str, int], grace_s: int
+    ) -> None:
+        super().__init__(fleet, settings, guaranteed)
+        self.credits = dict.fromkeys(guaranteed, 0)
+        self._grace_s = grace_s
+        self._claims = Claims(fleet)
+        self._claimed = dict.fromkeys(guaranteed, 0)
+        self._staying = dict.fromkeys(guaranteed, 0)
+        self._running: dict[int, Task] = {}
+        self._borrowed = dict.fromkeys(guaranteed, 0)
+        self._idle = dict.fromkeys(guaranteed, 0)
+        self._at = 0
+        self._settles_s = self.quantum_s
+
+    def is_entitled(self, team: str, mgpu: int) -> bool:
+        """Whether a job fits in what is left of the team's guarantee."""
+        return self._staying[team] + self._claimed[team] + mgpu <= self.guaranteed[team]
+
+    def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
+        """Guaranteed first; credits in whole tenths of a day of the guarantee."""
+        if self.is_entitled(line, head.mgpu):
+            return (0, exact_ratio(self._staying[line], self.guaranteed[line]))
+        return (1, -self.wealth(line))
+
+    def wealth(self, team: str) -> int:
+        """A team's credits in whole tenths of a day of its guarantee; 0 without a guarantee."""
+        guaranteed = self.guaranteed[team]
+        return self.credits[team] * 10_000 // (guaranteed * 86_400) if guaranteed else 0
+
+    def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
+        """Its GPUs are free, or come to the claim they were taken for."""
+        self._integrate(now)
+        super().leave(task, nodes, now)
+        if task.stop_s is None:
+            self._staying[task.team] -= task.mgpu
+        else:
+            self._claims.returned(task, nodes)
+        del self._running[task.number]
+
+    def fail(self, node: str, now: int) -> None:
+        """Claims on the node are void."""
+        for task in self._claims.fail(node):
+            self._claimed[task.team] -= task.mgpu
+            self.arrive(task, now)
+
+    def tick(self, world: World) -> int | None:
+        """Settle, start what was claimed, serve the lines, take back what is due."""
+        self._integrate(world.now)
+        for claim in self._claims.ready():
+            self._claimed[claim.task.team] -= claim.task.mgpu
+            self.use[claim.task.team] += claim.task.mgpu
+            world.start(claim.task, claim.nodes)
+            self.note_start(claim.task)
+        super().tick(world)
+        for team in sorted(self.lines, key=lambda name: self.key_of_guarantee(name)):
+            self._reclaim(world, team)
+        return None
+
+    def key_of_guarantee(self, team: str) -> tuple[int, str]:
+        """Least use of the guarantee first."""
+        return exact_ratio(self._staying[team], self.guaranteed[team]), team
+
+    def note_start(self, task: Task) -> None:
+        """A job of the team runs."""
+        self._running[task.number] = task
+        self._staying[task.team] += task.mgpu
+
+    def _reclaim(self, world: World, team: str) -> None:
+        line = self.lines[team]
+        refused: set[Shape] = set()
+        while (found := line.head(refused)) is not None:
+            task, shape = found
+            chosen = None
+            if self.is_entitled(team, task.mgpu):
+                chosen = self._victims(world, team, shape)
+            if chosen is None:
+                refused.add(shape)
+                continue
+            nodes, victims = chosen
+            line.pop(shape)
+            for victim in victims:
+                world.stop(victim, self._grace_s)
+                self._staying[victim.team] -= victim.mgpu
+                self._claims.notice(victim)
+            self._claims.add(task, nodes)
+            self._claimed[team] += task.mgpu
+
+    def _victims(
+        self, world: World, team: str, shape: Shape
+    ) -> tuple[tuple[str, ...], list[Task]] | None:
+        interval_s = self.settings.checkpoint_interval_s
+
+        def cost(task: Task) -> tuple[int, int, int, int]:
+            lost = task.mgpu * (world.now - task.saved_s(world.now, interval_s))
+            return self.wealth(task.team), lost, -task.started_s, task.number
+
+        over = {
+            name: self._staying[name] - guaranteed
+            for name, guaranteed in self.guaranteed.items()
+            if name != team and self._staying[name] > guaranteed
+        }
+        if not over:
+            return None
+
+        def may_stop(task: Task) -> bool:
+            if over[task.team] < task.mgpu:
+                return False
+            over[task.team] -= task.mgpu
+            return True
+
+        candidates = sorted(
+            (
+                task
+                for task in self._running.values()
+                if task.stop_s is None and over.get(task.team, 0) >= task.mgpu
+            ),
+            key=cost,
+        )
+        return self._claims.choose(shape, candidates, may_stop)
+
+    def _integrate(self, now: int) -> None:
+        """Credits for the time since the last change, settled every quantum."""
+        while self._settles_s <= now:
+            self._add(self._settles_s)
+            self._settle()
+            self._settles_s += self.quantum_s
+        self._add(now)
+
+    def _add(self, now: int) -> None:
+        passed = now - self._at
+        if passed <= 0:
+            return
+        self._at = now
+        for team, guaranteed in self.guaranteed.items():
+            over = self.use[team] - guaranteed
+            if over > 0:
+                self._borrowed[team] += over * passed
+            elif over < 0:
+                self._idle[team] -= over * passed
+
+    def _settle(self) -> None:
+        """Borrowers pay; the poorest lenders earn. What came from GPUs that nobody is guaranteed
+        is paid to nobody."""
+        paid = 0
+        for team, borrowed in self._borrowed.items():
+            self.credits[team] -= borrowed // 1_000
+            paid += borrowed // 1_000
+            self._borrowed[team] = borrowed % 1_000
+        lenders = sorted(
+            (exact_ratio(self.credits[team], self.guaranteed[team]), team)
+            for team, idle in self._idle.items()
+            if idle
+        )
+        for _, team in lenders:
+            earned = min(paid, self._idle[team] // 1_000)
+            self.credits[team] += earned
+            paid -= earned
+        self._idle = dict.fromkeys(self._idle, 0)

@@ -1,0 +1,115 @@
+"""Policies without reclaim that differ in their order: static quotas, FIFO, DRF, multifactor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from arbiter.queue_order import exact_ratio
+from arbiter.quota_tree import UNLIMITED
+from simulator.decay import ONE, halving
+from simulator.fleet import Fleet
+from simulator.schedulers.lines import LineScheduler
+from simulator.workload import Settings
+from simulator.world import Task, World
+
+
+class Static(LineScheduler):
+    """Every team has its guarantee and never more; a job larger than that is refused."""
+
+    name = "static"
+
+    def admits(self, task: Task) -> bool:
+        """Whether the job fits in the team's guarantee when nothing of it runs."""
+        return task.mgpu <= self.guaranteed[task.team]
+
+    def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
+        """By submit time."""
+        return ()
+
+    def room(self, task: Task) -> bool:
+        """What is left of the guarantee."""
+        return self.use[task.team] + task.mgpu <= self.guaranteed[task.team]
+
+
+class Fifo(LineScheduler):
+    """One line for all; what does not fit is passed."""
+
+    name = "fifo"
+
+    def line_of(self, task: Task) -> str:
+        """The one line."""
+        return ""
+
+    def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
+        """There is one line only."""
+        return ()
+
+
+class Drf(LineScheduler):
+    """Dominant resource fairness with guarantees as weights (Ghodsi et al., NSDI 2011): with GPUs
+    as the one resource, the team with the least use / guarantee goes next."""
+
+    name = "drf"
+
+    def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
+        """Use over guarantee; without a guarantee last."""
+        guaranteed = self.guaranteed[line]
+        return (exact_ratio(self.use[line], guaranteed) if guaranteed else UNLIMITED << 64,)
+
+
+class Multifactor(LineScheduler):
+    """Slurm's multifactor priority with fair-share and age, 10 to 1, without time limits.
+
+    Fair-share is 2^-(usage / share), both as parts of all, usage halved every `half_life_s`
+    (priority_multifactor.html, "classic"); the age counts up to `age_max_s`.
+    """
+
+    name = "multifactor"
+    half_life_s = 7 * 86_400
+    age_max_s = 7 * 86_400
+    fair_share_weight, age_weight = 10_000, 1_000
+
+    def __init__(self, fleet: Fleet, settings: Settings, guaranteed: Mapping[str, int]) -> None:
+        super().__init__(fleet, settings, guaranteed)
+        self._usage = dict.fromkeys(guaranteed, 0)
+        self._at = 0
+        self._factors: dict[str, int] = {}
+        self._shares = sum(guaranteed.values())
+
+    def key(self, line: str, head: Task, now: int) -> tuple[int, ...]:
+        """The priority of the line's first job, highest first."""
+        age = (min(now - head.submit_s, self.age_max_s) * ONE) // self.age_max_s
+        return (-(self.fair_share_weight * self._factor(line) + self.age_weight * age),)
+
+    def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
+        """Usage up to now first."""
+        self.charge(now)
+        super().leave(task, nodes, now)
+
+    def tick(self, world: World) -> int | None:
+        """As usages stand now."""
+        self.charge(world.now)
+        self._factors = {}
+        return super().tick(world)
+
+    def charge(self, now: int) -> None:
+        """Decay usages to `now` and add what was used since."""
+        passed = now - self._at
+        if passed <= 0:
+            return
+        self._at = now
+        kept = halving(passed, self.half_life_s)
+        for team, usage in self._usage.items():
+            self._usage[team] = (usage * kept >> 64) + self.use[team] * passed
+
+    def _factor(self, team: str) -> int:
+        known = self._factors.get(team)
+        if known is None:
+            share, total = self.guaranteed[team], sum(self._usage.values())
+            known = ONE
+            if not share:
+                known = 0
+            elif total:
+                known = halving(self._usage[team] * self._shares, total * share)
+            self._factors[team] = known
+        return known

@@ -1,0 +1,284 @@
+"""Readers of job traces: CSV with the columns of well-known GPU traces, and SWF.
+
+The format is told by the header: a CSV file names its columns, everything else is SWF (18
+numbers a line, `;` before remarks). Files may be gzipped.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from simulator.workload import TraceJob, gang
+
+_SWF_FIELDS = 18
+_BYTES_MAX = 4 << 30
+
+
+class TraceError(Exception):
+    """A file that cannot be read, with the line where there is one."""
+
+    def __init__(self, file: Path | str, line: int | None, what: str) -> None:
+        where = f"{file}" if line is None else f"{file}, line {line}"
+        super().__init__(f"{where}: {what}")
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A trace and what was left out of it: rows that held no GPU or never ran."""
+
+    format: str
+    jobs: tuple[TraceJob, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A node of the fleet."""
+
+    name: str
+    mgpu: int
+    features: frozenset[str] = frozenset()
+
+
+def read_trace(path: Path, *, gpus_per_node: int, team_column: str | None = None) -> Trace:
+    """Read a trace of any known format. `team_column`: the column that names the team, where it
+    is not the format's own (`vc`, `user` or `qos`; in SWF `group`, or `user`, `queue`).
+
+    Raises TraceError.
+    """
+    lines = ((at, text) for at, text in enumerate(_lines(path), 1) if _says_something(text))
+    number, line = next(lines, (0, ""))
+    if not line:
+        raise TraceError(path, None, "it is empty")
+    header = [name.strip() for name in line.split(",")]
+    if "job_id" not in header:
+        return _read_swf(
+            path, chain([(number, line)], lines), gpus_per_node, team_column or "group"
+        )
+    for name, team, columns, reader in _FORMATS:
+        if set(columns) <= set(header):
+            wanted = team_column or team
+            if wanted not in header:
+                raise TraceError(path, number, f"there is no column {wanted!r} to tell the team")
+            return _read_csv(path, name, header, lines, reader, wanted, gpus_per_node)
+    known = "; ".join(",".join(columns) for _, _, columns, _ in _FORMATS)
+    raise TraceError(path, number, f"unknown columns; there are readers for {known}")
+
+
+def read_machines(path: Path) -> tuple[Machine, ...]:
+    """A fleet from a file of nodes (columns sn, gpu, model); nodes without a GPU are left out.
+
+    A node has a feature for its model, which is what `gpu_type` of the pods asks for.
+    Raises TraceError.
+    """
+    lines = enumerate(_lines(path), 1)
+    number, first = next(lines, (1, ""))
+    header = [name.strip() for name in first.split(",")]
+    if not {"sn", "gpu", "model"} <= set(header):
+        raise TraceError(path, number, "the columns sn, gpu and model are needed")
+    found: list[Machine] = []
+    for at, line in lines:
+        if not line.strip():
+            continue
+        row = _row(path, at, header, line)
+        gpus = _integer(path, at, row, "gpu", least=0)
+        if gpus:
+            found.append(Machine(row["sn"], gpus * 1_000, frozenset({row["model"]})))
+    if not found:
+        raise TraceError(path, None, "no node has a GPU")
+    return tuple(found)
+
+
+def with_alternatives(machines: Iterable[Machine], jobs: Iterable[TraceJob]) -> tuple[Machine, ...]:
+    """The machines, where a job asks for 'A|B' with a feature 'A|B' on each A and each B."""
+    asked = {feature for job in jobs for feature in job.features if "|" in feature}
+    return tuple(
+        Machine(
+            machine.name,
+            machine.mgpu,
+            machine.features.union(
+                choice for choice in asked if machine.features.intersection(choice.split("|"))
+            ),
+        )
+        for machine in machines
+    )
+
+
+Reader = Callable[[Path, int, Mapping[str, str], str, int], TraceJob | None]
+
+
+def _philly(
+    path: Path, at: int, row: Mapping[str, str], team: str, per_node: int
+) -> TraceJob | None:
+    gpus = _integer(path, at, row, "gpus", least=0)
+    duration_s = _integer(path, at, row, "duration_s", least=0)
+    if gpus == 0 or duration_s == 0:
+        return None
+    mgpu, nodes = gang(gpus, per_node)
+    return TraceJob(
+        id=row["job_id"],
+        team=row[team],
+        user=row.get("user", row[team]),
+        submit_s=_integer(path, at, row, "submit_s", least=0),
+        duration_s=duration_s,
+        mgpu_per_node=mgpu,
+        node_count=nodes,
+    )
+
+
+def _openb(
+    path: Path, at: int, row: Mapping[str, str], team: str, per_node: int
+) -> TraceJob | None:
+    """A pod runs on one node: whole GPUs, or one in part. What never started is left out."""
+    gpus = _integer(path, at, row, "gpus", least=0)
+    milli = _integer(path, at, row, "gpu_milli", least=0)
+    submit_s = _integer(path, at, row, "submit_s", least=0)
+    end_s = _integer(path, at, row, "end_s", least=0)
+    if gpus == 0 or milli == 0 or not row["start_s"]:
+        return None
+    duration_s = end_s - _integer(path, at, row, "start_s", least=0)
+    if duration_s <= 0:
+        return None
+    wanted = row["gpu_type"]
+    return TraceJob(
+        id=row["job_id"],
+        team=row[team],
+        user=row[team],
+        submit_s=submit_s,
+        duration_s=duration_s,
+        mgpu_per_node=gpus * milli,
+        features=frozenset({wanted}) if wanted else frozenset(),
+    )
+
+
+#: (name, column of the team, columns by which it is known, reader); the first that fits is it.
+_FORMATS: tuple[tuple[str, str, tuple[str, ...], Reader], ...] = (
+    ("openb", "qos", ("submit_s", "start_s", "end_s", "gpus", "gpu_milli", "gpu_type"), _openb),
+    ("philly", "vc", ("submit_s", "duration_s", "gpus", "vc"), _philly),
+    ("philly users", "user", ("submit_s", "duration_s", "gpus", "user"), _philly),
+)
+
+
+def _read_csv(
+    path: Path,
+    name: str,
+    header: list[str],
+    rows: Iterable[tuple[int, str]],
+    reader: Reader,
+    team: str,
+    per_node: int,
+) -> Trace:
+    jobs: list[TraceJob] = []
+    seen: set[str] = set()
+    left_out = 0
+    for at, line in rows:
+        row = _row(path, at, header, line)
+        if row["job_id"] in seen:
+            raise TraceError(path, at, f"job {row['job_id']!r} is there twice")
+        seen.add(row["job_id"])
+        if not row[team]:
+            raise TraceError(path, at, f"{team} is empty")
+        job = reader(path, at, row, team, per_node)
+        if job is None:
+            left_out += 1
+        else:
+            jobs.append(job)
+    return _trace(path, name, jobs, left_out)
+
+
+def _read_swf(path: Path, rows: Iterable[tuple[int, str]], per_node: int, team: str) -> Trace:
+    """Standard Workload Format 2.2: a processor of it is a GPU here. What did not run, or on no
+    processor, is left out."""
+    places = {"user": 11, "group": 12, "queue": 14}
+    if team not in places:
+        raise TraceError(path, None, f"SWF names no {team!r}; the team can be user, group or queue")
+    jobs: list[TraceJob] = []
+    seen: set[int] = set()
+    left_out = 0
+    for at, line in rows:
+        words = line.split()
+        if len(words) != _SWF_FIELDS:
+            raise TraceError(path, at, f"{len(words)} fields; SWF has {_SWF_FIELDS}")
+        try:
+            field = [int(float(word)) for word in words]
+        except (ValueError, OverflowError):
+            raise TraceError(path, at, "SWF has numbers only") from None
+        if field[0] in seen:
+            raise TraceError(path, at, f"job {field[0]} is there twice")
+        seen.add(field[0])
+        gpus = field[4] if field[4] > 0 else field[7]
+        if gpus <= 0 or field[3] <= 0 or field[1] < 0:
+            left_out += 1
+            continue
+        mgpu, nodes = gang(gpus, per_node)
+        jobs.append(
+            TraceJob(
+                id=str(field[0]),
+                team=f"{team}{field[places[team]]}",
+                user=f"user{field[11]}",
+                submit_s=field[1],
+                duration_s=field[3],
+                mgpu_per_node=mgpu,
+                node_count=nodes,
+                time_limit_s=field[8] if field[8] > 0 else None,
+            )
+        )
+    return _trace(path, "swf", jobs, left_out)
+
+
+def _trace(path: Path, name: str, jobs: list[TraceJob], left_out: int) -> Trace:
+    if not jobs:
+        raise TraceError(path, None, "no job in it ran on a GPU")
+    return Trace(name, tuple(jobs), left_out)
+
+
+def _says_something(line: str) -> bool:
+    return bool(line.strip()) and not line.startswith((";", "#"))
+
+
+def _row(path: Path, at: int, header: list[str], line: str) -> dict[str, str]:
+    try:
+        values = next(csv.reader([line], strict=True))
+    except csv.Error as error:
+        raise TraceError(path, at, str(error)) from None
+    if len(values) != len(header):
+        raise TraceError(path, at, f"{len(values)} columns; the header has {len(header)}")
+    return dict(zip(header, (value.strip() for value in values), strict=True))
+
+
+def _integer(path: Path, at: int, row: Mapping[str, str], name: str, *, least: int) -> int:
+    text = row[name]
+    try:
+        value = int(text)
+    except ValueError:
+        raise TraceError(path, at, f"{name} is {text!r}; a whole number is needed") from None
+    if value < least:
+        raise TraceError(path, at, f"{name} is {value}; at least {least} is needed")
+    return value
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a file, unpacked where it is gzipped."""
+    try:
+        with path.open("rb") as raw:
+            is_packed = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            unpacked = gzip.GzipFile(fileobj=raw) if is_packed else raw
+            size = 0
+            with io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline=None) as text:
+                for line in text:
+                    size += len(line)
+                    if size > _BYTES_MAX:
+                        raise TraceError(path, None, "it is larger than 4 GiB")
+                    yield line.rstrip("\n")
+    except UnicodeDecodeError:
+        raise TraceError(path, None, "it is no text in UTF-8") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise TraceError(path, None, getattr(error, "strerror", None) or str(error)) from None

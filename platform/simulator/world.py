@@ -1,0 +1,378 @@
+"""Virtual time: jobs come, run, are stopped and end; a scheduler decides in between.
+
+All that happens in one second is one instant: first what ends, then what was stopped and is gone,
+then nodes that fail or are back, then arrivals, and last, at multiples of the cycle, the scheduler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Protocol
+
+from simulator.fleet import Fleet
+from simulator.observer import Observer
+from simulator.workload import Settings, Work
+
+_END, _GONE, _FAIL, _REPAIR = range(4)
+
+#: So often a node may fail under a job without leaving any more of its work safe; then the job is
+#: given up. Longer than its nodes last, it would start for ever.
+VAIN_MAX = 100
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A job on its way through the simulation.
+
+    `kept_s` is the work that is safe. While it runs: `nodes` it holds, since `started_s`; its
+    attempt works from `works_from_s`. With notice since `noticed_s` it is gone by `stop_s`.
+    `vain` counts the attempts that a failed node ended and that left nothing.
+    """
+
+    work: Work
+    team: str
+    mgpu: int
+    attempt: int = 0
+    kept_s: int = 0
+    nodes: tuple[str, ...] = ()
+    started_s: int = 0
+    works_from_s: int = 0
+    noticed_s: int = 0
+    stop_s: int | None = None
+    first_start_s: int | None = None
+    finish_s: int | None = None
+    preemptions: int = 0
+    vain: int = 0
+
+    @property
+    def number(self) -> int:
+        """The job's place in the trace: by submit time."""
+        return self.work.number
+
+    @property
+    def submit_s(self) -> int:
+        """When the job was submitted; it keeps its place in the queue by that."""
+        return self.work.job.submit_s
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it holds GPUs, also while it is being stopped."""
+        return bool(self.nodes)
+
+    def end_s(self) -> int:
+        """When the running attempt is done."""
+        return self.works_from_s + self.work.job.duration_s - self.kept_s
+
+    def limit_end_s(self) -> int:
+        """When the running attempt is at the end of its time limit."""
+        return self.works_from_s + self.work.limit_s - self.kept_s
+
+    def saved_s(self, now: int, interval_s: int) -> int:
+        """The second up to which the running attempt's work is safe, its start where none is."""
+        worked = now - self.works_from_s
+        if not self.work.is_checkpointable or worked < interval_s:
+            return self.started_s
+        return self.works_from_s + worked // interval_s * interval_s
+
+
+class Scheduler(Protocol):
+    """Decides what starts and what is stopped. The world tells it of every change."""
+
+    def admits(self, task: Task) -> bool:
+        """Whether the job could ever start; otherwise it is refused when it comes."""
+        ...
+
+    def arrive(self, task: Task, now: int) -> None:
+        """`task` waits: it is new, or queues again."""
+        ...
+
+    def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
+        """`task` holds `nodes` no more; it is done, or was stopped and arrives next."""
+        ...
+
+    def fail(self, node: str, now: int) -> None:
+        """`node` goes down now; what ran on it has left. Give up what was kept free on it."""
+        ...
+
+    def tick(self, world: World) -> int | None:
+        """Call `world.start` and `world.stop`. Returns when it wants to be asked again even if
+        nothing happens, or None."""
+        ...
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run came to. GPU time in milli-GPU-seconds; `kept` is within the horizon, the rest
+    is of the whole run. `log` is a digest of every start and stop in order."""
+
+    tasks: list[Task]
+    refused: int
+    observer: Observer
+    horizon_s: int
+    ended_s: int
+    kept_mgpu_s: int
+    useful_mgpu_s: int
+    lost_mgpu_s: int
+    overhead_mgpu_s: int
+    preemptions: int
+    failures: int
+    events: int
+    ticks: int
+    waiting_max: int
+    log: str
+
+
+@dataclass(slots=True)
+class _Sums:
+    kept: int = 0
+    useful: int = 0
+    lost: int = 0
+    overhead: int = 0
+    preemptions: int = 0
+    failures: int = 0
+    events: int = 0
+    ticks: int = 0
+    waiting_max: int = 0
+
+
+class World:
+    """One run of a workload under one scheduler.
+
+    `teams` gives the tree's id for each team of the trace. Every action is checked: no GPU twice,
+    gangs whole, only waiting jobs start and only running ones are stopped.
+    """
+
+    def __init__(
+        self,
+        works: Sequence[Work],
+        fleet: Fleet,
+        scheduler: Scheduler,
+        settings: Settings,
+        observer: Observer,
+        teams: Mapping[str, str],
+    ) -> None:
+        self.now = 0
+        self.fleet = fleet
+        self.settings = settings
+        self._scheduler = scheduler
+        self._observer = observer
+        self._tasks = [Task(work, teams[work.job.team], work.job.mgpu) for work in works]
+        self.horizon_s = works[-1].job.submit_s if works else 0
+        self._heap: list[tuple[int, int, int, int]] = []
+        self._waiting: set[int] = set()
+        self._to_come = len(self._tasks)
+        self._running = 0
+        self._refused = 0
+        self.down: dict[str, int] = {}
+        self._on_node: dict[str, set[int]] = {name: set() for name in fleet.sizes}
+        self._names = sorted(fleet.sizes)
+        self._sums = _Sums()
+        self._log = hashlib.sha256()
+        self._dice = random.Random(f"failures {settings.seed}")
+
+    # -- what a scheduler may do ------------------------------------------------------------
+
+    def start(self, task: Task, nodes: tuple[str, ...]) -> None:
+        """Start `task`, whole, on `nodes`. Raises ValueError for what cannot be."""
+        job = task.work.job
+        if task.number not in self._waiting:
+            raise ValueError(f"job {job.id} does not wait and cannot start")
+        if len(set(nodes)) != job.node_count:
+            raise ValueError(f"job {job.id} needs {job.node_count} nodes, not {len(set(nodes))}")
+        self.fleet.take(nodes, job.mgpu_per_node)
+        self._waiting.remove(task.number)
+        self._running += 1
+        task.attempt += 1
+        task.nodes = nodes
+        task.started_s = self.now
+        task.works_from_s = self.now + (self.settings.restart_s if task.attempt > 1 else 0)
+        task.stop_s = None
+        if task.first_start_s is None:
+            task.first_start_s = self.now
+        for node in nodes:
+            self._on_node[node].add(task.number)
+        heappush(self._heap, (task.end_s(), _END, task.number, task.attempt))
+        self._observer.started(task, self.now)
+        self._log.update(b"+%d %d %s;" % (self.now, task.number, ",".join(nodes).encode()))
+
+    def stop(self, task: Task, grace_s: int) -> None:
+        """Give `task` notice: it is gone after `grace_s`, or when it is done before that."""
+        if not task.is_running or task.stop_s is not None:
+            raise ValueError(f"job {task.work.job.id} does not run and cannot be stopped")
+        task.noticed_s = self.now
+        task.stop_s = self.now + grace_s
+        task.preemptions += 1
+        self._sums.preemptions += 1
+        heappush(self._heap, (task.stop_s, _GONE, task.number, task.attempt))
+        self._log.update(b"-%d %d %d;" % (self.now, task.number, grace_s))
+
+    # -- the loop ---------------------------------------------------------------------------
+
+    def run(self, progress: Callable[[int, int], None] | None = None) -> Outcome:
+        """Play until every job is done or given up, or what waits can never start.
+
+        Once nobody is to come any more and nothing runs, no further node fails: with all of them
+        back, the last cycle shows whether what waits can start.
+        `progress` is called now and then with how many jobs have come, and of how many.
+        """
+        cycle_s, arrivals, heap = self.settings.cycle_s, self._tasks, self._heap
+        total = len(arrivals)
+        tick_s: int | None = None
+        if self.settings.failure_interval_s:
+            for i in range(len(self._names)):
+                heappush(heap, (self._lifetime(), _FAIL, i, 0))
+        while True:
+            at = total - self._to_come
+            candidates = [arrivals[at].submit_s] if at < total else []
+            if heap and (self._running or self._waiting or at < total):
+                candidates.append(heap[0][0])
+            if tick_s is not None:
+                candidates.append(tick_s)
+            if not candidates:
+                break
+            self.now = now = min(candidates)
+            changed = False
+            while heap and heap[0][0] == now:
+                _, kind, number, attempt = heappop(heap)
+                changed |= self._happen(kind, number, attempt)
+            while at < total and arrivals[at].submit_s == now:
+                self._come(arrivals[at])
+                at += 1
+                self._to_come -= 1
+                changed = True
+                if progress is not None and at % 500 == 0:
+                    progress(at, total)
+            if changed:
+                due = -(-now // cycle_s) * cycle_s
+                tick_s = due if tick_s is None else min(tick_s, due)
+            if tick_s == now:
+                self._sums.ticks += 1
+                before = self._sums.events, self._running, self._sums.preemptions
+                wake = self._scheduler.tick(self)
+                is_idle = before == (self._sums.events, self._running, self._sums.preemptions)
+                tick_s = None
+                if wake is not None and not (is_idle and self._is_over()):
+                    tick_s = max(-(-wake // cycle_s) * cycle_s, now + cycle_s)
+                if self._waiting and is_idle and self._is_over():
+                    break
+            self._sums.waiting_max = max(self._sums.waiting_max, len(self._waiting))
+            self._observer.settle(now)
+        if progress is not None:
+            progress(total, total)
+        self._observer.close()
+        sums = self._sums
+        return Outcome(
+            tasks=self._tasks,
+            refused=self._refused,
+            observer=self._observer,
+            horizon_s=self.horizon_s,
+            ended_s=self.now,
+            kept_mgpu_s=sums.kept,
+            useful_mgpu_s=sums.useful,
+            lost_mgpu_s=sums.lost,
+            overhead_mgpu_s=sums.overhead,
+            preemptions=sums.preemptions,
+            failures=sums.failures,
+            events=sums.events,
+            ticks=sums.ticks,
+            waiting_max=sums.waiting_max,
+            log=self._log.hexdigest(),
+        )
+
+    def _is_at_rest(self) -> bool:
+        """Whether nothing runs and nobody is to come."""
+        return not self._to_come and not self._running
+
+    def _is_over(self) -> bool:
+        """Whether nothing will change any more by itself."""
+        return self._is_at_rest() and not self.down
+
+    def _come(self, task: Task) -> None:
+        self._sums.events += 1
+        shape = self.fleet.shape_of(task.work.job)
+        if not self.fleet.could_hold(shape) or not self._scheduler.admits(task):
+            self._refused += 1
+            return
+        self._wait(task)
+
+    def _wait(self, task: Task) -> None:
+        self._waiting.add(task.number)
+        self._observer.queued(task, self.now)
+        self._scheduler.arrive(task, self.now)
+
+    def _happen(self, kind: int, number: int, attempt: int) -> bool:
+        """One event; False where it is out of date."""
+        if kind == _FAIL:
+            return self._fail(number)
+        if kind == _REPAIR:
+            name = self._names[number]
+            self.fleet.take((name,), -self.down.pop(name))
+            heappush(self._heap, (self.now + self._lifetime(), _FAIL, number, 0))
+            return True
+        task = self._tasks[number]
+        if task.attempt != attempt or not task.is_running:
+            return False
+        self._sums.events += 1
+        if kind == _END:
+            self._release(task, self.now, is_done=True)
+        else:
+            self._release(task, self._saved_on_notice(task), is_done=False)
+        return True
+
+    def _saved_on_notice(self, task: Task) -> int:
+        """Up to when the work of a task is safe whose grace is over now: it saved in time if its
+        grace was long enough."""
+        saved_s = task.saved_s(self.now, self.settings.checkpoint_interval_s)
+        begins_s = self.now - self.settings.save_s
+        if task.work.is_checkpointable and begins_s >= task.noticed_s:
+            return max(saved_s, begins_s)
+        return saved_s
+
+    def _fail(self, number: int) -> bool:
+        if self._is_at_rest():
+            heappush(self._heap, (self.now + self._lifetime(), _FAIL, number, 0))
+            return False
+        name = self._names[number]
+        self._sums.events += 1
+        self._sums.failures += 1
+        for victim in sorted(self._on_node[name]):
+            task = self._tasks[victim]
+            saved_s = task.saved_s(self.now, self.settings.checkpoint_interval_s)
+            if saved_s <= task.works_from_s:
+                task.vain += 1
+            self._release(task, saved_s, is_done=False)
+        self._scheduler.fail(name, self.now)
+        self.down[name] = self.fleet.sizes[name]
+        self.fleet.take((name,), self.down[name])
+        heappush(self._heap, (self.now + self.settings.repair_s, _REPAIR, number, 0))
+        return True
+
+    def _lifetime(self) -> int:
+        return 1 + int(self._dice.expovariate(1 / self.settings.failure_interval_s))
+
+    def _release(self, task: Task, kept_until: int, *, is_done: bool) -> None:
+        """The running attempt is over; its work up to `kept_until` counts."""
+        now, sums = self.now, self._sums
+        works_from = min(task.works_from_s, now)
+        kept = max(0, kept_until - works_from)
+        sums.overhead += task.mgpu * (works_from - task.started_s)
+        sums.useful += task.mgpu * kept
+        sums.lost += task.mgpu * (now - works_from - kept)
+        horizon = self.horizon_s
+        sums.kept += task.mgpu * (min(works_from + kept, horizon) - min(works_from, horizon))
+        task.kept_s += kept
+        nodes, task.nodes = task.nodes, ()
+        for node in nodes:
+            self._on_node[node].remove(task.number)
+        self.fleet.take(nodes, -task.work.job.mgpu_per_node)
+        self._running -= 1
+        self._observer.released(task, now)
+        self._scheduler.leave(task, nodes, now)
+        if is_done:
+            task.finish_s = now
+        elif task.vain < VAIN_MAX:
+            self._wait(task)

@@ -1,0 +1,152 @@
+"""Shapes of planned changes of quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework import serializers
+
+from quotas.administration import REASON_LENGTH_MAX, percent_text, values_of
+from quotas.api.serializers import QuotaSettingsSerializer, QuotaValuesSerializer
+from quotas.models import PlannedChange, PlannedEdit, PlannedStatus
+from quotas.planned_changes import (
+    EDITS_MAX,
+    REVERT_AFTER_S_MAX,
+    REVERT_AFTER_S_MIN,
+    edits_of,
+    may_apply,
+    may_manage,
+)
+from tenants.access import Actor
+from webapi.serializers import StrictSerializer, TextField, UtcTimeField, WholeNumberField
+
+
+class PlannedEditRequestSerializer(QuotaSettingsSerializer):
+    """What to set of one quota; what is left out stays."""
+
+    quota = serializers.UUIDField()
+
+
+class PlannedChangeCreateSerializer(StrictSerializer):
+    """Several edits of quotas of one organization, to be made as one."""
+
+    edits = serializers.ListField(
+        child=PlannedEditRequestSerializer(), min_length=1, max_length=EDITS_MAX
+    )
+    reason = TextField(
+        max_length=REASON_LENGTH_MAX, help_text="Why; kept in the history for everybody to read"
+    )
+    apply_at = UtcTimeField(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="When it is to be applied; null: as soon as somebody decides so",
+    )
+    revert_after_s = WholeNumberField(
+        required=False,
+        allow_null=True,
+        default=None,
+        min_value=REVERT_AFTER_S_MIN,
+        max_value=REVERT_AFTER_S_MAX,
+        help_text="Take it back that long after, unless something else changed its quotas; "
+        "null: it stays",
+    )
+
+
+class QuotaSetSerializer(serializers.Serializer[Any]):
+    """What an edit sets, by the names that a change takes; what it leaves alone is absent."""
+
+    guaranteed_mgpu = serializers.IntegerField(required=False)
+    guaranteed_percent = serializers.CharField(required=False)
+    borrow_limit_mgpu = serializers.IntegerField(required=False, allow_null=True)
+    lend_limit_mgpu = serializers.IntegerField(required=False, allow_null=True)
+    weight = serializers.IntegerField(required=False)
+
+    def to_representation(self, instance: Mapping[str, Any]) -> dict[str, Any]:
+        """What is set, null included."""
+        return dict(instance)
+
+
+class PlannedEditSerializer(serializers.Serializer[Any]):
+    """One quota three ways: as it was when the change was drafted or decided, as it is now, and
+    what the change sets of it."""
+
+    quota = serializers.UUIDField()
+    node = serializers.CharField()
+    pool = serializers.CharField()
+    before = QuotaValuesSerializer()
+    current = QuotaValuesSerializer()
+    is_stale = serializers.BooleanField(help_text="Somebody changed it since, by whatever way")
+    set = QuotaSetSerializer()
+
+
+class PlannedChangeSerializer(serializers.Serializer[Any]):
+    """A planned change and where it stands."""
+
+    id = serializers.UUIDField()
+    node = serializers.CharField(help_text="The lowest node that all edits lie below")
+    reason = serializers.CharField()
+    status = serializers.ChoiceField(choices=PlannedStatus.values)
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(help_text="When a draft that nobody decides on is over")
+    apply_at = serializers.DateTimeField(allow_null=True)
+    revert_after_s = serializers.IntegerField(allow_null=True)
+    decided_by = serializers.CharField(allow_null=True, help_text="Who applied or scheduled it")
+    decided_at = serializers.DateTimeField(allow_null=True)
+    applied_at = serializers.DateTimeField(allow_null=True)
+    revert_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    note = serializers.CharField(help_text="Why it failed, or was kept")
+    can_manage = serializers.BooleanField(help_text="Whether you may preview and cancel it")
+    can_apply = serializers.BooleanField(
+        help_text="Whether it is a draft and you have the rights to every edit, as things stand"
+    )
+    edits = PlannedEditSerializer(many=True)
+
+
+def shown_change(planned: PlannedChange, *, actor: Actor) -> dict[str, Any]:
+    """A planned change as JSON. One query for its edits."""
+    edits = edits_of(planned)
+    return dict(
+        PlannedChangeSerializer(
+            {
+                "id": planned.pk,
+                "node": planned.node.display_path,
+                "reason": planned.reason,
+                "status": planned.status,
+                "created_by": planned.created_by.login,
+                "created_at": planned.created_at,
+                "expires_at": planned.expires_at,
+                "apply_at": planned.apply_at,
+                "revert_after_s": planned.revert_after_s,
+                "decided_by": None if planned.decided_by is None else planned.decided_by.login,
+                "decided_at": planned.decided_at,
+                "applied_at": planned.applied_at,
+                "revert_at": planned.revert_at,
+                "ended_at": planned.ended_at,
+                "note": planned.note,
+                "can_manage": may_manage(actor, planned),
+                "can_apply": may_apply(actor, planned, edits),
+                "edits": [_shown_edit(edit) for edit in edits],
+            }
+        ).data
+    )
+
+
+def _shown_edit(edit: PlannedEdit) -> dict[str, Any]:
+    quota = edit.quota
+    known = edit.base_version if edit.applied_version is None else edit.applied_version
+    given = dict(edit.values)
+    if "guaranteed_bp" in given:
+        given["guaranteed_percent"] = percent_text(given.pop("guaranteed_bp"))
+    return {
+        "quota": quota.pk,
+        "node": quota.node.display_path,
+        "pool": quota.pool.name,
+        "before": edit.before,
+        "current": values_of(quota),
+        "is_stale": quota.version != known,
+        "set": given,
+    }

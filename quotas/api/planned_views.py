@@ -1,0 +1,191 @@
+"""Changes of several quotas as one: drafted, applied now or at a time, taken back."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from primitives.clock import SystemClock
+from primitives.errors import FieldError, InvalidRequest, PreconditionFailed
+from quotas.api.planned_serializers import (
+    PlannedChangeCreateSerializer,
+    PlannedChangeSerializer,
+    PlannedEditRequestSerializer,
+    shown_change,
+)
+from quotas.models import PlannedStatus
+from quotas.planned_changes import (
+    apply_planned,
+    cancel_planned,
+    draft_change,
+    etag_of_planned,
+    planned_by_id,
+    visible_planned,
+)
+from tenants.access import Actor
+from tenants.api.authentication import actor_from
+from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.paging import (
+    page_body,
+    page_by_id,
+    refuse_body,
+    refuse_unknown_filters,
+    refuse_unknown_parameters,
+)
+from webapi.preconditions import required_etag
+from webapi.serializers import (
+    IDEMPOTENCY_KEY,
+    PAGE_PARAMETERS,
+    answers,
+    etag_header,
+    if_match_header,
+    page_of,
+)
+
+_IF_MATCH = if_match_header("The ETag of what you looked at: of the draft, or of its preview")
+_ETAG = etag_header("State of the change and of the quotas of its organization in its pools")
+
+
+class PlannedChangeList(APIView):
+    """The planned changes that the caller may see, and new drafts."""
+
+    @extend_schema(
+        operation_id="list_planned_quota_changes",
+        summary="Planned changes of quotas, newest first",
+        parameters=[
+            OpenApiParameter(
+                "status", OpenApiTypes.STR, enum=PlannedStatus.values, description="Only these"
+            ),
+            *PAGE_PARAMETERS,
+        ],
+        responses=answers({200: page_of(PlannedChangeSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of planned changes."""
+        refuse_unknown_filters(request, {"status"})
+        actor = actor_from(request)
+        planned = visible_planned(actor)
+        if "status" in request.query_params:
+            status = request.query_params["status"]
+            if status not in PlannedStatus.values:
+                raise InvalidRequest(
+                    f"status must be one of {', '.join(PlannedStatus.values)}.",
+                    errors=[FieldError("/status", "is not a status")],
+                )
+            planned = planned.filter(status=status)
+        page = page_by_id(request, planned, newest_first=True)
+        return Response(page_body(request, page, lambda row: shown_change(row, actor=actor)))
+
+    @extend_schema(
+        operation_id="draft_quota_change",
+        summary="Draft a change of several quotas",
+        description="Nothing changes yet: preview it, then apply it with the ETag. Who may change "
+        "anything of each quota may draft; who applies it needs the rights to every edit.",
+        request=PlannedChangeCreateSerializer,
+        parameters=[IDEMPOTENCY_KEY, _ETAG],
+        responses=answers({201: PlannedChangeSerializer}, 403, 404, 422),
+    )
+    def post(self, request: Request) -> Response:
+        """The draft and its ETag."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        body = PlannedChangeCreateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        given = body.validated_data
+        now = SystemClock().now()
+
+        def act() -> tuple[int, dict[str, Any]]:
+            planned = draft_change(
+                [
+                    (edit["quota"], PlannedEditRequestSerializer.edit_of(edit))
+                    for edit in given["edits"]
+                ],
+                reason=given["reason"],
+                apply_at=given["apply_at"],
+                revert_after_s=given["revert_after_s"],
+                actor=actor,
+                now=now,
+            )
+            return 201, shown_change(planned_by_id(actor, planned.pk), actor=actor)
+
+        status, answer, _ = answer_once(
+            principal_id=actor.user.pk,
+            key=idempotency_key(request),
+            fingerprint=fingerprint_of(request),
+            now=now,
+            act=act,
+        )
+        etag = etag_of_planned(planned_by_id(actor, UUID(str(answer["id"]))))
+        return Response(answer, status=status, headers={"ETag": etag})
+
+
+class PlannedChangeDetail(APIView):
+    """One planned change."""
+
+    @extend_schema(
+        operation_id="get_planned_quota_change",
+        summary="One planned change of quotas",
+        parameters=[_ETAG],
+        responses=answers({200: PlannedChangeSerializer}, 404),
+    )
+    def get(self, request: Request, planned_id: UUID) -> Response:
+        """The change, its quotas three ways, and its ETag."""
+        refuse_unknown_parameters(request, set())
+        return _answer(actor_from(request), planned_id)
+
+
+class PlannedChangeApply(APIView):
+    """The decision for a draft."""
+
+    @extend_schema(
+        operation_id="apply_planned_quota_change",
+        summary="Apply a drafted change, or schedule it for its time",
+        description="All edits or none. 412 when the change, or any quota of its organization in "
+        "its pools, is not as it was: the answer shows `current`, each quota three ways.",
+        request=None,
+        parameters=[_IF_MATCH, _ETAG],
+        responses=answers({200: PlannedChangeSerializer}, 403, 404, 409, 412, 428),
+    )
+    def post(self, request: Request, planned_id: UUID) -> Response:
+        """The change, applied or scheduled."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        refuse_body(request)
+        now = SystemClock().now()
+        try:
+            apply_planned(planned_id, if_match=required_etag(request), actor=actor, now=now)
+        except PreconditionFailed as stale:
+            current = shown_change(planned_by_id(actor, planned_id), actor=actor)
+            raise PreconditionFailed(stale.detail, current=current) from stale
+        return _answer(actor, planned_id)
+
+
+class PlannedChangeCancel(APIView):
+    """Giving a planned change up."""
+
+    @extend_schema(
+        operation_id="cancel_planned_quota_change",
+        summary="Cancel a draft or a scheduled change, or keep what would be taken back",
+        request=None,
+        parameters=[_ETAG],
+        responses=answers({200: PlannedChangeSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, planned_id: UUID) -> Response:
+        """The change, cancelled or kept."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        refuse_body(request)
+        cancel_planned(planned_id, actor=actor, now=SystemClock().now())
+        return _answer(actor, planned_id)
+
+
+def _answer(actor: Actor, planned_id: UUID) -> Response:
+    planned = planned_by_id(actor, planned_id)
+    shown = shown_change(planned, actor=actor)
+    return Response(shown, headers={"ETag": etag_of_planned(planned)})

@@ -1,0 +1,85 @@
+"""The policy of the installation: what holds for all organizations alike."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypedDict
+
+from django.db import transaction
+
+from arbiter.policy import Policy
+from audit.recording import record
+from live.waking import wake
+from quotas.models import InstallationPolicy
+from quotas.policies import set_given
+from tenants.access import Actor, require_platform_admin
+from webapi.middleware import current_request_id
+from webapi.preconditions import refuse_stale
+
+_ONLY = 1
+
+
+class InstallationEdit(TypedDict, total=False):
+    """What to change; see `quotas.models.InstallationPolicy`."""
+
+    grace_period_s_max: int
+    starts_max: int
+    reclaims_max: int
+    claim_overdue_s: int
+    credit_floor_s: int
+    reservations_max: int
+    reservation_horizon_s: int
+    min_run_s: int
+    preemptions_max: int
+
+
+def installation_policy() -> InstallationPolicy:
+    """The policy of the installation; the standard one where none is stored."""
+    return InstallationPolicy.objects.filter(pk=_ONLY).first() or InstallationPolicy(pk=_ONLY)
+
+
+def arbiter_policy() -> Policy:
+    """The same as the arbiter takes it. What organizations say for themselves is with their nodes
+    and classes (`quotas.queries.quota_snapshot`). One query."""
+    row = installation_policy()
+    return Policy(
+        grace_period_s_default=row.grace_period_s_max,
+        starts_max=row.starts_max,
+        reclaims_max=row.reclaims_max,
+        claim_overdue_s=row.claim_overdue_s,
+        credit_floor_s=row.credit_floor_s,
+        reservations_max=row.reservations_max,
+        reservation_horizon_s=row.reservation_horizon_s,
+        min_run_s=row.min_run_s,
+        preemptions_max=row.preemptions_max,
+    )
+
+
+@transaction.atomic
+def change_installation_policy(
+    edit: InstallationEdit, *, actor: Actor, if_version: int, now: datetime
+) -> InstallationPolicy:
+    """Change what `edit` names of the policy that the actor has seen in this version.
+
+    Raises Forbidden for all but platform administrators, and PreconditionFailed unless
+    `if_version` is current.
+    """
+    require_platform_admin(actor)
+    InstallationPolicy.objects.get_or_create(pk=_ONLY)
+    policy = InstallationPolicy.objects.select_for_update().get(pk=_ONLY)
+    refuse_stale(if_version, policy.version, body=None)
+    if set_given(policy, dict(edit)):
+        policy.version += 1
+        policy.save()
+        record(
+            action="installation_policy.changed",
+            subject_kind="installation_policy",
+            subject_id=policy.pk,
+            now=now,
+            actor_id=actor.user.pk,
+            actor=actor.user.login,
+            detail=dict(edit),
+            request_id=current_request_id(),
+        )
+        wake("arbiter")
+    return policy

@@ -1,0 +1,479 @@
+"""Several edits of quotas as one: drafted, decided by who may, applied at a time, taken back.
+
+Whoever may change anything of each quota may draft; who applies needs the rights that the edits
+themselves need, so the draft of a team lead is a request to the admin above. A scheduled change is
+applied on the rights that who decided has at that moment, and only if nobody changed its quotas
+since. Taking back needs no rights: it is part of what was decided.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, cast
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from audit.recording import record
+from live.publishing import publish
+from primitives.errors import (
+    Conflict,
+    FieldError,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    PortalError,
+    PreconditionFailed,
+)
+from quotas.administration import (
+    REASON_LENGTH_MAX,
+    QuotaEdit,
+    change_together,
+    edit_together,
+    may_make,
+    named_refusals,
+    require_edit,
+    require_rights,
+    settle_together,
+    values_of,
+)
+from quotas.envelope import Family
+from quotas.locks import lock_quotas
+from quotas.models import PlannedChange, PlannedEdit, PlannedStatus, Quota
+from tenants.access import Actor, actor_of, get_visible, under, visible
+from tenants.models import Node
+from tenants.names import clean_name
+from tenants.roles import Permission
+from webapi.middleware import current_request_id
+
+EDITS_MAX = 100
+REVERT_AFTER_S_MIN, REVERT_AFTER_S_MAX = 60, 366 * 86_400
+#: A draft that nobody decides on expires after this, or when it was to be applied.
+DRAFTED_FOR = timedelta(days=7)
+APPLIED_WITHIN = timedelta(days=366)
+#: How many changes one round of the timer carries out, expires or takes back.
+ROUND_MAX = 100
+_CANCELLABLE = (PlannedStatus.DRAFT, PlannedStatus.SCHEDULED)
+
+
+def visible_planned(actor: Actor) -> QuerySet[PlannedChange]:
+    """The planned changes that the actor may see, with their nodes and people."""
+    return visible(actor, _with_names(), Permission.VIEW_TREE, path_field="node__path")
+
+
+def planned_by_id(actor: Actor, planned_id: UUID) -> PlannedChange:
+    """The planned change. Raises NotFound for absent and foreign alike."""
+    return get_visible(
+        actor, _with_names(), Permission.VIEW_TREE, path_field="node__path", pk=planned_id
+    )
+
+
+def _with_names() -> QuerySet[PlannedChange]:
+    return PlannedChange.objects.select_related(
+        "node", "node__organization", "node__parent", "created_by", "decided_by"
+    )
+
+
+def edits_of(planned: PlannedChange) -> list[PlannedEdit]:
+    """Its edits with their quotas, in tree order."""
+    return list(
+        planned.edits.select_related("quota__node__parent", "quota__pool").order_by(
+            "quota__node__path", "quota__pool__name"
+        )
+    )
+
+
+def may_manage(actor: Actor, planned: PlannedChange) -> bool:
+    """Whether the actor may preview and cancel it: who drafted it, and who manages quotas there."""
+    return actor.permits(Permission.MANAGE_QUOTA) and (
+        planned.created_by_id == actor.user.pk
+        or actor.holds(Permission.MANAGE_QUOTA, planned.node.path)
+    )
+
+
+def may_apply(actor: Actor, planned: PlannedChange, edits: Sequence[PlannedEdit]) -> bool:
+    """Whether it is a draft, and the actor has the rights to every edit."""
+    return planned.status == PlannedStatus.DRAFT and all(
+        may_make(actor, edit.quota, _edit_of(edit.values)) for edit in edits
+    )
+
+
+def require_management(actor: Actor, planned: PlannedChange) -> None:
+    """Raises Forbidden unless `may_manage`."""
+    if not may_manage(actor, planned):
+        raise Forbidden(
+            f"Only {planned.created_by.login}, who drafted this change, and who manages quotas of "
+            f"{planned.node.display_path} may do this.",
+            permission=Permission.MANAGE_QUOTA.value,
+            node=planned.node.display_path,
+        )
+
+
+def etag_of_planned(planned: PlannedChange) -> str:
+    """The state of the change and of the tree that it was made for: every quota of its
+    organization in its pools. One query."""
+    pools = planned.edits.values("quota__pool")
+    quotas = Quota.objects.filter(
+        node__organization=planned.node.organization_id, pool__in=pools
+    ).order_by("pk")
+    digest = hashlib.sha256(f"{planned.pk} {planned.version}".encode())
+    for pk, version in quotas.values_list("pk", "version"):
+        digest.update(f" {pk} {version}".encode())
+    return f'"{digest.hexdigest()[:32]}"'
+
+
+@transaction.atomic
+def draft_change(
+    edits: Sequence[tuple[UUID, QuotaEdit]],
+    *,
+    reason: str,
+    apply_at: datetime | None,
+    revert_after_s: int | None,
+    actor: Actor,
+    now: datetime,
+) -> PlannedChange:
+    """Store what is to be changed of which quotas; nothing is changed yet.
+
+    Raises NotFound for a quota that the actor cannot see, Forbidden for one of which they may
+    change nothing, and InvalidRequest for edits that mean nothing together.
+    """
+    reason = clean_name(reason, field="reason", length_max=REASON_LENGTH_MAX)
+    _refuse_times(apply_at, revert_after_s, now)
+    if not 1 <= len(edits) <= EDITS_MAX:
+        raise InvalidRequest(
+            f"Give 1 to {EDITS_MAX} edits.", errors=[FieldError("/edits", "are none or too many")]
+        )
+    quotas = visible(
+        actor,
+        Quota.objects.select_related("node__parent", "pool"),
+        Permission.VIEW_TREE,
+        path_field="node__path",
+    ).in_bulk([quota_id for quota_id, _ in edits])
+    seen: set[UUID] = set()
+    for place, (quota_id, edit) in enumerate(edits):
+        pointer = f"/edits/{place}"
+        if quota_id not in quotas:
+            raise NotFound(f"The quota of edit {place} does not exist, or you may not see it.")
+        if quota_id in seen or not edit:
+            raise InvalidRequest(
+                "Every edit sets something of a quota of its own.",
+                errors=[FieldError(pointer, "sets nothing, or its quota is edited twice")],
+            )
+        seen.add(quota_id)
+        require_edit(actor, quotas[quota_id].node, edit)
+    if len({quota.node.organization_id for quota in quotas.values()}) > 1:
+        raise InvalidRequest(
+            "A planned change stays within one organization; make one for each.",
+            errors=[FieldError("/edits", "are of several organizations")],
+        )
+    planned = PlannedChange.objects.create(
+        node=_common_node([quota.node for quota in quotas.values()]),
+        reason=reason,
+        created_by=actor.user,
+        created_at=now,
+        expires_at=apply_at or now + DRAFTED_FOR,
+        apply_at=apply_at,
+        revert_after_s=revert_after_s,
+    )
+    PlannedEdit.objects.bulk_create(
+        PlannedEdit(
+            planned=planned,
+            quota=quotas[quota_id],
+            values=dict(edit),
+            before=values_of(quotas[quota_id]),
+            base_version=quotas[quota_id].version,
+        )
+        for quota_id, edit in edits
+    )
+    _note(planned, "drafted", actor=actor, now=now, edits=len(edits))
+    return planned
+
+
+def families_of(planned: PlannedChange, *, is_locked: bool) -> Iterator[Family]:
+    """The quotas around its edits, a family for each pool; locked in the order of the pools."""
+    top = planned.node.parent or planned.node
+    pools = planned.edits.order_by("quota__pool").values_list("quota__pool", flat=True).distinct()
+    for pool in list(pools):
+        if is_locked:
+            yield Family(lock_quotas(top, pool))
+        else:
+            found = Quota.objects.select_related("node", "pool").filter(
+                under([top.path], "node__path"), pool=pool
+            )
+            yield Family(found.order_by("node__path"))
+
+
+def edits_to_make(planned: PlannedChange) -> dict[UUID, QuotaEdit]:
+    """What to set, by quota."""
+    return {pk: _edit_of(values) for pk, values in planned.edits.values_list("quota_id", "values")}
+
+
+def _edit_of(values: dict[str, Any]) -> QuotaEdit:
+    return cast(QuotaEdit, values)
+
+
+def trial_of(planned: PlannedChange) -> tuple[list[tuple[Quota, dict[str, Any]]], str]:
+    """The quotas as they would be, each with its settings now; and why the rules refuse it as
+    things stand, empty where they do not. Nothing is written."""
+    edits, found = edits_to_make(planned), []
+    for family in families_of(planned, is_locked=False):
+        before = {quota.pk: values_of(quota) for quota in family.by_node.values()}
+        try:
+            changed = settle_together(edits, family)
+        except Conflict as refusal:
+            return [], refusal.detail
+        found += [(quota, before[quota.pk]) for quota in changed]
+    return found, ""
+
+
+def apply_planned(planned_id: UUID, *, if_match: str, actor: Actor, now: datetime) -> PlannedChange:
+    """Decide for a draft: apply it now, or have it applied at its time.
+
+    Raises NotFound, PreconditionFailed unless `if_match` names the state of the change and its
+    tree, Conflict for what is no draft any more, Forbidden, and where it is applied now
+    EnvelopeBroken or LendsTooMuch.
+    """
+    for edit in edits_of(planned_by_id(actor, planned_id)):
+        require_edit(actor, edit.quota.node, QuotaEdit())
+    with named_refusals(), transaction.atomic():
+        planned = _locked(planned_id)
+        families = list(families_of(planned, is_locked=True))
+        if if_match != etag_of_planned(planned):
+            raise PreconditionFailed(
+                "The change, or a quota beside those that it changes, is not as it was when you "
+                "looked. Compare what it would set with what is there now, preview it again, and "
+                "send the new ETag."
+            )
+        if planned.status != PlannedStatus.DRAFT:
+            raise Conflict(f"This change is {planned.status} already; draft a new one.")
+        if planned.expires_at <= now:
+            raise Conflict("This draft has expired; draft the change anew.")
+        planned.decided_by, planned.decided_at = actor.user, now
+        if planned.apply_at is None:
+            _apply(planned, families, actor=actor, now=now)
+        else:
+            _remember_base(planned, families)
+            edits = edits_to_make(planned)
+            for family in families:
+                require_rights(actor, edit_together(edits, family))
+            planned.status = PlannedStatus.SCHEDULED
+            _save(planned)
+            _note(planned, "scheduled", actor=actor, now=now)
+    return planned
+
+
+@transaction.atomic
+def cancel_planned(planned_id: UUID, *, actor: Actor, now: datetime) -> PlannedChange:
+    """Give a draft or a scheduled change up, or keep for good what was to be taken back.
+
+    Raises NotFound, Forbidden, and Conflict where there is nothing to give up.
+    """
+    require_management(actor, planned_by_id(actor, planned_id))
+    planned = _locked(planned_id)
+    if planned.status in _CANCELLABLE:
+        _end(planned, PlannedStatus.CANCELLED, actor=actor, now=now)
+    elif planned.status == PlannedStatus.APPLIED and planned.revert_at is not None:
+        note = f"{actor.user.login} decided to keep it."
+        _end(planned, PlannedStatus.KEPT, note, actor=actor, now=now)
+    else:
+        raise Conflict(
+            f"This change is {planned.status}; only a draft, a scheduled change, or the taking "
+            "back of an applied one can be cancelled. To undo it, draft the opposite change."
+        )
+    return planned
+
+
+def carry_out_due(*, now: datetime, limit: int = ROUND_MAX) -> int:
+    """Expire, apply and take back what is due, at most `limit` of each, oldest first; returns how
+    many. May run twice at once: each is done in a transaction of its own by who gets its lock."""
+    rows = PlannedChange.objects
+    expired = rows.filter(status=PlannedStatus.DRAFT, expires_at__lte=now).order_by("expires_at")
+    due = rows.filter(status=PlannedStatus.SCHEDULED, apply_at__lte=now).order_by("apply_at", "pk")
+    over = rows.filter(status=PlannedStatus.APPLIED, revert_at__lte=now).order_by("revert_at", "pk")
+    done = 0
+    for found, carry_out in ((expired, _expire), (due, _apply_scheduled), (over, _take_back)):
+        for planned_id in list(found.values_list("pk", flat=True)[:limit]):
+            done += carry_out(planned_id, now)
+    return done
+
+
+@transaction.atomic
+def _expire(planned_id: UUID, now: datetime) -> bool:
+    planned = _locked_if(planned_id, PlannedStatus.DRAFT)
+    if planned is None:
+        return False
+    _end(planned, PlannedStatus.EXPIRED, now=now)
+    return True
+
+
+@transaction.atomic
+def _apply_scheduled(planned_id: UUID, now: datetime) -> bool:
+    planned = _locked_if(planned_id, PlannedStatus.SCHEDULED)
+    if planned is None:
+        return False
+    assert planned.decided_by is not None
+    try:
+        with named_refusals(), transaction.atomic():
+            families = list(families_of(planned, is_locked=True))
+            edits = edits_of(planned)
+            changed = [edit for edit in edits if edit.quota.version != edit.base_version]
+            if changed:
+                raise Conflict(f"{_names(changed)} was changed since this change was decided.")
+            actor = actor_of(planned.decided_by)
+            for edit in edits:
+                require_edit(actor, edit.quota.node, QuotaEdit())
+            _apply(planned, families, actor=actor, now=now)
+    except PortalError as refusal:
+        planned = _locked(planned_id)
+        _end(planned, PlannedStatus.FAILED, refusal.detail, now=now)
+    return True
+
+
+@transaction.atomic
+def _take_back(planned_id: UUID, now: datetime) -> bool:
+    planned = _locked_if(planned_id, PlannedStatus.APPLIED)
+    if planned is None:
+        return False
+    try:
+        with named_refusals(), transaction.atomic():
+            families = list(families_of(planned, is_locked=True))
+            edits = edits_of(planned)
+            changed = [edit for edit in edits if edit.quota.version != edit.applied_version]
+            if changed:
+                raise Conflict(f"{_names(changed)} was changed since; all was left as it is.")
+            back = {edit.quota_id: _as_it_was(edit.before) for edit in edits}
+            reason = f"Taken back as planned: {planned.reason}"[:REASON_LENGTH_MAX]
+            for family in families:
+                change_together(back, family, actor=None, reason=reason, now=now)
+            _end(planned, PlannedStatus.REVERTED, now=now)
+    except PortalError as refusal:
+        planned = _locked(planned_id)
+        _end(planned, PlannedStatus.KEPT, refusal.detail, now=now)
+    return True
+
+
+def _apply(
+    planned: PlannedChange, families: Sequence[Family], *, actor: Actor, now: datetime
+) -> None:
+    """Make the edits of a change whose quotas are locked."""
+    _remember_base(planned, families)
+    edits = edits_to_make(planned)
+    for family in families:
+        change_together(edits, family, actor=actor, reason=planned.reason, now=now)
+    quotas = {quota.pk: quota for family in families for quota in family.by_node.values()}
+    stored = edits_of(planned)
+    for edit in stored:
+        edit.applied_version = quotas[edit.quota_id].version
+    PlannedEdit.objects.bulk_update(stored, ["applied_version"])
+    planned.status = PlannedStatus.APPLIED
+    planned.applied_at = now
+    if planned.revert_after_s is not None:
+        planned.revert_at = now + timedelta(seconds=planned.revert_after_s)
+    _save(planned)
+    _note(planned, "applied", actor=actor, now=now)
+
+
+def _remember_base(planned: PlannedChange, families: Sequence[Family]) -> None:
+    """What is decided on is what is there now."""
+    quotas = {quota.pk: quota for family in families for quota in family.by_node.values()}
+    stored = list(planned.edits.all())
+    for edit in stored:
+        edit.before = values_of(quotas[edit.quota_id])
+        edit.base_version = quotas[edit.quota_id].version
+    PlannedEdit.objects.bulk_update(stored, ["before", "base_version"])
+
+
+def _as_it_was(before: Mapping[str, Any]) -> QuotaEdit:
+    """The edit that brings back what `values_of` kept."""
+    edit = QuotaEdit(
+        borrow_limit_mgpu=before["borrow_limit_mgpu"],
+        lend_limit_mgpu=before["lend_limit_mgpu"],
+        weight=before["weight"],
+    )
+    if before["guaranteed_percent"] is None:
+        edit["guaranteed_mgpu"] = before["guaranteed_mgpu"]
+    else:
+        edit["guaranteed_bp"] = int(before["guaranteed_percent"].replace(".", ""))
+    return edit
+
+
+def _refuse_times(apply_at: datetime | None, revert_after_s: int | None, now: datetime) -> None:
+    if apply_at is not None and not now < apply_at <= now + APPLIED_WITHIN:
+        raise InvalidRequest(
+            "apply_at must lie ahead, within a year; leave it out to apply the change at once.",
+            errors=[FieldError("/apply_at", "is past or more than a year ahead")],
+        )
+    if revert_after_s is not None and not (
+        REVERT_AFTER_S_MIN <= revert_after_s <= REVERT_AFTER_S_MAX
+    ):
+        raise InvalidRequest(
+            f"revert_after_s must be from {REVERT_AFTER_S_MIN} to {REVERT_AFTER_S_MAX}.",
+            errors=[FieldError("/revert_after_s", "is out of range")],
+        )
+
+
+def _common_node(nodes: Sequence[Node]) -> Node:
+    """The lowest node that all of `nodes`, of one organization, lie at or below."""
+    steps = [node.path.rstrip("/").split("/") for node in nodes]
+    common: list[str] = []
+    for level in zip(*steps, strict=False):
+        if len(set(level)) > 1:
+            break
+        common.append(level[0])
+    return Node.objects.select_related("organization").get(path="/".join(common) + "/")
+
+
+def _names(edits: Sequence[PlannedEdit]) -> str:
+    """The first of these quotas, for a sentence."""
+    first = f"{edits[0].quota.node.display_path} in {edits[0].quota.pool.name}"
+    return first if len(edits) == 1 else f"{first}, and {len(edits) - 1} more of its quotas,"
+
+
+def _locked(planned_id: UUID) -> PlannedChange:
+    return _with_names().select_for_update(of=("self",)).get(pk=planned_id)
+
+
+def _locked_if(planned_id: UUID, status: PlannedStatus) -> PlannedChange | None:
+    """The change, if it is free and still stands there."""
+    free = _with_names().select_for_update(of=("self",), skip_locked=True)
+    return free.filter(pk=planned_id, status=status).first()
+
+
+def _end(
+    planned: PlannedChange,
+    status: PlannedStatus,
+    note: str = "",
+    *,
+    actor: Actor | None = None,
+    now: datetime,
+) -> None:
+    planned.status, planned.note, planned.ended_at = status, note, now
+    _save(planned)
+    _note(planned, status.value, actor=actor, now=now, note=note)
+
+
+def _save(planned: PlannedChange) -> None:
+    planned.version += 1
+    planned.save()
+
+
+def _note(
+    planned: PlannedChange, act: str, *, actor: Actor | None = None, now: datetime, **detail: Any
+) -> None:
+    """The audit event of an act, and the hint to open pages."""
+    record(
+        action=f"quota_change.{act}",
+        subject_kind="quota_change",
+        subject_id=planned.pk,
+        now=now,
+        actor_id=None if actor is None else actor.user.pk,
+        actor="system" if actor is None else actor.user.login,
+        organization_id=planned.node.organization_id,
+        node_path=planned.node.path,
+        detail={"reason": planned.reason, **detail},
+        request_id=current_request_id(),
+    )
+    publish("quotas", ids=[planned.pk], organization_id=planned.node.organization_id)

@@ -1,0 +1,254 @@
+"""Laws of taking back over long random runs, among them what once went wrong in Kueue: quota given
+out by a tree that had changed, use counted twice after a restart, a preemption that waited for
+ever, and an end that was booked where another thing has the same name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from arbiter.cycle import decide
+from arbiter.decisions import Plan
+from arbiter.policy import Policy
+from arbiter.record import Record, from_document, to_document
+from arbiter.snapshot import Phase, Slot, Snapshot
+from builders.arbiter_builders import World
+from property.test_arbiter_laws import (
+    CYCLE_S,
+    GRACE_S,
+    POLICY,
+    Tree,
+    check_account,
+    check_devices,
+    check_quota,
+    check_reclaims,
+    empty_worlds,
+    move,
+    teams,
+)
+
+RULES = st.builds(
+    Policy,
+    grace_period_s_default=st.just(GRACE_S),
+    min_run_s=st.sampled_from([0, 2 * CYCLE_S, 600]),
+    preemptions_max=st.integers(1, 3),
+)
+
+
+def count_up(world: World, stops: Counter[str]) -> None:
+    """Tell what runs how often its job was stopped before."""
+    for job, run in world.running.items():
+        world.running[job] = dataclasses.replace(run, preemptions=stops[job])
+
+
+@given(st.data())
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+def test_no_job_is_stopped_twice_without_having_run_and_all_comes_to_rest(
+    data: st.DataObject,
+) -> None:
+    """Whoever is stopped has run since its last stop, for a cycle at least; and once nothing comes
+    and nothing ends by itself nobody is stopped a second time.
+    """
+    world = World(data.draw(empty_worlds()), data.draw(RULES))
+    stops: Counter[str] = Counter()
+    stopped_at: dict[str, int] = {}
+    for number in range(data.draw(st.integers(1, 12))):
+        move(data.draw, world, number, gpus=3, count=2)
+        count_up(world, stops)
+        snapshot = world.snapshot()
+        plan = world.step()
+        check_reclaims(snapshot, plan)
+        note(snapshot, plan, stops, stopped_at)
+    before = stops.copy()
+    for _ in range(40):
+        world.now += CYCLE_S
+        count_up(world, stops)
+        snapshot = world.snapshot()
+        note(snapshot, world.step(), stops, stopped_at)
+    assert all(stops[job] - before[job] <= 1 for job in stops)
+    assert not world.plan.reclaims
+
+
+def note(snapshot: Snapshot, plan: Plan, stops: Counter[str], stopped_at: dict[str, int]) -> None:
+    """Count the plan's victims, who have all run since their last stop."""
+    running = {run.attempt: run for run in snapshot.running}
+    for reclaim in plan.reclaims:
+        for victim in reclaim.victims:
+            run = running[victim.attempt]
+            assert run.phase is Phase.RUNNING
+            assert stopped_at.get(run.job, -1) < run.started_at < snapshot.taken_at
+            stopped_at[run.job] = snapshot.taken_at
+            stops[run.job] += 1
+
+
+@given(st.data())
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+def test_nobody_is_stopped_without_need(data: st.DataObject) -> None:
+    """With all victims gone but one the job could not start, or that one is protected at a node
+    whose guarantee gives the right.
+    """
+    world = World(data.draw(empty_worlds()), data.draw(RULES))
+    for number in range(data.draw(st.integers(1, 10))):
+        move(data.draw, world, number, gpus=3, count=2)
+        snapshot = world.snapshot()
+        plan = world.step()
+        if snapshot.claims or any(run.phase is Phase.STOPPING for run in snapshot.running):
+            continue
+        for reclaim in plan.reclaims[:1]:
+            if plan.starts:
+                break
+            check_need(snapshot, reclaim.job, {one.attempt for one in reclaim.victims})
+
+
+def check_need(snapshot: Snapshot, wanted: str, victims: set[str]) -> None:
+    tree = Tree(snapshot)
+    (job,) = (one for one in snapshot.queued if one.id == wanted)
+    sharing = {run.attempt for node in tree.path(job.team) for run in tree.protected(node)}
+    for kept in victims - sharing:
+        left = dataclasses.replace(
+            snapshot,
+            queued=(job,),
+            running=tuple(
+                run for run in snapshot.running if run.attempt not in victims or run.attempt == kept
+            ),
+        )
+        assert not decide(left, POLICY).starts
+    left = dataclasses.replace(
+        snapshot,
+        queued=(job,),
+        running=tuple(run for run in snapshot.running if run.attempt not in victims),
+    )
+    assert [start.job for start in decide(left, POLICY).starts] == [wanted]
+
+
+@given(st.data())
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+def test_a_tree_that_changes_gives_nothing_out_twice(data: st.DataObject) -> None:
+    """Teams move to other parents and limits change between cycles: no start breaks a limit of
+    the tree as it is now.
+    """
+    world = World(data.draw(empty_worlds()), POLICY)
+    whole = world.base
+    leaves = teams(whole)
+    inner = [node.id for node in whole.nodes if node.id not in leaves]
+    for number in range(data.draw(st.integers(1, 6))):
+        move(data.draw, world, number, gpus=3, count=2)
+        moved = {leaf: data.draw(st.sampled_from(inner)) for leaf in leaves}
+        world.base = dataclasses.replace(
+            whole,
+            nodes=tuple(
+                dataclasses.replace(node, parent=moved[node.id])
+                if node.id in moved and data.draw(st.integers(0, 3)) == 0
+                else node
+                for node in whole.nodes
+            ),
+        )
+        snapshot = world.snapshot()
+        plan = world.step()
+        check_devices(snapshot, plan)
+        check_quota(snapshot, plan)
+        check_account(snapshot, plan)
+
+
+@given(st.data())
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+def test_a_new_leader_counts_everything_once(data: st.DataObject) -> None:
+    """Whoever reads the same state anew, in the middle of claims and stops, decides the same, and
+    what it counts as in use is what runs and starts.
+    """
+    world, other = (
+        World(data.draw(empty_worlds()), POLICY),
+        World(data.draw(empty_worlds()), POLICY),
+    )
+    for number in range(data.draw(st.integers(1, 8))):
+        move(data.draw, world, number, gpus=3, count=2)
+        move(data.draw, other, number, gpus=3, count=2)
+        snapshot = world.snapshot()
+        other.step()
+        plan = world.step()
+        written = json.dumps(to_document(Record("1", POLICY, snapshot, plan)))
+        anew = from_document(json.loads(written))
+        assert decide(anew.snapshot, anew.policy) == plan
+        check_account(snapshot, plan)
+
+
+@given(st.data())
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+def test_no_claim_waits_for_ever(data: st.DataObject) -> None:
+    """However its victims go (early, late, not at all, while nodes vanish), a claim ends within
+    grace, patience and two cycles, and where nothing is being stopped any more no claim is left.
+    Not sooner: a claim's own GPUs can all be free while a limit on its team's path is still used
+    up by a job that is being stopped elsewhere. Dies here: claims that are never given up.
+    """
+    policy = Policy(grace_period_s_default=2 * CYCLE_S, claim_overdue_s=2 * CYCLE_S)
+    world = World(data.draw(empty_worlds()), policy)
+    made: dict[str, int] = {}
+    sticks = data.draw(st.sampled_from([(False,), (True, False), (True,)]))
+    for number in range(data.draw(st.integers(10, 20))):
+        move_on(data, world, number, sticky=data.draw(st.sampled_from(sticks)))
+        world.apply(decide(world.snapshot(), policy))
+        made = {job: made.get(job, world.now) for job in world.claims}
+        most_s = policy.grace_period_s_default + policy.claim_overdue_s + 2 * CYCLE_S
+        assert all(world.now - since <= most_s for since in made.values())
+        assert not world.claims or any(
+            run.phase is Phase.STOPPING for run in world.running.values()
+        )
+
+
+def move_on(data: st.DataObject, world: World, number: int, *, sticky: bool) -> None:
+    """As `move`; but those whose grace is over stay where they are `sticky`."""
+    late = {
+        job: run
+        for job, run in world.running.items()
+        if run.grace_until is not None and run.grace_until <= world.now + CYCLE_S
+    }
+    move(data.draw, world, number, gpus=2, count=1)
+    if sticky:
+        for job, run in late.items():
+            if job not in world.running:
+                world.running[job] = run
+                world.queued.pop(job, None)
+
+
+@given(st.data())
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+def test_the_same_name_on_another_cluster_is_another_node(data: st.DataObject) -> None:
+    """Clusters that call their nodes alike get the plans that they would get with names of their
+    own.
+    """
+    world = World(data.draw(empty_worlds()), POLICY)
+    clusters = len(world.base.clusters)
+    alike = {device.node: f"n{int(device.node[1:]) // clusters}" for device in world.base.devices}
+    for number in range(data.draw(st.integers(1, 8))):
+        move(data.draw, world, number, gpus=3, count=2)
+        snapshot = world.snapshot()
+        plan = world.step()
+        assert decide(renamed(snapshot, alike), POLICY) == renamed(plan, alike)
+
+
+def renamed(thing: Any, names: Mapping[str, str]) -> Any:
+    """The same with other names of the clusters' nodes."""
+
+    def slotted(one: Any) -> Any:
+        return dataclasses.replace(
+            one, slots=tuple(Slot(names[slot.node], slot.mgpu) for slot in one.slots)
+        )
+
+    if isinstance(thing, Plan):
+        return dataclasses.replace(
+            thing,
+            starts=tuple(map(slotted, thing.starts)),
+            reclaims=tuple(map(slotted, thing.reclaims)),
+        )
+    return dataclasses.replace(
+        thing,
+        devices=tuple(dataclasses.replace(one, node=names[one.node]) for one in thing.devices),
+        running=tuple(map(slotted, thing.running)),
+        claims=tuple(map(slotted, thing.claims)),
+    )

@@ -1,0 +1,252 @@
+"""Reservations and backfill: who holds one, who has to wait for it, and how long at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from arbiter.cycle import decide
+from arbiter.decisions import Code, Plan, Waiting
+from arbiter.policy import Policy
+from arbiter.snapshot import QueuedJob, RunningJob, Snapshot
+from builders.arbiter_builders import (
+    GPU,
+    NOW,
+    World,
+    a_queued,
+    a_quota,
+    a_running,
+    a_snapshot,
+    devices,
+    slots,
+)
+
+#: Nobody is guaranteed anything, so nothing is taken back.
+NOTHING = {"o": 0, "o/a": 0, "o/b": 0}
+
+
+def two_nodes(
+    queued: Sequence[QueuedJob], *, running: Sequence[RunningJob] | None = None, **more: object
+) -> Snapshot:
+    """Two nodes of 8 GPUs; the first is in use for another 1,000 s."""
+    if running is None:
+        running = [a_running("r", "o/a", slots(0, 1), started_at=NOW, time_limit_s=1_000)]
+    fields: dict[str, object] = {"quotas": NOTHING, "devices": devices(2), **more}
+    return a_snapshot(queued=queued, running=running, **fields)  # type: ignore[arg-type]
+
+
+def a_gang(**more: object) -> QueuedJob:
+    """A job that needs both nodes and waits for longest."""
+    fields: dict[str, object] = {"gpus": 8, "nodes": 2, "submitted_at": NOW - 900, **more}
+    return a_queued("gang", "o/b", **fields)  # type: ignore[arg-type]
+
+
+def started(plan: Plan) -> list[str]:
+    return [start.job for start in plan.starts]
+
+
+def held(plan: Plan) -> dict[str, int]:
+    """Seconds until each reservation."""
+    return {one.job: one.start_at - plan.taken_at for one in plan.reservations}
+
+
+def why(plan: Plan, job: str) -> Waiting:
+    return next(one for one in plan.waiting if one.job == job)
+
+
+def test_a_later_job_starts_only_if_it_ends_before_the_reservation() -> None:
+    """Mutants that die here: a job without a limit taken for a short one; the end compared with
+    the reservation's to the second the wrong way."""
+    jobs = [
+        a_gang(),
+        a_queued("endless", "o/a", gpus=2),
+        a_queued("long", "o/a", gpus=2, time_limit_s=1_001),
+        a_queued("short", "o/a", gpus=2, time_limit_s=1_000),
+    ]
+    plan = decide(two_nodes(jobs), Policy())
+    assert held(plan)["gang"] == 1_000
+    assert started(plan) == ["short"]
+    one = why(plan, "long")
+    assert one.code is Code.RESERVED_FOR_LARGER_JOB
+    assert one.numbers == {
+        "need_mgpu": 2 * GPU,
+        "free_mgpu": 6 * GPU,
+        "reserved_mgpu": 16 * GPU,
+        "reserved_start_at": NOW + 1_000,
+    }
+    assert why(plan, "endless").code is Code.RESERVED_FOR_LARGER_JOB
+    gang = why(plan, "gang")
+    assert (gang.code, gang.earliest, gang.latest, gang.method) == (
+        Code.WAITING_FOR_FREE_GPUS, None, NOW + 1_000, "time_limits",
+    )  # fmt: skip
+
+
+def test_what_a_reservation_does_not_need_is_for_everybody() -> None:
+    jobs = [a_gang(gpus=5), *(a_queued(f"j{i}", "o/a", gpus=1) for i in range(5))]
+    plan = decide(two_nodes(jobs, devices=devices(2)), Policy())
+    assert held(plan)["gang"] == 1_000
+    assert started(plan) == ["j0", "j1", "j2"]
+
+
+def test_without_reservations_whatever_fits_starts() -> None:
+    jobs = [a_gang(), a_queued("endless", "o/a", gpus=2)]
+    plan = decide(two_nodes(jobs), Policy(reservations_max=0))
+    assert (plan.reservations, started(plan)) == ((), ["endless"])
+    assert why(plan, "gang").method is None
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "age_s", "horizon_s"),
+    [
+        (None, 0, 7 * 86_400),  # nobody knows when it ends
+        (1_000, 0, 999),  # it ends beyond the horizon
+        (1_000, 1_601, 7 * 86_400),  # it should have ended ten minutes ago
+    ],
+)
+def test_nobody_waits_for_an_end_that_is_unknown(
+    limit_s: int | None, age_s: int, horizon_s: int
+) -> None:
+    """Mutants that die here: no limit, an end beyond the horizon or one long past counted on."""
+    run = a_running("r", "o/a", slots(0, 1), started_at=NOW - age_s, time_limit_s=limit_s)
+    jobs = [a_gang(), a_queued("endless", "o/a", gpus=2)]
+    plan = decide(two_nodes(jobs, running=[run]), Policy(reservation_horizon_s=horizon_s))
+    assert (plan.reservations, started(plan)) == ((), ["endless"])
+
+
+def test_gpus_are_kept_for_what_is_ending_now_for_ten_minutes_at_most() -> None:
+    run = a_running("r", "o/a", slots(0, 1), started_at=NOW - 1_600, time_limit_s=1_000)
+    plan = decide(two_nodes([a_gang(), a_queued("j", "o/a")], running=[run]), Policy())
+    assert (held(plan)["gang"], started(plan)) == (0, [])
+
+
+def test_only_so_many_hold_a_reservation() -> None:
+    jobs = [
+        a_gang(),
+        a_queued("next", "o/a", gpus=7, nodes=2, time_limit_s=50, submitted_at=NOW - 200),
+        a_queued("last", "o/a", gpus=6, nodes=2, time_limit_s=50),
+    ]
+    jobs[0] = replace(jobs[0], time_limit_s=100)
+    assert held(decide(two_nodes(jobs), Policy(reservations_max=1))) == {"gang": 1_000}
+    assert held(decide(two_nodes(jobs), Policy(reservations_max=2))) == {
+        "gang": 1_000, "next": 1_100,
+    }  # fmt: skip
+    assert held(decide(two_nodes(jobs), Policy())) == {"gang": 1_000, "next": 1_100, "last": 1_150}
+
+
+def test_what_its_own_teams_limit_refuses_holds_none() -> None:
+    quotas = [a_quota("o", 0), a_quota("o/a", 0), a_quota("o/b", 0, borrow=12)]
+    run = a_running("r", "o/b", slots(0, 1), started_at=NOW, time_limit_s=1_000)
+    jobs = [a_gang(nodes=1), a_queued("endless", "o/a", gpus=8)]
+    plan = decide(two_nodes(jobs, quotas=quotas, running=[run]), Policy())
+    assert why(plan, "gang").code is Code.BORROW_LIMIT_REACHED
+    assert (plan.reservations, started(plan)) == ((), ["endless"])
+
+
+def test_quota_is_reserved_too() -> None:
+    """A department's limit keeps the job waiting; a sister may not use up what comes free there,
+    a stranger may. Mutants that die here: quota not looked at where a job would start; the
+    running jobs' ends not taken out of it; what starts not charged to it."""
+    quotas = [a_quota("o", 0, borrow=8), a_quota("o/a", 0), a_quota("o/b", 0), a_quota("p", 0)]
+    runs = [
+        a_running("r", "o/a", slots(0, 1, gpus=2), started_at=NOW, time_limit_s=1_000),
+        a_running("s", "o/a", slots(1, 1, gpus=3), started_at=NOW, time_limit_s=300),
+    ]
+    jobs = [
+        a_gang(nodes=1, gpus=7),
+        a_queued("sister", "o/a", gpus=1, time_limit_s=1_500),
+        a_queued("short", "o/a", gpus=1, time_limit_s=1_000),
+        a_queued("stranger", "p", gpus=1),
+    ]
+    plan = decide(two_nodes(jobs, quotas=quotas, running=runs, devices=devices(4)), Policy())
+    assert held(plan)["gang"] == 1_000
+    assert sorted(started(plan)) == ["short", "sister", "stranger"]
+    another = [*jobs, a_queued("tail", "o/a", gpus=1)]
+    plan = decide(two_nodes(another, quotas=quotas, running=runs, devices=devices(4)), Policy())
+    assert why(plan, "tail").code is Code.RESERVED_FOR_LARGER_JOB
+    jobs[1] = replace(jobs[1], mgpu_per_node=2 * GPU)
+    plan = decide(two_nodes(jobs, quotas=quotas, running=runs, devices=devices(4)), Policy())
+    assert sorted(started(plan)) == ["short", "stranger"]
+    assert why(plan, "sister").code is Code.RESERVED_FOR_LARGER_JOB
+
+
+def test_the_teams_own_guarantee_goes_before_what_others_have_reserved() -> None:
+    """Mutant that dies here: a reservation for spare GPUs in the way of a guarantee."""
+    quotas = {"o": 2, "o/a": 2, "o/b": 0}
+    high = a_queued("first", "o/a", gpus=8, nodes=2, priority="high")
+    run = a_running("r", "o/b", slots(0, 1), started_at=NOW, time_limit_s=1_000)
+    own = a_queued("own", "o/a", gpus=2)
+    plan = decide(two_nodes([high, own], quotas=quotas, running=[run]), Policy())
+    assert held(plan) == {"first": 1_000}
+    assert started(plan) == ["own"]
+
+
+def test_a_strict_queue_lets_nobody_pass_who_waits_for_a_reservation() -> None:
+    jobs = [
+        a_gang(),
+        a_queued("long", "o/a", gpus=2, time_limit_s=5_000, submitted_at=NOW - 50),
+        a_queued("short", "o/a", gpus=1, time_limit_s=100, submitted_at=NOW - 40),
+    ]
+    strict = Policy(skips_blocked_within_team=False)
+    assert started(decide(two_nodes(jobs), Policy())) == ["short"]
+    assert started(decide(two_nodes(jobs), strict)) == []
+
+
+def a_stream(policy: Policy, until_s: int) -> int | None:
+    """After how many seconds a job that needs both nodes starts among a stream of jobs of half a
+    node that run for their whole limit of 400 to 1,000 s; None when it still waits."""
+    world = World(a_snapshot(quotas=NOTHING, devices=devices(2), queued=[a_gang()]), policy)
+    world.running = {
+        f"r{i}": a_running(
+            f"r{i}", "o/a", slots(i // 2, 1, gpus=4), started_at=NOW, time_limit_s=400 + 200 * i
+        )
+        for i in range(4)
+    }
+    number = 0
+    while world.now < NOW + until_s:
+        for run in list(world.running.values()):
+            if run.time_limit_s is not None and run.started_at + run.time_limit_s <= world.now:
+                world.leave(run.job)
+        while len(world.queued) < 6:
+            limit_s = 400 + number * 50 % 650
+            small = a_queued(f"j{number:04d}", "o/a", gpus=4, time_limit_s=limit_s)
+            world.submit(replace(small, submitted_at=world.now))
+            number += 1
+        if "gang" in {start.job for start in world.step().starts}:
+            return world.now - NOW
+        world.now += 10
+    return None
+
+
+def test_a_stream_of_small_jobs_does_not_starve_a_large_one() -> None:
+    """The bound: the longest time limit of what runs when it is first in line, and a cycle. Without
+    reservations it waits for as long as the stream goes on."""
+    assert a_stream(Policy(reservations_max=0), 20_000) is None
+    assert a_stream(Policy(), 20_000) == 1_000
+
+
+@pytest.mark.parametrize("limit_s", [None, 500_000])
+def test_what_is_held_back_for_spare_gpus_keeps_no_guarantee_waiting(limit_s: int | None) -> None:
+    """A job that fits in its team's own guarantee takes back beside what is held for a larger one
+    that does not. Mutants: victims are sought in what is left beside all reservations; what could
+    be freed at most leaves out what is held back."""
+    running = [
+        a_running("protected", "b/t", slots(1, 1), started_at=NOW - 9_000, time_limit_s=limit_s),
+        a_running(
+            "borrowed", "b/t", slots(0, 1, gpus=4), started_at=NOW - 5_000, time_limit_s=limit_s
+        ),
+    ]
+    larger = a_queued("larger", "a/t", nodes=2, gpus=8, submitted_at=NOW - 100)
+    own = a_queued("own", "a/t", gpus=8, submitted_at=NOW - 50)
+    snapshot = a_snapshot(
+        quotas={"a": 8, "a/t": 8, "b": 8, "b/t": 8},
+        devices=devices(2),
+        running=running,
+        queued=[larger, own],
+    )
+    plan = decide(snapshot, Policy())
+    assert [one.job for one in plan.reservations] == (["larger"] if limit_s else [])
+    assert [(one.job, [v.job for v in one.victims]) for one in plan.reclaims] == [
+        ("own", ["borrowed"])
+    ]

@@ -1,0 +1,131 @@
+"""`tidegate policy`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.cli_server import Server, a_problem, a_server
+
+ORGANIZATION = "0197a000-0000-7000-8000-000000000001"
+CLASS = "0197a000-0000-7000-8000-000000000002"
+PATH = f"organizations/{ORGANIZATION}/policy"
+POLICY = {
+    "organization": "ai-company",
+    "rank": ["ai-company/production", "ai-company/research"],
+    "grace_period_s": 300,
+    "skips_blocked_within_team": True,
+    "version": 4,
+}
+
+
+def a_class(**changes: Any) -> dict[str, Any]:
+    return {
+        "id": CLASS,
+        "organization": "ai-company",
+        "name": "critical",
+        "order": 1000,
+        "preempts_within_team": True,
+        "preempts_across_teams": False,
+        "grace_period_s": 300,
+        "team_cap_mgpu": None,
+        "price_multiplier_ppm": 1_500_000,
+        "description": "production inference",
+        "version": 2,
+        **changes,
+    }
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
+    server = a_server(monkeypatch, str(tmp_path))
+    server.routes["GET organizations"] = {
+        "items": [{"id": ORGANIZATION, "slug": "ai-company"}],
+        "next": None,
+    }
+    return server
+
+
+def test_a_policy_is_shown_with_its_units(server: Server) -> None:
+    server.routes[f"GET {PATH}"] = POLICY
+    assert server.run("policy", "get", "ai-company").out.splitlines() == [
+        "organization               ai-company",
+        "rank                       ai-company/production, then ai-company/research",
+        "grace_period_s             300 (5m)",
+        "skips_blocked_within_team  yes",
+        "version                    4",
+    ]
+    server.routes["GET policy"] = {"grace_period_s_max": 3600, "version": 1}
+    assert server.run("policy", "get").out.splitlines()[0] == "grace_period_s_max  3600 (1h)"
+
+
+def test_settings_are_sent_in_the_version_that_was_read(server: Server) -> None:
+    server.routes[f"GET {PATH}"] = POLICY
+    server.routes[f"PATCH {PATH}"] = POLICY
+    ran = server.run(
+        "policy",
+        "set",
+        "--organization=ai-company",
+        "grace_period_s=10m",
+        "min_run_s=90",
+        "rank=ai-company/research,ai-company/production",
+        "skips_blocked_within_team=no",
+        "preemptions_max=7",
+        "spare_order=fair_share",
+    )
+    assert ran.exit_code == 0
+    assert server.requests[-1].headers["If-Match"] == '"v4"'
+    assert server.body() == {
+        "grace_period_s": 600,
+        "min_run_s": 90,
+        "rank": ["ai-company/research", "ai-company/production"],
+        "skips_blocked_within_team": False,
+        "preemptions_max": 7,
+        "spare_order": "fair_share",
+    }
+
+
+def test_classes_are_listed_first_served_first(server: Server) -> None:
+    low = a_class(name="low", order=1, preempts_within_team=False, team_cap_mgpu=64_000)
+    server.routes["GET priority-classes"] = {"items": [low, a_class()], "next": None}
+    assert server.run("policy", "classes").out.splitlines() == [
+        "ORGANIZATION  CLASS     ORDER  STOPS            GRACE   CAP  PRICE  FOR",
+        "ai-company    critical   1000  lower, own team  5m     none   1.50  production inference",
+        "ai-company    low           1  nobody           5m       64   1.50  production inference",
+    ]
+
+
+def test_a_class_is_changed_and_its_refusal_told_by_field(server: Server) -> None:
+    server.routes["GET priority-classes"] = {"items": [a_class()], "next": None}
+    server.routes[f"PATCH priority-classes/{CLASS}"] = [
+        a_class(team_cap_mgpu=64_500),
+        a_problem(400, errors=[{"pointer": "/team_cap_mgpu", "detail": "is needed"}]),
+    ]
+    ran = server.run(
+        "policy", "set-class", "critical", "team_cap=64.5", "preempts_across_teams=yes"
+    )
+    assert (ran.exit_code, "team_cap_mgpu          64.5 GPUs" in ran.out) == (0, True)
+    assert server.body() == {"team_cap_mgpu": 64_500, "preempts_across_teams": True}
+    assert server.requests[-1].headers["If-Match"] == '"v2"'
+    ran = server.run("policy", "set-class", "critical", "team_cap=none", "description=7")
+    assert (ran.exit_code, ran.err.splitlines()[-1]) == (3, "  team_cap_mgpu: is needed")
+    assert server.body() == {"team_cap_mgpu": None, "description": "7"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["get", "nowhere"], "There is no organization 'nowhere'; there are ai-company."),
+        (["set", "grace"], "'grace': write NAME=VALUE."),
+        (["set", "skips_blocked_within_team=maybe"], "write yes or no."),
+        (["set-class", "urgent", "order=1"], "There is no priority class 'urgent'"),
+        (["set-class", "critical", "order=1"], "critical is a class of a, b; say which"),
+    ],
+)
+def test_what_means_nothing_is_refused(server: Server, arguments: list[str], told: str) -> None:
+    both = [a_class(organization="b"), a_class(organization="a")]
+    server.routes["GET priority-classes"] = {"items": both, "next": None}
+    ran = server.run("policy", *arguments)
+    assert (ran.exit_code, told in ran.err) == (2, True)

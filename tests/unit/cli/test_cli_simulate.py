@@ -1,0 +1,131 @@
+"""`tidegate simulate`: asks no server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+
+JOBS = [
+    "job_id,submit_s,duration_s,gpus,vc",
+    "b0,0,10000,4,b",
+    "a0,600,100,4,a",
+    "b1,1200,60,1,b",
+    "x,1200,60,0,b",
+]
+ALL = ["static", "fifo", "easy", "multifactor", "drf", "las", "karma", "cohorts", "tidegate"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    trace, quotas = tmp_path / "jobs.csv", tmp_path / "quotas.csv"
+    trace.write_text("\n".join(JOBS))
+    quotas.write_text("team,quota_gpus\na,4\nb,0\n")
+    return [str(trace), "--quotas", str(quotas)]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["simulate", *arguments], env={"TIDEGATE_SERVER": ""})
+
+
+def test_figures_of_our_policy_as_json(files: list[str]) -> None:
+    """b borrows a's GPUs at 0; a comes at 600 and has them after the grace."""
+    result = run(*files, "--gpus", "4", "--checkpointable", "0", "--restart", "0s", "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert (found["jobs"], found["horizon_s"], found["capacity_mgpu"]) == (3, 1_200, 4_000)
+    (ours,) = found["results"]
+    assert ours["policy"] == "tidegate"
+    quality = ours["quality"]
+    assert quality["due"]["max_s"] == 300
+    assert quality["preemptions"] == 1
+    assert quality["lost_mgpu_s"] == 4_000 * 900
+    assert (quality["finished"], quality["unfinished"]) == (3, 0)
+    assert ours["teams"]["a"]["short_mgpu_s"] == 4_000 * 300
+
+
+def test_the_same_input_gives_the_same_bytes(files: list[str]) -> None:
+    arguments = [*files, "--gpus", "4", "--baselines", "--failures-every", "1h", "--json"]
+    first = run(*arguments)
+    assert first.exit_code == 0
+    assert [one["policy"] for one in json.loads(first.stdout)["results"]] == ALL
+    assert run(*arguments).stdout == first.stdout
+    assert run(*arguments, "--seed", "2").stdout != first.stdout
+
+
+def test_time_starts_at_the_first_submission(files: list[str], tmp_path: Path) -> None:
+    """The same jobs in seconds since 1970, and the rows in another order.
+
+    Planted: a horizon counted from second 0; rows numbered as they come; the first rows of the
+    file taken for the first jobs.
+    """
+    for more in ([], ["--first", "2"], ["--failures-every", "1h"]):
+        arguments = [*files, "--gpus", "4", "--baselines", "--json", *more]
+        (tmp_path / "jobs.csv").write_text("\n".join(JOBS))
+        before = run(*arguments)
+        assert before.exit_code == 0
+        rows = [row.split(",") for row in JOBS[1:]]
+        late = [",".join([id, str(int(at) + 1_700_000_000), *rest]) for id, at, *rest in rows]
+        (tmp_path / "jobs.csv").write_text("\n".join([JOBS[0], *reversed(late)]))
+        assert run(*arguments).stdout == before.stdout
+
+
+def test_a_table_with_a_column_for_each_policy(files: list[str]) -> None:
+    """Under FIFO a waits from 600 for b's end, to the cycle at 10,020: 2.62 h."""
+    result = run(*files, "--gpus", "4", "--only", "static", "--only", "fifo")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["static", "fifo"]
+    rows = {line[:26].strip(): line[26:].split() for line in lines[1:]}
+    assert rows["jobs refused"] == ["2", "0"]
+    assert rows["wait max (h)"] == ["0.00", "2.62"]
+    assert result.stderr.splitlines() == [
+        "1 rows of jobs.csv held no GPU or never ran; they are left out.",
+        "Without a guarantee: b",
+        "3 jobs in 20m on 1 nodes with 4 GPUs.",
+    ]
+
+
+def test_a_page_with_curves_and_figures(files: list[str], tmp_path: Path) -> None:
+    page = tmp_path / "out.html"
+    result = run(*files, "--gpus", "4", "--only", "fifo", "--picture", str(page))
+    assert result.exit_code == 0
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "<title>jobs.csv on 4 GPUs</title>" in text
+    assert text.count("<svg") == 1
+    assert "http" not in text
+    assert "<td>wait max (h)</td><td>2.62</td>" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "Error: How large is the fleet? Give --gpus, or --nodes FILE."),
+        (["--gpus", "2"], "Error: the guarantees sum to 4 GPUs and the fleet has 2; scale them"),
+        (["--gpus", "4", "--only", "lottery"], "Error: There is no policy 'lottery'; there are"),
+        (["--gpus", "4", "--cycle", "0s"], "Error: cycle_s is 0; choose 1 to 86400"),
+        (["--gpus", "4", "--cycle", "banana"], "Error: --cycle 'banana': write 90s, 30m, "),
+        (["--gpus", "4", "--failures-every", "x"], "Error: --failures-every 'x': write 90s, "),
+        (["--gpus", "4", "--picture", "f.png"], "Error: --picture f.png: it is an HTML page; giv"),
+        (["--gpus", "4", "--policy", "nowhere.yaml"], "Error: nowhere.yaml: "),
+        (["--gpus", "4", "--picture", "no/such/place.html"], "Error: no/such/place.html: No such"),
+    ],
+)
+def test_wrong_use_is_one_sentence(files: list[str], arguments: list[str], words: str) -> None:
+    result = run(*files, *arguments)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith(words)
+
+
+def test_a_bad_row_is_named(files: list[str], tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("\n".join([*JOBS, "y,5,z,1,a"]))
+    result = run(*files, "--gpus", "4")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].endswith(
+        "jobs.csv, line 6: duration_s is 'z'; a whole number is needed"
+    )

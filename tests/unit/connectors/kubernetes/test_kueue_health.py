@@ -1,0 +1,62 @@
+"""Whether Kueue answers, asked now and then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from connectors.errors import ClusterUnavailable
+from connectors.kubernetes.api import Forbidden
+from connectors.kubernetes.kueue_health import LOOKED_EVERY_S, PATH, KueueWatch
+
+
+class AnApi:
+    """Answers with what it is given."""
+
+    def __init__(self) -> None:
+        self.failure: Exception | None = None
+        self.asked = 0
+
+    def create(self, path: str, body: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
+        assert (path, dry_run, body["metadata"]) == (
+            *(PATH, True),
+            {"generateName": "tidegate-probe-"},
+        )
+        self.asked += 1
+        if self.failure is not None:
+            raise self.failure
+        return body
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (None, ""),
+        (
+            ClusterUnavailable("POST x: failed calling webhook"),
+            "Kueue does not answer, so nothing is submitted, admitted or stopped there; what runs "
+            "goes on. Look at its Deployment in its namespace: POST x: failed calling webhook.",
+        ),
+        (
+            Forbidden(403, "Forbidden", "you cannot create resourceflavors"),
+            "Kueue could not be asked whether it is well: you cannot create resourceflavors.",
+        ),
+    ],
+)
+def test_what_is_told_of_kueue(failure: Exception | None, told: str) -> None:
+    api = AnApi()
+    api.failure = failure
+    assert KueueWatch(api).complaint() == told  # type: ignore[arg-type]
+
+
+def test_it_is_asked_every_half_minute() -> None:
+    api, now = AnApi(), [0.0]
+    watch = KueueWatch(api, monotonic_s=lambda: now[0])  # type: ignore[arg-type]
+    assert watch.complaint() == watch.complaint() == ""
+    api.failure = ClusterUnavailable("away")
+    now[0] = LOOKED_EVERY_S - 1
+    assert watch.complaint() == ""
+    now[0] = LOOKED_EVERY_S
+    assert watch.complaint() != ""
+    assert api.asked == 2

@@ -1,0 +1,119 @@
+"""Jobs that begin later: what is read, refused, offered to the arbiter, told and previewed.
+
+Mutants that die here: a job is offered a second before its time; it is never offered again; a held
+one is told its time; the preview says that it would start.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+
+from builders.api_callers import by_token
+from builders.job_builders import a_body, a_job
+from builders.portal_builders import NOW, Company, an_actor
+from jobs.arbitration import Cycles
+from jobs.models import Attempt, Dependency, Job
+from jobs.preview import preview_job
+from jobs.requests import read_job_request
+from jobs.snapshots import load_snapshot
+from jobs.submission import submit_job_here
+from jobs.withholding import withheld_jobs
+from primitives.errors import InvalidRequest
+from tenants.models import User
+from tenants.roles import Role
+
+pytestmark = pytest.mark.django_db
+LATER = NOW + timedelta(seconds=9)
+LATER_TEXT = f"{LATER:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def test_it_is_offered_when_its_time_has_come(company: Company, bob: User, cycles: Cycles) -> None:
+    actor = an_actor(company.nlp, Role.RESEARCHER)
+    with transaction.atomic():
+        request = read_job_request(a_body(begin_at=LATER_TEXT))
+        job = submit_job_here(request, actor=actor, now=NOW)
+    assert (job.state, job.begin_at) == ("queued", LATER)
+    cycles.run(NOW)
+    told = Job.objects.get(pk=job.pk).explanation
+    assert told is not None
+    assert (told["code"], told["sentence"], told["numbers"]) == (
+        "begin_time",
+        f"It begins at {LATER_TEXT} at the earliest.",
+        {"begin_at": int(LATER.timestamp())},
+    )
+    body = by_token(actor.user).get(f"jobs/{job.pk}").json()
+    assert (body["begin_at"], body["explanation"]["code"]) == (LATER_TEXT, "begin_time")
+    assert load_snapshot(LATER - timedelta(seconds=1)).queued == ()
+    cycles.run(LATER - timedelta(seconds=1))
+    assert not Attempt.objects.exists()
+    cycles.run(LATER)
+    assert Attempt.objects.get().job_id == job.pk
+
+
+def test_it_keeps_nobody_waiting_meanwhile(company: Company, bob: User, cycles: Cycles) -> None:
+    """One of the same team that came later starts, though the first would not leave it room."""
+    first = a_job(company, bob, mgpu_per_node=8_000, node_count=4, begin_at=LATER)
+    second = a_job(company, bob, submitted_at=NOW + timedelta(seconds=1))
+    cycles.run(NOW)
+    assert Attempt.objects.get().job_id == second.pk
+    assert [(item.job, item.code) for item in withheld_jobs(NOW)] == [(str(first.pk), "begin_time")]
+
+
+def test_a_held_one_and_one_that_waits_for_jobs_need_more_than_their_time(
+    company: Company, bob: User, cycles: Cycles
+) -> None:
+    a_job(company, bob, state="held", begin_at=LATER)
+    assert withheld_jobs(NOW) == ()
+    other = a_job(company, bob, state="running")
+    waits = a_job(company, bob, begin_at=LATER)
+    Dependency.objects.create(job=waits, predecessor=other, condition="succeeded")
+    assert [item.code for item in withheld_jobs(NOW)] == ["dependency", "begin_time"]
+    cycles.run(NOW)
+    told = Job.objects.get(pk=waits.pk).explanation
+    assert told is not None
+    assert told["code"] == "begin_time"
+    cycles.run(LATER)
+    told = Job.objects.get(pk=waits.pk).explanation
+    assert told is not None
+    assert told["code"] == "dependency"
+    assert not Attempt.objects.exists()
+
+
+@pytest.mark.parametrize("text", ["2027-01-20", "2027-01-20T08:00:00", "tomorrow", "9" * 99, ""])
+def test_a_time_without_its_zone_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        read_job_request(a_body(begin_at=text))
+    assert [(error.pointer, error.detail) for error in refusal.value.errors] == [
+        ("/begin_at", "must be a time with its zone, such as 2027-01-20T08:00:00Z")
+    ]
+
+
+def test_a_begin_more_than_a_year_ahead_is_refused(company: Company) -> None:
+    actor = an_actor(company.nlp, Role.RESEARCHER)
+    for days, is_refused in ((366, False), (367, True)):
+        begin = NOW + timedelta(days=days)
+        request = read_job_request(a_body(begin_at=f"{begin:%Y-%m-%dT%H:%M:%SZ}"))
+        if not is_refused:
+            assert preview_job(request, actor=actor, now=NOW).fits
+            continue
+        with pytest.raises(InvalidRequest, match="must be at most 366 days ahead"):
+            preview_job(request, actor=actor, now=NOW)
+        with pytest.raises(InvalidRequest, match="must be at most 366 days ahead"):
+            submit_job_here(request, actor=actor, now=NOW)
+
+
+def test_a_preview_says_when_it_begins(company: Company) -> None:
+    actor = an_actor(company.nlp, Role.RESEARCHER)
+    would = preview_job(read_job_request(a_body(begin_at=LATER_TEXT)), actor=actor, now=NOW)
+    assert (would.fits, would.would_start_now, would.explanation["code"]) == (
+        True,
+        False,
+        "begin_time",
+    )
+    assert would.explanation["sentence"] == f"It begins at {LATER_TEXT} at the earliest."
+    assert preview_job(
+        read_job_request(a_body(begin_at=LATER_TEXT)), actor=actor, now=LATER
+    ).would_start_now

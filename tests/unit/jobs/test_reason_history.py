@@ -1,0 +1,161 @@
+"""For what a job has waited so far: a line whenever the cause changed, and bounded."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from builders.api_callers import by_token
+from builders.job_builders import a_job, an_attempt
+from builders.portal_builders import NOW, Company, a_user, an_organization
+from jobs import reason_history
+from jobs.arbitration import Cycles
+from jobs.cancellation import hold_job, release_job
+from jobs.models import Job, JobReason, JobState
+from jobs.reason_history import write_reasons
+from quotas.models import Quota
+from tenants.access import actor_of
+from tenants.models import User
+
+pytestmark = pytest.mark.django_db
+
+
+def after(seconds: int) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def lines(job: Job) -> list[tuple[int, str, datetime]]:
+    return [
+        (line.number, line.code, line.since)
+        for line in JobReason.objects.filter(job=job).order_by("number")
+    ]
+
+
+@pytest.fixture
+def waiting(company: Company, bob: User) -> Job:
+    """Bob's job asks for 24 GPUs; production holds 16 of 32, as it is guaranteed."""
+    for index in range(2):
+        serving = a_job(company, bob, team=company.inference, state="running", mgpu_per_node=8_000)
+        an_attempt(
+            serving,
+            cluster=company.cluster,
+            nodes=(f"ai-company-{index:03d}",),
+            started_at=NOW,
+            guaranteed_mgpu=8_000,
+        )
+    return a_job(company, bob, team=company.nlp, mgpu_per_node=8_000, node_count=3)
+
+
+def borrow_nothing(company: Company) -> None:
+    Quota.objects.filter(node=company.nlp).update(borrow_limit_mgpu=0)
+
+
+def test_a_line_is_added_when_the_cause_changes_and_not_when_numbers_move(
+    waiting: Job, company: Company, bob: User, cycles: Cycles
+) -> None:
+    """Mutant: every document that was written was a line."""
+    cycles.run(NOW)
+    # Somebody before it: only its numbers move.
+    a_job(company, bob, team=company.nlp, mgpu_per_node=8_000, node_count=3, submitted_at=after(-9))
+    cycles.run(after(2))
+    waiting.refresh_from_db()
+    assert waiting.explanation is not None
+    assert (waiting.explanation["jobs_ahead"], waiting.explained_at) == (1, after(2))
+    borrow_nothing(company)
+    cycles.run(after(4))
+    cycles.run(after(6))
+    assert lines(waiting) == [
+        (1, "waiting_for_free_gpus", NOW),
+        (2, "never_fits", after(4)),
+    ]
+    assert JobReason.objects.get(job=waiting, number=1).document["jobs_ahead"] == 0
+
+
+def test_a_new_leader_adds_nothing_that_is_known(waiting: Job, cycles: Cycles) -> None:
+    cycles.run(NOW)
+    cycles._reasons._stored.clear()
+    cycles.run(after(2))
+    assert lines(waiting) == [(1, "waiting_for_free_gpus", NOW)]
+
+
+def test_waiting_again_is_a_line_though_the_cause_is_the_same(
+    waiting: Job, bob: User, cycles: Cycles
+) -> None:
+    cycles.run(NOW)
+    hold_job(waiting.pk, actor=actor_of(bob), now=after(1))
+    release_job(waiting.pk, actor=actor_of(bob), now=after(2))
+    cycles.run(after(3))
+    assert lines(waiting) == [
+        (1, "waiting_for_free_gpus", NOW),
+        (2, "waiting_for_free_gpus", after(3)),
+    ]
+
+
+def test_another_node_whose_limit_binds_is_another_cause(waiting: Job) -> None:
+    for second, node in enumerate(("a/b", "a/b", "a", None)):
+        document = {"code": "parent_limit_reached", "node": node}
+        write_reasons([{"id": str(waiting.pk), "document": document}], after(second))
+    assert [since for _, _, since in lines(waiting)] == [after(0), after(2), after(3)]
+
+
+def test_only_the_latest_lines_are_kept(waiting: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reason_history, "KEPT", 2)
+    for second in range(5):
+        document = {"code": f"cause_{second}", "node": None}
+        write_reasons([{"id": str(waiting.pk), "document": document}], after(second))
+    assert lines(waiting) == [(4, "cause_3", after(3)), (5, "cause_4", after(4))]
+
+
+def test_what_waits_no_more_gets_no_line(waiting: Job) -> None:
+    Job.objects.update(state=JobState.STARTING)
+    document = {"code": "borrow_limit_reached", "node": None}
+    assert write_reasons([{"id": str(waiting.pk), "document": document}], NOW) == []
+    assert lines(waiting) == []
+
+
+def test_it_is_one_statement_whatever_the_number_of_jobs(waiting: Job) -> None:
+    jobs = [str(pk) for pk in Job.objects.values_list("pk", flat=True)]
+    Job.objects.update(state=JobState.QUEUED)
+    document = {"code": "borrow_limit_reached", "node": None}
+    with CaptureQueriesContext(connection) as captured:
+        write_reasons([{"id": job, "document": document} for job in jobs], NOW)
+    assert (len(captured), JobReason.objects.count()) == (1, len(jobs))
+
+
+def test_it_is_shown_to_who_sees_the_job(
+    waiting: Job, company: Company, bob: User, cycles: Cycles
+) -> None:
+    cycles.run(NOW)
+    borrow_nothing(company)
+    cycles.run(after(4))
+    caller, path = by_token(bob), f"jobs/{waiting.pk}/reasons"
+    first, second = caller.get(path).json()["items"]
+    told = caller.get(f"jobs/{waiting.pk}/explanation").json()
+    assert first == {
+        "since": told["as_of"],
+        **{
+            name: told[name]
+            for name in (
+                "code",
+                "sentence",
+                "numbers",
+                "node",
+                "jobs_ahead",
+                "estimated_start",
+            )
+        },
+    }
+    assert (first["since"], second["since"]) == ("2026-11-21T12:00:04Z", "2026-11-21T12:00:00Z")
+    assert (first["code"], first["node"]) == ("never_fits", None)
+    stranger = by_token(a_user(an_organization("rival"), "dave"))
+    assert stranger.get(path).status_code == 404
+
+
+def test_the_database_numbers_the_lines_of_a_job_once(waiting: Job) -> None:
+    line = {"job": waiting, "number": 1, "since": NOW, "code": "x", "document": {}}
+    JobReason.objects.create(**line)
+    with pytest.raises(IntegrityError, match="job_reason_number_once"), transaction.atomic():
+        JobReason.objects.create(**line)

@@ -1,0 +1,197 @@
+"""Quotas and policies from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import portal.demo
+from arbiter.policy import Policy
+from arbiter.snapshot import Quota, TreeNode
+from simulator.scene import POOL, read_policy, read_quotas, stage, uniform_fleet
+from simulator.traces import Machine, TraceError
+from simulator.workload import Settings
+
+DEMO = Path(portal.demo.__file__).with_name("ai-company.yaml")
+COMPANY = """
+pools: {h100: {gpus: 100}}
+policy: {rank: [production, research]}
+departments:
+  research:
+    guaranteed: 45%
+    borrow_limit: 10
+    teams:
+      nlp: {guaranteed: 33%}
+      vision: {guaranteed: 67%, lend_limit: 2}
+  production: {guaranteed: 50}
+"""
+
+
+def written(folder: Path, text: str, name: str = "quotas.yaml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_a_tree_of_percentages_and_gpus(tmp_path: Path) -> None:
+    """33 % and 67 % of 45 GPUs are 14.85 and 30.15: the largest remainder is nlp's."""
+    tree = read_quotas(written(tmp_path, COMPANY))
+    assert tree.gpus == 100
+    assert tree.nodes == (
+        TreeNode("research", None, 1),
+        TreeNode("research/nlp", "research"),
+        TreeNode("research/vision", "research"),
+        TreeNode("production", None, 2),
+    )
+    assert tree.quotas == (
+        Quota("research", POOL, 45_000, borrow_limit_mgpu=10_000),
+        Quota("research/nlp", POOL, 15_000),
+        Quota("research/vision", POOL, 30_000, lend_limit_mgpu=2_000),
+        Quota("production", POOL, 50_000),
+    )
+
+
+def test_weights_for_spare_gpus(tmp_path: Path) -> None:
+    """Planted: the weight read and dropped."""
+    tree = read_quotas(written(tmp_path, "teams: {x: {weight: 300}, y: {}}"))
+    assert tree.quotas == (Quota("x", POOL, 0, weight=300), Quota("y", POOL, 0, weight=100))
+
+
+def test_the_demo_company_is_a_quota_file() -> None:
+    tree = read_quotas(DEMO)
+    assert tree.gpus == 1_000
+    assert Quota("research/nlp", POOL, 200_000) in tree.quotas
+
+
+def test_a_list_of_teams_is_scaled_to_the_fleet_by_largest_remainder(tmp_path: Path) -> None:
+    """10 GPUs by 3 : 3 : 1 are 4.29, 4.29 and 1.43."""
+    text = "vc,nodes,gpus_per_node,quota_gpus\nx,3,8,24\ny,3,8,24\nz,1,8,8\n"
+    tree = read_quotas(written(tmp_path, text, "quotas.csv"))
+    scene, teams = stage(tree, uniform_fleet(10, 8), Policy(), ["x", "other"], scale=True)
+    assert scene.teams == {"x": 4_000, "y": 4_000, "z": 2_000, "other": 0}
+    assert teams == {"x": "x", "other": "other"}
+    assert scene.machines == (Machine("n00000", 8_000), Machine("n00001", 2_000))
+    assert scene.capacity_mgpu == 10_000
+
+
+def test_scaling_goes_down_the_tree(tmp_path: Path) -> None:
+    scene, teams = stage(
+        read_quotas(written(tmp_path, COMPANY)),
+        uniform_fleet(19, 8),
+        Policy(),
+        ["nlp", "research/vision"],
+        scale=True,
+    )
+    assert {quota.node: quota.guaranteed_mgpu for quota in scene.quotas} == {
+        "research": 9_000,
+        "research/nlp": 3_000,
+        "research/vision": 6_000,
+        "production": 10_000,
+    }
+    assert scene.teams == {"research/nlp": 3_000, "research/vision": 6_000, "production": 10_000}
+    assert teams == {"nlp": "research/nlp", "research/vision": "research/vision"}
+
+
+def test_limits_are_scaled_with_the_guarantees(tmp_path: Path) -> None:
+    """A fleet of 95 GPUs for guarantees of 95 is all there is; of 19, a fifth: research borrows 2
+    instead of 10 and vision lends 0.4 instead of 2.
+
+    Planted: limits left as they were."""
+    tree = read_quotas(written(tmp_path, COMPANY))
+    for gpus, borrow_mgpu, lend_mgpu in ((95, 10_000, 2_000), (19, 2_000, 400)):
+        scene, _ = stage(tree, uniform_fleet(gpus, 8), Policy(), [], scale=True)
+        of = {quota.node: quota for quota in scene.quotas}
+        assert of["research"].borrow_limit_mgpu == borrow_mgpu
+        assert of["research/vision"].lend_limit_mgpu == lend_mgpu
+        assert of["research"].lend_limit_mgpu is None
+    nothing = written(tmp_path, "teams: {x: {borrow_limit: 3}}\n")
+    scene, _ = stage(read_quotas(nothing), uniform_fleet(8, 8), Policy(), [], scale=True)
+    assert scene.quotas == (Quota("x", POOL, 0, borrow_limit_mgpu=3_000),)
+
+
+@pytest.mark.parametrize("name", ["research", "a/research"])
+def test_a_team_of_the_trace_that_is_a_department_is_refused(tmp_path: Path, name: str) -> None:
+    text = "gpus: 4\ndepartments: {a: {departments: {research: {teams: {x: {}}}}}}\n"
+    tree = read_quotas(written(tmp_path, text))
+    with pytest.raises(
+        ValueError, match=f"has jobs of '{name}', which the quotas have as a department; jobs"
+    ):
+        stage(tree, uniform_fleet(4, 4), Policy(), ["x", name], scale=False)
+
+
+def test_guarantees_above_the_fleet_are_refused(tmp_path: Path) -> None:
+    tree = read_quotas(written(tmp_path, COMPANY))
+    with pytest.raises(ValueError, match="guarantees sum to 95 GPUs and the fleet has 94"):
+        stage(tree, uniform_fleet(94, 8), Policy(), [], scale=False)
+
+
+def test_a_name_that_two_teams_have_is_refused_where_the_trace_uses_it(tmp_path: Path) -> None:
+    text = "gpus: 4\ndepartments: {a: {teams: {x: {}}}, b: {teams: {x: {}}}}\n"
+    tree = read_quotas(written(tmp_path, text))
+    with pytest.raises(ValueError, match="two teams of the quotas are called 'x'"):
+        stage(tree, uniform_fleet(4, 4), Policy(), ["x"], scale=False)
+    _, teams = stage(tree, uniform_fleet(4, 4), Policy(), ["a/x"], scale=False)
+    assert teams == {"a/x": "a/x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("q.csv", "team\nx\n", "q.csv, line 1: a column team"),
+        ("q.csv", "team,quota_gpus\nx,1\nx,2\n", "line 3: team 'x' is empty or there twice"),
+        ("q.csv", "team,quota_gpus\nx,-1\n", "line 2: quota_gpus is '-1'; a whole number"),
+        ("q.csv", "team,quota_gpus\nx\n", "line 2: 1 columns; the header has 2"),
+        ("q.csv", "team,quota_gpus\n", "q.csv: there is no team in it"),
+        ("q.yaml", "teams: {x: {guaranteed: 5%}}", "percentages need the size of the fleet"),
+        ("q.yaml", "gpus: 4\nteams: {x: {guaranteed: 500%}}", "guaranteed of x is '500%'"),
+        ("q.yaml", "gpus: 4\nteams: [x]", "teams must be a mapping"),
+        ("q.yaml", "a: [", "q.yaml, line 1: expected the node content"),
+        ("q.yaml", "gpus: 4", "there is no department and no team"),
+        ("q.yaml", "pools: {a: {gpus: 1}, b: {gpus: 1}}", "one pool is simulated at a time"),
+        (
+            "q.yaml",
+            "gpus: 9\nteams: {x: {guaranteed: 1, teams: {y: {guaranteed: 2}}}}",
+            "what is below x is guaranteed more than it is",
+        ),
+        ("q.yaml", "gpus: 4\nteams: {x: {guarantee: 4}}", "x has no 'guarantee'; it may have guar"),
+        ("q.yaml", "gpus: 4\nteam: {x: {}}", "the file has no 'team'; it may have gpus, pools, "),
+        ("q.yaml", "teams: {x: {weight: 0}}", "weight of x is 0; 1 to 1,000,000"),
+        (
+            "q.yaml",
+            "departments: {a: {departments: {x: {}}, teams: {x: {}}}}",
+            "'x' is a department and a team below a; rename one",
+        ),
+    ],
+)
+def test_a_bad_quota_file_says_what_is_wrong(
+    tmp_path: Path, name: str, text: str, words: str
+) -> None:
+    with pytest.raises(TraceError, match=words):
+        read_quotas(written(tmp_path, text, name))
+
+
+def test_a_policy_has_its_defaults_for_what_is_not_named(tmp_path: Path) -> None:
+    path = written(tmp_path, "grace_period_s_default: 30\nskips_blocked_within_team: false\n")
+    assert read_policy(path) == Policy(grace_period_s_default=30, skips_blocked_within_team=False)
+    assert read_policy(None) == Policy()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("grace: 1", "the policy has no 'grace'; it has claim_overdue_s, "),
+        ("starts_max: many", "starts_max cannot be 'many'"),
+        ("starts_max: true", "starts_max cannot be True"),
+        ("starts_max: -1", "policy starts_max is -1; choose 0 to"),
+        ("- 1", "the policy must be a mapping"),
+    ],
+)
+def test_a_bad_policy_file_says_what_is_wrong(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(TraceError, match=words):
+        read_policy(written(tmp_path, text))
+
+
+def test_settings_out_of_range_are_refused() -> None:
+    with pytest.raises(ValueError, match="cycle_s is 0; choose 1 to 86400"):
+        Settings(cycle_s=0)
