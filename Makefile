@@ -24,7 +24,7 @@ NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 
 .DEFAULT_GOAL := help
 .PHONY: help up down status reset psql environment frontend-build test checks lint types imports \
-	migrations openapi openapi-check unit tests e2e chromium frontend bench bench-smoke lock \
+	migrations openapi openapi-check unit laws tests e2e chromium frontend bench bench-smoke lock \
 	slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
 	kube-bed-stop
 
@@ -88,6 +88,9 @@ openapi-check: environment ## frontend/openapi.json is what the code says
 
 unit: environment ## Tests of single modules
 	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/unit tests/property
+
+laws: environment ## The laws on examples that nobody has tried yet
+	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/property --hypothesis-profile=new-examples
 
 tests: environment frontend-build chromium ## Every Python test, browser included
 	$(BIN)/pytest -n $(PYTEST_WORKERS)

@@ -13,9 +13,7 @@ from arbiter.cycle import decide
 from arbiter.snapshot import Snapshot
 from builders.arbiter_histories import histories, policy
 
-_SLOW = settings(
-    max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
-)
+_SLOW = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 
 
 @_SLOW

@@ -84,10 +84,13 @@ class Later:
         self.held: Counter[tuple[str, str]] = Counter()
         jobs = {job.id: job for job in snapshot.queued}
         for run in snapshot.running:
-            if not self.is_gone(run, at) and run.job not in without:
+            if self.is_gone(run, at) or run.job in without:
+                continue
+            # For later, quota counts what is being stopped as gone already.
+            if run.grace_until is None or at < snapshot.taken_at:
                 self.use[run.team] += run.mgpu
-                for slot in run.slots:
-                    self.held[run.cluster, slot.node] += slot.mgpu
+            for slot in run.slots:
+                self.held[run.cluster, slot.node] += slot.mgpu
         for claim in snapshot.claims:
             job, begins = jobs[claim.job], max(snapshot.taken_at, claim.grace_until)
             if not is_over(job, begins, at, snapshot.taken_at):
@@ -97,7 +100,7 @@ class Later:
 
     def is_gone(self, run: RunningJob, at: int) -> bool:
         if run.grace_until is not None:
-            return True
+            return max(run.grace_until, self.snapshot.taken_at) <= at
         end = known_end(self.snapshot, run)
         return end is not None and end <= at
 
