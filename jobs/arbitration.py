@@ -17,7 +17,6 @@ from uuid import UUID
 
 from django.db import connection
 
-from arbiter.cycle import decide
 from arbiter.decisions import Plan, Start
 from arbiter.decisions import Reclaim as PlannedReclaim
 from arbiter.snapshot import Slot
@@ -29,10 +28,11 @@ from jobs.dependencies import settle_dependencies
 from jobs.explaining import iso
 from jobs.intentions import start_intention, stop_intention
 from jobs.leadership import Leadership
+from jobs.memory import Memory
 from jobs.models import Attempt, AttemptState, Job, JobState, Reclaim, attempt_id
 from jobs.reasons import Reasons, store_reasons
 from jobs.recording import Recorder, decides
-from jobs.snapshots import read_queue, unexplained
+from jobs.snapshots import unexplained
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
@@ -55,10 +55,12 @@ class CycleReport:
 
 
 class Cycles:
-    """Runs cycles for one leader; remembers which explanations it has already stored."""
+    """Runs cycles for one leader; remembers what it has read, and which explanations it has
+    already stored."""
 
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
+        self._memory = Memory()
         self._reasons = Reasons()
         self._recorder = Recorder()
 
@@ -74,8 +76,8 @@ class Cycles:
     def _run(self, now: datetime) -> CycleReport:
         # Apart from `run`, so that all of this is gone before garbage is looked for again.
         settle_dependencies(self._leadership, now)
-        snapshot, policy, withheld = read_queue(now)
-        plan = decide(snapshot, policy)
+        snapshot, policy, withheld = self._memory.read(now)
+        plan = self._memory.decide(now)
         with self._leadership.fence():
             changed = _Changed()
             started = _apply_starts(plan.starts, self._leadership.epoch, now, changed)
@@ -86,6 +88,7 @@ class Cycles:
             if record_use(plan.use, as_of=now):
                 publish("quotas", organization_id=None)
             carry_on(now)
+            self._memory.forget_changes()
             changed.publish()
         news = self._reasons.news(plan, unexplained(), withheld)
         if news:

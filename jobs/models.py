@@ -563,6 +563,23 @@ class Cycle(models.Model):
         return f"cycle at {self.decided_at:%Y-%m-%dT%H:%M:%SZ}"
 
 
+class Change(models.Model):
+    """Something that the arbiter may know changed of a job; noted by triggers, in the transaction
+    that changed it, and deleted by the arbiter's leader once it was read (`jobs.memory`)."""
+
+    id = models.BigAutoField(primary_key=True)
+    #: PostgreSQL's number of the transaction.
+    transaction = models.BigIntegerField()
+    #: No reference: the job may be gone by now.
+    job_id = models.UUIDField()
+
+    class Meta:
+        indexes = [models.Index(fields=["transaction"], name="change_by_transaction")]
+
+    def __str__(self) -> str:
+        return f"change of {self.job_id}"
+
+
 class Leadership(models.Model):
     """Who leads in a role ("arbiter", "observer"), and the epoch that fences every write.
 

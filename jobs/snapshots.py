@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from django.db import connection, transaction
 from arbiter.policy import Policy
 from arbiter.snapshot import (
     Claim,
+    Device,
     Level,
     Phase,
     PoolWeight,
@@ -20,6 +22,7 @@ from arbiter.snapshot import (
     RunningJob,
     Slot,
     Snapshot,
+    Usage,
 )
 from billing.fair_use import read_usage
 from clusters.queries import devices
@@ -28,7 +31,7 @@ from jobs.withdrawing import avoided_clusters
 from jobs.withholding import DEPENDENCY, Withheld, withheld_jobs
 from outbox.quarantine import is_quarantined
 from quotas.installation import arbiter_policy
-from quotas.queries import quota_snapshot
+from quotas.queries import QuotaSnapshot, quota_snapshot
 
 
 class Reading(NamedTuple):
@@ -40,6 +43,22 @@ class Reading(NamedTuple):
     withheld: tuple[Withheld, ...]
 
 
+class Surroundings(NamedTuple):
+    """All that the arbiter may know but for the jobs and attempts themselves, and what decides
+    which queued jobs it is offered, and for which clusters."""
+
+    tree: QuotaSnapshot
+    devices: tuple[Device, ...]
+    clusters: frozenset[str]
+    claims: tuple[Claim, ...]
+    pool_weights: tuple[PoolWeight, ...]
+    usage: tuple[Usage, ...]
+    policy: Policy
+    withheld: tuple[Withheld, ...]
+    usable: UsableClusters
+    avoided: Mapping[str, frozenset[str]]
+
+
 def load_snapshot(now: datetime) -> Snapshot:
     """Everything the arbiter may know, read in one transaction (repeatable read)."""
     return read_queue(now).snapshot
@@ -47,48 +66,79 @@ def load_snapshot(now: datetime) -> Snapshot:
 
 def read_queue(now: datetime) -> Reading:
     """`load_snapshot`, with the policy and the jobs that are left out of it."""
+    with one_instant():
+        around = read_surroundings(now)
+        return reading_of(now, around, running_attempts(), queued_jobs(around))
+
+
+@contextmanager
+def one_instant() -> Iterator[None]:
+    """All that is read inside is as of one instant, and nothing is written, unless the caller is in
+    a transaction already."""
     is_outermost = not connection.in_atomic_block
     with transaction.atomic():
         if is_outermost:
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        tree = quota_snapshot()
-        fleet, answering = devices(now=now, stale_after=timedelta(seconds=settings.STALE_AFTER_S))
-        if is_quarantined():
-            answering = frozenset()
-        withheld = withheld_jobs(now)
-        snapshot = Snapshot(
-            taken_at=int(now.timestamp()),
-            nodes=tree.nodes,
-            quotas=tree.quotas,
-            priority_classes=tree.priority_classes,
-            devices=fleet,
-            clusters=answering,
-            running=_running(),
-            queued=_queued(now, withheld),
-            claims=_claims(),
-            pool_weights=tuple(
-                PoolWeight(pool, weight)
-                for pool, weight in _rows("SELECT id::text, weight FROM clusters_pool")
-            ),
-            usage=read_usage(now),
-        )
-        return Reading(snapshot, arbiter_policy(), withheld)
+        yield
 
 
-def _rows(sql: str) -> list[tuple[Any, ...]]:
+def read_surroundings(now: datetime) -> Surroundings:
+    """Read what is little, or changes with time alone."""
+    tree = quota_snapshot()
+    fleet, answering = devices(now=now, stale_after=timedelta(seconds=settings.STALE_AFTER_S))
+    if is_quarantined():
+        answering = frozenset()
+    return Surroundings(
+        tree=tree,
+        devices=fleet,
+        clusters=answering,
+        claims=_claims(),
+        pool_weights=tuple(
+            PoolWeight(pool, weight)
+            for pool, weight in _rows("SELECT id::text, weight FROM clusters_pool")
+        ),
+        usage=read_usage(now),
+        policy=arbiter_policy(),
+        withheld=withheld_jobs(now),
+        usable=UsableClusters(),
+        avoided=avoided_clusters(now),
+    )
+
+
+def reading_of(
+    now: datetime,
+    around: Surroundings,
+    running: Iterable[RunningJob],
+    queued: Iterable[QueuedJob],
+) -> Reading:
+    """What was read apart, as one."""
+    snapshot = Snapshot(
+        taken_at=int(now.timestamp()),
+        nodes=around.tree.nodes,
+        quotas=around.tree.quotas,
+        priority_classes=around.tree.priority_classes,
+        devices=around.devices,
+        clusters=around.clusters,
+        running=tuple(running),
+        queued=tuple(queued),
+        claims=around.claims,
+        pool_weights=around.pool_weights,
+        usage=around.usage,
+    )
+    return Reading(snapshot, around.policy, around.withheld)
+
+
+def _rows(sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(sql)
+        cursor.execute(sql, parameters or None)
         return list(cursor.fetchall())
 
 
-def _queued(now: datetime, withheld: Iterable[Withheld]) -> tuple[QueuedJob, ...]:
-    # Dependent jobs are not even read, as there may be many.
-    left_out = {item.job for item in withheld if item.code != DEPENDENCY}
-    has_dependent = any(item.code == DEPENDENCY for item in withheld)
-    usable = UsableClusters()
-    avoided = avoided_clusters(now)
-
+def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> Iterator[QueuedJob]:
+    """The queued jobs that the arbiter is offered; of `among` alone, where that is given."""
+    left_out = {item.job for item in around.withheld if item.code != DEPENDENCY}
+    usable, avoided = around.usable, around.avoided
     sets: dict[str | None, frozenset[str] | None] = {None: None}
 
     def clusters(
@@ -110,7 +160,14 @@ def _queued(now: datetime, withheld: Iterable[Withheld]) -> tuple[QueuedJob, ...
         )
         return usable.without(found, avoided[job]) if job in avoided else found
 
-    return tuple(
+    sql, parameters = _QUEUED, []
+    if any(item.code == DEPENDENCY for item in around.withheld):
+        # Dependent jobs are not even read, as there may be many.
+        sql += _NOT_DEPENDENT
+    if among is not None:
+        sql += " AND id = ANY(%s::uuid[])"
+        parameters.append(list(among))
+    return (
         QueuedJob(
             job,
             team,
@@ -147,7 +204,7 @@ def _queued(now: datetime, withheld: Iterable[Withheld]) -> tuple[QueuedJob, ...
             required,
             preferred,
             node_count_max,
-        ) in _rows(_QUEUED + _NOT_DEPENDENT if has_dependent else _QUEUED)
+        ) in _rows(sql, parameters)
         if job not in left_out
     )
 
@@ -168,7 +225,8 @@ AND NOT EXISTS (
 """
 
 
-def _running() -> tuple[RunningJob, ...]:
+def running_attempts(of_jobs: Collection[str] | None = None) -> Iterator[RunningJob]:
+    """All attempts that hold GPUs; those of some jobs, where that is given."""
     phases = {
         "reserved": Phase.STARTING,
         "starting": Phase.STARTING,
@@ -177,7 +235,11 @@ def _running() -> tuple[RunningJob, ...]:
         # Ended, but its GPUs are not free before the last process is gone: soon.
         "ended": Phase.STOPPING,
     }
-    return tuple(
+    sql, parameters = _RUNNING, []
+    if of_jobs is not None:
+        sql += " AND a.job_id = ANY(%s::uuid[])"
+        parameters.append(list(of_jobs))
+    return (
         RunningJob(
             job=job,
             attempt=attempt,
@@ -217,29 +279,30 @@ def _running() -> tuple[RunningJob, ...]:
             guaranteed_mgpu,
             preemptions,
             checkpoint_at,
-        ) in _rows(
-            """
-            SELECT j.id::text, a.id::text, j.team_id::text, j.user_id::text, j.pool_id::text,
-                   a.cluster_id::text, a.slots::text, j.priority_class_id::text,
-                   extract(epoch FROM j.submitted_at)::bigint,
-                   extract(epoch FROM coalesce(a.started_at, a.granted_at))::bigint,
-                   a.state, j.is_preemptible, j.time_limit_s,
-                   extract(epoch FROM
-                       coalesce(a.grace_until, a.ended_at + interval '60 s'))::bigint,
-                   CASE WHEN r.closed_at IS NULL THEN r.job_id::text END, a.guaranteed_mgpu,
-                   CASE WHEN a.number = 1 THEN 0 ELSE (
-                       SELECT count(*) FROM jobs_attempt p
-                       WHERE p.job_id = a.job_id AND p.number < a.number
-                           AND p.reclaim_id IS NOT NULL AND p.started_at IS NOT NULL
-                   ) END,
-                   extract(epoch FROM a.checkpoint_at)::bigint
-            FROM jobs_attempt a
-            JOIN jobs_job j ON j.id = a.job_id
-            LEFT JOIN jobs_reclaim r ON r.id = a.reclaim_id
-            WHERE a.released_at IS NULL
-            """
-        )
+        ) in _rows(sql, parameters)
     )
+
+
+_RUNNING = """
+SELECT j.id::text, a.id::text, j.team_id::text, j.user_id::text, j.pool_id::text,
+       a.cluster_id::text, a.slots::text, j.priority_class_id::text,
+       extract(epoch FROM j.submitted_at)::bigint,
+       extract(epoch FROM coalesce(a.started_at, a.granted_at))::bigint,
+       a.state, j.is_preemptible, j.time_limit_s,
+       extract(epoch FROM
+           coalesce(a.grace_until, a.ended_at + interval '60 s'))::bigint,
+       CASE WHEN r.closed_at IS NULL THEN r.job_id::text END, a.guaranteed_mgpu,
+       CASE WHEN a.number = 1 THEN 0 ELSE (
+           SELECT count(*) FROM jobs_attempt p
+           WHERE p.job_id = a.job_id AND p.number < a.number
+               AND p.reclaim_id IS NOT NULL AND p.started_at IS NOT NULL
+       ) END,
+       extract(epoch FROM a.checkpoint_at)::bigint
+FROM jobs_attempt a
+JOIN jobs_job j ON j.id = a.job_id
+LEFT JOIN jobs_reclaim r ON r.id = a.reclaim_id
+WHERE a.released_at IS NULL
+"""
 
 
 def _claims() -> tuple[Claim, ...]:

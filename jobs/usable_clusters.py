@@ -42,6 +42,15 @@ class UsableClusters:
         self._running: dict[tuple[str, str | None], frozenset[str]] = {}
         self._known: dict[tuple[str | frozenset[str] | None, ...], frozenset[str] | None] = {}
 
+    def has_rules_of(self, other: UsableClusters) -> bool:
+        """Whether both say the same of every job."""
+        return (self._rules, self._time_limits, self._pools, self._mapped) == (
+            other._rules,
+            other._time_limits,
+            other._pools,
+            other._mapped,
+        )
+
     def of(
         self,
         *,

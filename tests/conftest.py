@@ -40,6 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
             suppress_health_check=[hypothesis.HealthCheck.too_slow],
         )
     hypothesis.settings.load_profile("tidegate")
+    # What the arbiter remembers is compared with what there is in every cycle of every test.
+    os.environ["TIDEGATE_CYCLES_COMPARED_EVERY_S"] = "0"
     config.stash[_PLAN] = plan_servers()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     from django.conf import settings
@@ -51,6 +53,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Stop the servers; an xdist worker leaves that to the process that started it."""
     if _PLAN in config.stash and not hasattr(config, "workerinput"):
         config.stash[_PLAN].stop()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_remembered_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
+    from jobs import memory
+
+    def refuse(message: str, *values: object) -> None:
+        raise AssertionError(message % values)
+
+    monkeypatch.setattr(memory.log, "error", refuse)
 
 
 @pytest.fixture(scope="session")

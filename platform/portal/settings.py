@@ -277,6 +277,8 @@ SLURM_MINTERS = _listed(
 KUBECONFIGS = _listed(
     "TIDEGATE_KUBECONFIGS", r"/[A-Za-z0-9._/@+-]+|in-cluster", "/etc/tidegate/gpu-1.kubeconfig"
 )
+#: After how long the arbiter's leader reads everything again, to compare what it remembers.
+CYCLES_COMPARED_EVERY_S = _int("TIDEGATE_CYCLES_COMPARED_EVERY_S", 300, low=0, high=86_400)
 #: How many records of cycles are kept, how long, and how large they are together: of those that
 #: stopped somebody, and as many again of those that only started jobs.
 CYCLES_KEPT = _int("TIDEGATE_CYCLES_KEPT", 10_000, low=0, high=1_000_000)

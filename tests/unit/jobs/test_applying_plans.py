@@ -17,11 +17,11 @@ from billing.models import MeterEvent
 from builders.job_builders import an_attempt
 from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import NOW, Company, a_company, a_user, an_actor
-from jobs import arbitration
 from jobs.arbitration import Cycles
 from jobs.cancellation import cancel_job, hold_job, release_job
 from jobs.explaining import explanation_of
 from jobs.leadership import NotLeading
+from jobs.memory import Memory
 from jobs.models import Attempt, Job, JobEvent, JobState, Leadership, Reclaim
 from jobs.queries import get_job
 from jobs.snapshots import load_snapshot
@@ -92,7 +92,7 @@ def a_running_attempt(job: Job, company: Company, *, started: bool = True) -> At
 
 def use_plan(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
     """Let the arbiter decide `plan`, whatever it is asked."""
-    monkeypatch.setattr(arbitration, "decide", lambda snapshot, policy: plan)
+    monkeypatch.setattr(Memory, "decide", lambda memory, now: plan)
 
 
 def test_a_start_becomes_an_attempt_an_account_and_an_intention(

@@ -1,0 +1,224 @@
+"""What the arbiter's leader remembers from one cycle to the next, so that a cycle reads only what
+changed.
+
+Triggers note every job of which something changed that the arbiter may know (`Change`), with the
+transaction that changed it. Numbers given out at once may be committed in any order, so nothing is
+remembered as "read up to": all changes are read of transactions that had not ended for certain at
+the last reading (PostgreSQL's `pg_snapshot_xmin`). Reading one twice does no harm, and none is
+missed. What is little, or changes with time alone, is read whole each time and compared.
+
+Now and then everything is read whole and compared with what is remembered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import connection
+
+from arbiter.core import Core
+from arbiter.decisions import Plan
+from arbiter.snapshot import QueuedJob, RunningJob
+from jobs.snapshots import (
+    Reading,
+    Surroundings,
+    one_instant,
+    queued_jobs,
+    read_surroundings,
+    reading_of,
+    running_attempts,
+)
+
+log = logging.getLogger(__name__)
+
+#: With more changed jobs than this, reading all of them costs less.
+CHANGED_MAX = 20_000
+#: Changes that are forgotten in one cycle at most.
+FORGOTTEN_MAX = 50_000
+_NAMED = 5
+
+
+@dataclass(slots=True)
+class _Known:
+    """All of one instant; transactions before `since` had ended then."""
+
+    since: int
+    at: datetime
+    whole_at: datetime
+    around: Surroundings
+    queued: dict[str, QueuedJob]
+    #: By job and attempt.
+    running: dict[str, dict[str, RunningJob]]
+    core: Core
+
+    def attempts(self) -> Iterator[RunningJob]:
+        for attempts in self.running.values():
+            yield from attempts.values()
+
+
+class Memory:
+    """Of one leader. What fails is forgotten, and the next reading is a whole one."""
+
+    def __init__(self) -> None:
+        self._known: _Known | None = None
+
+    def read(self, now: datetime) -> Reading:
+        """Everything as of this instant, as `read_queue` reads it."""
+        known, self._known = self._known, None
+        with one_instant():
+            since = _unfinished_since()
+            around = read_surroundings(now)
+            changed = None if known is None else _changed(known, around, now)
+            if known is None or changed is None:
+                known = _whole(since, now, around)
+            else:
+                _bring_up_to_date(known, around, changed)
+                known.since, known.at = since, now
+                if now - known.whole_at >= timedelta(seconds=settings.CYCLES_COMPARED_EVERY_S):
+                    known = _compared(known, _whole(since, now, around))
+        self._known = known
+        return reading_of(now, around, known.attempts(), known.queued.values())
+
+    def decide(self, now: datetime) -> Plan:
+        """The plan for what was read last, which was as of `now`."""
+        known, self._known = self._known, None
+        if known is None or known.at != now:
+            raise RuntimeError("decided on what was not read")
+        plan = known.core.cycle(int(now.timestamp()))
+        self._known = known
+        return plan
+
+    def forget_changes(self) -> None:
+        """Delete the changes that are read for good, and those of another server's life, whose
+        numbers are still to come (a restored dump); in the caller's transaction."""
+        if self._known is None:
+            return
+        with connection.cursor() as cursor:
+            cursor.execute(_FORGET, {"since": self._known.since, "most": FORGOTTEN_MAX})
+
+
+def _unfinished_since() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+        return int(cursor.fetchone()[0])
+
+
+def _whole(since: int, now: datetime, around: Surroundings) -> _Known:
+    queued = {job.id: job for job in queued_jobs(around)}
+    running: dict[str, dict[str, RunningJob]] = {}
+    for run in running_attempts():
+        running.setdefault(run.job, {})[run.attempt] = run
+    known = _Known(since, now, now, around, queued, running, Core(around.policy))
+    reading = reading_of(now, around, known.attempts(), queued.values())
+    known.core = Core.of(reading.snapshot, around.policy)
+    return known
+
+
+def _changed(known: _Known, around: Surroundings, now: datetime) -> set[str] | None:
+    """The jobs to be read again; None where all are to be."""
+    before = known.around
+    if (
+        now < known.at
+        or around.policy != before.policy
+        or not around.usable.has_rules_of(before.usable)
+    ):
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute(_CHANGED, [known.since, CHANGED_MAX + 1])
+        changed = {job for (job,) in cursor.fetchall()}
+    changed |= {item.job for item in before.withheld} ^ {item.job for item in around.withheld}
+    changed |= {
+        job
+        for job in before.avoided.keys() | around.avoided.keys()
+        if before.avoided.get(job) != around.avoided.get(job)
+    }
+    return None if len(changed) > CHANGED_MAX else changed
+
+
+_CHANGED = """
+SELECT DISTINCT job_id::text FROM jobs_change WHERE transaction >= %s LIMIT %s
+"""
+_FORGET = """
+DELETE FROM jobs_change WHERE id IN (
+    SELECT id FROM jobs_change
+    WHERE transaction < %(since)s
+        OR (transaction >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+            AND transaction <> pg_current_xact_id()::text::bigint)
+    LIMIT %(most)s
+)
+"""
+
+
+def _bring_up_to_date(known: _Known, around: Surroundings, changed: Collection[str]) -> None:
+    core, before = known.core, known.around
+    if (around.tree, around.pool_weights) != (before.tree, before.pool_weights):
+        tree = around.tree
+        core.set_tree(tree.nodes, tree.quotas, tree.priority_classes, around.pool_weights)
+    if (around.devices, around.clusters) != (before.devices, before.clusters):
+        core.set_devices(around.devices, around.clusters)
+    core.set_usage(around.usage)
+    _tell_claims(known, around)
+    # What the rules say of a kind of job is known already.
+    known.around = around._replace(usable=before.usable)
+    if changed:
+        _tell_queued(known, changed, queued_jobs(known.around, changed))
+        _tell_running(known, changed, running_attempts(changed))
+
+
+def _tell_claims(known: _Known, around: Surroundings) -> None:
+    before, after = set(known.around.claims), set(around.claims)
+    jobs = {claim.job for claim in before ^ after}
+    for job in jobs:
+        known.core.unclaim(job)
+    for claim in around.claims:
+        if claim.job in jobs:
+            known.core.claim(claim)
+
+
+def _tell_queued(known: _Known, changed: Iterable[str], queued: Iterable[QueuedJob]) -> None:
+    found = {job.id: job for job in queued}
+    for job_id in changed:
+        job = found.get(job_id)
+        if job is None:
+            if known.queued.pop(job_id, None) is not None:
+                known.core.withdraw(job_id)
+        elif known.queued.get(job_id) != job:
+            known.queued[job_id] = job
+            known.core.queue(job)
+
+
+def _tell_running(known: _Known, changed: Iterable[str], running: Iterable[RunningJob]) -> None:
+    found: dict[str, dict[str, RunningJob]] = {}
+    for run in running:
+        found.setdefault(run.job, {})[run.attempt] = run
+    for job_id in changed:
+        before, after = known.running.get(job_id, {}), found.get(job_id, {})
+        for attempt in before.keys() - after.keys():
+            known.core.release(attempt)
+        for attempt, run in after.items():
+            if before.get(attempt) != run:
+                known.core.hold(run)
+        if after:
+            known.running[job_id] = after
+        else:
+            known.running.pop(job_id, None)
+
+
+def _compared(known: _Known, whole: _Known) -> _Known:
+    """`known`, or `whole` where they are not the same, which is a fault of ours."""
+    jobs = {
+        job
+        for mine, theirs in ((known.queued, whole.queued), (known.running, whole.running))
+        for job in mine.keys() | theirs.keys()
+        if mine.get(job) != theirs.get(job)
+    }
+    if jobs:
+        named = ", ".join(sorted(jobs)[:_NAMED])
+        log.error("cycle: %d jobs were remembered wrongly, among them %s", len(jobs), named)
+        return whole
+    known.whole_at = whole.whole_at
+    return known
