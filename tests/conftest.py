@@ -57,12 +57,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_remembered_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
-    from jobs import memory
+    from builders.remembering import hold_against_what_there_is
 
-    def refuse(message: str, *values: object) -> None:
-        raise AssertionError(message % values)
-
-    monkeypatch.setattr(memory.log, "error", refuse)
+    hold_against_what_there_is(monkeypatch)
 
 
 @pytest.fixture(scope="session")

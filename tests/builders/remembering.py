@@ -1,0 +1,36 @@
+"""In every test the leader's memory is held against the database and a core made anew."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from arbiter.cycle import decide
+from arbiter.decisions import Plan
+from jobs import memory
+from jobs.memory import Memory
+from jobs.snapshots import Reading
+
+
+def hold_against_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on a job that is remembered wrongly fails the test, and so does a plan other than
+    that of a core which was told everything at once."""
+    read, plan_of = Memory.read, Memory.decide
+    last: list[Reading] = []
+
+    def reading(self: Memory, now: datetime) -> Reading:
+        last[:] = [read(self, now)]
+        return last[0]
+
+    def deciding(self: Memory, now: datetime) -> Plan:
+        plan = plan_of(self, now)
+        assert plan == decide(last[0].snapshot, last[0].policy)
+        return plan
+
+    def refuse(message: str, *values: object) -> None:
+        raise AssertionError(message % values)
+
+    monkeypatch.setattr(Memory, "read", reading)
+    monkeypatch.setattr(Memory, "decide", deciding)
+    monkeypatch.setattr(memory.log, "error", refuse)

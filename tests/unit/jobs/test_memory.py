@@ -1,0 +1,289 @@
+"""What the arbiter's leader remembers is what there is, and it reads only what changed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import Model
+from django.test.utils import CaptureQueriesContext
+
+from builders.job_builders import an_array
+from builders.loop_builders import a_job
+from builders.portal_builders import NOW, Company, a_cluster
+from jobs import memory as memory_module
+from jobs.cancellation import hold_job
+from jobs.memory import Memory
+from jobs.models import Attempt, Change, Job, JobState, Reclaim
+from jobs.snapshots import read_queue
+from quotas.models import ClusterUser, InstallationPolicy, Quota
+from tenants.access import actor_of
+from tenants.models import User
+
+pytestmark = pytest.mark.django_db
+LATER = NOW + timedelta(seconds=2)
+
+#: What the arbiter is not told of; a new column is either noted by the triggers or stands here.
+NOT_TOLD: dict[type[Model], set[str]] = {
+    Job: {
+        "id",
+        "organization_id",
+        "name",
+        "type",
+        "origin",
+        "array_id",
+        "array_index",
+        "native_id",
+        "script",
+        "environment",
+        "notes",
+        "notice_signal",
+        "checkpoint_path",
+        "is_requeueable",
+        # Who begins later is found anew in each cycle.
+        "begin_at",
+        "started_at",
+        "ended_at",
+        "end_reason",
+        "exit_code",
+        "cancel_requested_at",
+        "attempt_number",
+        "explanation",
+        "explained_at",
+    },
+    Attempt: {
+        "id",
+        "mgpu",
+        "epoch",
+        "native_id",
+        "native_state",
+        "cluster_user",
+        "release_sent_at",
+        "stop_reason",
+        "notice_at",
+        "forced_at",
+        "outcome",
+        "exit_codes",
+        "message",
+        "missed_listings",
+        "missing_since",
+        "forgotten_at",
+    },
+    # Open ones are read in each cycle.
+    Reclaim: {"id", "cluster_id", "slots", "created_at", "grace_until"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _seldom_compared(settings: Any) -> None:
+    settings.CYCLES_COMPARED_EVERY_S = 300
+
+
+def whole_readings(memory: Memory, now: Any) -> int:
+    with CaptureQueriesContext(connection) as captured:
+        memory.read(now)
+    return sum(
+        "mgpu_per_node,\n" in query["sql"]
+        and "state = 'queued'" in query["sql"]
+        and "ANY" not in query["sql"]
+        for query in captured.captured_queries
+    )
+
+
+@pytest.mark.parametrize("model", NOT_TOLD, ids=lambda model: model.__name__)
+def test_every_column_is_noted_or_is_none_of_the_arbiters_business(model: type[Model]) -> None:
+    table = model._meta.db_table
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT event_object_column FROM information_schema.triggered_update_columns
+            WHERE event_object_table = %s AND trigger_name LIKE 'changed%%is_noted'
+            """,
+            [table],
+        )
+        noted = {name for (name,) in cursor.fetchall()}
+    columns = {field.column for field in model._meta.concrete_fields}
+    assert noted | NOT_TOLD[model] == columns
+    assert noted & NOT_TOLD[model] == set()
+
+
+def test_after_the_first_reading_only_what_changed_is_read(company: Company, bob: User) -> None:
+    """Planted: nothing kept from one reading to the next."""
+    memory = Memory()
+    a_job(company.nlp, bob, company.pool, now=NOW)
+    assert whole_readings(memory, NOW) == 1
+    assert whole_readings(memory, LATER) == 0
+
+
+def test_what_is_read_is_what_there_is(company: Company, bob: User) -> None:
+    memory = Memory()
+    one = a_job(company.nlp, bob, company.pool, gpus=4, now=NOW)
+    two = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+    assert {job.id for job in memory.read(NOW).snapshot.queued} == {str(one.pk), str(two.pk)}
+    hold_job(one.pk, actor=actor_of(bob), now=NOW)
+    three = a_job(company.nlp, bob, company.pool, now=NOW)
+    Job.objects.filter(pk=two.pk).update(mgpu_per_node=2_000)
+    read = memory.read(LATER).snapshot
+    assert {job.id: job.mgpu for job in read.queued} == {str(two.pk): 2_000, str(three.pk): 1_000}
+    Job.objects.filter(pk=three.pk).delete()
+    assert [job.id for job in memory.read(LATER).snapshot.queued] == [str(two.pk)]
+
+
+def test_what_becomes_free_of_a_reason_is_read_though_it_did_not_change(
+    company: Company, bob: User
+) -> None:
+    """A task that its array's limit withheld, and a job that begins at a time. Planted: the
+    withheld of before not looked at."""
+    memory = Memory()
+    array = an_array(company, bob, max_running=1)
+    first, second = array.tasks.order_by("array_index")
+    later = a_job(company.nlp, bob, company.pool, now=NOW, begin_at=NOW + timedelta(hours=1))
+    assert [job.id for job in memory.read(NOW).snapshot.queued] == [str(first.pk)]
+    Job.objects.filter(pk=first.pk).update(state=JobState.HELD)
+    assert [job.id for job in memory.read(LATER).snapshot.queued] == [str(second.pk)]
+    read = memory.read(NOW + timedelta(hours=2)).snapshot
+    assert {job.id for job in read.queued} == {str(second.pk), str(later.pk)}
+
+
+def test_another_policy_and_other_rules_of_clusters_are_followed(
+    company: Company, bob: User
+) -> None:
+    """Planted: the core kept although its policy is another."""
+    memory = Memory()
+    for _ in range(2):
+        a_job(company.nlp, bob, company.pool, now=NOW)
+    memory.read(NOW)
+    assert len(memory.decide(NOW).starts) == 2
+    InstallationPolicy.objects.create(starts_max=1)
+    assert memory.read(LATER).policy.starts_max == 1
+    assert len(memory.decide(LATER).starts) == 1
+    slurm = a_cluster("hpc", kind="slurm")
+    assert memory.read(LATER).snapshot.queued[0].clusters == {str(company.cluster.pk)}
+    ClusterUser.objects.create(cluster=slurm, user=bob, name="bob")
+    assert memory.read(LATER).snapshot.queued[0].clusters is None
+
+
+def test_a_changed_tree_and_devices_reach_the_core(company: Company, bob: User) -> None:
+    """Planted: the quotas, and then the nodes, of the first reading kept."""
+    memory = Memory()
+    a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+    memory.read(NOW)
+    assert len(memory.decide(NOW).starts) == 1
+    Quota.objects.filter(node=company.nlp).update(guaranteed_mgpu=0, borrow_limit_mgpu=0)
+    memory.read(LATER)
+    assert memory.decide(LATER).starts == ()
+    Quota.objects.filter(node=company.nlp).update(borrow_limit_mgpu=None)
+    company.cluster.nodes.update(is_schedulable=False)
+    memory.read(LATER)
+    assert memory.decide(LATER).starts == ()
+
+
+def test_when_the_clock_goes_back_all_is_read_again(company: Company) -> None:
+    memory = Memory()
+    memory.read(LATER)
+    assert whole_readings(memory, NOW) == 1
+
+
+def test_what_fails_is_forgotten(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory()
+    memory.read(NOW)
+    with monkeypatch.context() as patched:
+        patched.setattr(memory_module, "read_surroundings", lambda now: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            memory.read(LATER)
+    with pytest.raises(RuntimeError, match="decided on what was not read"):
+        memory.decide(LATER)
+    assert whole_readings(memory, LATER) == 1
+
+
+def test_a_plan_is_for_the_moment_of_the_reading(company: Company) -> None:
+    memory = Memory()
+    memory.read(NOW)
+    with pytest.raises(RuntimeError):
+        memory.decide(LATER)
+
+
+def test_with_too_many_changes_all_is_read(
+    company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_module, "CHANGED_MAX", 1)
+    memory = Memory()
+    a_job(company.nlp, bob, company.pool, now=NOW)
+    memory.read(NOW)
+    assert whole_readings(memory, LATER) == 0
+    a_job(company.nlp, bob, company.pool, now=NOW)
+    assert whole_readings(memory, LATER) == 1
+
+
+def test_what_was_remembered_wrongly_is_told_and_mended(
+    company: Company, bob: User, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = Memory()
+    job = a_job(company.nlp, bob, company.pool, now=NOW)
+    memory.read(NOW)
+    assert memory._known is not None
+    memory._known.queued.clear()
+    Change.objects.all().delete()
+    told: list[tuple[object, ...]] = []
+    monkeypatch.setattr(memory_module.log, "error", lambda *values: told.append(values))
+    assert memory.read(NOW + timedelta(seconds=299)).snapshot.queued == ()
+    later = NOW + timedelta(seconds=300)
+    assert memory.read(later).snapshot == read_queue(later).snapshot
+    assert [values[1:] for values in told] == [(1, str(job.pk))]
+
+
+def test_changes_are_deleted_once_they_are_read_for_good(company: Company, bob: User) -> None:
+    """Those of this transaction may come back as others' do that have not ended, so they stay.
+
+    Planted: changes of this transaction taken for such of another server's life.
+    """
+    memory = Memory()
+    memory.forget_changes()
+    a_job(company.nlp, bob, company.pool, now=NOW)
+    mine = set(Change.objects.values_list("pk", flat=True))
+    assert len(mine) == 1
+    Change.objects.create(transaction=3, job_id=bob.pk)
+    Change.objects.create(transaction=1 << 60, job_id=bob.pk)
+    memory.forget_changes()
+    assert Change.objects.count() == 3
+    memory.read(NOW)
+    memory.forget_changes()
+    assert set(Change.objects.values_list("pk", flat=True)) == mine
+
+
+@pytest.mark.parametrize("column", ["closed_at", "job_id"])
+def test_who_a_job_is_stopped_for_is_noted(company: Company, bob: User, column: str) -> None:
+    """A reclaim changes what is known of its victims."""
+    victim = a_job(company.nlp, bob, company.pool, now=NOW, state=JobState.RUNNING)
+    wants = a_job(company.nlp, bob, company.pool, now=NOW)
+    other = a_job(company.nlp, bob, company.pool, now=NOW)
+    claim = Reclaim.objects.create(
+        job=wants, cluster=company.cluster, slots=[], created_at=NOW, grace_until=LATER
+    )
+    Attempt.objects.create(
+        job=victim,
+        number=1,
+        cluster=company.cluster,
+        slots=[{"node": "ai-company-000", "mgpu": 1000}],
+        mgpu=1000,
+        guaranteed_mgpu=0,
+        state="stopping",
+        epoch=1,
+        granted_at=NOW,
+        started_at=NOW,
+        native_id="1",
+        reclaim=claim,
+        stop_reason="preempted",
+        notice_at=NOW,
+        grace_until=LATER,
+    )
+    memory = Memory()
+    assert memory.read(NOW).snapshot.running[0].beneficiary == str(wants.pk)
+    Change.objects.all().delete()
+    Reclaim.objects.filter(pk=claim.pk).update(
+        **{column: LATER if column == "closed_at" else other.pk}
+    )
+    expected = None if column == "closed_at" else str(other.pk)
+    assert memory.read(NOW).snapshot.running[0].beneficiary == expected
