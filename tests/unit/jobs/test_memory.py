@@ -10,6 +10,9 @@ from django.db import connection
 from django.db.models import Model
 from django.test.utils import CaptureQueriesContext
 
+from arbiter.decisions import Plan
+from billing.fair_use import carry_on
+from builders.billing_builders import a_metered_attempt, at
 from builders.job_builders import an_array
 from builders.loop_builders import a_job
 from builders.portal_builders import NOW, Company, a_cluster
@@ -18,6 +21,7 @@ from jobs.cancellation import hold_job
 from jobs.memory import Memory
 from jobs.models import Attempt, Change, Job, JobState, Reclaim
 from jobs.snapshots import read_queue
+from jobs.withdrawing import AVOIDED_FOR, NOT_STARTED
 from quotas.models import ClusterUser, InstallationPolicy, Quota
 from tenants.access import actor_of
 from tenants.models import User
@@ -81,6 +85,29 @@ def _seldom_compared(settings: Any) -> None:
     settings.CYCLES_COMPARED_EVERY_S = 300
 
 
+def an_attempt_of(job: Job, company: Company, *, nodes: int = 1, **values: Any) -> Attempt:
+    """The first attempt of `job` on the first nodes, running unless `values` say otherwise."""
+    return Attempt.objects.create(
+        **{
+            "job": job,
+            "number": 1,
+            "cluster": company.cluster,
+            "slots": [
+                {"node": f"ai-company-{index:03d}", "mgpu": job.mgpu_per_node}
+                for index in range(nodes)
+            ],
+            "mgpu": job.mgpu_per_node * nodes,
+            "guaranteed_mgpu": 0,
+            "state": "running",
+            "epoch": 1,
+            "granted_at": NOW,
+            "started_at": NOW,
+            "native_id": "1",
+            **values,
+        }
+    )
+
+
 def whole_readings(memory: Memory, now: Any) -> int:
     with CaptureQueriesContext(connection) as captured:
         memory.read(now)
@@ -141,10 +168,65 @@ def test_what_becomes_free_of_a_reason_is_read_though_it_did_not_change(
     first, second = array.tasks.order_by("array_index")
     later = a_job(company.nlp, bob, company.pool, now=NOW, begin_at=NOW + timedelta(hours=1))
     assert [job.id for job in memory.read(NOW).snapshot.queued] == [str(first.pk)]
+    Change.objects.all().delete()
     Job.objects.filter(pk=first.pk).update(state=JobState.HELD)
+    assert set(Change.objects.values_list("job_id", flat=True)) == {first.pk}
     assert [job.id for job in memory.read(LATER).snapshot.queued] == [str(second.pk)]
+    Change.objects.all().delete()
     read = memory.read(NOW + timedelta(hours=2)).snapshot
     assert {job.id for job in read.queued} == {str(second.pk), str(later.pk)}
+
+
+def test_which_clusters_a_job_avoids_is_followed_though_it_did_not_change(
+    company: Company, bob: User
+) -> None:
+    """A cluster that did not start it is avoided for a while, and then no more. Planted: who
+    avoids what not compared."""
+    memory = Memory()
+    job = a_job(company.nlp, bob, company.pool, now=NOW)
+    an_attempt_of(
+        job,
+        company,
+        state="ended",
+        ended_at=NOW,
+        released_at=NOW,
+        outcome=NOT_STARTED,
+        stop_reason="withdrawn",
+    )
+    assert memory.read(NOW).snapshot.queued[0].clusters == frozenset()
+    Change.objects.all().delete()
+    later = NOW + AVOIDED_FOR
+    assert memory.read(later).snapshot.queued[0].clusters is None
+
+
+def test_what_runs_and_is_claimed_reaches_the_core(company: Company, bob: User) -> None:
+    """Each plan is that of a core made anew (`builders.remembering`). Planted: an attempt that is
+    gone, or a claim that is closed, kept in the core."""
+    memory = Memory()
+
+    def decided(seconds: int) -> Plan:
+        now = NOW + timedelta(seconds=seconds)
+        memory.read(now)
+        return memory.decide(now)
+
+    full = a_job(company.nlp, bob, company.pool, gpus=8, nodes=4, now=NOW, state=JobState.RUNNING)
+    attempt = an_attempt_of(full, company, nodes=4)
+    wants = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+    assert decided(0).starts == ()
+    claim = Reclaim.objects.create(
+        job=wants,
+        cluster=company.cluster,
+        slots=[{"node": "ai-company-000", "mgpu": 8_000}],
+        created_at=NOW,
+        grace_until=LATER,
+    )
+    assert decided(1).dropped_claims == (str(wants.pk),)
+    Reclaim.objects.filter(pk=claim.pk).update(closed_at=NOW)
+    assert decided(2).dropped_claims == ()
+    Attempt.objects.filter(pk=attempt.pk).update(
+        state="ended", ended_at=LATER, released_at=LATER, outcome="succeeded"
+    )
+    assert [start.job for start in decided(3).starts] == [str(wants.pk)]
 
 
 def test_another_policy_and_other_rules_of_clusters_are_followed(
@@ -180,6 +262,23 @@ def test_a_changed_tree_and_devices_reach_the_core(company: Company, bob: User) 
     assert memory.decide(LATER).starts == ()
 
 
+def test_recent_use_reaches_the_core(company: Company, bob: User) -> None:
+    """Who used less lately comes first. Planted: the use of the first reading kept."""
+    memory = Memory()
+    company.cluster.nodes.exclude(name="ai-company-000").delete()
+    Quota.objects.filter(node__in=[company.nlp, company.vision]).update(
+        guaranteed_mgpu=0, borrow_limit_mgpu=None
+    )
+    first = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+    second = a_job(company.vision, bob, company.pool, gpus=8, now=LATER)
+    memory.read(NOW)
+    assert [start.job for start in memory.decide(NOW).starts] == [str(first.pk)]
+    a_metered_attempt(company.nlp, 0, 10, mgpu=8_000)
+    carry_on(at(0))
+    memory.read(at(10))
+    assert [start.job for start in memory.decide(at(10)).starts] == [str(second.pk)]
+
+
 def test_when_the_clock_goes_back_all_is_read_again(company: Company) -> None:
     memory = Memory()
     memory.read(LATER)
@@ -193,15 +292,13 @@ def test_what_fails_is_forgotten(company: Company, monkeypatch: pytest.MonkeyPat
         patched.setattr(memory_module, "read_surroundings", lambda now: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             memory.read(LATER)
-    with pytest.raises(RuntimeError, match="decided on what was not read"):
-        memory.decide(LATER)
     assert whole_readings(memory, LATER) == 1
 
 
 def test_a_plan_is_for_the_moment_of_the_reading(company: Company) -> None:
     memory = Memory()
     memory.read(NOW)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="decided on what was not read"):
         memory.decide(LATER)
 
 
@@ -262,18 +359,10 @@ def test_who_a_job_is_stopped_for_is_noted(company: Company, bob: User, column: 
     claim = Reclaim.objects.create(
         job=wants, cluster=company.cluster, slots=[], created_at=NOW, grace_until=LATER
     )
-    Attempt.objects.create(
-        job=victim,
-        number=1,
-        cluster=company.cluster,
-        slots=[{"node": "ai-company-000", "mgpu": 1000}],
-        mgpu=1000,
-        guaranteed_mgpu=0,
+    an_attempt_of(
+        victim,
+        company,
         state="stopping",
-        epoch=1,
-        granted_at=NOW,
-        started_at=NOW,
-        native_id="1",
         reclaim=claim,
         stop_reason="preempted",
         notice_at=NOW,
