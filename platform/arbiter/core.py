@@ -279,7 +279,7 @@ class Core:
             state.holdings = Holdings(tree, self._classes, state.ground.offered)
             for run in state.running.values():
                 state.holdings.add(run)
-            state.lines.forget_shapes()
+            state.lines.forget_groups()
         return state.ground, state.holdings
 
     def _starters(self, now: int) -> Iterator[RunningJob]:

@@ -67,13 +67,14 @@ class Decay:
     Raises ValueError for a half-life below 1 second.
     """
 
-    __slots__ = ("_areas", "half_life_s")
+    __slots__ = ("_areas", "_at_start", "half_life_s")
 
     def __init__(self, half_life_s: int) -> None:
         if half_life_s < 1:
             raise ValueError(f"a half-life is {half_life_s} s; choose 1 s or more")
         self.half_life_s = half_life_s
         self._areas: dict[int, int] = {}
+        self._at_start: dict[int, int] = {}
 
     def factor(self, age_s: int) -> int:
         """2^(-age / half-life) in units of 2^-64, off by at most one; 1 for what is to come."""
@@ -117,7 +118,11 @@ class Decay:
         before now, less what it has really held of it."""
         if age_s >= CHARGED_AT_START_S:
             return 0
-        return self.area(max(0, age_s)) - self.area(CHARGED_AT_START_S)
+        age_s = max(0, age_s)
+        known = self._at_start.get(age_s)
+        if known is None:
+            known = self._at_start[age_s] = self.area(age_s) - self.area(CHARGED_AT_START_S)
+        return known
 
 
 @lru_cache(maxsize=64)
@@ -160,30 +165,31 @@ def fair_use(
     """
     half_lives = half_lives_of(tree, half_life_s)
     decays = {value: _remembering(value) for value in half_lives}
-    by_node = [0] * len(tree.ids)
-    by_user: dict[tuple[int, str], int] = {}
-
-    def charge(team: int, user: str, amount: int) -> None:
-        by_user[team, user] = by_user.get((team, user), 0) + amount
-        for node in tree.paths[team]:
-            by_node[node] += amount
-
+    index, by_user = tree.index, dict[tuple[int, str], int]()
     factors: dict[tuple[int, int], int] = {}
     for row in usage:
-        team = tree.index.get(row.team, ROOT)
+        team = index.get(row.team, ROOT)
         if team != ROOT:
             key = half_lives[team], at - row.as_of
             if key not in factors:
                 factors[key] = decays[key[0]].factor(key[1])
             decayed = row.decayed_mgpu_s * weights.get(row.pool, WEIGHT_OF_REFERENCE) * factors[key]
-            charge(team, row.user, decayed >> _FACTOR_BITS)
+            of = team, row.user
+            by_user[of] = by_user.get(of, 0) + (decayed >> _FACTOR_BITS)
+    at_start = [decays[value].at_start for value in half_lives]
     for run in running:
-        team = tree.index.get(run.team, ROOT)
-        is_starting = run.phase is Phase.STARTING
-        age_s = 0 if is_starting else at - run.started_at
-        if team != ROOT and age_s < CHARGED_AT_START_S:
+        age_s = 0 if run.phase is Phase.STARTING else at - run.started_at
+        team = index.get(run.team, ROOT) if age_s < CHARGED_AT_START_S else ROOT
+        if team != ROOT:
             rate = run.mgpu * weights.get(run.pool, WEIGHT_OF_REFERENCE)
-            charge(team, run.user, rate * decays[half_lives[team]].at_start(age_s) >> _AREA_BITS)
+            of = team, run.user
+            by_user[of] = by_user.get(of, 0) + (rate * at_start[team](age_s) >> _AREA_BITS)
+    by_node = [0] * len(tree.ids)
+    for (team, _), amount in by_user.items():
+        by_node[team] += amount
+    for node in range(len(by_node) - 1, -1, -1):
+        if tree.parents[node] != ROOT:
+            by_node[tree.parents[node]] += by_node[node]
     hours = {value: decay.at_start(0) for value, decay in decays.items()}
     return FairUse(tuple(by_node), by_user, tuple(hours[value] for value in half_lives), half_lives)
 

@@ -5,19 +5,32 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from arbiter.decisions import Code
 from arbiter.placement import Shape
-from arbiter.queue_order import Age
+from arbiter.queue_order import Age, Priority
 from arbiter.snapshot import QueuedJob
+
+
+class Group(NamedTuple):
+    """What a line is to the pool as it is laid out: its team (None: an unknown one), what it asks
+    of the devices, its priority class, and the word on its jobs (see `Ground.verdict`)."""
+
+    team: int | None
+    shape: Shape
+    priority: Priority
+    code: Code | None
+    could_ever_mgpu: int
 
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """Jobs like `first`, the oldest at the front. `shape` is theirs once a cycle has asked."""
+    """Jobs like `first`, the oldest at the front. `group` is theirs once a cycle has asked."""
 
     first: QueuedJob
     ages: list[Age] = field(default_factory=list)
-    shape: Shape | None = None
+    group: Group | None = None
 
 
 class Lines:
@@ -67,10 +80,10 @@ class Lines:
         """The line of a job that waits."""
         return self.by_kind[_kind(job)]
 
-    def forget_shapes(self) -> None:
-        """The devices changed."""
+    def forget_groups(self) -> None:
+        """The pool is laid out anew."""
         for line in self.by_kind.values():
-            line.shape = None
+            line.group = None
 
 
 def _kind(job: QueuedJob) -> Hashable:

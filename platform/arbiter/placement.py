@@ -53,6 +53,7 @@ class FreeDevices:
     __slots__ = (
         "_all",
         "_failed",
+        "_fitting",
         "_kinds",
         "_levels",
         "_shelves",
@@ -81,6 +82,8 @@ class FreeDevices:
             cluster: sum(mgpu for mgpu in nodes.values() if mgpu > 0)
             for cluster, nodes in self.free.items()
         }
+        #: What was found since something was taken, and since something was given back.
+        self._fitting: set[Shape] = set()
         self._failed: set[Shape] = set()
         #: What was taken of each node since the mark; None before the first one.
         self._taken: dict[tuple[str, str], int] | None = None
@@ -154,10 +157,13 @@ class FreeDevices:
 
     def fits(self, shape: Shape) -> bool:
         """Whether some cluster has room for the whole gang now."""
+        if shape in self._fitting:
+            return True
         if shape in self._failed:
             return False
         for cluster in self.clusters(shape.clusters):
             if self._has_place(cluster, shape):
+                self._fitting.add(shape)
                 return True
         self._failed.add(shape)
         return False
@@ -202,6 +208,8 @@ class FreeDevices:
         self._totals[cluster] += max(0, after) - max(0, before)
         if mgpu < 0:
             self._failed.clear()
+        else:
+            self._fitting.clear()
         if self._taken is not None:
             self._taken[cluster, node] = self._taken.get((cluster, node), 0) + mgpu
 

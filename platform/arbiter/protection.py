@@ -20,7 +20,8 @@ class Guarantees:
     """How much of each node's guarantee is taken by the jobs that are protected at it.
 
     `used_mgpu[x]` is what those of x use. `ledgers[d]` counts those of all nodes of depth d;
-    further up than d what it says is of no meaning.
+    further up than d what it says is of no meaning, nor is it in an organization where nothing is
+    kept: there `used_mgpu` is what is held.
     """
 
     tree: Tree
@@ -50,7 +51,8 @@ class Guarantees:
     def take(self, node: int, team: int, mgpu: int) -> None:
         """Count a job of `team` as protected at `node`; a negative amount gives it back."""
         self.used_mgpu[node] += mgpu
-        self.ledgers[self.tree.depths[node]].charge(team, mgpu)
+        if self.quota.keeps_below[self.tree.paths[node][-1]]:
+            self.ledgers[self.tree.depths[node]].charge(team, mgpu)
 
 
 #: Priority (negative), start time, job, attempt: the order in which jobs are protected.
@@ -131,7 +133,8 @@ def protect(tree: Tree, quota: PoolQuota, teams: Mapping[int, TeamJobs]) -> Prot
             depth = tree.depths[node]
             ledger = taken.ledgers[depth] = ledger.copy()
         fitting, tried = first[node], then[node]
-        if fitting and ledger.held[node] > quota.guaranteed[node]:
+        is_kept = quota.keeps_below[tree.paths[node][-1]]
+        if fitting and (ledger.held if is_kept else used)[node] > quota.guaranteed[node]:
             again = [
                 job
                 for team, line in teams.items()
@@ -159,17 +162,25 @@ def protect(tree: Tree, quota: PoolQuota, teams: Mapping[int, TeamJobs]) -> Prot
             taken.take(node, node, own.mgpu)
             fitting += len(own.jobs)
         others = []
-        for job in (*again, *tried):
-            if taken.fits(node, job.team, job.mgpu):
-                taken.take(node, job.team, job.mgpu)
+        fits = taken.fits if quota.keeps_below[node] else None
+        left = quota.guaranteed[node] - used[node]
+        for job in (*again, *tried) if again else tried:
+            mgpu = job.mgpu
+            if mgpu <= left if fits is None else fits(node, job.team, mgpu):
                 fitting += 1
+                if is_kept:
+                    taken.take(node, job.team, mgpu)
+                left -= mgpu
             else:
                 others.append(job)
-                if job.what not in unprotected:
+                bits = unprotected.get(job.what)
+                if bits is None:
                     anywhere.append(job)
                     unprotected[job.what] = 1 << depth
                 else:
-                    unprotected[job.what] |= 1 << depth
+                    unprotected[job.what] = bits | 1 << depth
+        if not is_kept:
+            used[node] = quota.guaranteed[node] - left
         parent = tree.parents[node]
         if parent != ROOT:
             first[parent] += fitting

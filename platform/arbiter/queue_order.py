@@ -310,9 +310,13 @@ class Agenda:
         self._contests[key].withdraw(team)
         return True
 
+    def draws_on(self, source: int) -> bool:
+        """Whether teams below `source` have drawn on its guarantee."""
+        return source in self._of_source
+
     def refresh(self, source: int, ratio: int) -> None:
         """The ratio of a node changed on whose guarantee others may draw."""
-        for key in self._of_source.get(source, ()):
+        for key in self._of_source[source]:
             known = self._keys.get(key)
             if known is not None and known[1] != ratio:
                 self._list(key, ratio, known[4])

@@ -46,8 +46,8 @@ class Reclaimer:
     """Finds victims in one pool; keeps the borrowed attempts sorted for the whole cycle."""
 
     __slots__ = (
-        "_borrowed",
         "_borrowers",
+        "_by_parent",
         "_claims",
         "_has_shields",
         "_held",
@@ -67,7 +67,7 @@ class Reclaimer:
         self._claims = [earmark.stand_in for earmark in pool.earmarks.values()]
         self._in_teams: dict[int, list[Holding]] | None = None
         self._borrowers: list[Holding] = []
-        self._borrowed = self._sort_out()
+        self._by_parent: dict[int, list[tuple[VictimKey, int, Holding]]] | None = None
         self._is_sorted: set[int] = set()
         self._has_shields = any(_shields(cls) for cls in pool.ground.classes.values())
         self._most: dict[str, dict[str, int]] | None = None
@@ -159,7 +159,7 @@ class Reclaimer:
             for node, mgpu in nodes.items():
                 if node in free.get(cluster, ()):
                     free[cluster][node] += mgpu
-        for holding in self._borrowers:
+        for holding in self._borrowers if self._borrowed else ():
             if not holding.is_going:
                 for slot in holding.run.slots:
                     if slot.node in free[holding.run.cluster]:
@@ -220,11 +220,18 @@ class Reclaimer:
             give_back(pool, left, one.holding, (node,), 1)
         return left.fits(node, team, mgpu)
 
-    def _sort_out(self) -> dict[int, list[tuple[VictimKey, int, Holding]]]:
+    @property
+    def _borrowed(self) -> dict[int, list[tuple[VictimKey, int, Holding]]]:
         """By each parent: the attempts that are not protected at a child of it, with that child.
 
-        Fills the list of all that borrow anywhere on the way.
+        Sorted out at the first question, which comes before there is a victim in this cycle.
         """
+        if self._by_parent is None:
+            self._by_parent = self._sort_out()
+        return self._by_parent
+
+    def _sort_out(self) -> dict[int, list[tuple[VictimKey, int, Holding]]]:
+        """See `_borrowed`; fills the list of all that borrow anywhere on the way."""
         pool = self._pool
         depths, parents, paths = pool.tree.depths, pool.tree.parents, pool.tree.paths
         borrowed: dict[int, list[tuple[VictimKey, int, Holding]]] = {}

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from arbiter.decisions import Code, Reclaim
 from arbiter.elastic import Elastic, is_elastic
 from arbiter.fair_share import FairShares
-from arbiter.lines import Lines
+from arbiter.lines import Group, Lines
 from arbiter.placement import Place, Shape
 from arbiter.policy import SpareOrder
 from arbiter.pool import Pool, in_turn
-from arbiter.queue_order import Age, Agenda, JobClass, JobLine, Standing, TeamQueue
+from arbiter.queue_order import Age, Agenda, JobClass, JobLine, Priority, Standing, TeamQueue
 from arbiter.quota_tree import ROOT, UNLIMITED
 from arbiter.reclaim import Reclaimer
 from arbiter.reservations import Reservations
@@ -153,7 +153,6 @@ class PoolCycle:
 
     def _line_up(self) -> None:
         """Line the waiting jobs up in team queues, and set aside what cannot start anyway."""
-        ground, index = self.pool.ground, self.pool.tree.index
         settled = {start.job.id for start in self.starts}.union(self.pool.earmarks)
         left_out: dict[int, set[Age]] = {}
         for job_id in settled:
@@ -161,32 +160,38 @@ class PoolCycle:
             left_out.setdefault(id(self._lines.of(job)), set()).add((job.submitted_at, job_id))
         classes: dict[tuple[int, Shape, str], JobClass] = {}
         for known in self._lines.by_kind.values():
-            job, ages = known.first, known.ages
+            ages = known.ages
             if id(known) in left_out:
                 ages = [age for age in ages if age not in left_out[id(known)]]
                 if not ages:
                     continue
-            team = index.get(job.team)
-            if team is None:
+            group = known.group
+            if group is None:
+                group = known.group = self._group(known.first)
+            if group.team is None:
                 self.homeless.extend(ages)
                 continue
-            shape = known.shape
-            if shape is None:
-                shape = known.shape = ground.shape_of(job)
-            group = (team, shape, job.priority_class)
-            cls = classes.get(group)
+            key = (group.team, group.shape, group.priority.id)
+            cls = classes.get(key)
             if cls is None:
-                cls = classes[group] = self._new_class(team, job, shape)
-                cls.code, cls.could_ever_mgpu = ground.verdict(team, shape, cls.priority.cap_mgpu)
-            cls.lines.append(JobLine(cls, job.user, ages))
+                cls = classes[key] = self._new_class(group.team, group.shape, group.priority)
+                cls.code, cls.could_ever_mgpu = group.code, group.could_ever_mgpu
+            cls.lines.append(JobLine(cls, known.first.user, ages))
         for queue in self.queues.values():
             queue.open()
 
-    def _new_class(self, team: int, job: QueuedJob, shape: Shape) -> JobClass:
+    def _group(self, job: QueuedJob) -> Group:
+        ground = self.pool.ground
+        team, shape = ground.tree.index.get(job.team), ground.shape_of(job)
+        priority = ground.priority(job.priority_class)
+        word = (None, 0) if team is None else ground.verdict(team, shape, priority.cap_mgpu)
+        return Group(team, shape, priority, *word)
+
+    def _new_class(self, team: int, shape: Shape, priority: Priority) -> JobClass:
         queue = self.queues.get(team)
         if queue is None:
             queue = self.queues[team] = TeamQueue(team, self.shares)
-        cls = JobClass(shape, self.pool.ground.priority(job.priority_class))
+        cls = JobClass(shape, priority)
         queue.classes.append(cls)
         return cls
 
@@ -284,7 +289,7 @@ class PoolCycle:
         job, shape = self._elastic.sized(job, line.cls.shape, queue.team, is_own=is_own)
         place = self.reserved.find(job, shape, is_own=is_own)
         assert place is not None
-        if source != queue.team:
+        if self._explains and source != queue.team:
             self.spared.add(source, self.standing(queue.team, source), queue.team, job.mgpu)
         self.pool.start(job, queue.team, place)
         self.reserved.note_start(job, queue.team, place)
@@ -341,8 +346,11 @@ class PoolCycle:
         """Jobs whose claim was given up for another one wait without it."""
         for job_id in jobs:
             job = self.jobs[job_id]
+            ground = self.pool.ground
             cls = self._new_class(
-                self.pool.tree.index[job.team], job, self.pool.ground.shape_of(job)
+                ground.tree.index[job.team],
+                ground.shape_of(job),
+                ground.priority(job.priority_class),
             )
             cls.lines.append(JobLine(cls, job.user, [(job.submitted_at, job_id)]))
             cls.code = Code.WAITING_FOR_FREE_GPUS
@@ -350,7 +358,8 @@ class PoolCycle:
     def _refresh(self, team: int) -> None:
         """The protected use on the team's path changed: renew the standing of who draws on it."""
         for node in self.pool.tree.paths[team]:
-            self._agenda.refresh(node, self.pool.ratio(node))
+            if self._agenda.draws_on(node):
+                self._agenda.refresh(node, self.pool.ratio(node))
         if self._agenda.withdraw(team):
             self._enlist(self.queues[team])
 

@@ -165,6 +165,8 @@ class RunningJob:
     @property
     def mgpu(self) -> int:
         """What the attempt holds in all, in milli-GPU."""
+        if len(self.slots) == 1:
+            return self.slots[0].mgpu
         return sum(slot.mgpu for slot in self.slots)
 
 

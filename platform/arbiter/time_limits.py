@@ -28,16 +28,16 @@ class KnownEnds:
     Nothing is looked at before the first question.
     """
 
-    __slots__ = ("_by_time", "_ends", "_is_sorted", "_more", "_pool", "_void")
+    __slots__ = ("_ends", "_is_told", "_more", "_pool", "_to_come", "_void")
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._is_sorted = False
+        self._is_told = False
         self._ends: dict[Node, list[End]] = {}
         #: Ends of jobs that start now or later, by node, and those of them that do not after all.
         self._more: dict[Node, list[tuple[int, int, str]]] = {}
         self._void: set[str] = set()
-        self._by_time: list[tuple[Release, Holding | str]] = []
+        self._to_come: list[tuple[Release, str]] = []
 
     def of(self, holding: Holding) -> int | None:
         """When an attempt that nobody stops is gone at the latest; None when that is unknown."""
@@ -63,14 +63,14 @@ class KnownEnds:
     def by_time(self) -> Iterator[Release]:
         """All that has a known end and is not stopped before it, in order of time; then what is
         being stopped and nobody waits for. Quota counts this as gone already."""
-        self._sort_out()
-        return merge(self._staying(), self._leaving(), key=_moment)
+        self._note_claims()
+        return merge(self._running(), self._starting(), self._leaving(), key=_moment)
 
     def add(self, end: int, job: QueuedJob, team: int, cluster: str, nodes: Sequence[str]) -> None:
         """`job`, which starts now or later, is gone from `nodes` by `end`."""
-        self._sort_out()
+        self._note_claims()
         slots = [Slot(node, job.mgpu_per_node) for node in nodes]
-        insort(self._by_time, ((end, team, job.mgpu, cluster, slots), job.id), key=_first)
+        insort(self._to_come, ((end, team, job.mgpu, cluster, slots), job.id), key=_first)
         for node in nodes:
             self._more.setdefault((cluster, node), []).append((end, job.mgpu_per_node, job.id))
             self._ends.pop((cluster, node), None)
@@ -93,26 +93,28 @@ class KnownEnds:
         pool = self._pool
         return end if end <= pool.taken_at + pool.policy.reservation_horizon_s else None
 
-    def _sort_out(self) -> None:
-        if self._is_sorted:
-            return
-        self._is_sorted = True
-        pool = self._pool
-        holdings, ends = pool.holdings.all, pool.holdings.ends
-        first = bisect_left(ends, (pool.taken_at - pool.policy.claim_overdue_s, ""))
-        last = bisect_left(ends, (pool.taken_at + pool.policy.reservation_horizon_s + 1, ""))
-        for end, attempt in ends[first:last]:
-            holding = holdings[attempt]
-            run = holding.run
-            release = max(end, pool.taken_at), holding.team, holding.mgpu, run.cluster, run.slots
-            self._by_time.append((release, holding))
-        for earmark in pool.earmarks.values():
-            self.claim(earmark)
+    def _note_claims(self) -> None:
+        if not self._is_told:
+            self._is_told = True
+            for earmark in self._pool.earmarks.values():
+                self.claim(earmark)
 
-    def _staying(self) -> Iterator[Release]:
-        for release, whose in self._by_time:
-            if whose not in self._void if isinstance(whose, str) else not whose.is_going:
-                yield release
+    def _running(self) -> Iterator[Release]:
+        """What runs and nobody stops: most questions are answered by the first few."""
+        pool, now = self._pool, self._pool.taken_at
+        holdings, ends = pool.holdings.all, pool.holdings.ends
+        first = bisect_left(ends, (now - pool.policy.claim_overdue_s, ""))
+        last = bisect_left(ends, (now + pool.policy.reservation_horizon_s + 1, ""))
+        for at in range(first, last):
+            end, attempt = ends[at]
+            holding = holdings[attempt]
+            if not holding.is_going:
+                run = holding.run
+                yield max(end, now), holding.team, holding.mgpu, run.cluster, run.slots
+
+    def _starting(self) -> Iterator[Release]:
+        """What starts in this cycle, or later by a reservation or a claim."""
+        return (release for release, job in self._to_come if job not in self._void)
 
     def _leaving(self) -> list[Release]:
         found: list[Release] = [
@@ -124,7 +126,7 @@ class KnownEnds:
         return sorted(found, key=_moment)
 
     def _look(self, node: Node) -> list[End]:
-        self._sort_out()
+        self._note_claims()
         pool, (cluster, name) = self._pool, node
         ends = [
             (end, mgpu)
@@ -165,5 +167,5 @@ def _moment(release: Release) -> int:
     return release[0]
 
 
-def _first(entry: tuple[Release, Holding | str]) -> int:
+def _first(entry: tuple[Release, str]) -> int:
     return entry[0][0]
