@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
 
 from arbiter.snapshot import Slot
 
@@ -116,8 +118,7 @@ class Classed:
     guaranteed_mgpu: int
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(NamedTuple):
     """Why `job` still waits.
 
     `numbers` are named quantities, all integers, with names out of `NUMBERS`; `node` is the tree
@@ -126,11 +127,13 @@ class Waiting:
     nothing honest can be said; `method` says how they came about: `reclaim` (the victims' grace)
     or `time_limits` (of what runs, for a job that holds a reservation; its start may come sooner,
     and later only by what goes before it in the order of service).
+
+    A named tuple, as a cycle may make 100,000 of them.
     """
 
     job: str
     code: Code
-    numbers: Mapping[str, int] = field(default_factory=dict)
+    numbers: Mapping[str, int] = MappingProxyType({})
     node: str | None = None
     jobs_ahead: int = 0
     earliest: int | None = None

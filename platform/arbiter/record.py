@@ -1,20 +1,20 @@
 """One cycle as plain data and back: what it knew, by which policy, and what it decided.
 
-Lists of dataclasses become columns, texts stand once in one table and are named by their number,
-and a column that has only its field's default is left out. So a record of 10,000 waiting jobs is
-small before it is compressed, and one that was written before a field was added is still read: the
-field has its default. A column that this version does not know is never passed over, as the plan
-may rest on it.
+Lists of dataclasses or named tuples become columns, texts stand once in one table and are named by
+their number, and a column that has only its field's default is left out. So a record of 10,000
+waiting jobs is small before it is compressed, and one that was written before a field was added is
+still read: the field has its default. A column that this version does not know is never passed
+over, as the plan may rest on it.
 
 The columns follow from the type hints of the fields: integers, booleans, texts and enumerations of
-texts, dataclasses, and tuples, frozen sets and mappings of these.
+texts, rows of these, and tuples, frozen sets and mappings of these.
 """
 
 from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import EnumType
 from functools import cache
 from itertools import chain
@@ -128,13 +128,13 @@ class _Text:
 
 
 class _Rows:
-    """Dataclasses: a column for each field that has more than its default somewhere."""
+    """Rows of one type: a column for each field that has more than its default somewhere."""
 
     def __init__(self, cls: type) -> None:
         hints = typing.get_type_hints(cls)
         self._cls = cls
         self._fields = {
-            field.name: (_column(hints[field.name]), _default(field)) for field in fields(cls)
+            name: (_column(hints[name]), default) for name, default in _defaults(cls).items()
         }
 
     def write(self, values: Sequence[Any], texts: dict[str, int]) -> Any:
@@ -162,7 +162,7 @@ class _Rows:
 
 
 class _Lists:
-    """Tuples of dataclasses: how many each has, and all of them in a row."""
+    """Tuples of rows: how many each has, and all of them in a row."""
 
     def __init__(self, item: type) -> None:
         self._rows = _column(item)
@@ -256,10 +256,10 @@ def _column(hint: Any) -> _Column:
         return _Text(None)
     if isinstance(part, EnumType) and issubclass(part, str):
         return _Text(part)
-    if is_dataclass(part) and len(parts) == 1:
+    if _is_row(part) and len(parts) == 1:
         return _Rows(typing.cast(type, part))
     if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis:
-        if is_dataclass(inner[0]):
+        if _is_row(inner[0]):
             return _Lists(typing.cast(type, inner[0]))
         return _Distinct(_column(inner[0]), iter, tuple)
     if origin is frozenset:
@@ -270,10 +270,18 @@ def _column(hint: Any) -> _Column:
     raise TypeError(f"no column for {hint}")
 
 
-def _default(field: Field[Any]) -> Any:
-    if field.default_factory is not MISSING:
-        return field.default_factory()
-    return field.default
+def _is_row(part: Any) -> bool:
+    return is_dataclass(part) or (isinstance(part, type) and hasattr(part, "_field_defaults"))
+
+
+def _defaults(cls: Any) -> dict[str, Any]:
+    """The fields of a row in order, each with its default or MISSING."""
+    if not is_dataclass(cls):
+        return {name: cls._field_defaults.get(name, MISSING) for name in cls._fields}
+    return {
+        field.name: field.default if field.default_factory is MISSING else field.default_factory()
+        for field in fields(cls)
+    }
 
 
 def _natural(number: Any) -> int:

@@ -255,14 +255,16 @@ class Reservations:
             # What is being stopped is in use until it is gone.
             first = max([first, *(one.run.grace_until or 0 for one in pool.leaving)])
         permitted = self._by_quota(team, job.mgpu, first)
-        found = None if permitted is None else self._by_devices(shape, permitted[0])
+        if permitted is None:
+            return
+        found = self._by_devices(shape, permitted[0])
         if found is None:
-            if permitted is not None:
-                self._hopeless.add(shape)
+            self._hopeless.add(shape)
             return
         start_at, place = found
-        permitted = self._by_quota(team, job.mgpu, start_at)
-        assert permitted is not None
+        if start_at != permitted[0]:
+            permitted = self._by_quota(team, job.mgpu, start_at)
+            assert permitted is not None
         ledger = permitted[1]
         end = self._ends.of_start(job, start_at)
         nodes = [(place.cluster, node) for node in place.nodes]

@@ -33,7 +33,7 @@ def explain(cycle: PoolCycle) -> list[Waiting]:
         for line in cls.lines
         for age in (*line.jobs[line.at :], *line.refused)
     )
-    places = {age: place for place, age in enumerate(ages)}
+    places = {job: place for place, (_, job) in enumerate(ages)}
     reason_of: dict[int, Reason] = {}
     order = ServiceOrder()
     hopeless: list[int] = []
@@ -46,7 +46,7 @@ def explain(cycle: PoolCycle) -> list[Waiting]:
             if any(line.refused for line in lines):
                 reason = reasons.reserved(cls)
                 for line in lines:
-                    reason_of.update(dict.fromkeys(map(places.__getitem__, line.refused), reason))
+                    reason_of.update((places[job], reason) for _, job in line.refused)
             if cls.code is not None:
                 reason = reasons.of(team, cls, source)
             is_hopeless = cls.code in _NEVER_IN_LINE
@@ -55,13 +55,13 @@ def explain(cycle: PoolCycle) -> list[Waiting]:
                 standing = cycle.standing(team, source)
                 order.standings[stand] = standing.with_loads(cycle.shares.order(team))
             for line in lines:
-                jobs = [places[age] for age in line.jobs[line.at :]]
+                jobs = [places[job] for _, job in line.jobs[line.at :]]
                 reason_of.update(dict.fromkeys(jobs, reason))
                 if is_hopeless:
                     hopeless.extend(jobs)
                     continue
                 used = cycle.shares.of_user(team, line.user)
-                jobs += map(places.__getitem__, line.refused)
+                jobs += [places[job] for _, job in line.refused]
                 order.add(cls.priority.order, used, jobs, stand)
         order.end_line()
     in_order = order.merged()

@@ -29,7 +29,7 @@ from builders.arbiter_builders import NOW
 
 
 def any_of(hint: Any, dice: random.Random) -> Any:
-    """A value of a field's type; of a dataclass with all fields drawn, also those with defaults.
+    """A value of a field's type; of a row with all fields drawn, also those with defaults.
 
     By dice, since hypothesis takes a hundred times as long for so many values.
     """
@@ -38,9 +38,9 @@ def any_of(hint: Any, dice: random.Random) -> Any:
         return any_of(dice.choice(inner), dice)
     if hint is Policy:
         return Policy(starts_max=dice.randrange(3), spare_order=dice.choice([*SpareOrder]))
-    if is_dataclass(hint):
+    if is_dataclass(hint) or hint is Waiting:
         hints = typing.get_type_hints(hint)
-        drawn = {one.name: any_of(hints[one.name], dice) for one in fields(hint)}
+        drawn = {name: any_of(value, dice) for name, value in hints.items()}
         return typing.cast(type, hint)(**drawn)
     size = range(dice.randrange(4))
     if origin is tuple:
