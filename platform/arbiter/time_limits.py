@@ -83,7 +83,14 @@ class KnownEnds:
             self._ends.pop((holding.run.cluster, slot.node), None)
 
     def claim(self, earmark: Earmark) -> None:
-        """A claim's job is gone at the latest when its limit is over after the victims' grace."""
+        """A new claim's job is gone at the latest when its limit is over after the victims'
+        grace."""
+        if self._is_told:
+            self._claim(earmark)
+        else:
+            self._note_claims()
+
+    def _claim(self, earmark: Earmark) -> None:
         job, claim = earmark.job, earmark.claim
         end = self.of_start(job, max(self._pool.taken_at, claim.grace_until))
         if end is not None:
@@ -97,7 +104,7 @@ class KnownEnds:
         if not self._is_told:
             self._is_told = True
             for earmark in self._pool.earmarks.values():
-                self.claim(earmark)
+                self._claim(earmark)
 
     def _running(self) -> Iterator[Release]:
         """What runs and nobody stops: most questions are answered by the first few."""

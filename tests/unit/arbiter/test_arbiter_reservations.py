@@ -250,3 +250,27 @@ def test_what_is_held_back_for_spare_gpus_keeps_no_guarantee_waiting(limit_s: in
     assert [(one.job, [v.job for v in one.victims]) for one in plan.reclaims] == [
         ("own", ["borrowed"])
     ]
+
+
+def test_the_end_of_a_job_that_takes_gpus_back_is_counted_once() -> None:
+    """It gets 4 GPUs back and is gone after its limit; on the other 4 nobody knows an end.
+
+    Planted: the claim that a cycle makes before it asks for ends is noted a second time.
+    """
+    plan = decide(
+        a_snapshot(
+            quotas={"o": 8, "o/a": 4, "o/b": 0, "o/c": 4},
+            devices=devices(1),
+            running=[
+                a_running("borrowed", "o/b", slots(0, 1, gpus=4), is_preemptible=True),
+                a_running("forever", "o/c", slots(0, 1, gpus=4)),
+            ],
+            queued=[
+                a_queued("short", "o/a", gpus=4, time_limit_s=100, submitted_at=NOW - 900),
+                a_queued("whole", "o/a", gpus=8, submitted_at=NOW - 800),
+            ],
+        ),
+        Policy(),
+    )
+    assert [one.job for one in plan.reclaims] == ["short"]
+    assert plan.reservations == ()
