@@ -196,6 +196,7 @@ class Reservations:
     def note_claim(self, earmark: Earmark, stopped: Iterable[Holding]) -> None:
         """GPUs are taken back for a job: of all that run or were promised some, `stopped` go."""
         self._forget()
+        self._ends.stop(earmark)
         for holding in stopped:
             self._ends.forget(holding)
             nodes = [(holding.run.cluster, slot.node) for slot in holding.run.slots]

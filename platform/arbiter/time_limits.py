@@ -28,7 +28,7 @@ class KnownEnds:
     Nothing is looked at before the first question.
     """
 
-    __slots__ = ("_ends", "_is_told", "_more", "_pool", "_to_come", "_void")
+    __slots__ = ("_ends", "_graces", "_is_told", "_more", "_pool", "_to_come", "_void")
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -38,6 +38,8 @@ class KnownEnds:
         self._more: dict[Node, list[tuple[int, int, str]]] = {}
         self._void: set[str] = set()
         self._to_come: list[tuple[Release, str]] = []
+        #: By node, when what is being stopped on it is gone at the latest; None: to be found out.
+        self._graces: dict[Node, int] | None = None
 
     def of(self, holding: Holding) -> int | None:
         """When an attempt that nobody stops is gone at the latest; None when that is unknown."""
@@ -75,10 +77,16 @@ class KnownEnds:
             self._more.setdefault((cluster, node), []).append((end, job.mgpu_per_node, job.id))
             self._ends.pop((cluster, node), None)
 
+    def stop(self, earmark: Earmark) -> None:
+        """The victims of a new claim are gone by the end of its grace."""
+        for holding in earmark.victims:
+            self._note_grace(holding, earmark.claim.grace_until)
+
     def forget(self, holding: Holding) -> None:
         """An attempt is being stopped, or a claim is given up: its end is not one any more."""
         if holding.claim_of is not None:
             self._void.add(holding.claim_of)
+            self._graces = None
         for slot in holding.run.slots:
             self._ends.pop((holding.run.cluster, slot.node), None)
 
@@ -152,22 +160,19 @@ class KnownEnds:
 
     def _last_grace(self, node: Node) -> int:
         """When what is being stopped on a node is gone at the latest."""
-        cluster, name = node
-        pool = self._pool
-        graces = [pool.taken_at]
-        for holding in pool.leaving:
-            if holding.run.cluster == cluster and _is_on(holding, name):
-                graces.append(holding.run.grace_until or 0)
-        for earmark in pool.earmarks.values():
-            if earmark.claim.cluster == cluster and any(
-                _is_on(holding, name) for holding in earmark.victims
-            ):
-                graces.append(earmark.claim.grace_until)
-        return max(graces)
+        if self._graces is None:
+            self._graces = {}
+            for holding in self._pool.leaving:
+                self._note_grace(holding, holding.run.grace_until or 0)
+            for earmark in self._pool.earmarks.values():
+                self.stop(earmark)
+        return max(self._pool.taken_at, self._graces.get(node, 0))
 
-
-def _is_on(holding: Holding, node: str) -> bool:
-    return any(slot.node == node for slot in holding.run.slots)
+    def _note_grace(self, holding: Holding, grace_until: int) -> None:
+        if self._graces is not None:
+            for slot in holding.run.slots:
+                node = holding.run.cluster, slot.node
+                self._graces[node] = max(grace_until, self._graces.get(node, 0))
 
 
 def _moment(release: Release) -> int:

@@ -274,3 +274,30 @@ def test_the_end_of_a_job_that_takes_gpus_back_is_counted_once() -> None:
     )
     assert [one.job for one in plan.reclaims] == ["short"]
     assert plan.reservations == ()
+
+
+def test_gpus_of_a_victim_on_another_cluster_come_free_after_its_grace() -> None:
+    """The job gets GPUs on one cluster; who goes for the sake of quota runs on the other one.
+
+    Planted: only victims on the claim's own cluster count as being stopped.
+    """
+    plan = decide(
+        a_snapshot(
+            quotas=[
+                a_quota("o", 8, borrow=0),
+                a_quota("o/a", 8),
+                a_quota("o/b", 0),
+                a_quota("x", 0),
+                a_quota("x/c", 0),
+            ],
+            devices=devices(1) + devices(1, cluster="beta"),
+            running=[a_running("r", "o/b", slots(0, 1, cluster="beta"), cluster="beta")],
+            queued=[
+                a_queued("first", "o/a", gpus=8, cluster="alpha"),
+                a_queued("then", "x/c", gpus=8, cluster="beta"),
+            ],
+        ),
+        Policy(),
+    )
+    assert [(one.job, one.cluster) for one in plan.reclaims] == [("first", "alpha")]
+    assert held(plan) == {"then": 300}
