@@ -80,16 +80,22 @@ def cost_of(victims: Iterable[Candidate]) -> Cost:
 
 
 def clearings(
-    candidates: Sequence[Candidate], cluster: str, lacks: Mapping[str, int], count: int
+    candidates: Sequence[Candidate],
+    cluster: str,
+    lacks: Mapping[str, int],
+    count: int,
+    slots_max: int,
 ) -> Iterator[list[int]]:
     """Choices of candidates, by number, that clear `count` nodes of `cluster` (above 0) which
-    lack GPUs (0 or less: it has room); none where nothing can. `candidates` are in order."""
-    nodes, has_gangs = _survey(candidates, cluster, lacks, count, spreads=False)
+    lack GPUs (0 or less: it has room); none where nothing can. `candidates` are in order; each
+    runs on `slots_max` nodes at most."""
+    slots_max = min(count, slots_max)
+    nodes, has_gangs = _survey(candidates, cluster, lacks, count, slots_max, spreads=False)
     if all(node.cost is None for node in nodes.values()):
         return
     yield _pick(nodes, candidates, count)
     if has_gangs:
-        nodes, _ = _survey(candidates, cluster, lacks, count, spreads=True)
+        nodes, _ = _survey(candidates, cluster, lacks, count, slots_max, spreads=True)
         yield _pick(nodes, candidates, count)
 
 
@@ -98,6 +104,7 @@ def _survey(
     cluster: str,
     lacks: Mapping[str, int],
     count: int,
+    slots_max: int,
     *,
     spreads: bool,
 ) -> tuple[dict[str, _Node], bool]:
@@ -107,17 +114,22 @@ def _survey(
     complete: list[_Node] = []
     best: list[Cost] = []
     has_gangs = False
-    most_slots = min(count, max((len(one.holding.run.slots) for one in candidates), default=0))
-    for at, candidate in enumerate(candidates):
-        run = candidate.holding.run
+    # By number of slots: the key beyond which nobody is among the cheapest any more.
+    last: dict[int, tuple[int, ...]] = {}
+    for at, (key, _, holding) in enumerate(candidates):
+        run = holding.run
         if run.cluster != cluster:
             continue
-        key, slots = candidate.key, run.slots
+        slots = run.slots
         if len(best) == count:
             # Who comes later costs as much at least, or is more valuable.
-            worst_kind, worst = best[-1][0]
-            if key > (*worst_kind, worst * len(slots), _ABOVE_ALL):
-                if key > (*worst_kind, worst * most_slots, _ABOVE_ALL):
+            own = last.get(len(slots))
+            if own is None:
+                worst_kind, worst = best[-1][0]
+                own = last[len(slots)] = (*worst_kind, worst * len(slots), _ABOVE_ALL)
+                last[slots_max] = (*worst_kind, worst * slots_max, _ABOVE_ALL)
+            if key > own:
+                if key > last[slots_max]:
                     break
                 continue
         kind, cost = key[:4], key[4]
@@ -152,6 +164,7 @@ def _survey(
                     best.remove(before)
             insort(best, node.choose())
             del best[count:]
+            last = {}
     return nodes, has_gangs
 
 

@@ -14,9 +14,11 @@ stop the other by turns.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import itemgetter
+from typing import Any
 
 from arbiter.clearing import Candidate, Cost, cost_of
 from arbiter.holdings import Holding, Node
@@ -57,7 +59,9 @@ class Reclaimer:
         "_most_levels",
         "_most_shelves",
         "_most_sorted",
+        "_of_sisters",
         "_pool",
+        "_slots_max",
     )
 
     def __init__(self, pool: Pool, held: Mapping[Node, int]) -> None:
@@ -69,6 +73,8 @@ class Reclaimer:
         self._borrowers: list[Holding] = []
         self._by_parent: dict[int, list[tuple[VictimKey, int, Holding]]] | None = None
         self._is_sorted: set[int] = set()
+        self._slots_max: int | None = None
+        self._of_sisters: dict[int, list[Candidate]] = {}
         self._has_shields = any(_shields(cls) for cls in pool.ground.classes.values())
         self._most: dict[str, dict[str, int]] | None = None
         self._most_sorted: dict[str, list[int]] = {}
@@ -178,25 +184,30 @@ class Reclaimer:
         pool = self._pool
         found: list[Candidate] = []
         for node in pool.tree.paths[team]:
-            beside = self._beside(pool.tree.parents[node])
+            beside = self._beside(node)
             if not beside or not self._gives_right(node, team, mgpu, own, found):
                 continue
             found += [
-                Candidate(key, node, holding)
-                for key, child, holding in beside
-                if child != node
-                and not holding.is_going
-                and not (self._has_shields and self._is_shielded(holding, team, order))
+                one
+                for one in beside
+                if not one.holding.is_going
+                and not (self._has_shields and self._is_shielded(one.holding, team, order))
             ]
-        found.sort()
+        found.sort(key=_key)
         return found
 
-    def _beside(self, parent: int) -> list[tuple[VictimKey, int, Holding]]:
-        """What is not protected at a child of `parent`, with that child, in victim order."""
-        found = self._borrowed.get(parent, [])
-        if parent not in self._is_sorted:
-            self._is_sorted.add(parent)
-            found.sort()
+    def _beside(self, node: int) -> list[Candidate]:
+        """What is not protected at a sister of `node`, in victim order."""
+        found = self._of_sisters.get(node)
+        if found is None:
+            parent = self._pool.tree.parents[node]
+            borrowed = self._borrowed.get(parent, [])
+            if parent not in self._is_sorted:
+                self._is_sorted.add(parent)
+                borrowed.sort(key=_key)
+            found = self._of_sisters[node] = [
+                Candidate(key, node, holding) for key, child, holding in borrowed if child != node
+            ]
         return found
 
     def _is_shielded(self, holding: Holding, team: int, order: int) -> bool:
@@ -217,7 +228,8 @@ class Reclaimer:
             return True
         left = pool.guarantees.copy()
         for one in chain(own, found):
-            give_back(pool, left, one.holding, (node,), 1)
+            if one.holding.protected:
+                give_back(pool, left, one.holding, (node,), 1)
         return left.fits(node, team, mgpu)
 
     @property
@@ -256,6 +268,13 @@ class Reclaimer:
                     key = at_home if parent != ROOT else abroad
                     borrowed.setdefault(parent, []).append((key, node, holding))
         return borrowed
+
+    def _most_slots(self) -> int:
+        """On how many nodes one attempt or claim runs, at most."""
+        if self._slots_max is None:
+            every = chain(self._claims, self._pool.holdings.all.values())
+            self._slots_max = max((len(one.run.slots) for one in every), default=0)
+        return self._slots_max
 
     def _may_stop(self, holding: Holding) -> bool:
         """Whether it runs on a cluster that answers."""
@@ -305,7 +324,9 @@ class Reclaimer:
         found: Taking | None = None
         for cluster in self._pool.free.clusters(shape.clusters):
             search = Search(self._pool, team, shape, cluster)
-            victims = search.run(candidates, None if most is None else most[cluster])
+            victims = search.run(
+                candidates, self._most_slots(), None if most is None else most[cluster]
+            )
             if victims is None:
                 continue
             key = (cost_of(victims), sum(one.holding.mgpu for one in victims), cluster)
@@ -315,6 +336,10 @@ class Reclaimer:
                     Place(cluster, search.nodes()), tuple(one.holding for one in victims)
                 )
         return found
+
+
+#: What orders candidates; no two have the same.
+_key: Callable[[Sequence[Any]], Any] = itemgetter(0)
 
 
 def _shields(cls: PriorityClass | None) -> bool:

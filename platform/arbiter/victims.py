@@ -54,6 +54,7 @@ class Search:
         "_ready",
         "_shape",
         "_short",
+        "_slots_max",
         "_team",
     )
 
@@ -64,6 +65,7 @@ class Search:
         self._cluster = cluster
         self._free = pool.free.free[cluster]
         self._extra: dict[str, int] = {}
+        self._slots_max = 0
         self._ready = pool.free.tally(cluster, shape)
         self._ledger = (pool.now if pool.later is None else pool.later).copy()
         self._by: dict[int, int] = {}
@@ -77,17 +79,19 @@ class Search:
             self._give(node, coming)
 
     def run(
-        self, candidates: Sequence[Candidate], most: Mapping[str, int] | None = None
+        self,
+        candidates: Sequence[Candidate],
+        slots_max: int,
+        most: Mapping[str, int] | None = None,
     ) -> list[Candidate] | None:
         """The cheapest victims that were found, in order; None where even without all
-        `candidates`, which are in order too, the job would not fit. Once per search. `most`:
-        what is free on each node without all of them, at most, where that is known."""
+        `candidates`, which are in order too, the job would not fit. Once per search. Each of them
+        runs on `slots_max` nodes at most. `most`: what is free on each node without all of them,
+        at most, where that is known."""
         if self._is_enough():
             return []
-        lacks = self._lacks()
-        if most is not None:
-            wanted = self._shape.mgpu
-            lacks = {node: mgpu for node, mgpu in lacks.items() if most[node] >= wanted}
+        lacks = self._lacks(most)
+        self._slots_max = slots_max
         best: _Found | None = None
         for allowed in self._by_rights(candidates):
             found = self._cheapest(allowed, lacks)
@@ -179,8 +183,9 @@ class Search:
         """The choices out of `those`, by number, that clear enough of the nodes in `lacks`."""
         count = self._shape.node_count - sum(1 for mgpu in lacks.values() if mgpu <= 0)
         if count > 0:
-            allowed = [candidates[at] for at in those]
-            for chosen in clearings(allowed, self._cluster, lacks, count):
+            is_all = len(those) == len(candidates)
+            allowed = candidates if is_all else [candidates[at] for at in those]
+            for chosen in clearings(allowed, self._cluster, lacks, count, self._slots_max):
                 yield [those[at] for at in chosen]
 
     def _by_domain(
@@ -208,10 +213,15 @@ class Search:
             if domain and len(nodes[domain]) >= self._shape.node_count:
                 yield nodes[domain], inside[domain]
 
-    def _lacks(self) -> dict[str, int]:
-        """What a rank lacks on each node that the job may use; 0 or less where it has room."""
+    def _lacks(self, most: Mapping[str, int] | None) -> dict[str, int]:
+        """What a rank lacks on each node that the job may use and that could hold one by `most`;
+        0 or less where it has room."""
         wanted, extra, kinds = self._shape.mgpu, self._extra, self._shape.kinds
-        lacks = {node: wanted - free - extra.get(node, 0) for node, free in self._free.items()}
+        lacks = {
+            node: wanted - free - extra.get(node, 0)
+            for node, free in self._free.items()
+            if most is None or most[node] >= wanted
+        }
         if kinds is not None:
             is_of = self._pool.free.is_of
             lacks = {
@@ -227,20 +237,17 @@ class Search:
         taken = set(chosen)
         for at in chosen:
             self._stop(candidates[at], 1)
-        next_at: dict[_Obstacle, int] = {}
+        helpers: dict[_Obstacle, Iterator[int]] = {}
         while (obstacle := self._obstacle()) is not None:
-            at = next_at.get(obstacle, 0)
-            while at < len(candidates) and (
-                at in taken or not self._helps(candidates[at], obstacle)
-            ):
-                at += 1
-            if at == len(candidates):
+            if obstacle not in helpers:
+                helpers[obstacle] = self._helpers(candidates, obstacle)
+            helper = next((at for at in helpers[obstacle] if at not in taken), None)
+            if helper is None:
                 for at in taken:
                     self._stop(candidates[at], -1)
                 return None
-            next_at[obstacle] = at + 1
-            taken.add(at)
-            self._stop(candidates[at], 1)
+            taken.add(helper)
+            self._stop(candidates[helper], 1)
         dropped = True
         while dropped:
             dropped = False
@@ -264,7 +271,8 @@ class Search:
         holding = candidate.holding
         self._ledger.charge(holding.team, -sign * holding.mgpu)
         self._by[candidate.by] = self._by.get(candidate.by, 0) + sign
-        give_back(self._pool, self._left, holding, self._short, sign)
+        if holding.protected:
+            give_back(self._pool, self._left, holding, self._short, sign)
         self._count_devices(candidate, sign)
 
     def _count_devices(self, candidate: Candidate, sign: int) -> None:
@@ -306,13 +314,23 @@ class Search:
                 return "right", node
         return None
 
-    def _helps(self, candidate: Candidate, obstacle: _Obstacle) -> bool:
-        """Whether less is in the job's way there without this candidate."""
+    def _helpers(self, candidates: Sequence[Candidate], obstacle: _Obstacle) -> Iterator[int]:
+        """The candidates, by number, without whom less is in the job's way there."""
         what, node = obstacle
-        holding = candidate.holding
+        tree = self._pool.tree
         if obstacle == _DEVICES:
-            return holding.run.cluster == self._cluster
-        path = self._pool.tree.paths[holding.team]
-        if what == "quota":
-            return node == ROOT or node in path
-        return node in path and holding.is_protected_at(self._pool.tree.depths[node])
+            cluster = self._cluster
+            for at, one in enumerate(candidates):
+                if one.holding.run.cluster == cluster:
+                    yield at
+        elif node == ROOT:
+            yield from range(len(candidates))
+        else:
+            paths, depth = tree.paths, tree.depths[node]
+            bit = 1 << depth
+            for at, one in enumerate(candidates):
+                holding = one.holding
+                if what == "quota" or holding.protected & bit:
+                    path = paths[holding.team]
+                    if len(path) > depth and path[-1 - depth] == node:
+                        yield at
