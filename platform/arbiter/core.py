@@ -42,9 +42,18 @@ from arbiter.snapshot import (
 from arbiter.standing import node_use, outcome, starts_of
 from arbiter.telling import explain
 
+#: A pool remembers at most so many questions for each line of jobs that waits in it, and so many
+#: besides: more are of jobs that are gone, and it is laid out anew.
+_QUESTIONS_PER_LINE = 4
+_QUESTIONS_BESIDES = 2_000
+
 
 class _PoolState:
-    """What is known of one pool; `ground` and `holdings` are None until a cycle needs them anew."""
+    """What is known of one pool; `ground` and `holdings` are None until a cycle needs them anew.
+
+    All that a pool remembers beyond one cycle hangs on these two, and is bounded by what is in the
+    pool, or for questions of waiting jobs by `_QUESTIONS_PER_LINE` and `_QUESTIONS_BESIDES`.
+    """
 
     def __init__(self) -> None:
         self.quotas: list[Quota] = []
@@ -54,6 +63,18 @@ class _PoolState:
         self.lines = Lines()
         self.ground: Ground | None = None
         self.holdings: Holdings | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to be known of it any more."""
+        told = self.quotas, self.devices, self.balances, self.running, self.lines.jobs
+        return not any(told)
+
+    def forget(self) -> None:
+        """Have the pool laid out anew if it remembers too much."""
+        most = _QUESTIONS_PER_LINE * len(self.lines.by_kind) + _QUESTIONS_BESIDES
+        if self.ground is not None and self.ground.remembered > most:
+            self.ground = None
 
 
 class Core:
@@ -214,8 +235,10 @@ class Core:
         reasons: list[Waiting] = []
         use: list[NodeUse] = []
         reservations: list[Reservation] = []
+        for name in [name for name, state in self._pools.items() if state.is_empty]:
+            del self._pools[name]
         for name in sorted(self._pools.keys() | claims.keys()):
-            state = self._pool(name)
+            state = self._pools.get(name) or _PoolState()
             ground, holdings = self._laid_out(name, state, tree)
             pool = open_pool(
                 ground, holdings, state.lines.jobs, claims.get(name, ()), state.balances, now
@@ -264,6 +287,7 @@ class Core:
         return found
 
     def _laid_out(self, name: str, state: _PoolState, tree: Tree) -> tuple[Ground, Holdings]:
+        state.forget()
         if state.ground is None or state.holdings is None:
             state.ground = Ground(
                 name,

@@ -36,6 +36,8 @@ _AREA_BITS = 32
 _WORK_BITS = 128
 _EXPONENT_BITS = 96
 _DIGIT_BITS = 4
+#: So many ages are remembered at most.
+_AREAS_MAX = 1 << 13
 #: 2^64 / ln 2, to the nearest.
 _PER_LN2 = 26_613_026_195_688_644_983
 #: Load of a node without weight: after every other.
@@ -63,6 +65,8 @@ _POWERS = _powers()
 
 class Decay:
     """Halves what was used in every `half_life_s`; integers only, the same on every machine.
+
+    It remembers what was asked: of starts each second of their hour, else some thousand ages.
 
     Raises ValueError for a half-life below 1 second.
     """
@@ -97,6 +101,8 @@ class Decay:
         """
         known = self._areas.get(age_s)
         if known is None:
+            if len(self._areas) >= _AREAS_MAX:
+                self._areas.clear()
             shift = 2 * _FACTOR_BITS - _AREA_BITS
             known = self._areas[age_s] = (self.half_life_s * self.factor(age_s) * _PER_LN2) >> shift
         return known

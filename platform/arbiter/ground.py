@@ -21,6 +21,10 @@ class Ground:
     Its capacity is what schedulable devices offer plus what still runs on devices that are
     not (drained, lost, on a cluster that does not answer), device by device, so that such use
     takes no room away from the devices that are left.
+
+    What jobs asked for once is remembered as long as the ground lives, here and in all that it
+    lays out (kinds, plans, shelves); `remembered` says how much, and who keeps the ground has to
+    lay it out anew when that is too much.
     """
 
     def __init__(
@@ -71,6 +75,12 @@ class Ground:
         self._empty = Ledger(tree, self.quota, self.layout.capacity_mgpu, [0] * len(tree.ids))
         self._most: dict[int, int] = {}
         self._fleet_words: dict[Shape, tuple[Code | None, int]] = {}
+
+    @property
+    def remembered(self) -> int:
+        """How many different questions have been asked: nothing here grows by more than these."""
+        unknown = len(self.priorities) - len(self.classes)
+        return len(self._fleet_words) + unknown + self.kinds.asked_count
 
     def shape_of(self, job: QueuedJob) -> Shape:
         """What `job` asks of the devices."""

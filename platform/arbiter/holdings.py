@@ -157,8 +157,9 @@ class Holdings:
         for cluster, nodes in (without or {}).items():
             used = self.used.get(cluster, {})
             for node, mgpu in nodes.items():
-                beyond += self._beyond(cluster, node, used[node] - mgpu)
-                beyond -= self._beyond(cluster, node, used[node])
+                held = used.get(node, 0)
+                beyond += self._beyond(cluster, node, held - mgpu)
+                beyond -= self._beyond(cluster, node, held)
         return self._offered_mgpu + beyond
 
     def _count(self, holding: Holding, sign: int) -> None:
@@ -169,17 +170,23 @@ class Holdings:
             self.direct[holding.team] += mgpu
         key = holding.team, run.priority_class
         self.class_use[key] = self.class_use.get(key, 0) + mgpu
+        if not self.class_use[key]:
+            del self.class_use[key]
         used = self.used.setdefault(run.cluster, {})
         for slot in run.slots:
             node, change = slot.node, sign * slot.mgpu
             before = used.get(node, 0)
             used[node] = before + change
+            if not used[node]:
+                del used[node]
             self._beyond_mgpu += self._beyond(run.cluster, node, before + change)
             self._beyond_mgpu -= self._beyond(run.cluster, node, before)
             held = self.on_node.setdefault((run.cluster, node), {})
             held[run.attempt] = held.get(run.attempt, 0) + change
             if not held[run.attempt]:
                 del held[run.attempt]
+                if not held:
+                    del self.on_node[run.cluster, node]
             if self.free is not None and node in self.free.free.get(run.cluster, ()):
                 self.free.take(run.cluster, node, change)
 

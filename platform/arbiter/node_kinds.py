@@ -43,6 +43,11 @@ class NodeKinds:
             self._known[features] = self._find(features)
         return self._known[features]
 
+    @property
+    def asked_count(self) -> int:
+        """How many different sets of features have been asked for."""
+        return len(self._known)
+
     def nodes(self, kinds: int, cluster: str) -> int:
         """The nodes of a cluster that are of a set of kinds, as an integer with a bit for each."""
         return self._members[kinds].get(cluster, 0)

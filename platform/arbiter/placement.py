@@ -214,8 +214,11 @@ class FreeDevices:
             self._taken[cluster, node] = self._taken.get((cluster, node), 0) + mgpu
 
     def mark(self) -> None:
-        """What is taken from now on can be given back by `rewind`."""
+        """What is taken from now on can be given back by `rewind`. What was found before is looked
+        up anew, so that no more shapes are remembered than one cycle asks for."""
         self._taken = {}
+        self._fitting.clear()
+        self._failed.clear()
 
     def rewind(self) -> None:
         """Give back what was taken since the mark."""

@@ -86,7 +86,8 @@ class Shelves:
     and how many with enough of it each domain has.
 
     What is asked for a second time is kept and carried on: a change costs a look at each kept
-    question, and a question a look at each domain.
+    question, and a question a look at each domain. Shelves live no longer than the ground they
+    stand on, which bounds the questions (see `Ground.remembered`).
     """
 
     __slots__ = ("_amounts", "_plan", "_rooms", "_shelves")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from arbiter.core import Core
 from arbiter.cycle import decide
 from arbiter.policy import Policy
 from arbiter.reclaim import Reclaimer
-from builders.arbiter_builders import NOW, a_queued, a_running, a_snapshot, devices, slots
+from arbiter.snapshot import Slot
+from builders.arbiter_builders import GPU, NOW, a_queued, a_running, a_snapshot, devices, slots
 
 
 def test_a_cycle_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,3 +33,49 @@ def test_a_cycle_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatc
     plan = core.cycle(NOW)
     assert [start.job for start in plan.starts] == ["small"]
     assert plan == decide(snapshot, Policy())
+
+
+def test_what_gone_jobs_asked_for_is_forgotten() -> None:
+    """A core that lives on remembers no more questions than a few for each line that waits.
+
+    Planted: it is never laid out anew; a class that nobody knows is remembered for good; what has
+    a place is remembered beyond the cycle; holdings keep what is gone; an empty pool stays.
+    """
+    core = Core.of(
+        a_snapshot(
+            quotas={"a": 16, "a/t": 16},
+            devices=devices(2, gpus=8),
+            running=[a_running("s", "a/t", slots(0, 1))],
+        ),
+        Policy(),
+    )
+    for number in range(2_100):
+        core.queue(
+            replace(
+                a_queued("j", "a/t", gpus=1, priority=f"class {number % 700}"),
+                mgpu_per_node=1 + number,
+                features=frozenset({f"f{number % 700}"}),
+            )
+        )
+        core.queue(replace(a_queued("k", "a/t", nodes=2), mgpu_per_node=1 + number))
+        run = a_running("r", "a/t", slots(number, 1, gpus=1), priority=f"class {number}")
+        core.hold(replace(run, slots=(Slot(f"n{number}", 1),)))
+        core.queue(a_queued("elsewhere", "a/t", pool=f"pool {number}"))
+        core.cycle(NOW + number)
+    core.release("r.1")
+    core.withdraw("j")
+    core.withdraw("k")
+    core.withdraw("elsewhere")
+    core.cycle(NOW + 2_100)
+    (state,) = core._pools.values()
+    ground, holdings = state.ground, state.holdings
+    assert ground is not None
+    assert holdings is not None
+    assert holdings.free is not None
+    assert ground.remembered < 2_004
+    assert len(ground._fleet_words) < 2_004
+    assert len(holdings.free._fitting | holdings.free._failed) == 0
+    assert list(holdings.all) == ["s.1"]
+    assert holdings.class_use == {(ground.tree.index["a/t"], "normal"): 8 * GPU}
+    assert holdings.on_node == {("alpha", "alpha-000"): {"s.1": 8 * GPU}}
+    assert holdings.used == {"alpha": {"alpha-000": 8 * GPU}}
