@@ -114,13 +114,25 @@ class Reclaimer:
                 others = self._outside(team, mgpu, order, lower)
                 lower += [one for one in others if id(one.holding) not in stopped]
                 taking = self._choose(team, shape, sorted(lower))
+        if taking is not None and any(map(self._is_protected, taking.victims)):
+            self._forget_most()
         return taking
+
+    def _is_protected(self, holding: Holding) -> bool:
+        return holding.is_protected_at(self._pool.tree.depths[holding.team])
+
+    def _forget_most(self) -> None:
+        """Somebody goes who is protected: what is left over is more than was thought possible."""
+        self._most = None
+        self._most_sorted.clear()
+        self._most_levels.clear()
+        self._most_shelves.clear()
 
     def could_be_freed(self, shape: Shape) -> bool:
         """Whether there is a place for `shape` if everything borrowed anywhere were gone.
 
-        An upper bound that holds for the whole cycle, and spares the search for
-        every team that waits for what nobody can give.
+        An upper bound that holds until somebody is stopped who is protected, and spares the
+        search for every team that waits for what nobody can give.
         """
         return any(
             self._most_with(cluster, shape) >= shape.node_count

@@ -653,3 +653,30 @@ def test_what_a_later_claim_waits_for_does_not_hold_an_earlier_one_back() -> Non
         ],
     )
     assert [start.job for start in plan_of(snapshot).starts] == ["first"]
+
+
+def test_what_a_preempting_class_leaves_over_is_there_for_others() -> None:
+    """It stops a gang on two nodes for one of them; the other one goes to the next in line.
+
+    Planted: what could come free at most is not looked at again after somebody was stopped who is
+    protected.
+    """
+    plan = plan_of(
+        a_snapshot(
+            quotas={"o": 56, "o/a": 16, "o/b": 40},
+            devices=devices(3),
+            running=[
+                a_running("gang", "o/b", slots(0, 2), priority="low"),
+                a_running("kept", "o/a", slots(2, 1)),
+            ],
+            queued=[
+                a_queued("first", "o/b", gpus=8, priority="high"),
+                a_queued("next", "o/a", gpus=8),
+            ],
+        )
+    )
+    assert [(one.job, [slot.node for slot in one.slots]) for one in plan.reclaims] == [
+        ("first", ["alpha-000"]),
+        ("next", ["alpha-001"]),
+    ]
+    assert victims(plan) == ["gang"]
