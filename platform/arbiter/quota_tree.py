@@ -20,8 +20,13 @@ WEIGHT_DEFAULT = 100
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The numbered tree. `ranks` are resolved: a node without one has its nearest ancestor's.
-    `given` are the nodes as the snapshot has them."""
+    """The numbered tree. `given` are the nodes as the snapshot has them.
+
+    `ranks` are resolved: a node without one has its nearest ancestor's. As each organization
+    ranks its own nodes, and by whatever numbers, they say how many ranks are before a node's there:
+    0 is the first of every organization, below it are the others. So nobody gets ahead of
+    another organization by ranks, nor behind it where victims are sought.
+    """
 
     ids: tuple[str, ...]
     index: dict[str, int]
@@ -82,10 +87,22 @@ def tree_of(nodes: Iterable[TreeNode]) -> Tree:
         tuple(parents),
         tuple(paths),
         depths,
-        tuple(ranks),
+        _behind_the_first(paths, ranks),
         tuple(given),
         max(depths, default=0),
     )
+
+
+def _behind_the_first(paths: Sequence[tuple[int, ...]], ranks: Sequence[int]) -> tuple[int, ...]:
+    """For each node minus the number of ranks in its organization that go before its own."""
+    of_organization: dict[int, set[int]] = {}
+    for path, rank in zip(paths, ranks, strict=True):
+        of_organization.setdefault(path[-1], set()).add(rank)
+    behind = {
+        organization: {rank: -place for place, rank in enumerate(sorted(found, reverse=True))}
+        for organization, found in of_organization.items()
+    }
+    return tuple(behind[path[-1]][rank] for path, rank in zip(paths, ranks, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ class TreeNode:
     """A node of the organization tree: organization, department or team.
 
     `parent` is None for an organization. `rank` orders who gets spare GPUs first
-    (higher first); it is the organization's policy, inherited from the nearest ranked ancestor.
+    (higher first); it is the organization's policy, inherited from the nearest ranked ancestor,
+    and orders nodes of one organization alone (see `Tree.ranks`).
     `half_life_s` of an organization is that of its fair-share; None is the policy's. So are
     `spare_order`, `min_run_s`, `preemptions_max` and `skips_blocked_within_team`.
     """

@@ -29,8 +29,11 @@ def test_nodes_are_numbered_parents_first_whatever_the_order() -> None:
 
 
 def test_a_rank_is_inherited_from_the_nearest_ranked_ancestor() -> None:
-    tree = tree_of(NODES)
-    assert dict(zip(tree.ids, tree.ranks, strict=True)) == {"o": 5, "d": 5, "s": 5, "t": 7}
+    """It says how many ranks of the organization go before it, whatever the numbers are."""
+    other = TreeNode("x", None), TreeNode("x/a", "x", 900), TreeNode("x/b", "x", 1)
+    tree = tree_of([*NODES, *other])
+    ranks = dict(zip(tree.ids, tree.ranks, strict=True))
+    assert ranks == {"o": -1, "d": -1, "s": -1, "t": 0, "x": -2, "x/a": 0, "x/b": -1}
 
 
 def test_levels_start_at_the_team_and_end_at_the_root() -> None:

@@ -680,3 +680,24 @@ def test_what_a_preempting_class_leaves_over_is_there_for_others() -> None:
         ("next", ["alpha-001"]),
     ]
     assert victims(plan) == ["gang"]
+
+
+def test_an_organizations_ranks_do_not_put_strangers_first_among_the_victims() -> None:
+    """Of two that are level in their own organizations the one goes that loses less.
+
+    Planted: the numbers of different organizations compared with each other.
+    """
+    plan = plan_of(
+        a_snapshot(
+            quotas={"x": 0, "x/a": 0, "y": 0, "y/c": 0, "z": 8, "z/d": 8},
+            devices=devices(2),
+            running=[
+                a_running("a", "x/a", slots(0, 1), started_at=NOW - 10),
+                a_running("c", "y/c", slots(1, 1), started_at=NOW - 90),
+            ],
+            queued=[a_queued("d", "z/d", gpus=8)],
+            ranks={"x/a": 9},
+        ),
+        min_run_s=0,
+    )
+    assert victims(plan) == ["a"]

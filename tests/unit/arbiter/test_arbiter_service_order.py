@@ -172,6 +172,25 @@ def test_rank_comes_before_credits_and_fair_share() -> None:
         assert started(snapshot, spare_order=order) == ["b"]
 
 
+def test_an_organizations_ranks_put_it_before_no_other() -> None:
+    """The first of x and the first of y are level, and the oldest job goes first; what x ranks
+    lower comes after both.
+
+    Planted: the numbers of different organizations compared with each other.
+    """
+    snapshot = a_snapshot(
+        quotas={"x": 2, "x/a": 1, "x/b": 1, "y": 1, "y/c": 1},
+        devices=devices(3),
+        queued=[
+            a_queued("a", "x/a", gpus=8, submitted_at=NOW - 10),
+            a_queued("b", "x/b", gpus=8, submitted_at=NOW - 30),
+            a_queued("c", "y/c", gpus=8, submitted_at=NOW - 20),
+        ],
+        ranks={"x/a": 9, "x/b": 5},
+    )
+    assert started(snapshot) == ["c", "a", "b"]
+
+
 def test_what_a_start_borrows_holds_the_credits_for_an_hour() -> None:
     """a has two tenths of a day, b has one: a start of 3 GPUs brings a down to b, which has used
     less then; and so on by turns."""
