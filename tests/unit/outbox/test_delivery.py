@@ -8,11 +8,12 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 
 from builders.portal_builders import NOW
 from outbox.delivery import (
     LEASE,
+    RECORDED_AGAIN_S,
     RETRY_AFTER_MAX,
     Finish,
     NotYet,
@@ -236,6 +237,7 @@ class Several:
             fence=self.fence,
             limit=limit,
             at_once=3,
+            monotonic_s=lambda: (self.now - NOW).total_seconds(),
         )
 
 
@@ -321,3 +323,125 @@ def test_what_cannot_be_prepared_together_is_sent_all_the_same() -> None:
     handler = Unprepared()
     assert handler.deliver() == 2
     assert handler.sent == [(subject, 1) for subject in subjects]
+
+
+class Failing(Several):
+    """Its database fails at each of the fences in `failures`, counted from 0."""
+
+    def __init__(self, *failures: int, error: type[Exception] = OperationalError) -> None:
+        super().__init__()
+        self.failures = failures
+        self.error = error
+        self.paused_s: list[float] = []
+
+    @contextmanager
+    def fence(self) -> Iterator[None]:
+        self.commits += 1
+        with transaction.atomic():
+            yield
+            if self.commits - 1 in self.failures:
+                raise self.error("server closed the connection unexpectedly")
+
+    def wait(self, seconds: float) -> None:
+        self.paused_s.append(seconds)
+        self.now += timedelta(seconds=seconds)
+
+    def deliver(self, limit: int = 100) -> int:
+        return deliver_due(
+            {"start": self},
+            shard="a",
+            clock=lambda: self.now,
+            fence=self.fence,
+            limit=limit,
+            at_once=3,
+            monotonic_s=lambda: (self.now - NOW).total_seconds(),
+            pause=self.wait,
+        )
+
+
+@pytest.mark.parametrize("error", [OperationalError, InterfaceError])
+def test_what_was_called_is_ended_though_the_database_fails_at_that_moment(
+    error: type[Exception],
+) -> None:
+    """Planted: raised at once, so that it was sent again when its lease was over; called again."""
+    subjects = intend_some(2)
+    # Of claim, end and claim, end: the second, twice.
+    handler = Failing(1, 2, error=error)
+    assert handler.deliver() == 2
+    assert handler.sent == [(subject, 1) for subject in subjects]
+    assert handler.paused_s == [RECORDED_AGAIN_S] * 2
+    assert list(Message.objects.values_list("done_at", "sends")) == [
+        (NOW + timedelta(seconds=1), 1),
+        (NOW + timedelta(seconds=1), 1),
+    ]
+
+
+def test_what_is_to_be_sent_again_keeps_no_result_of_others_from_being_recorded() -> None:
+    """Planted: the database failed while one was put off, and what was called before was never
+    ended."""
+    subjects = intend_some(2)
+
+    class PutOff(Failing):
+        def __call__(self, message: Message) -> Finish | None:
+            super().__call__(message)
+            if message.subject == subjects[1]:
+                raise NotYet("cluster away")
+            return None
+
+    handler = PutOff(1)
+    assert handler.deliver() == 2
+    assert [subject for subject, _ in handler.sent] == subjects
+    left = Message.objects.get(done_at=None)
+    assert (left.subject, left.error, left.sends) == (subjects[1], "cluster away", 1)
+
+
+def test_a_database_that_stays_away_is_waited_for_as_long_as_the_lease_lasts() -> None:
+    """Planted: waited for without end, when somebody else may have it."""
+    intend_some(1)
+    handler = Failing(*range(1, 1000))
+    with pytest.raises(OperationalError):
+        handler.deliver()
+    assert sum(handler.paused_s) == LEASE.total_seconds() - RECORDED_AGAIN_S
+    left = Message.objects.get(done_at=None)
+    assert (left.sends, left.due_at) == (1, NOW + LEASE)
+
+
+def test_a_claim_is_not_waited_for_where_nothing_was_called() -> None:
+    """Planted: a deliverer that had called nothing hung on a database that is away."""
+    intend_some(1)
+    handler = Failing(0)
+    with pytest.raises(OperationalError):
+        handler.deliver()
+    assert (handler.sent, handler.paused_s) == ([], [])
+
+
+def test_a_handler_whose_database_failed_is_not_put_off_for_long() -> None:
+    """Planted: taken for a bad message, which waits for half a minute."""
+    (subject,) = intend_some(1)
+    assert deliver(Recorder({subject: OperationalError("gone")})) == 1
+    assert Message.objects.get().due_at == NOW + retry_after(1)
+
+
+def test_how_long_a_claim_is_held_is_not_told_by_the_wall_clock() -> None:
+    """Planted: a clock that was set an hour ahead had every claim given back but one."""
+    subjects = intend_some(3)
+
+    class Set(Several):
+        def __call__(self, message: Message) -> Finish | None:
+            super().__call__(message)
+            self.now += timedelta(hours=1)
+            return None
+
+        def deliver(self, limit: int = 100) -> int:
+            return deliver_due(
+                {"start": self},
+                shard="a",
+                clock=lambda: self.now,
+                fence=self.fence,
+                at_once=3,
+                monotonic_s=lambda: 7.0,
+            )
+
+    handler = Set()
+    assert handler.deliver() == 3
+    assert handler.expected == [subjects]
