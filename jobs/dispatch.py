@@ -36,7 +36,7 @@ from jobs.reconciling import reconcile_day
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from outbox.delivery import Finish, Handler, NotYet
-from outbox.models import Message
+from outbox.models import Message, Quarantine
 from outbox.quarantine import is_quarantined
 from quotas.cluster_users import names_on
 from quotas.pushes import PUSH_QUOTA
@@ -155,6 +155,9 @@ class Starts:
 
     def __call__(self, message: Message) -> Finish | None:
         expected = self._expected.pop(message.subject, None)
+        if expected is not None:
+            # Others of its claim were sent since: it may have been cancelled meanwhile.
+            _read_again(expected)
         return start_attempt(
             message, self._leadership, self._clock, self._connect, attempt=expected
         )
@@ -169,7 +172,7 @@ def start_attempt(
     attempt: Attempt | None = None,
 ) -> Finish | None:
     """Submit the attempt and return what records the cluster's id for it, unless somebody already
-    has and nothing of it can be missing. `attempt` is how it was read a moment ago.
+    has and nothing of it can be missing. `attempt` is how it is at this moment.
 
     Raises NotYet in quarantine, and when the cluster did not answer: the same submission is sent
     again later and changes nothing if it had arrived. Where submissions are held, a second copy
@@ -177,7 +180,7 @@ def start_attempt(
     """
     if attempt is None:
         if is_quarantined():
-            raise NotYet("Tidegate is in quarantine; nothing is started.")
+            raise NotYet(_FROZEN)
         (attempt,) = _attempts([message.subject])
         _name_users([attempt], leadership)
     if not _is_to_be_sent(attempt):
@@ -395,6 +398,27 @@ JOIN tenants_user u ON u.id = j.user_id
 LEFT JOIN jobs_jobarray r ON r.id = j.array_id
 WHERE a.id = ANY(%s::uuid[])
 """  # noqa: S608 - the names come from the models
+
+
+def _read_again(attempt: Attempt) -> None:
+    """What may have changed of `attempt` since it was read, and what it depends on. Raises NotYet
+    in quarantine."""
+    with prepared_cursor() as cursor:
+        cursor.execute(_STANDING, [attempt.id])
+        row = cursor.fetchone()
+    if row is None:
+        raise Attempt.DoesNotExist(f"there is no attempt {attempt.id}")
+    attempt.state, attempt.native_id, attempt.released_at, attempt.guaranteed_mgpu, is_frozen = row
+    if is_frozen:
+        raise NotYet(_FROZEN)
+
+
+_FROZEN = "Tidegate is in quarantine; nothing is started."
+_STANDING = f"""
+SELECT state, native_id, released_at, guaranteed_mgpu,
+       EXISTS (SELECT FROM {Quarantine._meta.db_table} WHERE ended_at IS NULL)
+FROM jobs_attempt WHERE id = %s
+"""  # noqa: S608 - the name comes from the model
 
 
 def _attempt_of(row: Sequence[Any]) -> Attempt:

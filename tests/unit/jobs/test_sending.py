@@ -12,9 +12,10 @@ from builders.portal_builders import NOW, Company, a_company, a_user
 from connectors.errors import WorkloadRejected
 from connectors.protocol import Workload
 from jobs.dispatch import Starts, start_attempt
-from jobs.models import Attempt
+from jobs.models import Attempt, Job
 from outbox.delivery import NotYet
 from outbox.models import Message
+from outbox.quarantine import begin_quarantine
 from quotas.models import ClusterUser
 
 pytestmark = pytest.mark.django_db
@@ -127,7 +128,8 @@ def test_what_is_claimed_together_is_prepared_together(
     # Quarantine, attempts, names; savepoint, fence, lock, update, end of savepoint.
     with django_assert_num_queries(8):
         starts.expect(messages)
-    with django_assert_num_queries(0):
+    # How each is at that moment.
+    with django_assert_num_queries(2):
         finishes = [starts(message) for message in messages[:2]]
     assert starts(messages[2]) is None
     assert [finish is not None for finish in finishes] == [True, True]
@@ -135,3 +137,41 @@ def test_what_is_claimed_together_is_prepared_together(
     stored = Attempt.objects.in_bulk([one.id for one in attempts])
     assert [stored[one.id].cluster_user for one in attempts] == ["ana", "ana-before", None]
     assert stored[attempts[2].id].outcome == "not_started"
+
+
+def claimed(company: Company, count: int) -> tuple[Starts, list[Attempt], list[Message], ACluster]:
+    """Starts of one claim that are prepared and not sent yet."""
+    attempts = [an_attempt_on(company, "local", "reserved") for _ in range(count)]
+    messages = [Message(kind="start_attempt", subject=one.id, sends=1) for one in attempts]
+    observer: Any = Fenced("observer")
+    cluster = ACluster()
+    answer: Any = cluster
+    starts = Starts(observer, lambda: NOW, lambda _: answer)
+    starts.expect(messages)
+    return starts, attempts, messages, cluster
+
+
+def test_what_was_cancelled_since_it_was_claimed_is_not_sent(company: Company) -> None:
+    """Planted: sent as it was read when eight were claimed, up to two seconds before."""
+    starts, attempts, messages, cluster = claimed(company, 2)
+    assert starts(messages[0]) is not None
+    cancelled = attempts[1]
+    Job.objects.filter(pk=cancelled.job_id).update(cancel_requested_at=NOW)
+    Attempt.objects.filter(pk=cancelled.pk).update(
+        state="stopping", stop_reason="cancelled", notice_at=NOW, grace_until=NOW
+    )
+    assert starts(messages[1]) is None
+    assert cluster.sent == [attempts[0].key]
+    cancelled.refresh_from_db()
+    assert (cancelled.state, cancelled.outcome) == ("ended", "stopped")
+    assert cancelled.message == "stopped before it was sent"
+    assert Job.objects.get(pk=cancelled.job_id).state == "cancelled"
+
+
+def test_what_was_claimed_before_a_quarantine_began_is_not_sent_in_it(company: Company) -> None:
+    """Planted: only what was claimed in quarantine waited for its end."""
+    starts, _, messages, cluster = claimed(company, 1)
+    begin_quarantine("restored", since=NOW, now=NOW)
+    with pytest.raises(NotYet, match="in quarantine"):
+        starts(messages[0])
+    assert cluster.sent == []
