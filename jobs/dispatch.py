@@ -22,7 +22,7 @@ from clusters.node_requests import CHANGE_NODE
 from clusters.trusted import check_trusted
 from connectors.errors import ClusterUnavailable, NativeRefused, NotPrepared, WorkloadRejected
 from connectors.natives import NativeControl, NativeRef
-from connectors.protocol import ClusterConnector, RankSlot, Workload
+from connectors.protocol import SUBMITTED_WITHIN_S, ClusterConnector, RankSlot, Workload
 from connectors.registry import KINDS_IN_PARTS, KINDS_WITH_USERS, native_control, open_connector
 from jobs.checkpoints import reporting_environment
 from jobs.leadership import Leadership
@@ -35,7 +35,7 @@ from jobs.quota_pushes import push_quota
 from jobs.reconciling import reconcile_day
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
-from outbox.delivery import Finish, Handler, NotYet
+from outbox.delivery import CALLED_WITHIN, Finish, Handler, NotYet
 from outbox.models import Message, Quarantine
 from outbox.quarantine import is_quarantined
 from quotas.cluster_users import names_on
@@ -44,6 +44,9 @@ from tenants.models import Node, User
 from webapi.statements import array_text, columns, prepared_cursor, taken
 
 log = logging.getLogger(__name__)
+
+# A submission that goes on when the lease of its message is over is made by two at once.
+assert CALLED_WITHIN.total_seconds() >= SUBMITTED_WITHIN_S
 
 #: Attempts in these states may still have to be sent.
 _SENDABLE = (AttemptState.RESERVED, AttemptState.STARTING)

@@ -11,6 +11,9 @@ from typing import Protocol, runtime_checkable
 #: The levels of the places of nodes, from the widest on, by the names that `NodeCapacity.domains`
 #: and the topology of a `Workload` have for them.
 TOPOLOGY_LEVELS = ("block", "rack", "nvlink")
+#: How long a `submit` that is held may take, all that it asks its cluster together: meanwhile
+#: nobody else submits the same, see `jobs.dispatch`.
+SUBMITTED_WITHIN_S = 20
 
 
 class WorkloadPhase(StrEnum):

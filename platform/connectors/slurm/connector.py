@@ -31,6 +31,7 @@ from connectors.errors import (
     WorkloadRejected,
 )
 from connectors.protocol import (
+    SUBMITTED_WITHIN_S,
     ClusterConnector,
     Inventory,
     Listing,
@@ -130,7 +131,9 @@ class SlurmConnector:
         self._confirmed_s = -math.inf
         # The protocol knows no closing: connections end with the connector.
         weakref.finalize(self, self._rest.close)
-        self._hardware = Kept(lambda: read_hardware(self._controller))
+        self._hardware = Kept(
+            lambda: read_hardware(self._controller), left_s=lambda: self._rest.left_s()
+        )
         self._in_accounting = Kept(self._ask_accounting_who_it_is)
         self._pools = JobPools(options.pools, self._hardware)
         self._submissions = SubmissionBuilder(options, self._hardware)
@@ -171,6 +174,10 @@ class SlurmConnector:
 
     def submit(self, workload: Workload, *, is_first: bool = False) -> str:
         """See the protocol. The nodes in `slots` are ignored: Slurm chooses them."""
+        with self._rest.within(SUBMITTED_WITHIN_S):
+            return self._submit(workload, is_first=is_first)
+
+    def _submit(self, workload: Workload, *, is_first: bool) -> str:
         check_workload(workload)
         user = self._submissions.user_of(workload)
         submission = self._submissions.build(workload, user)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from connectors.errors import ClusterUnavailable
 from connectors.slurm.controller import SlurmController
 from connectors.slurm.neutral import SlurmNode, SlurmPartition
 
@@ -36,19 +37,29 @@ def read_hardware(controller: SlurmController) -> Hardware:
 
 
 class Kept(Generic[Value]):
-    """An answer that is asked for at most once in `KEPT_S`."""
+    """An answer that is asked for at most once in `KEPT_S`. Who finds somebody asking for it waits
+    for `left_s` seconds; where that is None, for the answer."""
 
-    def __init__(self, ask: Callable[[], Value]) -> None:
+    def __init__(
+        self, ask: Callable[[], Value], *, left_s: Callable[[], float | None] = lambda: None
+    ) -> None:
         self._ask = ask
+        self._left_s = left_s
         self._lock = threading.Lock()
         self._answer: tuple[float, Value] | None = None
 
     def get(self) -> Value:
-        """The answer, asked for again when it is old. Raises what asking raises."""
-        with self._lock:
+        """The answer, asked for again when it is old. Raises what asking raises, and
+        ClusterUnavailable when somebody asks for it for too long."""
+        left_s = self._left_s()
+        if not self._lock.acquire(timeout=-1 if left_s is None else left_s):
+            raise ClusterUnavailable("the cluster takes too long; no more is asked now")
+        try:
             if self._answer is None or time.monotonic() - self._answer[0] > KEPT_S:
                 self._answer = (time.monotonic(), self._ask())
             return self._answer[1]
+        finally:
+            self._lock.release()
 
     def drop(self) -> None:
         """Ask again the next time."""

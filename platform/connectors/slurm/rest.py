@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import httpx
 
@@ -51,6 +52,14 @@ class SlurmRest:
     def close(self) -> None:
         """Close the connections. The client must not be used afterwards."""
         self._transport.close()
+
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        """See `SlurmTransport.within`."""
+        return self._transport.within(seconds)
+
+    def left_s(self) -> float | None:
+        """See `SlurmTransport.left_s`."""
+        return self._transport.left_s()
 
     @property
     def version(self) -> str:

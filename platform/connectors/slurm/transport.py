@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -30,6 +31,9 @@ MAX_ANSWER_BYTES = 256 * 1024 * 1024
 ODD_RECORDS_MAX = 100
 #: An answer that trickles may take this many read time-outs in all.
 _WHOLE_ANSWER_TIMEOUTS = 4
+#: A call is begun only where so much of a time for several calls is left: a write that is given up
+#: sooner may have been carried out with nobody there to hear of it.
+_READ_WITH_S, _WRITTEN_WITH_S = 0.1, 2.0
 
 _NEVER_SENT = (
     *(httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout),
@@ -98,17 +102,33 @@ class SlurmTransport:
         self._pinned = version
         self._dialect: Dialect | None = None
         self._monotonic_s = monotonic_s
-        self._answer_timeout_s = read_timeout_s * _WHOLE_ANSWER_TIMEOUTS
+        self._connect_timeout_s = connect_timeout_s
         self._lock = threading.Lock()
+        #: Of each thread, when its calls are to be over, monotonic.
+        self._own = threading.local()
         self._url = url.rstrip("/")
         self._read_timeout_s = read_timeout_s
-        self._timeout_s = httpx.Timeout(read_timeout_s, connect=connect_timeout_s).as_dict()
         # Without a client around it, which costs as much as the call and adds nothing to it.
         self._http = transport or httpx.HTTPTransport(trust_env=False)
 
     def close(self) -> None:
         """Close the connections. The transport must not be used afterwards."""
         self._http.close()
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """All calls that this thread makes meanwhile take at most `seconds` together, an answer
+        that trickles aside: one that would begin later raises ClusterUnavailable."""
+        self._own.until_s = self._monotonic_s() + seconds
+        try:
+            yield
+        finally:
+            self._own.until_s = None
+
+    def left_s(self) -> float | None:
+        """What is left of `within` for this thread, at least 0; None outside of it."""
+        until_s: float | None = getattr(self._own, "until_s", None)
+        return None if until_s is None else max(0.0, until_s - self._monotonic_s())
 
     @property
     def version(self) -> str:
@@ -315,17 +335,32 @@ class SlurmTransport:
             "X-SLURM-USER-TOKEN": self._tokens.token_for(user),
             "Accept-Encoding": "identity",
         }
-        limits_s, whole_s = self._timeout_s, self._answer_timeout_s
-        if timeout_s is not None:
-            whole_s = timeout_s * _WHOLE_ANSWER_TIMEOUTS
-            limits_s = {**limits_s, "read": timeout_s, "write": timeout_s}
+        read_s = self._read_timeout_s if timeout_s is None else timeout_s
+        connect_s = write_s = self._connect_timeout_s
+        whole_s = read_s * _WHOLE_ANSWER_TIMEOUTS
+        left_s = self.left_s()
+        if left_s is not None:
+            if left_s < (_READ_WITH_S if method == "GET" else _WRITTEN_WITH_S):
+                raise ClusterUnavailable("the cluster takes too long; no more is asked now")
+            connect_s = write_s = min(connect_s, left_s / 4)
+            read_s = min(read_s, left_s - connect_s - write_s)
+            whole_s = min(whole_s, left_s)
+        else:
+            write_s = read_s
         request = httpx.Request(
             method,
             self._url + path,
             params=parameters or None,
             json=body,
             headers=headers,
-            extensions={"timeout": limits_s},
+            extensions={
+                "timeout": {
+                    "connect": connect_s,
+                    "read": read_s,
+                    "write": write_s,
+                    "pool": connect_s,
+                }
+            },
         )
         until_s = self._monotonic_s() + whole_s
         content = bytearray()
@@ -345,8 +380,7 @@ class SlurmTransport:
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
             raise _ConnectionClosed(f"the cluster closed the connection: {error}") from error
         except httpx.TimeoutException as error:
-            seconds = self._read_timeout_s if timeout_s is None else timeout_s
-            raise _NotAnswered(f"the cluster did not answer within {seconds:g} s") from error
+            raise _NotAnswered(f"the cluster did not answer within {read_s:g} s") from error
         except httpx.HTTPError as error:
             raise _NotAnswered(f"the cluster did not answer: {error!r}") from error
         return answers.read_answer(response.status_code, bytes(content))

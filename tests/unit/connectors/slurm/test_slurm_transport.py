@@ -28,11 +28,15 @@ from connectors.errors import (
     OutcomeUnknown,
     WorkloadRejected,
 )
+from connectors.protocol import SUBMITTED_WITHIN_S, RankSlot, Workload
 from connectors.slurm import transport
 from connectors.slurm.answers import AuthenticationFailed, read_answer
+from connectors.slurm.connector import SlurmConnector
 from connectors.slurm.dialects import DIALECTS
 from connectors.slurm.neutral import Account
+from connectors.slurm.options import parse_options
 from connectors.slurm.rest import SlurmRest
+from outbox.delivery import CALLED_WITHIN
 
 # Versions.
 
@@ -336,3 +340,75 @@ def test_what_users_wrote_in_no_encoding_does_not_hide_the_list() -> None:
     (job,) = answer.body["jobs"]
     assert job["name"] == "caf\ufffd"
     assert read_answer(200, b"{" * 2_000).body is None
+
+
+# Times for several calls.
+
+
+class Hanging(ScriptedCluster):
+    """Answers every call at the last moment that is allowed, and what is in `lost` never."""
+
+    def __init__(self, *lost: str) -> None:
+        super().__init__("v0.0.44")
+        self.clock_s = 100.0
+        self.lost = lost
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        limits = request.extensions["timeout"]
+        self.clock_s += limits["connect"] + limits["write"] + limits["read"]
+        if request.url.path.endswith(self.lost):
+            self.requests.append(request)
+            raise httpx.ReadTimeout("late")
+        return super().handle_request(request)
+
+
+def test_all_calls_of_a_time_are_over_when_it_is() -> None:
+    """Planted: each call may take its own time-out; what is left is halved without an end."""
+    cluster = Hanging("/ping")
+    client = a_client(cluster, monotonic_s=lambda: cluster.clock_s)
+    with client.within(20):
+        for _ in range(3):
+            with pytest.raises(ClusterUnavailable):
+                client.controller.diag()
+        assert client.left_s() == 0
+    assert cluster.clock_s == 120
+    assert len(cluster.requests) == 1
+    assert client.left_s() is None
+    with pytest.raises(ClusterUnavailable):
+        client.controller.diag()
+    # Connecting, writing and reading by the time-outs of a call by itself.
+    assert cluster.clock_s == 120 + 3 + 30 + 30
+
+
+def test_nothing_is_written_for_whose_answer_no_time_is_left() -> None:
+    """Planted: sent with what was left, so that nobody knew whether there is a job."""
+    cluster = ScriptedCluster("v0.0.44")
+    clock_s = 0.0
+    client = a_client(cluster, monotonic_s=lambda: clock_s)
+    assert client.version == "v0.0.44"
+    with client.within(20):
+        clock_s = 18.5
+        raises_exactly(ClusterUnavailable, lambda: client.controller.submit("ana", a_submission()))
+        client.controller.diag()
+    assert [request.method for request in cluster.requests if request.method != "GET"] == []
+
+
+def test_a_submission_is_over_before_somebody_else_may_make_it() -> None:
+    """Planted: the hardware, the list of jobs and the submission had a time-out each, and the lease
+    of the message was over before."""
+    cluster = Hanging()
+    options = {
+        "url": "http://slurm.test",
+        "service_user": "tidegate",
+        "token_socket": "/run/tidegate/minter",
+        "tag_secret": "0123456789abcdef0123456789abcdef",
+        "pools": {"h100": {"partition": "h100", "gres_type": "h100"}},
+    }
+    connector = SlurmConnector(parse_options(options), PlainTokens())
+    connector._rest = a_client(cluster, monotonic_s=lambda: cluster.clock_s)
+    slots = (RankSlot("n1", 1_000),)
+    workload = Workload("tg-1", "job", "h100", "ana", "true", slots, "acme/nlp", cluster_user="ana")
+    with pytest.raises(ClusterUnavailable):
+        connector.submit(workload)
+    assert cluster.clock_s == 100 + SUBMITTED_WITHIN_S
+    assert CALLED_WITHIN.total_seconds() >= SUBMITTED_WITHIN_S
