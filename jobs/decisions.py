@@ -27,6 +27,7 @@ from arbiter.replay import (
     differences,
 )
 from jobs.explaining import iso
+from jobs.heavy_answers import ONE_CYCLE, worked_out
 from jobs.models import Cycle, Job
 from jobs.queries import may_see, visible_jobs
 from jobs.recording import unpack
@@ -88,7 +89,8 @@ def decisions_about(
 def replay_cycle(cycle_id: UUID, *, actor: Actor) -> dict[str, Any]:
     """All that a cycle did, and with which jobs this version and policy would do something else.
 
-    Raises Forbidden, NotFound, and Conflict for an unreadable record.
+    Raises Forbidden, NotFound, Conflict for an unreadable record, and TooManyRequests while other
+    answers are worked out.
     """
     require_platform_admin(actor)
     cycle = Cycle.objects.filter(pk=cycle_id).first()
@@ -98,7 +100,8 @@ def replay_cycle(cycle_id: UUID, *, actor: Actor) -> dict[str, Any]:
     replayed = Replayed(record)
     decided = replayed.decided()
     policy = arbiter_policy()
-    found = differences(record.plan, decided_today(record, policy))
+    with worked_out(ONE_CYCLE):
+        found = differences(record.plan, decided_today(record, policy))
     teller = _Teller(replayed, cycle, decided, actor, found)
     return {
         **cycle_body(cycle),

@@ -1,44 +1,22 @@
-"""When a waiting job is to start, by a look ahead; and that one future is worked out at a time."""
+"""When a waiting job is to start, by a look ahead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db import connection
-
+from jobs.heavy_answers import FUTURE, worked_out
 from jobs.models import JobState
 from jobs.queries import visible_jobs
 from jobs.snapshots import read_queue
 from primitives.clock import from_epoch
-from primitives.errors import Conflict, NotFound, TooManyRequests
+from primitives.errors import Conflict, NotFound
 from simulator.start_time import start_time
 from tenants.access import Actor
 
 HORIZON_S_DEFAULT = 86_400
 HORIZON_S_MIN, HORIZON_S_MAX = 300, 7 * 86_400
-#: Any number that no other session lock has: one future at a time, as each takes a core.
-ONE_AT_A_TIME = 7_206_119_425_031_441
-
-
-@contextmanager
-def one_at_a_time() -> Iterator[None]:
-    """Raises TooManyRequests while somebody else looks ahead."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [ONE_AT_A_TIME])
-        (is_free,) = cursor.fetchone()
-        if not is_free:
-            raise TooManyRequests(
-                "Another preview is being worked out; try again in a few seconds.", retry_after_s=5
-            )
-    try:
-        yield
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s)", [ONE_AT_A_TIME])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +43,7 @@ def estimate_start(job_id: UUID, *, horizon_s: int, actor: Actor, now: datetime)
         raise NotFound("There is no such job that you can see.")
     if state != JobState.QUEUED:
         raise Conflict(f"Only a queued job has a start to come; this one is {state}.", state=state)
-    with one_at_a_time():
+    with worked_out(FUTURE):
         # One snapshot of one instant: it must be the outermost transaction.
         snapshot, policy, _ = read_queue(now)
         if all(job.id != str(job_id) for job in snapshot.queued):

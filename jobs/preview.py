@@ -20,6 +20,7 @@ from jobs.explaining import (
     plain_explanation,
     waited_for_sentence,
 )
+from jobs.heavy_answers import ONE_CYCLE, worked_out
 from jobs.reasons import reason_document
 from jobs.requests import JobRequest
 from jobs.sbatch import refused_of
@@ -53,10 +54,17 @@ class Preview:
 def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
     """Decide as if `request` were queued now, and forget it. Changes nothing.
 
-    Raises as `jobs.submission.resolve` does.
+    Raises as `jobs.submission.resolve` does, and TooManyRequests while others are worked out.
     """
     resolved = resolve(request, actor=actor)
     refuse_far_begin(request, now)
+    with worked_out(ONE_CYCLE):
+        return _previewed(request, resolved, actor=actor, now=now)
+
+
+def _previewed(
+    request: JobRequest, resolved: ResolvedRequest, *, actor: Actor, now: datetime
+) -> Preview:
     # One snapshot of one instant: it must be the outermost transaction.
     snapshot, policy, _ = read_queue(now)
     names = display_names()

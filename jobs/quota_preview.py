@@ -13,7 +13,7 @@ from billing.models import UsageClass
 from billing.queries import current_prices
 from billing.rating import cost_nano
 from clusters.models import Pool
-from jobs.looking_ahead import one_at_a_time
+from jobs.heavy_answers import FUTURE, worked_out
 from jobs.queries import visible_jobs
 from jobs.snapshots import read_queue
 from primitives.clock import from_epoch
@@ -92,7 +92,7 @@ def preview_change(
     require_management(actor, planned)
     if planned.status not in (PlannedStatus.DRAFT, PlannedStatus.SCHEDULED):
         raise Conflict(f"This change is {planned.status}; only what is to come has a preview.")
-    with one_at_a_time():
+    with worked_out(FUTURE):
         changed, refusal = trial_of(planned)
         # One snapshot of one instant: it must be the outermost transaction.
         snapshot, policy, _ = read_queue(now)

@@ -171,7 +171,7 @@ class CycleDetail(APIView):
         summary="What a cycle did, and what would be decided today",
         description="Decides again on what the cycle knew. For platform administrators. 409 for a "
         "record that cannot be read.",
-        responses=answers({200: ReplayedCycleSerializer}, 403, 404, 409),
+        responses=answers({200: ReplayedCycleSerializer}, 403, 404, 409, 429),
     )
     def get(self, request: Request, cycle_id: UUID) -> Response:
         """The cycle."""

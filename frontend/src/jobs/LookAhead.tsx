@@ -1,7 +1,7 @@
 import { Button } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 
-import { ApiError, client, unwrap } from "../api/client";
+import { client, unwrap } from "../api/client";
 import type { Explanation } from "../api/types";
 import { Time } from "../ui/Time";
 import { methodWords, WAITS_FOR_JOBS } from "./words";
@@ -49,7 +49,6 @@ export function LookAhead({ jobId, code }: { jobId: string; code: Explanation["c
       {look.error && (
         <p className="bad-text" role="alert">
           {look.error.message}
-          {look.error instanceof ApiError && look.error.status === 429 && " Press the button again in a few seconds."}
         </p>
       )}
       <div>

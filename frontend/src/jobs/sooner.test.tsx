@@ -126,9 +126,9 @@ describe("looking ahead", () => {
   it("says when to ask again while somebody else's future is worked out", async () => {
     const { user } = open(`/jobs/${WAITING}`, {
       override: ({ path }) =>
-        path.endsWith("/estimate") ? aProblem(429, "too_many", "Another future is being worked out.") : undefined,
+        path.endsWith("/estimate") ? aProblem(429, "too_many", "Another look ahead is being worked out; ask again in 5 seconds.") : undefined,
     });
     await user.click(await screen.findByRole("button", { name: "Look ahead" }));
-    expect(await screen.findByRole("alert")).toHaveTextContent("Press the button again in a few seconds.");
+    expect(await screen.findByRole("alert")).toHaveTextContent(/^Another look ahead is being worked out; ask again in 5 seconds\.$/);
   });
 });

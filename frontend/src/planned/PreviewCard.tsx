@@ -1,7 +1,6 @@
 import { Button, Select } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 
-import { ApiError } from "../api/client";
 import type { QuotaPreview } from "../api/types";
 import { lastPart } from "../jobs/words";
 import "../jobs/why.css";
@@ -62,7 +61,6 @@ export function PreviewCard({
       {error && !isBusy && (
         <p className="bad-text" role="alert">
           {error.message}
-          {error instanceof ApiError && error.status === 429 && " Press the button again in a few seconds."}
         </p>
       )}
       {isBusy && looked === null ? (

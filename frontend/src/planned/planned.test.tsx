@@ -315,10 +315,10 @@ describe("one planned change", () => {
   it("says when to ask again while another preview is worked out", async () => {
     const { user } = open(`/quota-changes/${DRAFT}`, {
       override: ({ path }) =>
-        path.endsWith("/preview") ? aProblem(429, "too_many", "Another preview is being worked out.") : undefined,
+        path.endsWith("/preview") ? aProblem(429, "too_many", "Another look ahead is being worked out; ask again in 5 seconds.") : undefined,
     });
     await user.click(await screen.findByRole("button", { name: "Preview" }));
-    expect(await screen.findByRole("alert")).toHaveTextContent("Press the button again in a few seconds.");
+    expect(await screen.findByRole("alert")).toHaveTextContent(/^Another look ahead is being worked out; ask again in 5 seconds\.$/);
   });
 
   it("lets a lead who lacks the rights look, and says who can apply", async () => {

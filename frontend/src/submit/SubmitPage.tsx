@@ -39,12 +39,17 @@ import "./submit.css";
 const PLAN_PAUSE_MS = 500;
 
 
+const PLAN_TRIES_MORE = 2;
+const PLAN_AGAIN_MS = 2_000;
+
 function planQuery(request: JobRequest | null) {
   return queryOptions({
     // Under "jobs", so that a live hint asks again.
     queryKey: ["jobs", "plan", request],
     enabled: request !== null,
-    retry: false,
+    // A plan costs the server a cycle, of which it makes few at once.
+    retry: (count, error) => count < PLAN_TRIES_MORE && error instanceof ApiError && error.status === 429,
+    retryDelay: PLAN_AGAIN_MS,
     queryFn: async ({ signal }): Promise<JobPlan> => {
       if (request === null) throw new Error("nothing to plan yet");
       const answer = await unwrap(

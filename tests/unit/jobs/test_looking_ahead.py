@@ -11,7 +11,7 @@ from builders.api_callers import by_token
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_company, a_user, an_organization
 from jobs.api import estimate_views
-from jobs.looking_ahead import ONE_AT_A_TIME
+from jobs.heavy_answers import FUTURE
 from jobs.models import Dependency, Job
 from tenants.models import User
 
@@ -94,9 +94,9 @@ def test_one_future_at_a_time(company: Company, bob: User) -> None:
     waiting = a_job(company, bob)
     other = connection.copy()
     with other.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s)", [ONE_AT_A_TIME])
+        cursor.execute("SELECT pg_advisory_lock(%s)", [FUTURE.slots[0]])
         refused = by_token(bob).post(f"jobs/{waiting.pk}/estimate", {})
-        cursor.execute("SELECT pg_advisory_unlock(%s)", [ONE_AT_A_TIME])
+        cursor.execute("SELECT pg_advisory_unlock(%s)", [FUTURE.slots[0]])
     other.close()
     assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
     assert by_token(bob).post(f"jobs/{waiting.pk}/estimate", {}).status_code == 200

@@ -19,7 +19,7 @@ from builders.portal_builders import (
     a_user,
     an_actor,
 )
-from jobs.looking_ahead import ONE_AT_A_TIME
+from jobs.heavy_answers import FUTURE
 from jobs.models import Job
 from jobs.quota_preview import ChangePreview, preview_change
 from primitives.errors import Conflict, TooManyRequests
@@ -269,10 +269,10 @@ def test_one_preview_is_worked_out_at_a_time() -> None:
     planned = raised(company, admin)
     other = connection.copy()
     with other.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s)", [ONE_AT_A_TIME])
+        cursor.execute("SELECT pg_advisory_lock(%s)", [FUTURE.slots[0]])
         with pytest.raises(TooManyRequests) as refusal:
             previewed(planned, admin)
-        cursor.execute("SELECT pg_advisory_unlock(%s)", [ONE_AT_A_TIME])
+        cursor.execute("SELECT pg_advisory_unlock(%s)", [FUTURE.slots[0]])
     other.close()
     assert refusal.value.data["retry_after_s"] == 5
     assert previewed(planned, admin).refusal == ""
