@@ -53,8 +53,12 @@ def attempt_of_token(token: str, job_id: UUID) -> int | None:
     number, _, _ = token.removeprefix(TOKEN_PREFIX).partition("_")
     if not (number.isascii() and number.isdigit() and len(number) <= 9):
         return None
-    is_ours = compare_digest(token.encode(), _token(job_id, int(number)).encode())
-    return int(number) if is_ours else None
+    # A job that runs for weeks keeps the token that it was started with, whatever key came since.
+    ours = [
+        compare_digest(token.encode(), _token(job_id, int(number), secret=key).encode())
+        for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    ]
+    return int(number) if any(ours) else None
 
 
 def tell_checkpoint(
@@ -121,6 +125,6 @@ def _refused(what: str) -> InvalidRequest:
     )
 
 
-def _token(job_id: UUID, number: int) -> str:
-    signed = salted_hmac(_SALT, f"{job_id} {number}", algorithm="sha256").hexdigest()
+def _token(job_id: UUID, number: int, *, secret: str | None = None) -> str:
+    signed = salted_hmac(_SALT, f"{job_id} {number}", secret, algorithm="sha256").hexdigest()
     return f"{TOKEN_PREFIX}{number}_{signed}"

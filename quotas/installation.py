@@ -9,7 +9,7 @@ from django.db import transaction
 
 from arbiter.policy import Policy
 from audit.recording import record
-from live.waking import wake
+from live.publishing import publish
 from quotas.models import InstallationPolicy
 from quotas.policies import set_given
 from tenants.access import Actor, require_platform_admin
@@ -81,5 +81,5 @@ def change_installation_policy(
             detail=dict(edit),
             request_id=current_request_id(),
         )
-        wake("arbiter")
+        publish("quotas", organization_id=None, wake="arbiter")
     return policy

@@ -12,7 +12,7 @@ from django.db import models, transaction
 
 from arbiter.policy import SpareOrder
 from audit.recording import record
-from live.waking import wake
+from live.publishing import publish
 from primitives.errors import FieldError, InvalidRequest
 from primitives.units import PPM
 from quotas.models import OrganizationPolicy, PriorityClass
@@ -261,4 +261,4 @@ def _record(
         detail=detail,
         request_id=current_request_id(),
     )
-    wake("arbiter")
+    publish("quotas", organization_id=organization.pk, wake="arbiter")

@@ -56,6 +56,7 @@ def _listed(name: str, pattern: str, example: str) -> frozenset[str]:
     return frozenset(entries)
 
 
+_SECRET_KEY_LENGTH_MIN = 32
 #: A process that hangs inside a transaction must not hold up an election or a cycle for ever.
 _SESSION_LIMITS = (
     "-c lock_timeout=10s -c statement_timeout=60s -c idle_in_transaction_session_timeout=15s"
@@ -99,9 +100,17 @@ if _env_file.is_file():
     _read_env_file(_env_file)
 
 DEBUG = _bool("TIDEGATE_DEBUG", default=False)
+#: Signs sessions and the tokens with which jobs tell of their checkpoints. The keys before it still
+#: hold what they signed, and sign nothing any more.
 SECRET_KEY = _text("TIDEGATE_SECRET_KEY")
-if len(SECRET_KEY) < 32:
-    raise BadSetting("TIDEGATE_SECRET_KEY must have at least 32 characters.")
+SECRET_KEY_FALLBACKS = [
+    key for one in _text("TIDEGATE_SECRET_KEY_FALLBACKS", "").split(",") if (key := one.strip())
+]
+if min(map(len, (SECRET_KEY, *SECRET_KEY_FALLBACKS))) < _SECRET_KEY_LENGTH_MIN:
+    raise BadSetting(
+        "TIDEGATE_SECRET_KEY, and each of TIDEGATE_SECRET_KEY_FALLBACKS, must have at least "
+        f"{_SECRET_KEY_LENGTH_MIN} characters."
+    )
 ALLOWED_HOSTS = _text("TIDEGATE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]").split(",")
 CSRF_TRUSTED_ORIGINS = [o for o in _text("TIDEGATE_TRUSTED_ORIGINS", "").split(",") if o]
 

@@ -216,7 +216,7 @@ export function quotaChangesQuery(id: string) {
 
 export function priorityClassesQuery(organization: string) {
   return queryOptions({
-    queryKey: ["priority-classes", organization],
+    queryKey: ["quotas", "priority-classes", organization],
     staleTime: 5 * 60_000,
     queryFn: ({ signal }) =>
       readWhole<PriorityClass>((cursor) =>

@@ -12,6 +12,7 @@ from django.test import Client
 
 from arbiter.victim_order import cost_of_stopping
 from builders.api_callers import Caller, by_token, with_secret
+from builders.hints import hints_told
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_user, an_actor
 from jobs.api import checkpoint_views
@@ -79,6 +80,30 @@ def test_its_owner_tells_that_a_job_saved_its_work(attempt: Attempt, bob: User, 
     assert (shown["number"], shown["checkpoint_at"]) == (2, now)
     first, second = caller.get(f"jobs/{attempt.job_id}/attempts").json()["items"]
     assert (first["checkpoint_at"], second["checkpoint_at"]) == (None, now)
+
+
+def test_pages_that_show_the_job_are_told(attempt: Attempt, bob: User, clock: At) -> None:
+    """Planted: told by nobody, so that an open page kept the checkpoint before."""
+    with hints_told() as hints:
+        by_token(bob).post(path_of(attempt), {})
+    assert hints == [
+        {"topic": "jobs", "ids": [str(attempt.job_id)], "to": str(bob.organization_id)}
+    ]
+
+
+def test_a_token_outlives_the_key_that_signed_it(
+    attempt: Attempt, clock: At, settings: LazySettings
+) -> None:
+    """Planted: only the key of now was tried, so that no running job could tell after a change of
+    the key; a key that was taken out still held."""
+    old_key = settings.SECRET_KEY
+    before = own_token(attempt, settings)
+    settings.SECRET_KEY = "n" * 32
+    settings.SECRET_KEY_FALLBACKS = ["x" * 32, old_key]
+    assert with_secret(before).post(path_of(attempt), {}).status_code == 200
+    settings.SECRET_KEY_FALLBACKS = ["x" * 32]
+    assert with_secret(before).post(path_of(attempt), {}).status_code == 401
+    assert own_token(attempt, settings) != before
 
 
 def test_what_was_saved_stays_saved(attempt: Attempt, bob: User, clock: At) -> None:

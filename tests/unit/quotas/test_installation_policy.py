@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from arbiter.policy import Policy
 from audit.models import AuditEvent
 from builders.api_callers import Caller, by_token
+from builders.hints import hints_told
 from builders.portal_builders import a_company, a_grant, a_user, an_actor
 from quotas.installation import arbiter_policy
 from quotas.models import INSTALLATION_RANGES, InstallationPolicy
@@ -35,6 +36,13 @@ def root() -> Caller:
     user = a_user(None, "root")
     a_grant(user, Role.PLATFORM_ADMIN, None)
     return by_token(user)
+
+
+def test_everybodys_open_pages_are_told_of_a_change(root: Caller) -> None:
+    """Planted: told by nobody, so that a page showed the policy before until it was loaded anew."""
+    with hints_told() as hints:
+        assert root.patch("policy", {"starts_max": 7}, If_Match='"v1"').status_code == 200
+    assert hints == [{"topic": "quotas", "ids": [], "to": "everybody"}]
 
 
 def test_it_is_read_and_changed_field_by_field(root: Caller) -> None:

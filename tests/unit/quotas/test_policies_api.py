@@ -11,6 +11,7 @@ from arbiter.policy import Policy, SpareOrder
 from arbiter.snapshot import TreeNode
 from audit.models import AuditEvent
 from builders.api_callers import Caller, by_token
+from builders.hints import hints_told
 from builders.portal_builders import a_company, a_priority_class, an_actor, an_organization
 from quotas.models import OrganizationPolicy, PriorityClass
 from quotas.queries import quota_snapshot
@@ -62,6 +63,25 @@ def test_a_policy_is_read_and_changed_field_by_field() -> None:
     assert top == TreeNode(
         str(company.organization.pk), None, 0, 3_600, SpareOrder.FAIR_SHARE, 60, 3, False
     )
+
+
+def test_open_pages_of_the_organization_are_told_of_a_change_and_of_nothing_else() -> None:
+    """Planted: told by nobody; told to other organizations; told though nothing changed."""
+    company = a_company()
+    admin = admin_of(company.organization)
+    path = f"organizations/{company.organization.pk}/policy"
+    told = {"topic": "quotas", "ids": [], "to": str(company.organization.pk)}
+    with hints_told() as hints:
+        admin.patch(path, {"min_run_s": 60}, If_Match='"v1"')
+    assert hints == [told]
+    with hints_told() as hints:
+        admin.patch(path, {"min_run_s": 60}, If_Match='"v2"')
+    assert hints == []
+    found = PriorityClass.objects.filter(organization=company.organization).first()
+    assert found is not None
+    with hints_told() as hints:
+        changed = admin.patch(f"priority-classes/{found.pk}", {"description": "x"}, If_Match='"v1"')
+    assert (changed.status_code, hints) == (200, [told])
 
 
 @pytest.mark.parametrize(
