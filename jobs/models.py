@@ -263,6 +263,12 @@ class Job(models.Model):
                     state__in=["held", "queued", "starting", "running", "preempting"],
                 ),
             ),
+            # Asked by every cycle, among as many as are queued without one.
+            models.Index(
+                fields=["begin_at"],
+                name="job_begins_later",
+                condition=Q(state="queued", begin_at__isnull=False),
+            ),
             # For `name__icontains`, which compares in capitals.
             GinIndex(OpClass(Upper("name"), name="gin_trgm_ops"), name="job_by_part_of_name"),
         ]

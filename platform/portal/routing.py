@@ -11,8 +11,8 @@ def build_application() -> ProtocolTypeRouter:
     """The whole application; sets Django up."""
     django.setup(set_prefix=False)
     # These read settings and models, so Django has to be set up first.
-    from channels.auth import AuthMiddlewareStack
     from channels.security.websocket import AllowedHostsOriginValidator
+    from channels.sessions import SessionMiddlewareStack
 
     from live.consumers import ChangesConsumer
     from portal.serving import ThreadedHandler
@@ -23,6 +23,6 @@ def build_application() -> ProtocolTypeRouter:
     return ProtocolTypeRouter(
         {
             "http": ThreadedHandler(),
-            "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(sockets)),
+            "websocket": AllowedHostsOriginValidator(SessionMiddlewareStack(sockets)),
         }
     )

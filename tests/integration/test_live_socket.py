@@ -15,8 +15,10 @@ from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
 from django.db import connections
+from django.test import Client
 
 from builders.portal_builders import a_company, a_user
+from live.consumers import SIGNED_OUT
 from live.publishing import EVERYBODY, group_of
 from tenants.models import User
 
@@ -146,3 +148,35 @@ def test_a_page_of_another_site_is_refused() -> None:
         assert [kind for kind, _ in await answers(socket)] == ["websocket.close"]
 
     run(scene)
+
+
+def test_a_session_outlives_the_key_that_signed_it(settings: Any) -> None:
+    """Planted: the session was ended, and its user signed out, by the page that opened first after
+    a change of the key; a key that was taken out still held."""
+    company = a_company()
+    bob = a_user(company.organization, "bob")
+    key = a_session(bob)
+    settings.SECRET_KEY, old_key = "n" * 32, settings.SECRET_KEY
+    settings.SECRET_KEY_FALLBACKS = ["x" * 32, old_key]
+
+    async def opened() -> None:
+        socket = a_socket(key)
+        assert await answers(socket) == [ACCEPTED]
+        assert await socket.receive_nothing()
+
+    run(opened)
+    client = Client()
+    client.cookies[settings.SESSION_COOKIE_NAME] = key
+    for _ in range(2):
+        assert client.get("/api/v1/session").json()["user"]["username"] == "bob"
+    ended = a_session(bob)
+    bob.session_generation += 1
+    bob.save()
+    key_is_out = a_session(bob)
+
+    async def refused(late: str) -> None:
+        assert await answers(a_socket(late), 2) == [ACCEPTED, ("websocket.close", SIGNED_OUT)]
+
+    run(lambda: refused(ended))
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "m" * 32, []
+    run(lambda: refused(key_is_out))
