@@ -10,7 +10,7 @@ import logging
 import random
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from threading import Event, Lock, Thread
 from time import monotonic
@@ -77,7 +77,7 @@ STARTERS = 3
 CLAIMED_AT_ONCE = 8
 #: Nodes that make no sense are told by name up to so many.
 ODD_NODES_TOLD = 3
-PLAN_DAYS_EVERY = timedelta(minutes=1)
+PLAN_DAYS_EVERY_S = 60.0
 
 
 def lead(role: str, stopping: Event, act: Callable[[Leadership], None]) -> None:
@@ -173,7 +173,13 @@ class _ClusterAgent:
     """Threads for one cluster: one looks, some start, and one each stops, changes nodes, compares
     limits, and compares accounts."""
 
-    def __init__(self, cluster_id: UUID, leadership: Leadership, clock: Clock) -> None:
+    def __init__(
+        self,
+        cluster_id: UUID,
+        leadership: Leadership,
+        clock: Clock,
+        monotonic_s: Callable[[], float] = monotonic,
+    ) -> None:
         self.stopping = Event()
         self._news: dict[Callable[[UUID], str], Event] = {
             start_shard: Event(),
@@ -185,11 +191,13 @@ class _ClusterAgent:
         self._cluster_id = cluster_id
         self._leadership = leadership
         self._clock = clock
+        self._monotonic_s = monotonic_s
         # Its own: a draw from the module's generator would disturb whoever seeds that one.
         self._chance = random.Random()  # noqa: S311 - no secret
         self._listed_at: datetime | None = None
         self._counted_at: datetime | None = None
-        self._planned_at: datetime | None = None
+        self._planned_s: float | None = None
+        self._silent_since_s: float | None = None
         self._memory = ClusterMemory()
         self._questions = Questions()
         self._still_held = StillHeld()
@@ -307,10 +315,14 @@ class _ClusterAgent:
                 record_silence(cluster, str(error), now=now)
             if self._opened is not None and self._opened[1].submits_held:
                 withdraw_unacknowledged(cluster, leadership=self._leadership, now=now)
-            failing_s = (now - (cluster.failing_since or now)).total_seconds()
+            # Not by `failing_since`: a clock that is set back would have it knock all the time.
+            if self._silent_since_s is None:
+                self._silent_since_s = self._monotonic_s()
+            failing_s = self._monotonic_s() - self._silent_since_s
             pause_s = min(1 + failing_s / 4, SILENCE_PAUSE_MAX_S)
             # Jitter, so that many portals do not knock at once when a cluster comes back.
             return pause_s * self._chance.uniform(0.8, 1.2)
+        self._silent_since_s = None
         now = self._clock.now()
         previous_at = self._listed_at or cluster.observed_at
         if self._counted_at is None:
@@ -448,8 +460,8 @@ class _ClusterAgent:
 
     def _plan_due_days(self) -> None:
         """So that every day is reconciled once it is over."""
-        now = self._clock.now()
-        if self._planned_at is None or now - self._planned_at >= PLAN_DAYS_EVERY:
+        now_s = self._monotonic_s()
+        if self._planned_s is None or now_s - self._planned_s >= PLAN_DAYS_EVERY_S:
             with self._leadership.fence():
-                plan_days(Cluster.objects.get(pk=self._cluster_id), now=now)
-            self._planned_at = now
+                plan_days(Cluster.objects.get(pk=self._cluster_id), now=self._clock.now())
+            self._planned_s = now_s

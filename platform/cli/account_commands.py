@@ -41,7 +41,7 @@ def login(
         )
     settings = Settings(address, checked_token(secret.strip()), team=team)
     transport = ctx.obj if isinstance(ctx.obj, httpx.BaseTransport) else None
-    api = Api(settings, user_agent=f"tidegate/{own_version()}", transport=transport)
+    api = Api(settings, version=own_version(), transport=transport)
     ctx.call_on_close(api.close)
     user = api.get("session")["user"]
     path = store_settings(

@@ -30,12 +30,16 @@ class Api:
     """Calls of one command. Everything it sends may safely be sent twice."""
 
     def __init__(
-        self, settings: Settings, *, user_agent: str, transport: httpx.BaseTransport | None = None
+        self, settings: Settings, *, version: str, transport: httpx.BaseTransport | None = None
     ) -> None:
         self.settings = settings
         self._client = httpx.Client(
             base_url=f"{settings.server}/api/v1/",
-            headers={"Authorization": f"Bearer {settings.token}", "User-Agent": user_agent},
+            headers={
+                "Authorization": f"Bearer {settings.token}",
+                "User-Agent": f"tidegate-cli/{version}",
+                "Accept": "application/json",
+            },
             timeout=TIMEOUT,
             transport=transport,
         )
@@ -50,7 +54,7 @@ class Api:
 
     def get_text(self, path: str, **parameters: object) -> str:
         """The body at `path` as text."""
-        return self._send("GET", path, parameters=parameters).text
+        return self._send("GET", path, parameters=parameters, headers={"Accept": "*/*"}).text
 
     def post(
         self,

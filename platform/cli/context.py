@@ -60,6 +60,6 @@ def open_api_as(ctx: typer.Context, settings: Settings) -> Api:
     `ctx.obj` may be an httpx transport to use instead of the network.
     """
     transport = ctx.obj if isinstance(ctx.obj, httpx.BaseTransport) else None
-    api = Api(settings, user_agent=f"tidegate/{own_version()}", transport=transport)
+    api = Api(settings, version=own_version(), transport=transport)
     ctx.call_on_close(api.close)
     return api

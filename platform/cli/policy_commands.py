@@ -30,6 +30,14 @@ OrganizationArgument = Annotated[
     str | None,
     typer.Argument(metavar="[ORGANIZATION]", help="Its slug; the whole installation if absent."),
 ]
+IfMatch = Annotated[
+    str | None,
+    typer.Option(
+        metavar="VERSION",
+        help="Change it only while this is its version, as `get` shows it, or `classes -o json`; "
+        "without it, as it is now.",
+    ),
+]
 Settings = Annotated[
     list[str],
     typer.Argument(
@@ -56,6 +64,7 @@ def policy_set(
     organization: Annotated[
         str | None, typer.Option(help="Its slug; without it, what holds for all of them.")
     ] = None,
+    if_match: IfMatch = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Change settings of a policy, by the names that `get` shows. Others stay.
@@ -66,7 +75,8 @@ def policy_set(
     api = open_api(ctx)
     patch = _read(settings)
     path = _path(api, organization)
-    _print(api.patch(path, patch, if_match=_version(api.get(path))), output)
+    seen = _version(api.get(path)) if if_match is None else _tag(if_match)
+    _print(api.patch(path, patch, if_match=seen), output)
 
 
 @policy_app.command("classes")
@@ -119,6 +129,7 @@ def policy_set_class(
     organization: Annotated[
         str | None, typer.Option(help="Needed where several have such a class.")
     ] = None,
+    if_match: IfMatch = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Change a priority class. For administrators of its organization."""
@@ -133,7 +144,8 @@ def policy_set_class(
         raise CliError(f"{name} is a class of {where}; say which with --organization.")
     (each,) = found
     path = f"priority-classes/{each['id']}"
-    _print(api.patch(path, patch, if_match=_version(each)), output)
+    seen = _version(each) if if_match is None else _tag(if_match)
+    _print(api.patch(path, patch, if_match=seen), output)
 
 
 def _path(api: Api, organization: str | None) -> str:
@@ -148,7 +160,12 @@ def _path(api: Api, organization: str | None) -> str:
 
 
 def _version(shown: Mapping[str, Any]) -> str:
-    return f'"v{shown["version"]}"'
+    return _tag(str(shown["version"]))
+
+
+def _tag(version: str) -> str:
+    """The ETag of a version, which may be written as the number, and as the tag itself."""
+    return f'"v{version.strip().strip(chr(34)).removeprefix("v")}"'
 
 
 def _read(settings: Sequence[str]) -> dict[str, Any]:

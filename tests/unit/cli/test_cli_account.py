@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from builders.cli_server import SECRET, Server, a_problem, a_server
+from cli import context
 from cli.errors import CliError
 from cli.settings import Settings, config_path, load_settings, store_settings
 
@@ -148,6 +149,18 @@ def test_whoami(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     shown = json.loads(server.run("whoami", "-o", "json").out)
     assert shown == {name: SESSION[name] for name in ("user", "grants", "permissions")}
+
+
+def test_requests_say_what_sends_them_and_what_it_reads(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: httpx's own names, by which no log of a server tells the command from a script."""
+    monkeypatch.setenv("TIDEGATE_SERVER", "https://tidegate.example")
+    monkeypatch.setenv("TIDEGATE_TOKEN", SECRET)
+    monkeypatch.setattr(context, "own_version", lambda: "1.2.3")
+    server.run("whoami")
+    headers = server.requests[0].headers
+    assert (headers["User-Agent"], headers["Accept"]) == ("tidegate-cli/1.2.3", "application/json")
 
 
 def test_version_needs_no_server(server: Server) -> None:

@@ -87,6 +87,23 @@ def test_settings_are_sent_in_the_version_that_was_read(server: Server) -> None:
     }
 
 
+@pytest.mark.parametrize("version", ["3", "v3", '"v3"'])
+def test_a_script_changes_only_the_version_that_it_has_seen(server: Server, version: str) -> None:
+    """Planted: the version of that moment was sent, so that of two scripts the last one won."""
+    server.routes[f"GET {PATH}"] = POLICY
+    server.routes[f"PATCH {PATH}"] = a_problem(412, detail="It was changed since; read it again.")
+    ran = server.run(
+        *("policy", "set", "--organization=ai-company", "--if-match", version, "min_run_s=90")
+    )
+    assert (ran.exit_code, "It was changed since" in ran.err) == (3, True)
+    assert server.requests[-1].headers["If-Match"] == '"v3"'
+    assert f"GET {PATH}" not in server.sent
+    server.routes["GET priority-classes"] = {"items": [a_class()], "next": None}
+    server.routes[f"PATCH priority-classes/{CLASS}"] = a_class(order=7)
+    assert server.run("policy", "set-class", "critical", "--if-match", version, "order=7").out
+    assert server.requests[-1].headers["If-Match"] == '"v3"'
+
+
 def test_classes_are_listed_first_served_first(server: Server) -> None:
     low = a_class(name="low", order=1, preempts_within_team=False, team_cap_mgpu=64_000)
     server.routes["GET priority-classes"] = {"items": [low, a_class()], "next": None}

@@ -231,6 +231,7 @@ def test_chargeback_as_csv_is_what_the_server_sends(server: Server) -> None:
         "report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01", "--csv"
     )
     assert server.requests[0].url.params["format"] == "csv"
+    assert server.requests[0].headers["Accept"] == "*/*"
     assert (ran.exit_code, ran.out) == (0, "node,pool\na,b\n")
 
 

@@ -14,8 +14,9 @@ from builders.loop_builders import Fenced
 from builders.native_builders import T0, AControl, a_native
 from builders.portal_builders import NOW, Company, a_cluster, a_company, a_pool, a_user
 from clusters.models import Cluster, ClusterNode
+from connectors.errors import ClusterUnavailable
 from connectors.protocol import Inventory, Listing, NativeWorkload, NodeCapacity
-from jobs.agents import _ClusterAgent
+from jobs.agents import SILENCE_PAUSE_MAX_S, _ClusterAgent
 from jobs.models import Attempt
 from quotas.models import ClusterUser
 
@@ -237,3 +238,27 @@ def test_a_cluster_that_tells_no_news_is_looked_at_by_the_clock(
     agent.stopping = Waits(waited_s)  # type: ignore[assignment]
     agent._pause(1.0, 0.3)
     assert waited_s == [1.0]
+
+
+def test_a_clock_that_is_set_has_nobody_knock_without_a_pause(
+    company: Company, cluster: ACluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: how long it is silent told by the wall clock, so that one that was set back made
+    the pause negative, and one that was set ahead made it the longest."""
+
+    def away() -> Inventory:
+        raise ClusterUnavailable("away")
+
+    passed = SimpleNamespace(s=0.0)
+    agent = _ClusterAgent(company.cluster.pk, Fenced("observer"), cluster, lambda: passed.s)  # type: ignore[arg-type]
+    monkeypatch.setattr(agent, "_chance", SimpleNamespace(uniform=lambda low, high: 1.0))
+    answering = cluster.inventory
+    monkeypatch.setattr(cluster, "inventory", away)
+    pauses = []
+    for cluster.now_s, passed.s in ((7_200, 50.0), (0, 54.0), (90_000, 58.0), (90_001, 500.0)):
+        pauses.append(agent._look())
+    assert pauses == [1, 2, 3, SILENCE_PAUSE_MAX_S]
+    monkeypatch.setattr(cluster, "inventory", answering)
+    agent._look()
+    monkeypatch.setattr(cluster, "inventory", away)
+    assert agent._look() == 1
