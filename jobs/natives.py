@@ -261,6 +261,10 @@ def _follow(
 
 def observation_of(key: str, native: NativeWorkload) -> Observation:
     """What the cluster says of the attempt `key`."""
+    # Of ranks that are still being started, some say nothing of the whole.
+    is_partial = native.phase is WorkloadPhase.STARTING and (
+        sum(slot.mgpu for slot in native.slots) < sum(native.ranks_mgpu)
+    )
     return Observation(
         key=key,
         native_id=native.native_id,
@@ -272,9 +276,10 @@ def observation_of(key: str, native: NativeWorkload) -> Observation:
         is_released=native.is_released,
         outcome=native.outcome,
         submitted_at=native.submitted_at,
-        slots=native.slots or None,
+        slots=None if is_partial else native.slots or None,
         resized_at=native.resized_at,
         message=native.message,
+        is_stuck=native.is_stuck,
     )
 
 

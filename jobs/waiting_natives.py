@@ -121,6 +121,7 @@ class Memory:
         #: By kind and workload, when the cluster was last asked for it.
         self.asked: dict[tuple[str, UUID], datetime] = {}
         self.still_held = StillHeld()
+        self.still_stuck = StillHeld()
 
     def forget_all_but(self, known: Collection[UUID]) -> None:
         """Nothing is asked any more for workloads that are not `known`."""
@@ -263,6 +264,7 @@ class _Look:
     def follow(self, attempts: Iterable[Attempt], questions: Questions, memory: Memory) -> None:
         """Apply the listing to the attempts that are counted already."""
         held: list[Attempt] = []
+        stuck: list[Attempt] = []
         to_start: list[Attempt] = []
         for attempt in attempts:
             native = self.listed.get(attempt.job_id)
@@ -273,6 +275,8 @@ class _Look:
                 if attempt.forced_at is not None and holds_gpus(native):
                     # A start that was under way may have come after the stop.
                     self._call("stop", attempt.job_id, self._control.stop, ref_of(attempt))
+                elif native.is_stuck and attempt.started_at is None:
+                    stuck.append(attempt)
             elif attempt.state in (AttemptState.RESERVED, AttemptState.STARTING):
                 # It has not begun: its cluster is told again, as it may have forgotten.
                 if attempt.release_sent_at is None:
@@ -290,7 +294,8 @@ class _Look:
             start = partial(self._starter.start, granted=granted_to(attempt))
             self._call("start", attempt.job_id, start, ref_of(attempt))
         overdue = memory.still_held.overdue([attempt.id for attempt in held], self._now)
-        for attempt in held:
+        overdue |= memory.still_stuck.overdue([attempt.id for attempt in stuck], self._now)
+        for attempt in (*held, *stuck):
             if attempt.id in overdue:
                 native = self.listed[attempt.job_id]
                 observation = observation_of(attempt.key, native)

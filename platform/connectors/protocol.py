@@ -141,7 +141,8 @@ class NativeWorkload:
 
     One that is held waits for `natives.NativeStarter.start`; `ranks_mgpu` is what each of its
     ranks asks for, `ended_at` when its last run was ended, where it had one, and `message` what its
-    cluster says of why it does not run though it was started.
+    cluster says of why it does not run though it was started. One that was started and `is_stuck`
+    will not run before somebody changes something there.
     """
 
     native_id: str
@@ -164,6 +165,7 @@ class NativeWorkload:
     is_mixed: bool = False
     ranks_mgpu: tuple[int, ...] = ()
     message: str = ""
+    is_stuck: bool = False
     place: str = ""
 
 

@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 
 from connectors.kubernetes import naming
+from connectors.kubernetes.admissions import admission_of
 from connectors.kubernetes.attempts import Attempt
 from connectors.kubernetes.caches import Caches
 from connectors.kubernetes.cluster_state import KubeState
@@ -13,6 +14,7 @@ from connectors.kubernetes.finding import Finder
 from connectors.kubernetes.gating import GateWatch
 from connectors.kubernetes.observing import listing_of
 from connectors.kubernetes.options import KubernetesOptions
+from connectors.kubernetes.reading import Odd
 from connectors.kubernetes.refusals import Refusals
 from connectors.kubernetes.stopping import is_finished
 from connectors.kubernetes.tending import is_over
@@ -82,10 +84,10 @@ class Looker:
         asked: dict[str, list[Attempt]] = {}
         for key in listing.observations:
             for seen in listing.all_of(key):
-                if not seen.is_released or seen.started_at is None or self._is_sure(seen.native_id):
+                if not seen.is_released or self._is_sure(seen.native_id):
                     continue
                 attempt = self._caches.attempts.of_uid(seen.native_id)
-                if attempt is not None and not is_finished(attempt):
+                if attempt is not None and _had_pods(attempt):
                     asked.setdefault(attempt.item["metadata"]["namespace"], []).append(attempt)
         doubtful = False
         for namespace, attempts in asked.items():
@@ -131,3 +133,17 @@ class Looker:
             self._sure[uid] = None
             while len(self._sure) > _SURE_MAX:
                 del self._sure[next(iter(self._sure))]
+
+
+def _had_pods(attempt: Attempt) -> bool:
+    """Whether Pods were made of it, of which not all may be told: what was never admitted has none,
+    and of what has finished all are counted."""
+    if is_finished(attempt):
+        return False
+    try:
+        return (
+            attempt.workload is None
+            or admission_of(attempt.workload, naming.ADMISSION_CHECK).was_admitted
+        )
+    except Odd:
+        return True

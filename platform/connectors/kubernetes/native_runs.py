@@ -33,7 +33,7 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
     outcome: Outcome | None = None
     slots: tuple[Pod, ...] = ()
     is_released = False
-    message = ""
+    message, is_stuck = "", False
     if finish is not None:
         is_released = not run.alive
         phase = WorkloadPhase.ENDED if is_released else WorkloadPhase.STOPPING
@@ -57,7 +57,9 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
         if not run.pods and (none := look.wait_without_pods(run, admission.admitted_at)):
             waits = [none]
         if waits:
-            message = waits[0][0].sentence(waits[0][1])
+            gravest, raw = max(waits, key=lambda found: found[0].is_stuck)
+            message = gravest.sentence(raw)
+            is_stuck = gravest.is_stuck and not any(pod.node for pod in run.pods)
     elif run.alive:
         phase, slots, state = WorkloadPhase.STOPPING, tuple(run.alive), "Evicted"
     else:
@@ -78,6 +80,7 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
         phase=phase,
         state=state,
         message=message,
+        is_stuck=is_stuck,
         admission=admission,
         finish=finish,
         outcome=outcome,
@@ -96,6 +99,7 @@ def _by_pool(
     phase: WorkloadPhase,
     state: str,
     message: str,
+    is_stuck: bool,
     admission: Admission,
     finish: Finish | None,
     outcome: Outcome | None,
@@ -107,6 +111,9 @@ def _by_pool(
     names = sorted({pod.pool or "" for pod in holding} or set(asked) or {""})
     is_mixed = len(names) > 1
     started_at = admission.admitted_at if phase is not WorkloadPhase.HELD else None
+    if phase is WorkloadPhase.STARTING and not any(pod.node for pod in run.pods):
+        # Admitted is not started: what gets no Pods is taken back and costs nothing.
+        started_at = None
     ended_at = None
     if is_released and finish is not None:
         ended_at, _ = end_times(look, run, run.pods, admission, finish, started_at)
@@ -141,6 +148,7 @@ def _by_pool(
                 is_mixed=is_mixed,
                 ranks_mgpu=ranks,
                 message=message,
+                is_stuck=is_stuck,
             )
         )
     return found

@@ -103,6 +103,9 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
         started_at = min(pod.created_at for pod in run.pods)
     if started_at is None and admission.was_admitted:
         started_at = min((pod.created_at for pod in run.pods), default=admission.evicted_at)
+    if not _may_have_begun(run, phase, finish):
+        # Admitted is not started: what gets no Pods, or no image, is taken back and costs nothing.
+        started_at = None
     ended_at, released_at = end_times(look, run, ranks, admission, finish, started_at)
     # Of a gang whose Pods are still being made, some say nothing of the whole.
     is_partial = phase is WorkloadPhase.STARTING and len(ranks) < rank_count(item, run.workload)
@@ -130,6 +133,14 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
         account=text(item, "metadata", "namespace"),
         pool=next((pod.pool for pod in ranks if pod.pool), ""),
     )
+
+
+def _may_have_begun(run: Run, phase: WorkloadPhase, finish: Finish | None) -> bool:
+    """Whether anything of `run` runs or ran; of what nobody remembers a Pod, unless we stopped it,
+    it is taken for granted. Raises Odd."""
+    if finish is not None or run.has_begun:
+        return True
+    return phase is not WorkloadPhase.STARTING and not run.pods and not is_stopped(run)
 
 
 def _left_observation(look: Look, key: str, run: Run) -> Observation:

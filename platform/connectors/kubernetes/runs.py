@@ -36,6 +36,7 @@ NAME_LENGTH_MAX = 200
 #: Seconds for which an admitted workload may have no Pods before that is told.
 PODS_WITHIN_S = 30
 _ENDED_PHASES = frozenset({"Succeeded", "Failed"})
+_BEGUN_PHASES = _ENDED_PHASES | {"Running"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,11 @@ class Run:
             if source is not None:
                 return text(source, "metadata", "namespace")
         return next((pod.namespace for pod in (*self.alive, *self.over)), "")
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything of it runs or ran, as far as its Pods are known."""
+        return any(pod.started_at is not None or pod.phase in _BEGUN_PHASES for pod in self.pods)
 
     @property
     def pods(self) -> list[Pod]:

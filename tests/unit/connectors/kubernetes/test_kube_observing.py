@@ -141,7 +141,7 @@ def test_what_was_voted_for_runs_or_has_ended() -> None:
     assert found["tg-gang"] == (RUNNING, "Admitted", at, None, None, {})
     assert found["tg-set"] == (RUNNING, "Admitted", at + 2, None, None, {})
     assert found["tg-stopped"] == (RUNNING, "Admitted", at + 1, None, None, {})
-    assert found["tg-unsched"] == (STARTING, "Admitted", at + 1, None, None, {})
+    assert found["tg-unsched"] == (STARTING, "Admitted", None, None, None, {})
     assert found["tg-waits"] == (HELD, "QuotaReserved", None, None, None, {})
     whole = listed(recorded("started")).observations
     assert whole["tg-gang"].slots == (RankSlot("gpu-007", 2_000), RankSlot("gpu-008", 2_000))
@@ -276,7 +276,9 @@ def test_a_native_without_pods_says_why() -> None:
     def message(since_s: int) -> str:
         found = replace(state, pods=pods, events=(refusal,), observed_at=ADMITTED - 1 + since_s)
         (run,) = (one for one in listed(found).natives if one.name == "native-run")
-        assert (run.phase, run.slots) == (STARTING, ())
+        # Admitted is not started: nobody pays for what gets no Pods.
+        assert (run.phase, run.slots, run.started_at) == (STARTING, (), None)
+        assert run.is_stuck == (run.message != "")
         return run.message
 
     assert message(29) == ""
@@ -556,6 +558,31 @@ def test_an_admitted_workload_without_pods_says_so_after_a_while(gang: Gang) -> 
         'The cluster does not start it: the cluster refuses to make its Pods (pods "x" is '
         'forbidden: violates PodSecurity "restricted:latest").'
     )
+
+
+def test_admitted_is_not_started_as_long_as_no_container_runs(gang: Gang) -> None:
+    """Mutant: started when admitted. What had no image was never taken back, and was charged."""
+    item, workload, pods = gang
+    waiting = {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+    for pod in pods:
+        pod["status"] = {**pod["status"], "phase": "Pending"}
+        (status,) = pod["status"]["containerStatuses"]
+        pod["status"]["containerStatuses"] = [{"name": status["name"], **waiting}]
+    seen = only(alone(item, workload, pods))
+    assert (seen.phase, seen.started_at, seen.is_stuck) == (STARTING, None, True)
+    # Whoever takes it back finds that it never ran.
+    mark = {"tidegate.io/stopped": "2026-11-21T20:53:00Z"}
+    stopped = {
+        **workload,
+        "metadata": {**workload["metadata"], "annotations": mark},
+        "spec": {**workload["spec"], "active": False},
+    }
+    stopping = only(alone(item, stopped, pods))
+    assert (stopping.phase, stopping.started_at) == (STOPPING, None)
+    # One of them runs: it has something to lose.
+    pods[0]["status"]["phase"] = "Running"
+    seen = only(alone(item, workload, pods))
+    assert (seen.phase, seen.started_at) == (STARTING, ADMITTED)
 
 
 def test_pods_whose_object_is_gone_are_still_there(gang: Gang) -> None:

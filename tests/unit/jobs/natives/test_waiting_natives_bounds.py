@@ -8,7 +8,7 @@ import pytest
 
 from builders.gated_cluster import a_gated_native
 from builders.portal_builders import NOW
-from builders.waiting_story import Story
+from builders.waiting_story import Story, segments
 from connectors.errors import ClusterUnavailable
 from connectors.natives import NativeRef, NativeSize
 from connectors.protocol import WorkloadPhase
@@ -73,6 +73,44 @@ def test_one_whose_start_is_refused_is_given_back(story: Story) -> None:
     for second in (*range(2, 303, 50), 303):
         story.turn(second)
     assert Attempt.objects.get().stop_reason == "withdrawn"
+
+
+def test_one_that_gets_no_pods_is_given_back_and_costs_nothing(story: Story) -> None:
+    """Mutant: left alone. Pod Security refused its Pods, and its GPUs were held for ever."""
+    story.cluster.add(a_gated_native())
+    story.turn(1)
+    refused = replace(
+        story.cluster.natives["uid-1"],
+        phase=WorkloadPhase.STARTING,
+        slots=(),
+        started_at=None,
+        is_stuck=True,
+        message="The cluster does not start it: no.",
+    )
+    story.cluster.natives["uid-1"] = refused
+    for second in range(2, 302, 20):
+        story.turn(second)
+    assert story.states() == [(1, "starting", None)]
+    # It passed for a moment.
+    story.cluster.natives["uid-1"] = replace(refused, is_stuck=False)
+    story.turn(310)
+    story.cluster.natives["uid-1"] = refused
+    for second in range(320, 620, 20):
+        story.turn(second)
+    assert story.states() == [(1, "starting", None)]
+    story.turn(620)
+    assert story.cluster.asked("stop") == ["uid-1"]
+    story.cluster.natives["uid-1"] = replace(refused, phase=WorkloadPhase.HELD, is_stuck=False)
+    story.turn(621)
+    job = story.job()
+    assert (job.state, story.states()) == ("queued", [(1, "ended", "not_started")])
+    assert Attempt.objects.get().message == (
+        "Taken back after 5 minutes. The cluster does not start it: no."
+    )
+    assert segments() == []
+    # It is not granted again at once.
+    story.turn(622)
+    assert len(story.states()) == 1
 
 
 def test_a_cluster_that_is_away_is_asked_once_and_the_next_time_for_another(story: Story) -> None:
