@@ -60,6 +60,9 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
         shown["sentence"] = _joined(shown["sentence"], _too_long(job, cluster, limit_s))
     if view.unmapped:
         shown["sentence"] = _joined(shown["sentence"], _nobody_mapped(job, view.unmapped))
+    if view.unprepared:
+        team = job.team__path.rstrip("/")
+        shown["sentence"] = _joined(shown["sentence"], not_set_up(team, view.unprepared))
     if first := _not_started(view.ended_attempt, now):
         shown["sentence"] = _joined(first, shown["sentence"])
     return shown
@@ -163,6 +166,14 @@ def _nobody_mapped(job: JobRow, clusters: Sequence[str]) -> str:
     return (
         f"{job.user__username} has no user on {', '.join(clusters)}; an administrator of the "
         "platform can map one."
+    )
+
+
+def not_set_up(team: str, clusters: Sequence[str]) -> str:
+    """On which clusters a team can submit nothing yet, and who can help."""
+    return (
+        f"{team} is not set up on {', '.join(clusters)} yet; an administrator of the platform "
+        "pushes the quotas to it."
     )
 
 

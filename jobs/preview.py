@@ -9,7 +9,7 @@ from typing import Any
 from uuid_utils.compat import uuid7
 
 from arbiter.cycle import decide
-from arbiter.decisions import Plan
+from arbiter.decisions import Code, Plan
 from arbiter.snapshot import QueuedJob, Snapshot
 from billing.queries import cost_per_hour_nano
 from clusters.models import Cluster
@@ -17,6 +17,7 @@ from jobs.dependencies import fate
 from jobs.explaining import (
     HELD_BY_USER,
     WOULD_START,
+    not_set_up,
     plain_explanation,
     waited_for_sentence,
 )
@@ -29,6 +30,7 @@ from jobs.submission import ResolvedRequest, never_sentence, refuse_far_begin, r
 from jobs.usable_clusters import UsableClusters
 from jobs.withholding import BEGIN_TIME, DEPENDENCY, Withheld, withheld_sentence
 from primitives.units import MGPU_PER_GPU, gpus_text
+from quotas.unprepared import unprepared_clusters
 from tenants.access import Actor
 
 
@@ -79,6 +81,7 @@ def _previewed(
         submitted_at=snapshot.taken_at,
         time_limit_s=request.time_limit_s,
         clusters=UsableClusters().of(
+            team=str(resolved.team.pk),
             user=str(actor.user.pk),
             pool=str(resolved.pool.pk),
             mgpu_per_node=resolved.mgpu_per_node,
@@ -109,6 +112,8 @@ def _previewed(
         guaranteed_mgpu = _guaranteed_later(snapshot, plan, job)
         assert waiting is not None
         explanation = {**reason_document(waiting, job, names, now=now), "victims": []}
+        if waiting.code is Code.CLUSTER_UNAVAILABLE:
+            explanation["sentence"] += _not_set_up(resolved)
     refused = refused_of(resolved.notes)
     begins_later = request.begin_at is not None and request.begin_at > now
     unmet = [one for one in resolved.predecessors if not fate(one.condition, one.state)]
@@ -157,6 +162,16 @@ def _previewed(
         ),
         explanation=explanation,
     )
+
+
+def _not_set_up(resolved: ResolvedRequest) -> str:
+    """More on why there is no cluster for it, "" where a push of the quotas would not help."""
+    clusters = unprepared_clusters(
+        resolved.team.pk,
+        resolved.pool.pk,
+        None if resolved.cluster is None else resolved.cluster.pk,
+    )
+    return f" {not_set_up(resolved.team.display_path, clusters)}" if clusters else ""
 
 
 def _so_many(job: QueuedJob, mgpu: int) -> str:

@@ -31,6 +31,7 @@ from jobs.withholding import DEPENDENCY
 from outbox.models import Message
 from outbox.quarantine import open_quarantine, sentence_of
 from primitives.errors import NotFound
+from quotas.unprepared import unprepared_clusters
 from tenants.access import Actor, visible
 from tenants.models import Node
 from tenants.roles import Permission
@@ -214,7 +215,8 @@ class JobView:
 
     `attempt` is the latest unless the job waits. `ended_attempt` is the latest of a job that waits
     again, where its end says why; `trouble` is that of an attempt which is to start or stop;
-    `unmapped` are the clusters that it may not use only because nobody mapped its user there, and
+    `unmapped` are the clusters that it may not use only because nobody mapped its user there,
+    `unprepared` those to which the quotas were not pushed since its team is there, and
     `too_short` those with their time limits that allow it less time than it asks for; `quarantine`
     says that nothing at all is started.
     """
@@ -228,6 +230,7 @@ class JobView:
     trouble: Trouble | None = None
     waited_for: Sequence[WaitedForRow] = ()
     unmapped: Sequence[str] = ()
+    unprepared: Sequence[str] = ()
     too_short: Sequence[tuple[str, int]] = ()
     quarantine: str = ""
 
@@ -415,6 +418,7 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
     waited_for = _waited_for([row.id for row in rows if _waits_for_jobs(row)])
     without_cluster = [row.id for row in rows if _waits_for_a_cluster(row)]
     unmapped = _unmapped(without_cluster)
+    unprepared = _unprepared(without_cluster)
     too_short = _too_short(without_cluster)
     quarantine = open_quarantine() if without_cluster else None
     ended = _ended_attempts(
@@ -434,6 +438,7 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
             troubles.get(values[width]),
             waited_for.get(row.id, ()),
             unmapped.get(row.id, ()),
+            unprepared.get(row.id, ()),
             too_short.get(row.id, ()),
             "" if quarantine is None or row.id not in without_cluster else sentence_of(quarantine),
         )
@@ -572,6 +577,23 @@ WHERE j.id = ANY(%s)
   )
 ORDER BY c.name
 """
+
+
+def _unprepared(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
+    """See `quotas.unprepared`; jobs of one team that ask for the same are asked about once."""
+    if not job_ids:
+        return {}
+    known: dict[tuple[UUID, UUID, UUID | None], Sequence[str]] = {}
+    found: dict[UUID, Sequence[str]] = {}
+    for job_id, *where in Job.objects.filter(pk__in=job_ids).values_list(
+        "pk", "team_id", "pool_id", "cluster_id"
+    ):
+        team, pool, pinned = where
+        key = (team, pool, pinned)
+        if key not in known:
+            known[key] = unprepared_clusters(team, pool, pinned)
+        found[job_id] = known[key]
+    return found
 
 
 def _too_short(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[tuple[str, int]]]:

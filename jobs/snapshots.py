@@ -143,6 +143,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
 
     def clusters(
         job: str,
+        team: str,
         user: str,
         pool: str,
         mgpu: int,
@@ -151,6 +152,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
         image: str | None,
     ) -> frozenset[str] | None:
         found = usable.of(
+            team=team,
             user=user,
             pool=pool,
             mgpu_per_node=mgpu,
@@ -178,7 +180,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
             priority_class,
             submitted_at,
             time_limit_s,
-            clusters(job, user, pool, mgpu_per_node, time_limit_s, pinned, image),
+            clusters(job, team, user, pool, mgpu_per_node, time_limit_s, pinned, image),
             # The same features are the same object, which keeps 100,000 queued jobs small.
             sets[features]
             if features in sets

@@ -1,5 +1,5 @@
-"""On which clusters a job may run at all: where its user is known, its GPUs can be cut, its time
-limit is allowed, and its container image be run."""
+"""On which clusters a job may run at all: where its team and its user are known, its GPUs can be
+cut, its time limit is allowed, and its container image be run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from connectors.registry import (
     GPU_UNITS,
     IMAGE_REFUSALS,
     KINDS_WITH_USERS,
+    TEAM_SUBJECTS,
     gpu_unit_mgpu,
     image_refusal,
 )
 from quotas.models import ClusterUser
+from quotas.unprepared import unprepared_teams
 
 _NONE: frozenset[str] = frozenset()
 
 
 class UsableClusters:
-    """The rules of one moment, read once; at most three queries. Ids are texts, as in snapshots."""
+    """The rules of one moment, read once; at most five queries. Ids are texts, as in snapshots."""
 
     def __init__(self) -> None:
         rows = list(Cluster.objects.values_list("pk", "kind", "options", "time_limits"))
@@ -38,6 +40,10 @@ class UsableClusters:
         if self._needs_user:
             for cluster, user in ClusterUser.objects.values_list("cluster_id", "user_id"):
                 self._mapped.setdefault(str(user), set()).add(str(cluster))
+        self._unprepared: dict[str, frozenset[str]] = {}
+        if not kinds.isdisjoint(TEAM_SUBJECTS):
+            for team, clusters in unprepared_teams().items():
+                self._unprepared[str(team)] = frozenset(map(str, clusters))
         self._units: dict[str, dict[str, int]] = {}
         self._running: dict[tuple[str, str | None], frozenset[str]] = {}
         self._known: dict[tuple[str | frozenset[str] | None, ...], frozenset[str] | None] = {}
@@ -54,6 +60,7 @@ class UsableClusters:
     def of(
         self,
         *,
+        team: str,
         user: str,
         pool: str,
         mgpu_per_node: int,
@@ -61,14 +68,14 @@ class UsableClusters:
         pinned: str | None,
         image: str | None,
     ) -> frozenset[str] | None:
-        """The clusters that may run a job of `user` in `pool` with `mgpu_per_node` for so long;
-        None when all may.
+        """The clusters that may run a job of `user` in `team` and `pool` with `mgpu_per_node` for
+        so long; None when all may.
 
         The same answer is the same object, which keeps 100,000 queued jobs small.
         """
         asks_image = image is not None or self._needs_image
-        too_short = self._too_short(pool, time_limit_s)
-        if not (pinned or asks_image or self._needs_user or self._has_units or too_short):
+        refusing = self._too_short(pool, time_limit_s) | self._unprepared.get(team, _NONE)
+        if not (pinned or asks_image or self._needs_user or self._has_units or refusing):
             return None
         key = (
             pinned,
@@ -76,10 +83,10 @@ class UsableClusters:
             pool if self._pools else "",
             str(mgpu_per_node) if self._has_units else "",
             image,
-            too_short,
+            refusing,
         )
         if key not in self._known:
-            usable = self._all - (self._needs_user - self._mapped.get(user, set())) - too_short
+            usable = self._all - (self._needs_user - self._mapped.get(user, set())) - refusing
             if self._has_units:
                 units = self._units_of(pool)
                 usable = frozenset(pk for pk in usable if mgpu_per_node % units[pk] == 0)

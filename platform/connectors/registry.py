@@ -23,6 +23,7 @@ from connectors.kubernetes.options import default_images as kubernetes_default_i
 from connectors.kubernetes.options import job_image_refusal as kubernetes_image_refusal
 from connectors.kubernetes.options import names_images
 from connectors.kubernetes.options import unit_mgpu as kubernetes_unit_mgpu
+from connectors.kubernetes.wanted_objects import team_subject as kubernetes_team_subject
 from connectors.local.connector import open_local
 from connectors.local.node_control import control_nodes as control_local_nodes
 from connectors.natives import NativeControl
@@ -100,6 +101,11 @@ NODE_EVICTIONS: Mapping[str, Callable[[ClusterConnector], NodeEviction]] = {
 ENTITLEMENT_CONTROLS: Mapping[str, Callable[[ClusterConnector], EntitlementControl]] = {
     "kubernetes": control_kubernetes_entitlements,
     "slurm": control_entitlements,
+}
+#: What a comparison of limits calls that without which the team at a path can submit nothing, on
+#: the kinds of cluster where a push makes it.
+TEAM_SUBJECTS: Mapping[str, Callable[[str], str]] = {
+    "kubernetes": kubernetes_team_subject,
 }
 #: The cluster's own account of what ran, on the kinds of cluster that keep one.
 ACCOUNTS: Mapping[str, Callable[[ClusterConnector], ClusterAccount]] = {

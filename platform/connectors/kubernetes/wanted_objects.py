@@ -35,7 +35,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from connectors.entitlements import Entitlement, Entitlements, Terms, Value
+from connectors.entitlements import (
+    Change,
+    ChangeKind,
+    Entitlement,
+    Entitlements,
+    Terms,
+    Value,
+)
 from connectors.errors import WorkloadRejected
 from connectors.kubernetes import naming
 from connectors.kubernetes.cells import WIDE_RESOURCES, cell_settings
@@ -168,6 +175,11 @@ def _of_tree(wanted: Entitlements, shape: Shape) -> Iterable[Item]:
             },
             node.path,
         )
+
+
+def team_subject(path: str) -> str:
+    """What a comparison calls that without which the team at `path` can submit nothing."""
+    return Change(ChangeKind.CREATE, NAMESPACE, team_namespace(path), path=path).subject
 
 
 def _of_team(node: Entitlement, name: str, shape: Shape) -> Iterable[Item]:

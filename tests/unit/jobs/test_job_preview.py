@@ -10,14 +10,18 @@ from audit.models import AuditEvent
 from billing.models import RateCard, RateLine
 from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job, an_attempt
+from builders.loop_builders import Fenced
 from builders.portal_builders import (
     NOW,
     Company,
     a_company,
 )
 from clusters.models import Cluster
+from connectors.kubernetes.wanted_objects import team_subject
+from jobs.arbitration import Cycles
 from jobs.models import Job
 from primitives.clock import SystemClock
+from quotas.models import QuotaPush
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db
@@ -42,6 +46,38 @@ def occupy(company: Company, user: User, *nodes: str) -> None:
     for node in nodes:
         job = a_job(company, user, team=company.inference, state="running", mgpu_per_node=8_000)
         an_attempt(job, cluster=company.cluster, nodes=(node,), started_at=NOW)
+
+
+def test_a_team_that_is_not_set_up_would_wait_and_says_for_whom(
+    company: Company, bob: User
+) -> None:
+    """Planted: it would start now, on the cluster that would refuse it."""
+    Cluster.objects.update(kind="kubernetes", options={"pools": {"h100": {"image": "any"}}})
+    made = {"kind": "create", "subject": team_subject("ai-company/research/nlp")}
+    push = QuotaPush.objects.create(
+        cluster=company.cluster,
+        kind="check",
+        status="done",
+        requested_at=NOW,
+        done_at=NOW,
+        changes=[{**made, "result": "planned"}],
+        change_count=1,
+    )
+    told = plan(bob)
+    assert (told["would_start_now"], told["cluster"]) == (False, None)
+    sentence = told["explanation"]["sentence"]
+    assert sentence.endswith(
+        " ai-company/research/nlp is not set up on local yet; an administrator of the platform "
+        "pushes the quotas to it."
+    )
+    # The job itself says the same.
+    job = by_token(bob).post("jobs", a_body()).json()
+    Cycles(Fenced("arbiter")).run(SystemClock().now())  # type: ignore[arg-type]
+    why = by_token(bob).get(f"jobs/{job['id']}/explanation").json()
+    assert (why["code"], why["sentence"]) == ("cluster_unavailable", sentence)
+    push.changes = [{**made, "result": "done"}]
+    push.save()
+    assert plan(bob)["would_start_now"]
 
 
 def test_a_job_that_would_start(company: Company, bob: User) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from builders.portal_builders import a_cluster, a_pool, a_user, an_organization
+from builders.portal_builders import NOW, a_cluster, a_pool, a_team, a_user, an_organization
 from clusters.models import Cluster, Pool
+from connectors.kubernetes.wanted_objects import team_subject
 from jobs.usable_clusters import UsableClusters
-from quotas.models import ClusterUser
-from tenants.models import User
+from quotas.models import AcceptedDifference, ClusterUser, QuotaPush
+from tenants.models import Node, User
 
 pytestmark = pytest.mark.django_db
 
@@ -21,8 +22,10 @@ def usable(
     pinned: Cluster | None = None,
     image: str | None = None,
     pool: Pool | None = None,
+    team: Node | None = None,
 ) -> set[str] | None:
     found = UsableClusters().of(
+        team="" if team is None else str(team.pk),
         user=str(user.pk),
         pool="" if pool is None else str(pool.pk),
         mgpu_per_node=mgpu_per_node,
@@ -136,3 +139,53 @@ def test_kubernetes_gives_out_what_its_pools_are_made_of() -> None:
     assert usable(user, pool=h100, mgpu_per_node=2000) is None
     assert usable(user, pool=slices, mgpu_per_node=250, image=image) == {"kube"}
     assert usable(user, pool=slices, mgpu_per_node=300, image=image) == set()
+
+
+def compared(cluster: Cluster, kind: str, status: str, *changes: tuple[Node, str]) -> None:
+    """What became of a comparison: of these teams' namespaces."""
+    waiting = status == "waiting"
+    QuotaPush.objects.create(
+        cluster=cluster,
+        kind=kind,
+        status=status,
+        requested_at=NOW,
+        done_at=None if waiting else NOW,
+        changes=[
+            {"kind": "create", "subject": team_subject(team.display_path), "result": result}
+            for team, result in changes
+        ],
+        change_count=len(changes),
+    )
+
+
+def test_a_team_runs_where_it_is_set_up() -> None:
+    """Planted: it was offered a cluster without its namespace, which refused it again and again
+    until it was held; and a plan said that it would start there."""
+    a_cluster()
+    kube = a_cluster("kube", kind="kubernetes")
+    kube.options = KUBERNETES
+    kube.save()
+    organization = an_organization()
+    user, h100 = a_user(organization), a_pool("h100")
+    nlp, vision = (a_team(organization, name) for name in ("nlp", "vision"))
+
+    def runs(team: Node) -> set[str] | None:
+        return usable(user, team=team, pool=h100)
+
+    assert runs(nlp) is None
+    compared(kube, "check", "done", (nlp, "planned"), (vision, "waits"))
+    assert (runs(nlp), runs(vision)) == ({"local"}, {"local"})
+    assert usable(user, team=nlp, pool=h100, pinned=kube) == set()
+    compared(kube, "push", "waiting", (nlp, "done"))
+    compared(kube, "push", "failed")
+    compared(kube, "accept", "done")
+    assert runs(nlp) == {"local"}
+    compared(kube, "push", "failed", (nlp, "done"), (vision, "not tried"))
+    assert (runs(nlp), runs(vision)) == (None, {"local"})
+    compared(kube, "check", "done")
+    assert (runs(nlp), runs(vision)) == (None, None)
+    let_stand = QuotaPush.objects.latest("pk")
+    AcceptedDifference.objects.create(
+        cluster=kube, subject=team_subject(nlp.display_path), setting="*", before={}, push=let_stand
+    )
+    assert (runs(nlp), runs(vision)) == ({"local"}, None)

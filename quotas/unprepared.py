@@ -1,0 +1,67 @@
+"""Teams that can submit nothing to a cluster yet: a push of the quotas makes what they need there
+first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from django.db import connection
+
+from clusters.models import ClusterNode
+from connectors.registry import TEAM_SUBJECTS
+from tenants.models import Node, NodeKind
+
+
+def unprepared_clusters(team: UUID, pool: UUID, pinned: UUID | None) -> tuple[str, ...]:
+    """The names of the clusters with nodes of `pool`, or of the `pinned` one alone, that `team` may
+    not use only for that. At most three queries."""
+    clusters = unprepared_teams().get(team)
+    if not clusters:
+        return ()
+    having = ClusterNode.objects.filter(pool=pool, cluster__in=list(clusters))
+    found = set(having.values_list("cluster_id", flat=True))
+    return tuple(name for pk, name in clusters.items() if pk in found and pinned in (None, pk))
+
+
+def unprepared_teams() -> Mapping[UUID, Mapping[UUID, str]]:
+    """By team, the clusters of which the last comparison says so, with their names. What was never
+    compared is taken for prepared: the cluster itself says if it is not. One query, a second where
+    there are any."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TO_BE_MADE, [list(TEAM_SUBJECTS)])
+        rows = cursor.fetchall()
+    if not rows:
+        return {}
+    clusters = {cluster_id: (name, kind) for cluster_id, name, kind, _ in rows}
+    missing = {(cluster_id, subject) for cluster_id, _, _, subject in rows}
+    found: dict[UUID, dict[UUID, str]] = {}
+    for team_id, path in Node.objects.filter(kind=NodeKind.TEAM).values_list("pk", "path"):
+        for cluster_id, (name, kind) in clusters.items():
+            if (cluster_id, TEAM_SUBJECTS[kind](path.rstrip("/"))) in missing:
+                found.setdefault(team_id, {})[cluster_id] = name
+    return found
+
+
+#: What is to be made by the newest comparison with a result, whatever was done after it; and what
+#: somebody lets be missing.
+_TO_BE_MADE = """
+SELECT c.id, c.name, c.kind, missing.subject
+FROM clusters_cluster c
+CROSS JOIN LATERAL (
+    SELECT change ->> 'subject' AS subject
+    FROM (
+        SELECT p.changes FROM quotas_quotapush p
+        WHERE p.cluster_id = c.id AND p.kind <> 'accept'
+          AND (p.status = 'done' OR (p.status = 'failed' AND p.change_count > 0))
+        ORDER BY p.id DESC LIMIT 1
+    ) newest
+    CROSS JOIN LATERAL jsonb_array_elements(newest.changes) change
+    WHERE change ->> 'kind' = 'create' AND change ->> 'result' <> 'done'
+    UNION
+    SELECT a.subject FROM quotas_accepteddifference a
+    WHERE a.cluster_id = c.id AND a.setting = '*' AND a.before = '{}'::jsonb
+) missing
+WHERE c.kind = ANY(%s)
+ORDER BY c.name
+"""
