@@ -28,8 +28,9 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
-from django.db.models import Q
+from django.db.models import F, Q
 
+from arbiter.decisions import Code
 from clusters.models import Cluster
 from clusters.outside import OutsideUse, Stranger
 from connectors.errors import AccountUndecided, ConnectorError, NativeRefused
@@ -575,6 +576,8 @@ class _Look:
     ) -> None:
         """Write why they wait onto those where it is news."""
         wanted: dict[UUID, tuple[NativeRef, str, str]] = {}
+        jobs = list(jobs)
+        not_started = _not_started(jobs)
         for job in jobs:
             native = self.listed.get(job.id)
             if native is None or native.phase is not WorkloadPhase.HELD:
@@ -584,8 +587,8 @@ class _Look:
             elif job.state == JobState.HELD:
                 wanted[job.id] = (_ref(job), *_HELD_BY_USER)
             elif job.state == JobState.QUEUED and job.explanation is not None:
-                reason = job.explanation
-                wanted[job.id] = (_ref(job), reason["code"], reason["sentence"])
+                code, sentence = job.explanation["code"], job.explanation["sentence"]
+                wanted[job.id] = (_ref(job), code, f"{not_started.get(job.id, '')}{sentence}")
         for key, why in strangers.items():
             native = self.listed[key]
             is_shown = native.account and mgpu_of(native) > 0 and why in _WHY_STRANGE
@@ -642,6 +645,23 @@ class _Look:
             self._calls[kind] = most
             return False
         return True
+
+
+def _not_started(jobs: Iterable[Job]) -> Mapping[UUID, str]:
+    """Of those that have no cluster now because theirs did not start them, what it said."""
+    waiting = [
+        job.id
+        for job in jobs
+        if job.state == JobState.QUEUED
+        and job.attempt_number
+        and (job.explanation or {}).get("code") == Code.CLUSTER_UNAVAILABLE
+    ]
+    if not waiting:
+        return {}
+    latest = Attempt.objects.filter(
+        job__in=waiting, number=F("job__attempt_number"), outcome=lifecycle.NOT_STARTED
+    )
+    return {job_id: f"{said} " for job_id, said in latest.values_list("job_id", "message")}
 
 
 def _ref(job: Job) -> NativeRef:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from billing.models import UsageSegment
@@ -16,7 +18,8 @@ from connectors.kubernetes.naming import team_namespace, workload_name
 from connectors.kubernetes.resources import JOB
 from connectors.kubernetes.submitting import Submitter
 from jobs.cancellation import cancel_job
-from jobs.models import Attempt, JobEvent
+from jobs.models import Attempt, Job, JobEvent
+from jobs.withdrawing import withdraw_stuck
 from outbox.models import Message
 from quotas.models import PriorityClass, Quota
 from tenants.access import actor_of
@@ -162,6 +165,32 @@ def test_a_job_that_was_never_started_is_cancelled(
     loop.until(job, "cancelled")
     attempt = job.attempts.get()
     assert (attempt.started_at, proof.exists()) == (None, False)
+    assert not UsageSegment.objects.exists()
+
+
+def test_what_has_no_image_is_taken_back_and_costs_nothing(
+    loop: KubernetesLoop, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: admitted was started. It was charged, and kept its GPUs until somebody cancelled."""
+    monkeypatch.setattr("jobs.withdrawing.START_WITHIN", timedelta(0))
+    monkeypatch.setattr("jobs.withdrawing.NEVER_WITHIN", timedelta(0))
+    job = a_job(company.nlp, bob, company.pool)
+    Job.objects.filter(pk=job.pk).update(image="registry.invalid/team/train:1")
+    loop.cycle()
+    loop.deliver()
+
+    def ended() -> Attempt | None:
+        loop.deliver()
+        loop.observe()
+        listing = loop.connector.observe()
+        withdraw_stuck(loop.cluster, listing, leadership=loop.observer, now=loop.clock.now())  # type: ignore[arg-type]
+        attempt = job.attempts.get()
+        return attempt if attempt.released_at is not None else None
+
+    attempt = eventually(ended)
+    assert (attempt.outcome, attempt.started_at) == ("not_started", None)
+    assert "its image cannot be drawn (" in attempt.message
+    assert [slot["node"][:5] for slot in attempt.slots] == ["h100-"]
     assert not UsageSegment.objects.exists()
 
 

@@ -546,6 +546,30 @@ def test_one_over_quota_says_why_in_its_own_status(loop: NativesLoop, person: Pe
     assert condition(person.workload(second), GRANTED)[:2] == ("True", "Granted")
 
 
+def test_one_that_pod_security_refuses_is_given_back_and_told_why(
+    loop: NativesLoop, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: left alone. It held its GPUs, and was charged, until somebody cancelled it."""
+    monkeypatch.setattr("connectors.kubernetes.runs.PODS_WITHIN_S", 1)
+    monkeypatch.setattr("jobs.withdrawing.START_WITHIN", timedelta(seconds=1))
+    body = a_native_job("insecure")
+    del body["spec"]["template"]["spec"]["securityContext"]
+    person.submit(body)
+    job = native(loop, body, person)
+
+    def told() -> str | None:
+        loop.turn()
+        status, _, message = condition(person.workload(body), GRANTED)
+        return message if status == "False" and "PodSecurity" in message else None
+
+    assert eventually(told).startswith("Taken back after ")
+    job.refresh_from_db()
+    attempt = Attempt.objects.get(job=job)
+    assert (job.state, attempt.outcome, attempt.started_at) == ("queued", "not_started", None)
+    assert person.workload(body)["spec"]["active"] is False
+    assert not UsageSegment.objects.exists()
+
+
 def test_one_that_is_cancelled_here_or_removed_there_is_over_on_both_sides(
     loop: NativesLoop, person: Person, company: Company
 ) -> None:

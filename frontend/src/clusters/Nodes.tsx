@@ -70,7 +70,7 @@ export function Nodes({ cluster, mayManage }: { cluster: Cluster; mayManage: boo
               <Empty>No node is like that.</Empty>
             ) : (
               <div className="scroll-x">
-                <table aria-label={`Nodes of ${cluster.name}`}>
+                <table className="nodes" aria-label={`Nodes of ${cluster.name}`}>
                   <thead>
                     <tr>
                       <th scope="col">Node</th>
@@ -78,7 +78,7 @@ export function Nodes({ cluster, mayManage }: { cluster: Cluster; mayManage: boo
                       <th scope="col" className="hide">
                         Pool
                       </th>
-                      <th scope="col" className="n">
+                      <th scope="col" className="n hide">
                         GPUs
                       </th>
                       <th scope="col">Jobs</th>
@@ -155,8 +155,8 @@ function NodeRow({ node, jobs, action }: { node: ClusterNode; jobs: readonly Job
         {node.request && <RequestLine node={node} request={node.request} />}
       </td>
       <td className="hide">{node.pool}</td>
-      <td className="n">{formatGpus(node.capacity_mgpu)}</td>
-      <td className="node-words">
+      <td className="n hide">{formatGpus(node.capacity_mgpu)}</td>
+      <td className="node-words node-jobs">
         {jobs.slice(0, JOBS_SHOWN).map((job) => (
           <div key={job.id}>
             <Link to="/jobs/$jobId" params={{ jobId: job.id }}>

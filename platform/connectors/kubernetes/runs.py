@@ -36,7 +36,8 @@ NAME_LENGTH_MAX = 200
 #: Seconds for which an admitted workload may have no Pods before that is told.
 PODS_WITHIN_S = 30
 _ENDED_PHASES = frozenset({"Succeeded", "Failed"})
-_BEGUN_PHASES = _ENDED_PHASES | {"Running"}
+#: A Pod of which nothing ever ran becomes Failed, too, when it is deleted.
+_BEGUN_PHASES = frozenset({"Running", "Succeeded"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -579,6 +579,9 @@ def test_admitted_is_not_started_as_long_as_no_container_runs(gang: Gang) -> Non
     }
     stopping = only(alone(item, stopped, pods))
     assert (stopping.phase, stopping.started_at) == (STOPPING, None)
+    # Its node calls a Pod failed that it deletes.
+    gone = [{**pod, "status": {**pod["status"], "phase": "Failed"}} for pod in pods]
+    assert only(alone(item, stopped, [], gone=gone)).started_at is None
     # One of them runs: it has something to lose.
     pods[0]["status"]["phase"] = "Running"
     seen = only(alone(item, workload, pods))

@@ -108,9 +108,14 @@ def test_one_that_gets_no_pods_is_given_back_and_costs_nothing(story: Story) -> 
         "Taken back after 5 minutes. The cluster does not start it: no."
     )
     assert segments() == []
-    # It is not granted again at once.
+    # It is not granted again at once, and its owner reads why.
     story.turn(622)
+    story.turn(623)
     assert len(story.states()) == 1
+    assert story.cluster.told[-1][:2] == ("uid-1", "cluster_unavailable")
+    assert story.cluster.told[-1][2].startswith(
+        "Taken back after 5 minutes. The cluster does not start it: no. No cluster"
+    )
 
 
 def test_a_cluster_that_is_away_is_asked_once_and_the_next_time_for_another(story: Story) -> None:
