@@ -156,7 +156,7 @@ function NodeRow({ node, jobs, action }: { node: ClusterNode; jobs: readonly Job
       </td>
       <td className="hide">{node.pool}</td>
       <td className="n hide">{formatGpus(node.capacity_mgpu)}</td>
-      <td className="node-words node-jobs">
+      <td className="node-words">
         {jobs.slice(0, JOBS_SHOWN).map((job) => (
           <div key={job.id}>
             <Link to="/jobs/$jobId" params={{ jobId: job.id }}>

@@ -31,7 +31,7 @@ export function OutsideUse({ cluster }: { cluster: Cluster }) {
         {running > 0 &&
           `${formatGpuCount(running_mgpu)} are held by ${running} ${running === 1 ? "job" : "jobs"} of no team here and are not offered. `}
         {pending > 0 &&
-          `${pending} ${pending === 1 ? "job waits" : "jobs wait"} in the cluster's own queue, for ${formatGpuCount(pending_mgpu)}.`}
+          `${pending} ${pending === 1 ? "job waits" : "jobs wait"} in the cluster's own queue${pending_mgpu > 0 ? `, for ${formatGpuCount(pending_mgpu)}` : ""}.`}
       </p>
       {holders !== null && holders.length > 0 && (
         <table aria-label={`Who holds GPUs of ${cluster.name} beside the portal`}>

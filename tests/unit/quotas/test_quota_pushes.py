@@ -372,6 +372,7 @@ def test_the_same_request_twice_is_one(control: AControl, cluster: Cluster, root
 
 
 def test_a_check_is_due_when_time_passed_or_something_changed(cluster: Cluster) -> None:
+    company = a_company()
     now = SystemClock().now()
     assert is_check_due(cluster, now=now)
     push = request_check(cluster, now=now)
@@ -380,7 +381,6 @@ def test_a_check_is_due_when_time_passed_or_something_changed(cluster: Cluster) 
     save_outcome(push, QuotaPushStatus.DONE, [], now=now)
     assert not is_check_due(cluster, now=now + timedelta(minutes=9))
     assert is_check_due(cluster, now=now + timedelta(minutes=10))
-    company = a_company()
     change = QuotaChange.objects.create(
         quota=Quota.objects.filter(node=company.nlp)[0], at=now, after={}, reason="r"
     )
@@ -402,6 +402,17 @@ def test_a_check_is_due_when_a_user_was_mapped(cluster: Cluster) -> None:
     save_outcome(push, QuotaPushStatus.DONE, [], now=now)
     assert not is_check_due(cluster, now=now)
     ClusterUser.objects.create(cluster=cluster, user=a_user(None), name="ana")
+    assert is_check_due(cluster, now=now)
+
+
+def test_a_check_is_due_when_there_is_a_new_team(cluster: Cluster) -> None:
+    """Until then a plan says that its jobs would start where it is not set up."""
+    company = a_company()
+    now = SystemClock().now()
+    push = request_check(cluster, now=now)
+    save_outcome(push, QuotaPushStatus.DONE, [], now=now)
+    assert not is_check_due(cluster, now=now)
+    a_team(company.organization)
     assert is_check_due(cluster, now=now)
 
 
