@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -373,7 +373,7 @@ def test_the_same_request_twice_is_one(control: AControl, cluster: Cluster, root
 
 def test_a_check_is_due_when_time_passed_or_something_changed(cluster: Cluster) -> None:
     company = a_company()
-    now = SystemClock().now()
+    now = datetime.now(UTC)
     assert is_check_due(cluster, now=now)
     push = request_check(cluster, now=now)
     assert not is_check_due(cluster, now=now)
@@ -408,7 +408,8 @@ def test_a_check_is_due_when_a_user_was_mapped(cluster: Cluster) -> None:
 def test_a_check_is_due_when_there_is_a_new_team(cluster: Cluster) -> None:
     """Until then a plan says that its jobs would start where it is not set up."""
     company = a_company()
-    now = SystemClock().now()
+    # The clock of the product has whole seconds.
+    now = datetime.now(UTC)
     push = request_check(cluster, now=now)
     save_outcome(push, QuotaPushStatus.DONE, [], now=now)
     assert not is_check_due(cluster, now=now)
