@@ -43,8 +43,8 @@ def unprepared_teams() -> Mapping[UUID, Mapping[UUID, str]]:
     return found
 
 
-#: What is to be made by the newest comparison with a result, whatever was done after it; and what
-#: somebody lets be missing.
+#: What is to be made by the newest comparison with a result, and what somebody lets be missing.
+#: Where nothing is to be after it there is one already, which is somebody else's.
 _TO_BE_MADE = """
 SELECT c.id, c.name, c.kind, missing.subject
 FROM clusters_cluster c
@@ -58,9 +58,11 @@ CROSS JOIN LATERAL (
     ) newest
     CROSS JOIN LATERAL jsonb_array_elements(newest.changes) change
     WHERE change ->> 'kind' = 'create' AND change ->> 'result' <> 'done'
+      AND change -> 'after' <> '{}'::jsonb
     UNION
     SELECT a.subject FROM quotas_accepteddifference a
-    WHERE a.cluster_id = c.id AND a.setting = '*' AND a.before = '{}'::jsonb
+    WHERE a.cluster_id = c.id AND a.setting = '*'
+      AND a.before = '{}'::jsonb AND a.after <> '{}'::jsonb
 ) missing
 WHERE c.kind = ANY(%s)
 ORDER BY c.name

@@ -53,7 +53,8 @@ def test_a_team_that_is_not_set_up_would_wait_and_says_for_whom(
 ) -> None:
     """Planted: it would start now, on the cluster that would refuse it."""
     Cluster.objects.update(kind="kubernetes", options={"pools": {"h100": {"image": "any"}}})
-    made = {"kind": "create", "subject": team_subject("ai-company/research/nlp")}
+    subject = team_subject("ai-company/research/nlp")
+    made = {"kind": "create", "subject": subject, "after": {"team": "x"}}
     push = QuotaPush.objects.create(
         cluster=company.cluster,
         kind="check",

@@ -151,7 +151,12 @@ def compared(cluster: Cluster, kind: str, status: str, *changes: tuple[Node, str
         requested_at=NOW,
         done_at=None if waiting else NOW,
         changes=[
-            {"kind": "create", "subject": team_subject(team.display_path), "result": result}
+            {
+                "kind": "create",
+                "subject": team_subject(team.display_path),
+                "after": {} if result == "waits for its owner" else {"team": "x"},
+                "result": result,
+            }
             for team, result in changes
         ],
         change_count=len(changes),
@@ -182,10 +187,18 @@ def test_a_team_runs_where_it_is_set_up() -> None:
     assert runs(nlp) == {"local"}
     compared(kube, "push", "failed", (nlp, "done"), (vision, "not tried"))
     assert (runs(nlp), runs(vision)) == (None, {"local"})
+    # The namespace is there, and of another entry for the same cluster.
+    compared(kube, "check", "done", (vision, "waits for its owner"))
+    assert runs(vision) is None
     compared(kube, "check", "done")
     assert (runs(nlp), runs(vision)) == (None, None)
     let_stand = QuotaPush.objects.latest("pk")
     AcceptedDifference.objects.create(
-        cluster=kube, subject=team_subject(nlp.display_path), setting="*", before={}, push=let_stand
+        cluster=kube,
+        subject=team_subject(nlp.display_path),
+        setting="*",
+        before={},
+        after={"team": "x"},
+        push=let_stand,
     )
     assert (runs(nlp), runs(vision)) == ({"local"}, None)
