@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("jobs", "0018_elastic_jobs_and_begin_time")]
+    dependencies = [("jobs", "0019_index_of_what_begins_later")]
 
     operations = [
         migrations.CreateModel(
