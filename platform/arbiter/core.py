@@ -82,14 +82,14 @@ class Core:
 
     Everything can be told in any order; what seldom changes (tree, quotas, classes, weights,
     devices, clusters) is told as a whole. Plans change nothing here: that a job has started is a
-    change like others.
+    change like others. Whoever tells has to know what was told: that something is gone that is
+    not there, or a second claim for a job, is refused and changes nothing.
     """
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._pools: dict[str, _PoolState] = {}
-        self._nodes: Sequence[TreeNode] = ()
-        self._tree: Tree | None = None
+        self._tree = tree_of(())
         self._half_lives_s: tuple[int, ...] = ()
         self._classes: dict[str, PriorityClass] = {}
         self._weights: dict[str, int] = {}
@@ -98,6 +98,7 @@ class Core:
         self._pool_of_job: dict[str, str] = {}
         self._pool_of_attempt: dict[str, str] = {}
         self._claims: dict[str, tuple[Claim, ...]] = {}
+        self._cycled_at: int | None = None
         #: The attempts that may still be charged for their start.
         self._young: dict[str, RunningJob] = {}
 
@@ -120,7 +121,8 @@ class Core:
         for name, jobs in by_pool.items():
             core._pool(name).lines.fill(jobs)
         for claim in snapshot.claims:
-            core.claim(claim)
+            # Of several for one job one holds at most; the plan drops the others.
+            core._claims[claim.job] = (*core._claims.get(claim.job, ()), claim)
         return core
 
     # -- what seldom changes ----------------------------------------------------------------
@@ -132,9 +134,13 @@ class Core:
         priority_classes: Iterable[PriorityClass],
         pool_weights: Iterable[PoolWeight],
     ) -> None:
-        """These are all nodes, quotas, priority classes and weights of pools."""
-        self._nodes = nodes
-        self._tree = None
+        """These are all nodes, quotas, priority classes and weights of pools.
+
+        Raises ValueError for a tree that is none (see `tree_of`); then the old one stands.
+        """
+        tree = tree_of(nodes)
+        self._tree = tree
+        self._half_lives_s = half_lives_of(tree, self._policy.fair_share_half_life_s)
         self._classes = {cls.id: cls for cls in priority_classes}
         self._weights = {one.pool: one.permille for one in pool_weights}
         for pool in self._pools.values():
@@ -167,19 +173,24 @@ class Core:
 
     def queue(self, job: QueuedJob) -> None:
         """`job` waits; one of its id that waited so far is replaced."""
-        self.withdraw(job.id)
+        if job.id in self._pool_of_job:
+            self.withdraw(job.id)
         self._pool_of_job[job.id] = job.pool
         self._pool(job.pool).lines.add(job)
 
     def withdraw(self, job_id: str) -> None:
-        """The job waits no more: it started, or was cancelled."""
-        pool = self._pool_of_job.pop(job_id, None)
-        if pool is not None:
-            self._pools[pool].lines.remove(job_id)
+        """The job waits no more: it started, or was cancelled. Its claim stays until `unclaim`.
+
+        Raises KeyError for a job that does not wait.
+        """
+        if job_id not in self._pool_of_job:
+            raise KeyError(f"job {job_id!r} does not wait, so it cannot be withdrawn")
+        self._pools[self._pool_of_job.pop(job_id)].lines.remove(job_id)
 
     def hold(self, run: RunningJob) -> None:
         """The attempt holds GPUs; what was known of it is replaced."""
-        self.release(run.attempt)
+        if run.attempt in self._pool_of_attempt:
+            self.release(run.attempt)
         self._pool_of_attempt[run.attempt] = run.pool
         self._young[run.attempt] = run
         pool = self._pool(run.pool)
@@ -188,10 +199,10 @@ class Core:
             pool.holdings.add(run)
 
     def release(self, attempt: str) -> None:
-        """The attempt is gone."""
-        name = self._pool_of_attempt.pop(attempt, None)
-        if name is None:
-            return
+        """The attempt is gone. Raises KeyError for one that holds nothing."""
+        if attempt not in self._pool_of_attempt:
+            raise KeyError(f"attempt {attempt!r} holds no GPUs, so it cannot give them back")
+        name = self._pool_of_attempt.pop(attempt)
         self._young.pop(attempt, None)
         pool = self._pools[name]
         del pool.running[attempt]
@@ -199,23 +210,29 @@ class Core:
             pool.holdings.remove(attempt)
 
     def claim(self, claim: Claim) -> None:
-        """GPUs are being freed for a job."""
-        self._claims[claim.job] = (*self._claims.get(claim.job, ()), claim)
+        """GPUs are being freed for a job. Raises ValueError where some are already."""
+        if claim.job in self._claims:
+            raise ValueError(f"job {claim.job!r} has a claim; it has to be given up first")
+        self._claims[claim.job] = (claim,)
 
     def unclaim(self, job_id: str) -> None:
-        """No GPUs are being freed for the job any more."""
-        self._claims.pop(job_id, None)
+        """No GPUs are being freed for the job any more. Raises KeyError for one without a claim."""
+        if job_id not in self._claims:
+            raise KeyError(f"job {job_id!r} has no claim, so it cannot be given up")
+        del self._claims[job_id]
 
     # -- cycles -----------------------------------------------------------------------------
 
     def cycle(self, now: int, *, explains: bool = True) -> Plan:
-        """Decide as of `now`, see `arbiter.cycle.decide`. Raises ValueError for a tree that is
-        none (see `tree_of`)."""
-        policy = self._policy
-        tree = self._tree
-        if tree is None:
-            tree = self._tree = tree_of(self._nodes)
-            self._half_lives_s = half_lives_of(tree, policy.fair_share_half_life_s)
+        """Decide as of `now`, see `arbiter.cycle.decide`.
+
+        Raises ValueError for a time before that of an earlier cycle: what was too old for something
+        then is forgotten.
+        """
+        if self._cycled_at is not None and now < self._cycled_at:
+            raise ValueError(f"a cycle was at {self._cycled_at}, and {now} is before it")
+        self._cycled_at = now
+        policy, tree = self._policy, self._tree
         use_of_all = fair_use(
             tree,
             usage=self._usage,

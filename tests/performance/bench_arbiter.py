@@ -56,7 +56,7 @@ def tree(
         org, dept, team = f"o{i % 10}", f"o{i % 10}/d{i % 100}", f"o{i % 10}/d{i % 100}/t{i}"
         leaves.append(team)
         for node, parent in ((org, None), (dept, org), (team, dept)):
-            nodes.append(TreeNode(node, parent, rank=i % 3 if parent is None else 0))
+            nodes.append(TreeNode(node, parent, rank=i % 3 if node == dept else 0))
             share = teams // 10 if parent is None else min(teams, teams // 100 or 1)
             share = 1 if node == team else share
             quotas.append(Quota(node, "h100", per_team * share, None, None))

@@ -79,8 +79,9 @@ def tell(core: Core, before: Snapshot, after: Snapshot) -> None:
     was_claimed = {claim.job: claim for claim in before.claims}
     for claim in after.claims:
         known = was_claimed.pop(claim.job, None)
-        if known != claim:
+        if known is not None and known != claim:
             core.unclaim(claim.job)
+        if known != claim:
             core.claim(claim)
     for job_id in was_claimed:
         core.unclaim(job_id)

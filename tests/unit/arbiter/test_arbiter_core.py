@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,18 @@ from arbiter.cycle import decide
 from arbiter.policy import Policy
 from arbiter.reclaim import Reclaimer
 from arbiter.snapshot import Slot
-from builders.arbiter_builders import GPU, NOW, a_queued, a_running, a_snapshot, devices, slots
+from builders.arbiter_builders import (
+    GPU,
+    NOW,
+    a_claim,
+    a_node,
+    a_queued,
+    a_running,
+    a_snapshot,
+    a_victim,
+    devices,
+    slots,
+)
 
 
 def test_a_cycle_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,3 +91,59 @@ def test_what_gone_jobs_asked_for_is_forgotten() -> None:
     assert holdings.class_use == {(ground.tree.index["a/t"], "normal"): 8 * GPU}
     assert holdings.on_node == {("alpha", "alpha-000"): {"s.1": 8 * GPU}}
     assert holdings.used == {"alpha": {"alpha-000": 8 * GPU}}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "sentence"),
+    [
+        (lambda core: core.withdraw("x"), KeyError, "job 'x' does not wait"),
+        (lambda core: core.release("x.1"), KeyError, "attempt 'x.1' holds no GPUs"),
+        (lambda core: core.unclaim("x"), KeyError, "job 'x' has no claim"),
+        (lambda core: core.claim(a_claim("j", slots(1, 1))), ValueError, "job 'j' has a claim"),
+        (lambda core: core.cycle(NOW - 1), ValueError, "a cycle was at 1000000"),
+        (
+            lambda core: core.set_tree([a_node("a/t")], [], [], []),
+            ValueError,
+            "tree node 'a/t' hangs below an unknown parent",
+        ),
+    ],
+    ids=["withdraw", "release", "unclaim", "claim", "time", "tree"],
+)
+def test_what_cannot_be_is_refused_and_changes_nothing(
+    wrong: Callable[[Core], object], error: type[Exception], sentence: str
+) -> None:
+    """Planted: each of them is passed over, or told before it is refused."""
+    snapshot = a_snapshot(
+        quotas={"a": 8, "a/t": 8, "b": 0, "b/t": 0},
+        devices=devices(2),
+        running=[
+            a_running("young", "b/t", slots(1, 1), started_at=NOW - 3_599),
+            a_victim("going", "b/t", slots(0, 1), of="j"),
+        ],
+        queued=[a_queued("j", "a/t", gpus=8), a_queued("k", "b/t", gpus=8)],
+        claims=[a_claim("j", slots(0, 1))],
+    )
+    core = Core.of(snapshot, Policy())
+    core.cycle(NOW)
+    with pytest.raises(error, match=sentence):
+        wrong(core)
+    assert core.cycle(NOW) == decide(snapshot, Policy())
+    later = replace(snapshot, taken_at=NOW + 1)
+    assert core.cycle(NOW + 1) == decide(later, Policy())
+
+
+def test_what_is_told_again_replaces_what_was_known() -> None:
+    """A job that waits and an attempt that runs; a job may be claimed for before it is queued."""
+    snapshot = a_snapshot(quotas={"a": 8, "a/t": 8}, devices=devices(2))
+    core = Core.of(snapshot, Policy())
+    core.claim(a_claim("j", slots(0, 1, gpus=2)))
+    for gpus in (1, 2):
+        core.queue(a_queued("j", "a/t", gpus=gpus))
+        core.hold(a_running("r", "a/t", slots(1, 1, gpus=gpus)))
+    told = replace(
+        snapshot,
+        queued=(a_queued("j", "a/t", gpus=2),),
+        running=(a_running("r", "a/t", slots(1, 1, gpus=2)),),
+        claims=(a_claim("j", slots(0, 1, gpus=2)),),
+    )
+    assert core.cycle(NOW) == decide(told, Policy())
