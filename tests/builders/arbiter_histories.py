@@ -120,7 +120,7 @@ def _move(dice: Random, world: World, number: int) -> None:
     for i in range(dice.randint(0, 5)):
         world.submit(_job(dice, f"j{number:03d}{i}", world))
     for job in sorted(world.queued):
-        if job not in world.claims and dice.random() < 0.05:
+        if dice.random() < (0.02 if job in world.claims else 0.05):
             del world.queued[job]
         elif dice.random() < 0.02:
             world.queued[job] = replace(world.queued[job], priority_class="high", clusters=None)
@@ -168,7 +168,7 @@ def _teams(base: Snapshot) -> list[str]:
 
 def _changed(dice: Random, base: Snapshot, now: int) -> Snapshot:
     """The same with one of the facts that seldom change, changed."""
-    match dice.randrange(6):
+    match dice.randrange(12):
         case 0:
             at = dice.randrange(len(base.devices))
             device = replace(base.devices[at], capacity_mgpu=dice.randint(0, 4) * GPU)
@@ -196,6 +196,46 @@ def _changed(dice: Random, base: Snapshot, now: int) -> Snapshot:
                 if dice.random() < 0.5
             )
             return replace(base, balances=balances)
+        case 5:
+            number, pool = dice.randint(6, 9), dice.choice(POOLS)
+            come = Device(f"c{number % 2}", f"n{number}", pool, 2 * GPU)
+            known = {(one.node, one.pool) for one in base.devices}
+            return (
+                base if (come.node, pool) in known else replace(base, devices=(*base.devices, come))
+            )
+        case 6 if len(base.devices) > 2:
+            at = dice.randrange(len(base.devices))
+            return replace(base, devices=(*base.devices[:at], *base.devices[at + 1 :]))
+        case 7:
+            at = dice.randrange(len(base.devices))
+            device = replace(
+                base.devices[at],
+                features=dice.choice(_FEATURES),
+                domains=dice.choice(_PLACES),
+                outside_mgpu=dice.randint(0, 2) * GPU,
+            )
+            return replace(base, devices=(*base.devices[:at], device, *base.devices[at + 1 :]))
+        case 8:
+            at = dice.randrange(len(CLASSES))
+            cls = replace(
+                CLASSES[at],
+                order=dice.randint(0, 30),
+                team_cap_mgpu=dice.choice((None, 2 * GPU)),
+                preempts_within_team=dice.random() < 0.5,
+            )
+            return replace(base, priority_classes=(*CLASSES[:at], cls, *CLASSES[at + 1 :]))
+        case 9:
+            return replace(base, nodes=tuple(_governed(dice, one) for one in base.nodes))
+        case 10 if base.quotas:
+            at = dice.randrange(len(base.quotas))
+            return replace(base, quotas=(*base.quotas[:at], *base.quotas[at + 1 :]))
+        case 11:
+            parent = dice.choice([one.id for one in base.nodes if one.parent is None])
+            new = f"{parent}/new"
+            if any(one.id == new for one in base.nodes):
+                left = tuple(one for one in base.nodes if one.id != new)
+                return replace(base, nodes=left)
+            return replace(base, nodes=(*base.nodes, TreeNode(new, parent)))
         case _:
             weights = (PoolWeight("p", dice.choice((500, 1_000))),)
             node = dice.choice(base.nodes)
@@ -203,3 +243,16 @@ def _changed(dice: Random, base: Snapshot, now: int) -> Snapshot:
                 replace(one, rank=dice.randint(0, 3)) if one is node else one for one in base.nodes
             )
             return replace(base, pool_weights=weights, nodes=nodes)
+
+
+def _governed(dice: Random, node: TreeNode) -> TreeNode:
+    """An organization under another policy of its own."""
+    if node.parent is not None:
+        return node
+    return replace(
+        node,
+        half_life_s=dice.choice((None, 600, 3_600)),
+        spare_order=dice.choice((None, *SpareOrder)),
+        min_run_s=dice.choice((None, 0, 30)),
+        skips_blocked_within_team=dice.choice((None, True, False)),
+    )

@@ -36,7 +36,8 @@ def test_a_core_that_is_told_of_changes_plans_as_one_made_anew(seed: int) -> Non
     """At every step of long random histories, with and without explanations.
 
     Planted bugs that died of it: a cycle's victims stay marked as being stopped; a device that
-    changed does not lay the pool out anew.
+    changed does not lay the pool out anew; half-lives, priority classes, the tree, a quota that is
+    gone or what lines of jobs ask for stay as they were first told; a claim goes with its job.
     """
     dice = Random(seed)
     knobs = policy(dice)
