@@ -170,13 +170,14 @@ def _bring_up_to_date(known: _Known, around: Surroundings, changed: Collection[s
 
 
 def _tell_claims(known: _Known, around: Surroundings) -> None:
-    before, after = set(known.around.claims), set(around.claims)
-    jobs = {claim.job for claim in before ^ after}
-    for job in jobs:
-        known.core.unclaim(job)
-    for claim in around.claims:
-        if claim.job in jobs:
-            known.core.claim(claim)
+    before = {claim.job: claim for claim in known.around.claims}
+    after = {claim.job: claim for claim in around.claims}
+    for job_id in before.keys() | after.keys():
+        if before.get(job_id) != after.get(job_id):
+            if job_id in before:
+                known.core.unclaim(job_id)
+            if job_id in after:
+                known.core.claim(after[job_id])
 
 
 def _tell_queued(known: _Known, changed: Iterable[str], queued: Iterable[QueuedJob]) -> None:
