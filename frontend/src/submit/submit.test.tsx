@@ -237,6 +237,19 @@ describe("the submit page", () => {
     expect(posts[0]?.body).toMatchObject({ team: VISION, gpus: 200 });
   });
 
+  it("asks again for a plan that others kept it from", async () => {
+    let busy = 1;
+    const { requests } = open(`/submit?scope=${VISION}`, {
+      override: ({ method, query }) =>
+        method === "POST" && query.get("dry_run") === "true" && busy-- > 0
+          ? aProblem(429, "too_many_requests", "Two previews are being worked out for others; ask again in 2 seconds.")
+          : undefined,
+    });
+    const plan = await screen.findByRole("region", { name: "What would happen" });
+    await waitFor(() => expect(plan).toHaveTextContent("It would start now on slurm-a."), { timeout: 10_000 });
+    expect(requests.filter(({ query }) => query.get("dry_run") === "true")).toHaveLength(2);
+  });
+
   it("sends the same key again after a lost answer, and a new one for a changed request", async () => {
     let isLost = true;
     const { user, requests } = open(`/submit?scope=${VISION}`, {
