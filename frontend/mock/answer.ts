@@ -2,24 +2,20 @@
 import type { JobPlan, JobRequest, LogChunk, PlannedChange, Problem, Quota, Session } from "../src/api/types";
 import {
   aChargeback,
-  aJob,
-  anExplanation,
   aSession,
   iso,
   POOLS,
   theClusters,
   theClusterUsers,
-  theHistory,
-  theJobs,
   theNodes,
   thePlacements,
   theAcceptedDifferences,
   theQuotaPushes,
   theQuotas,
-  theReasons,
   theTokens,
   TREE,
 } from "./company.ts";
+import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
 import { theCycles, theDecisions } from "./decisions.ts";
 import { plannedChanges, thePlannedChanges } from "./planned.ts";
 import { rules, theRules, type TheRules } from "./policy.ts";

@@ -1,12 +1,12 @@
-import { Button, TextInput } from "@mantine/core";
+import { TextInput } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 
 import { ApiError } from "../api/client";
 import type { Cycle } from "../api/types";
 import { localOfUtc, utcOfLocal } from "../planned/draft";
-import { CliLine } from "../ui/CliLine";
-import { Empty, Lines, QueryView } from "../ui/states";
+import { PagedCard } from "../ui/PagedCard";
+import { Empty } from "../ui/states";
 import { Time } from "../ui/Time";
 import { zoneName } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
@@ -39,38 +39,15 @@ export function DecisionsPage() {
           }}
         />
       </div>
-      <div className="card">
-        <QueryView query={cycles} loading={<Lines count={8} label="Loading decisions" />}>
-          {({ pages }) => {
-            const items = pages.flatMap((page) => page.items);
-            if (items.length === 0) {
-              return (
-                <Empty cli="tidegate replay">
-                  No cycle is recorded{before ? " before that" : " yet"}. What is old is dropped in time.
-                </Empty>
-              );
-            }
-            return (
-              <>
-                <CycleTable cycles={items} />
-                {cycles.hasNextPage && (
-                  <Button
-                    variant="default"
-                    mt={12}
-                    loading={cycles.isFetchingNextPage}
-                    onClick={() => void cycles.fetchNextPage()}
-                  >
-                    Earlier ones
-                  </Button>
-                )}
-              </>
-            );
-          }}
-        </QueryView>
-      </div>
-      <p className="sub" style={{ marginTop: 14 }}>
-        <CliLine command="tidegate replay" />
-      </p>
+      <PagedCard
+        query={cycles}
+        label="decisions"
+        lines={8}
+        command="tidegate replay"
+        empty={<Empty>No cycle is recorded{before ? " before that" : " yet"}. What is old is dropped in time.</Empty>}
+      >
+        {(items) => <CycleTable cycles={items} />}
+      </PagedCard>
     </>
   );
 }

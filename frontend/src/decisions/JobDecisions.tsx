@@ -1,13 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 
+import type { JobDetail } from "../api/types";
 import { CliLine } from "../ui/CliLine";
 import { Lines, QueryView } from "../ui/states";
 import { DecisionList } from "./DecisionList";
 import { jobDecisionsQuery } from "./queries";
 
 /** Why a job was started, kept waiting for its claim, or stopped: by the cycles that did it. */
-export function JobDecisions({ jobId }: { jobId: string }) {
-  const decisions = useQuery(jobDecisionsQuery(jobId));
+export function JobDecisions({ job }: { job: JobDetail }) {
+  const decisions = useQuery(jobDecisionsQuery(job));
   return (
     <div className="stack">
       <QueryView query={decisions} loading={<Lines count={4} label="Loading decisions" />}>
@@ -21,7 +22,7 @@ export function JobDecisions({ jobId }: { jobId: string }) {
           )
         }
       </QueryView>
-      <CliLine command={`tidegate replay --job ${jobId}`} />
+      <CliLine command={`tidegate replay --job ${job.id}`} />
     </div>
   );
 }

@@ -101,6 +101,24 @@ describe("a job's decisions", () => {
     await waitFor(() => expect(screen.getByRole("link", { name: "pretrain-13b" })).toBeInTheDocument());
   });
 
+  // Planted: the tab's panel was always mounted; decisions were read again with all else of jobs.
+  it("are asked for when their tab is opened, and not again by each hint", async () => {
+    const { user, requests, queryClient } = open(`/jobs/${SERVING}`);
+    const tab = await screen.findByRole("tab", { name: "Decisions" });
+    const asked = () => requests.filter(({ path }) => path.endsWith("/decisions")).length;
+    const hinted = async () => {
+      const before = requests.length;
+      await queryClient.invalidateQueries({ queryKey: ["jobs"] });
+      await waitFor(() => expect(requests.length).toBeGreaterThan(before));
+    };
+    await hinted();
+    expect(asked()).toBe(0);
+    await user.click(tab);
+    await screen.findByText(/64 GPUs were asked back from it/);
+    await hinted();
+    expect(asked()).toBe(1);
+  });
+
   it("say that nothing is recorded", async () => {
     open("/jobs/01935000-0000-7000-8000-000000009002?tab=decisions");
     expect(await screen.findByText(/No recorded decision started it/)).toBeInTheDocument();

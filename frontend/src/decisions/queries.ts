@@ -1,6 +1,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import { client, nextCursor, unwrap } from "../api/client";
+import type { JobState } from "../api/types";
 
 const PAGE_LIMIT = 50;
 /** No live hint tells of a cycle, and there may be one every second. */
@@ -33,15 +34,18 @@ export function cycleQuery(id: string) {
   });
 }
 
-/** What recorded cycles did with one job, the latest first. */
-export function jobDecisionsQuery(jobId: string) {
+/**
+ * What recorded cycles did with one job, the latest first. To answer, the server reads whole records, so no
+ * live hint asks again: only opening the list does, and a job that changed its state.
+ */
+export function jobDecisionsQuery(job: { id: string; state: JobState; attempt: number }) {
   return queryOptions({
-    queryKey: ["jobs", "decisions", jobId],
+    queryKey: ["decisions", "job", job.id, job.state, job.attempt],
     queryFn: async ({ signal }) =>
       (
         await unwrap(
           client.GET("/api/v1/jobs/{job_id}/decisions", {
-            params: { path: { job_id: jobId }, query: { limit: 20 } },
+            params: { path: { job_id: job.id }, query: { limit: 20 } },
             signal,
           }),
         )

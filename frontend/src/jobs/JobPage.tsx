@@ -292,7 +292,7 @@ function PlanCard({ job }: { job: JobDetail }) {
             </Fact>
           )}
           <Fact name="Can be preempted">
-            {job.is_preemptible ? "yes" : used === "borrowed" || used === "partly borrowed" ? "while borrowed" : "no"}
+            {job.is_preemptible ? "yes" : used === "guaranteed" ? "not inside the guarantee" : "while borrowed"}
           </Fact>
           <Fact name="After preemption">{job.is_requeueable ? "queued again" : "ends as failed"}</Fact>
           <Fact name="Time limit">{job.time_limit_s === null ? "none" : formatDuration(job.time_limit_s)}</Fact>
@@ -388,7 +388,7 @@ function Details({ job }: { job: JobDetail }) {
           <Reasons job={job} />
         </Tabs.Panel>
         <Tabs.Panel value="decisions">
-          <JobDecisions jobId={job.id} />
+          <JobDecisions job={job} />
         </Tabs.Panel>
         {job.attempt > 0 && (
           <Tabs.Panel value="attempts">

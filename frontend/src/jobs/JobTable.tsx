@@ -58,7 +58,7 @@ export function JobTable({ jobs, caption }: { jobs: readonly Job[]; caption: str
             </td>
             <td className="hide">{job.user}</td>
             <td className="hide">{job.priority_class}</td>
-            <td className="n">{gpusOf(job)}</td>
+            <td className="n gpus">{gpusOf(job)}</td>
             <td className="hide">{job.pool}</td>
             <td className="n hide">{job.attempt === 0 ? <span className="faint">–</span> : job.attempt}</td>
             <td className="n">

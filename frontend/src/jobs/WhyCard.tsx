@@ -72,7 +72,7 @@ export function WhyCard({
           {ahead}
         </>
       )}
-      <p className="small faint">
+      <p className="small faint decided">
         Decided <Time at={explanation.as_of} />
       </p>
     </section>
@@ -175,14 +175,15 @@ function EstimatedStart({ explanation }: { explanation: Explanation }) {
       ) : (
         latest !== null && (
           <>
-            Until <Time at={latest} show="clock" />
+            By <Time at={latest} show="clock" /> at the latest
           </>
         )
       )}
       {latest !== null && !isPast && (
         <>
           {" "}
-          (<Time at={latest} /> at the latest)
+          (<Time at={latest} />
+          {earliest !== null && " at the latest"})
         </>
       )}
       {isPast && <span className="dim"> · that has passed; the next decision says anew</span>}

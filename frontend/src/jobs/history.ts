@@ -10,7 +10,7 @@ function describeValue(key: string, value: unknown): string | null {
   if (typeof value === "number") return String(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value !== "string" || value === "" || UUID.test(value)) return null;
-  return ISO_TIME.test(value) ? formatClock(new Date(value)) : value.replaceAll("_", " ");
+  return ISO_TIME.test(value) ? formatClock(new Date(value), new Date()) : value.replaceAll("_", " ");
 }
 
 /** That a job was waited for, and what became of it. */

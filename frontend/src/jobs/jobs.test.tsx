@@ -2,7 +2,7 @@ import { act, screen, waitFor, within } from "@testing-library/react";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
 import { aProblem } from "../../mock/answer.ts";
-import { aJob, anAttempt, anExplanation, theJobs } from "../../mock/company.ts";
+import { aJob, anAttempt, anExplanation, theJobs } from "../../mock/jobs.ts";
 import type { Attempt, Job, JobArray, LogChunk } from "../api/types";
 import { accessibilityFaults, open, type Override } from "../test/render";
 import { describeDetail } from "./history";

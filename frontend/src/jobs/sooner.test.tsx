@@ -2,7 +2,8 @@ import { screen, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aCompany, aProblem } from "../../mock/answer.ts";
-import { aJob, anExplanation, aSession } from "../../mock/company.ts";
+import { aSession } from "../../mock/company.ts";
+import { aJob, anExplanation } from "../../mock/jobs.ts";
 import { accessibilityFaults, open } from "../test/render";
 import { couldBeSooner, variantsOf } from "./sooner";
 

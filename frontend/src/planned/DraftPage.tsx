@@ -10,9 +10,9 @@ import { inTreeOrder } from "../quotas/tree";
 import { newIdempotencyKey } from "../submit/draft";
 import { CliLine } from "../ui/CliLine";
 import { Empty, Lines, QueryView } from "../ui/states";
-import { gpusToDecimal, parseTimeLimit, zoneName } from "../ui/units";
+import { gpusToDecimal, parseTimeLimit, percentWords, zoneName } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
-import { API_FIELDS, localOfUtc, readRow, rowsOfDraft, utcOfLocal, type RowErrors, type RowFields } from "./draft";
+import { API_FIELDS, localOfUtc, readRow, rowsOfDraft, utcOfLocal, type RowErrors, type TypedFields } from "./draft";
 import { DraftTable } from "./DraftTable";
 import { plannedChangeQuery } from "./queries";
 import "./planned.css";
@@ -120,14 +120,14 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
   const queryClient = useQueryClient();
   const pools = [...new Set(quotas.map((quota) => quota.pool))];
   const pool = search.pool ?? old?.edits[0]?.pool ?? pools[0] ?? "";
-  const [rows, setRows] = useState<Record<string, RowFields>>(() => (old === null ? {} : rowsOfDraft(old)));
+  const [rows, setRows] = useState<Record<string, TypedFields>>(() => (old === null ? {} : rowsOfDraft(old)));
   const [terms, setTerms] = useState(() => termsOf(old));
   const read = readTerms(terms);
   const set = (change: Partial<Terms>) => setTerms({ ...terms, ...change });
 
   const edited = quotas.flatMap((quota) => {
-    const fields = rows[quota.id];
-    const row = fields === undefined ? null : readRow(quota, fields);
+    const typed = rows[quota.id];
+    const row = typed === undefined ? null : readRow(quota, typed);
     return row?.isEdited ? [{ quota, row }] : [];
   });
   const edits = edited.flatMap(({ row }) => (row.edit === null ? [] : [row.edit]));
@@ -194,7 +194,7 @@ function Editor({ quotas, old }: { quotas: readonly Quota[]; old: PlannedChange 
           quotas={quotas.filter((quota) => quota.pool === pool)}
           rows={rows}
           refusals={inRows}
-          onChange={(id, fields) => setRows((before) => ({ ...before, [id]: fields }))}
+          onChange={(id, typed) => setRows((before) => ({ ...before, [id]: typed }))}
         />
       </section>
       <section className="card stack" aria-label="Terms">
@@ -319,7 +319,7 @@ function commandOf(
     if (edit === null || quota.pool !== pool) return [];
     const settings = [
       ...(edit.guaranteed_mgpu === undefined ? [] : [`guaranteed=${value(edit.guaranteed_mgpu)}`]),
-      ...(edit.guaranteed_percent === undefined ? [] : [`guaranteed=${edit.guaranteed_percent}%`]),
+      ...(edit.guaranteed_percent === undefined ? [] : [`guaranteed=${percentWords(edit.guaranteed_percent).replace(" ", "")}`]),
       ...(edit.borrow_limit_mgpu === undefined ? [] : [`borrow=${value(edit.borrow_limit_mgpu)}`]),
       ...(edit.lend_limit_mgpu === undefined ? [] : [`lend=${value(edit.lend_limit_mgpu)}`]),
       ...(edit.weight === undefined ? [] : [`weight=${edit.weight}`]),

@@ -3,9 +3,10 @@ import { useState } from "react";
 
 import type { Quota } from "../api/types";
 import { describeValue } from "../quotas/changes";
+import "../quotas/quota-table.css";
 import { quotaRows } from "../quotas/tree";
 import { formatDifference, formatGpus } from "../ui/units";
-import { outlook, readRow, rowFieldsOf, type Outlook, type RowErrors, type RowFields } from "./draft";
+import { outlook, readRow, rowFieldsOf, typedAfter, type Outlook, type RowErrors, type TypedFields } from "./draft";
 
 /** More rows than this start closed below the first level. */
 const OPEN_ROWS_MAX = 60;
@@ -18,9 +19,9 @@ export function DraftTable({
   onChange,
 }: {
   quotas: readonly Quota[];
-  rows: Readonly<Record<string, RowFields>>;
+  rows: Readonly<Record<string, TypedFields>>;
   refusals: Readonly<Record<string, RowErrors>>;
-  onChange: (quota: string, fields: RowFields) => void;
+  onChange: (quota: string, typed: TypedFields) => void;
 }) {
   const [closed, setClosed] = useState<ReadonlySet<string>>(
     () =>
@@ -65,12 +66,12 @@ export function DraftTable({
             level={level}
             isClosed={hasChildren ? closed.has(quota.node) : null}
             isOpen={opened.has(quota.id)}
-            fields={rows[quota.id]}
+            typed={rows[quota.id] ?? {}}
             refused={refusals[quota.id] ?? {}}
             outlook={outlooks.get(quota.node)}
             onTwist={() => setClosed(flip(closed, quota.node))}
             onOpen={() => setOpened(flip(opened, quota.id))}
-            onChange={(fields) => onChange(quota.id, fields)}
+            onChange={(typed) => onChange(quota.id, typed)}
           />
         ))}
       </tbody>
@@ -83,7 +84,7 @@ function DraftRow({
   level,
   isClosed,
   isOpen,
-  fields: typed,
+  typed,
   refused,
   outlook: after,
   onTwist,
@@ -95,18 +96,19 @@ function DraftRow({
   /** Whether what is below is hidden; null where nothing is. */
   isClosed: boolean | null;
   isOpen: boolean;
-  fields: RowFields | undefined;
+  typed: TypedFields;
   refused: RowErrors;
   outlook: Outlook | undefined;
   onTwist: () => void;
   onOpen: () => void;
-  onChange: (fields: RowFields) => void;
+  onChange: (typed: TypedFields) => void;
 }) {
-  const fields = typed ?? rowFieldsOf(quota);
-  const { errors, isEdited } = readRow(quota, fields);
+  const shown = rowFieldsOf(quota);
+  const fields = { ...shown, ...typed };
+  const { errors, isEdited } = readRow(quota, typed);
   const mayAsk = quota.can_edit.length > 0;
-  const set = (change: Partial<RowFields>) => onChange({ ...fields, ...change });
-  const written = rowFieldsOf(quota).guaranteed;
+  const set = (change: TypedFields) => onChange(typedAfter(quota, typed, change));
+  const written = shown.guaranteed;
   const percent = written.endsWith("%") ? ` (${written})` : "";
   const willBe = after?.guaranteedMgpu ?? quota.guaranteed_mgpu;
   const hasErrorInside = errors.borrowLimit ?? errors.lendLimit ?? errors.weight;

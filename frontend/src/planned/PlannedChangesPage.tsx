@@ -1,4 +1,4 @@
-import { Button, Select } from "@mantine/core";
+import { Select } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 
@@ -6,8 +6,8 @@ import type { PlannedChange } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { PLANNED_STATUSES } from "../shell/router";
-import { CliLine } from "../ui/CliLine";
-import { Empty, Lines, QueryView } from "../ui/states";
+import { PagedCard } from "../ui/PagedCard";
+import { Empty } from "../ui/states";
 import { Time } from "../ui/Time";
 import { usePageTitle } from "../ui/usePageTitle";
 import { plannedChangesQuery } from "./queries";
@@ -24,7 +24,6 @@ export function PlannedChangesPage() {
   const session = useSession();
   const changes = useInfiniteQuery(plannedChangesQuery(status));
   const mayDraft = may(session, "manage_quota");
-  const command = `tidegate quota-changes list${status ? ` --status ${status}` : ""}`;
   return (
     <>
       <div className="spread">
@@ -55,43 +54,21 @@ export function PlannedChangesPage() {
           }
         />
       </div>
-      <div className="card">
-        <QueryView query={changes} loading={<Lines count={6} label="Loading planned changes" />}>
-          {({ pages }) => {
-            const items = pages.flatMap((page) => page.items);
-            if (items.length === 0) {
-              return (
-                <Empty
-                  cli={command}
-                  action={mayDraft ? <Link to="/quota-changes/new">Draft the first</Link> : undefined}
-                >
-                  {status
-                    ? `No planned change that you can see is ${statusWord({ status, revert_at: null })}.`
-                    : "No change of quotas was planned yet that you can see."}
-                </Empty>
-              );
-            }
-            return (
-              <>
-                <ChangeTable changes={items} />
-                {changes.hasNextPage && (
-                  <Button
-                    variant="default"
-                    mt={12}
-                    loading={changes.isFetchingNextPage}
-                    onClick={() => void changes.fetchNextPage()}
-                  >
-                    Earlier ones
-                  </Button>
-                )}
-              </>
-            );
-          }}
-        </QueryView>
-      </div>
-      <p className="sub" style={{ marginTop: 14 }}>
-        <CliLine command={command} />
-      </p>
+      <PagedCard
+        query={changes}
+        label="planned changes"
+        lines={6}
+        command={`tidegate quota-changes list${status ? ` --status ${status}` : ""}`}
+        empty={
+          <Empty action={mayDraft ? <Link to="/quota-changes/new">Draft the first</Link> : undefined}>
+            {status
+              ? `No planned change that you can see is ${statusWord({ status, revert_at: null })}.`
+              : "No change of quotas was planned yet that you can see."}
+          </Empty>
+        }
+      >
+        {(items) => <ChangeTable changes={items} />}
+      </PagedCard>
     </>
   );
 }

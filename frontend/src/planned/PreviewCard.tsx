@@ -73,7 +73,7 @@ export function PreviewCard({
           </p>
         )
       ) : (
-        <div className={isOld ? "rows old" : "rows"}>
+        <div className="rows preview">
           {isOld && (
             <p className="bad-text" role="status">
               ▲ Quotas changed since this preview was made. Preview it again.
@@ -187,15 +187,7 @@ function Starts({ preview, sums }: { preview: QuotaPreview; sums: PreviewSums })
   if (sums.sooner + sums.later === 0) return null;
   const rows = preview.starts.map((start) => (
     <tr key={start.job}>
-      <th scope="row">
-        <Link to="/jobs/$jobId" params={{ jobId: start.job }}>
-          {start.name}
-        </Link>
-        <div className="small faint">
-          {lastPart(start.team)} · {start.user}
-        </div>
-      </th>
-      <td className="n">{formatGpus(start.mgpu)}</td>
+      <JobCells of={start} />
       <td className="n hide">
         <Moment at={start.before} />
       </td>
@@ -212,21 +204,15 @@ function Starts({ preview, sums }: { preview: QuotaPreview; sums: PreviewSums })
     <section aria-label="Starts">
       <h2>Waiting jobs that start at another time</h2>
       <Cut rows={rows} count={sums.sooner + sums.later}>
-        <tr>
-          <th scope="col">Job</th>
-          <th scope="col" className="n">
-            GPUs
-          </th>
-          <th scope="col" className="n hide">
-            Without it
-          </th>
-          <th scope="col" className="n hide">
-            With it
-          </th>
-          <th scope="col" className="n">
-            Difference
-          </th>
-        </tr>
+        <th scope="col" className="n hide">
+          Without it
+        </th>
+        <th scope="col" className="n hide">
+          With it
+        </th>
+        <th scope="col" className="n">
+          Difference
+        </th>
       </Cut>
     </section>
   );
@@ -252,15 +238,7 @@ function Losses({
   if (count === 0) return null;
   const rows = losses.map((loss) => (
     <tr key={loss.job}>
-      <th scope="row">
-        <Link to="/jobs/$jobId" params={{ jobId: loss.job }}>
-          {loss.name}
-        </Link>
-        <div className="small faint">
-          {lastPart(loss.team)} · {loss.user}
-        </div>
-      </th>
-      <td className="n">{formatGpus(loss.mgpu)}</td>
+      <JobCells of={loss} />
       <td className="n hide">
         <Time at={loss.noticed_at} />
       </td>
@@ -281,34 +259,57 @@ function Losses({
       <h2>{title}</h2>
       <p className="small dim">{note}</p>
       <Cut rows={rows} count={count}>
-        <tr>
-          <th scope="col">Job</th>
-          <th scope="col" className="n">
-            GPUs
-          </th>
-          <th scope="col" className="n hide">
-            Notice
-          </th>
-          <th scope="col" className="n">
-            GPU-h at risk
-          </th>
-          <th scope="col" className="hide">
-            For
-          </th>
-        </tr>
+        <th scope="col" className="n hide">
+          Notice
+        </th>
+        <th scope="col" className="n">
+          GPU-h at risk
+        </th>
+        <th scope="col" className="hide">
+          For
+        </th>
       </Cut>
     </section>
   );
 }
 
-/** A table of the first rows, the rest on demand, and how many there are that are not named. */
+/** What every table of jobs begins with. */
+function JobCells({ of }: { of: { job: string; name: string; team: string; user: string; mgpu: number } }) {
+  return (
+    <>
+      <th scope="row">
+        <Link to="/jobs/$jobId" params={{ jobId: of.job }}>
+          {of.name}
+        </Link>
+        <div className="small faint">
+          {lastPart(of.team)} · {of.user}
+        </div>
+      </th>
+      <td className="n">{formatGpus(of.mgpu)}</td>
+    </>
+  );
+}
+
+/**
+ * A table of the first jobs, the rest on demand, and how many there are that are not named. `children` are
+ * the heads of what comes after the job and its GPUs.
+ */
 function Cut({ rows, count, children }: { rows: React.ReactNode[]; count: number; children: React.ReactNode }) {
   const hidden = rows.slice(ROWS_SHOWN);
+  const heads = (
+    <tr>
+      <th scope="col">Job</th>
+      <th scope="col" className="n">
+        GPUs
+      </th>
+      {children}
+    </tr>
+  );
   return (
     <>
       {rows.length > 0 && (
         <table>
-          <thead>{children}</thead>
+          <thead>{heads}</thead>
           <tbody>{rows.slice(0, ROWS_SHOWN)}</tbody>
         </table>
       )}
@@ -316,7 +317,7 @@ function Cut({ rows, count, children }: { rows: React.ReactNode[]; count: number
         <details>
           <summary>{hidden.length} more</summary>
           <table>
-            <thead className="visually-hidden">{children}</thead>
+            <thead className="visually-hidden">{heads}</thead>
             <tbody>{hidden}</tbody>
           </table>
         </details>

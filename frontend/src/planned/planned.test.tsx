@@ -5,7 +5,7 @@ import { aCompany, aProblem } from "../../mock/answer.ts";
 import { aQuota, aSession, theQuotas } from "../../mock/company.ts";
 import { aPlannedChange, aPreview } from "../../mock/planned.ts";
 import { accessibilityFaults, open } from "../test/render";
-import { localOfUtc, outlook, readRow, rowFieldsOf, rowsOfDraft, utcOfLocal } from "./draft";
+import { localOfUtc, outlook, readRow, rowFieldsOf, rowsOfDraft, typedAfter, utcOfLocal } from "./draft";
 import { describeEdit, previewSentence, previewSums } from "./words";
 
 const NLP = "ai-company/research/nlp";
@@ -23,9 +23,11 @@ describe("a row of a draft", () => {
 
   it("sets only what is not so already, in the unit that was typed", () => {
     const same = rowFieldsOf(quota);
-    expect(same).toEqual({ guaranteed: "50.00 %", borrowLimit: "40", lendLimit: "", weight: "1" });
-    const edit = (change: object) => readRow(quota, { ...same, ...change }).edit;
-    expect(readRow(quota, same)).toEqual({ errors: {}, edit: { quota: quota.id }, isEdited: false });
+    expect(same).toEqual({ guaranteed: "50 %", borrowLimit: "40", lendLimit: "", weight: "1" });
+    const edit = (typed: object) => readRow(quota, typed).edit;
+    for (const typed of [same, {}]) {
+      expect(readRow(quota, typed)).toEqual({ errors: {}, edit: { quota: quota.id }, isEdited: false });
+    }
     expect(edit({ guaranteed: "50%" })).toEqual({ quota: quota.id });
     expect(edit({ guaranteed: "200" })).toEqual({ quota: quota.id, guaranteed_mgpu: 200_000 });
     expect(edit({ guaranteed: "33.33 %" })).toEqual({ quota: quota.id, guaranteed_percent: "33.33" });
@@ -50,16 +52,25 @@ describe("a row of a draft", () => {
     );
   });
 
+  it("holds only what was typed, and forgets what says again what is there", () => {
+    const typed = typedAfter(quota, { weight: "2" }, { guaranteed: "60 %" });
+    expect(typed).toEqual({ guaranteed: "60 %", weight: "2" });
+    expect(typedAfter(quota, typed, { guaranteed: "50 %" })).toEqual({ weight: "2" });
+    // Somebody else changes what was not typed: it is not written back.
+    const theirs = { ...quota, borrow_limit_mgpu: 80_000, guaranteed_percent: "30.00" };
+    expect(readRow(theirs, typed).edit).toEqual({ quota: quota.id, guaranteed_percent: "60.00", weight: 2 });
+  });
+
   it("takes over what an older draft set", () => {
     const change = aPlannedChange(9, [[NLP, { guaranteed_mgpu: 220_000, lend_limit_mgpu: null, weight: 3 }]]);
     expect(Object.values(rowsOfDraft(change))).toEqual([
-      { guaranteed: "220", borrowLimit: "", lendLimit: "", weight: "3" },
+      { guaranteed: "220", lendLimit: "", weight: "3" },
     ]);
   });
 
   it("shows what parents would keep, percentages below following", () => {
     const quotas = theQuotas();
-    const typed = { [quotaOf(RESEARCH).id]: { ...rowFieldsOf(quotaOf(RESEARCH)), guaranteed: "500" } };
+    const typed = { [quotaOf(RESEARCH).id]: { guaranteed: "500" } };
     const found = outlook(quotas, typed);
     expect(found.get(NLP)).toMatchObject({ guaranteedMgpu: 250_000, hasChildren: false });
     expect(found.get(RESEARCH)).toMatchObject({ guaranteedMgpu: 500_000, reserveMgpu: 0 });
@@ -178,6 +189,26 @@ describe("drafting", () => {
     expect(requests.filter(({ path }) => path.endsWith("/preview"))).toHaveLength(1);
   });
 
+  // Planted: a row that was touched kept all its fields.
+  it("does not write back what somebody else changed while it was drafted", async () => {
+    const company = aCompany();
+    const { user, requests, queryClient } = open("/quota-changes/new?pool=h100", { company });
+    const nlp = await screen.findByRole("textbox", { name: "New guarantee of nlp" });
+    await user.clear(nlp);
+    await user.type(nlp, "190");
+    await user.click(screen.getByRole("button", { name: "Limits and weight of nlp" }));
+    Object.assign(company.quotas.find((quota) => quota.node === NLP) ?? {}, { borrow_limit_mgpu: 16_000, weight: 5 });
+    await queryClient.invalidateQueries({ queryKey: ["quotas"] });
+    await waitFor(() => expect(screen.getByRole("textbox", { name: /^Borrow limit/ })).toHaveValue("16"));
+    expect(nlp).toHaveValue("190");
+    await user.type(screen.getByRole("textbox", { name: /^Reason/ }), "less");
+    await user.click(screen.getByRole("button", { name: "Save the draft and preview it" }));
+    await screen.findByRole("heading", { name: /less/ });
+    const [sent] = requests.filter(({ method, path }) => method === "POST" && path === "/api/v1/quota-changes");
+    expect(sent?.body).toMatchObject({ edits: [{ quota: quotaOf(NLP).id, guaranteed_mgpu: 190_000 }] });
+    expect(Object.keys((sent?.body as { edits: object[] }).edits[0] ?? {})).toEqual(["quota", "guaranteed_mgpu"]);
+  });
+
   it("puts a refusal at the row and the field that it is about", async () => {
     const { user } = open("/quota-changes/new?pool=h100", {
       override: ({ method, path }) =>
@@ -269,7 +300,7 @@ describe("one planned change", () => {
     const card = alert.closest<HTMLElement>("[role=alert]");
     expect(card).toHaveTextContent("your draft is kept");
     await waitFor(() =>
-      expect(card).toHaveTextContent(`${NLP} · h100: guaranteed 200 → 190, percent of parent 50.00 % → none`),
+      expect(card).toHaveTextContent(`${NLP} · h100: guaranteed 200 → 190, percent of parent 50 % → none`),
     );
     expect(company.planned.find(({ id }) => id === DRAFT)?.status).toBe("draft");
 
@@ -312,7 +343,7 @@ describe("one planned change", () => {
     expect(screen.queryByText(/Cut short/)).toBeNull();
   });
 
-  it("says when to ask again while another preview is worked out", async () => {
+  it("says in the server's words why it is not worked out, and when to ask again", async () => {
     const { user } = open(`/quota-changes/${DRAFT}`, {
       override: ({ path }) =>
         path.endsWith("/preview") ? aProblem(429, "too_many", "Another look ahead is being worked out; ask again in 5 seconds.") : undefined,

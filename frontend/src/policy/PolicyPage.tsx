@@ -149,7 +149,7 @@ function OfInstallation() {
 /** The same for who may only look. */
 function Facts({ rules, fields }: { rules: Rules; fields: readonly Field[] }) {
   return (
-    <table className="facts left">
+    <table className="facts left policy">
       <tbody>
         {fields.map((field) => (
           <tr key={field.name}>

@@ -9,12 +9,19 @@ import { rangeText, readField, showValue, typedOf, type Field, type Typed, type 
 
 export type Rules = Readonly<Record<string, Value>> & { version: number };
 
+/** What somebody typed, and what the field said before: whether others changed it since can be seen. */
+interface Entry {
+  value: Typed;
+  over: Value;
+}
+
 /**
- * Settings against the version that was on screen: only what differs is sent. Where somebody else was
- * faster nothing is written, what they changed is told, and what was typed stays.
+ * Settings against the version that is on screen: only what was typed is sent. Fields that nobody typed in
+ * follow what is changed elsewhere. Where a typed one was changed too, both values are told and nothing is
+ * saved before somebody chose; likewise where somebody else was faster.
  */
 export function RulesForm({
-  rules,
+  rules: loaded,
   fields,
   paths,
   onSave,
@@ -27,14 +34,17 @@ export function RulesForm({
   onSave: (patch: Record<string, Value>, version: number) => Promise<object>;
   onSaved: (saved: Rules) => void;
 }) {
-  const [base, setBase] = useState(rules);
-  const [typed, setTyped] = useState<Readonly<Record<string, Typed>>>({});
-  const [theirs, setTheirs] = useState<Rules | null>(null);
+  const [answered, setAnswered] = useState(loaded);
+  const [typed, setTyped] = useState<Readonly<Record<string, Entry>>>({});
+  const [refusedOver, setRefusedOver] = useState<Rules | null>(null);
+  // An answer to a change is newer than what was read before it.
+  const rules = answered.version > loaded.version ? answered : loaded;
   const reads = fields.map((field) => {
-    const before = base[field.name] ?? null;
-    const now = typed[field.name] ?? typedOf(field, before);
+    const before = rules[field.name] ?? null;
+    const entry = typed[field.name];
+    const now = entry === undefined ? typedOf(field, before) : entry.value;
     const read = readField(field, now);
-    const differs = "value" in read && JSON.stringify(read.value) !== JSON.stringify(before);
+    const differs = entry !== undefined && "value" in read && !isSame(read.value, before);
     return { field, now, read, differs };
   });
   const mistakes = reads.filter(({ read }) => "error" in read);
@@ -42,13 +52,20 @@ export function RulesForm({
   const patch = Object.fromEntries(
     changed.flatMap(({ field, read }) => ("value" in read ? [[field.name, read.value]] : [])),
   );
+  const told = reads.flatMap(({ field, read }) => {
+    const entry = typed[field.name];
+    const after = rules[field.name] ?? null;
+    const before = entry !== undefined ? entry.over : refusedOver !== null ? (refusedOver[field.name] ?? null) : after;
+    const agrees = entry !== undefined && "value" in read && isSame(read.value, after);
+    return isSame(before, after) || agrees ? [] : [{ field, before, after, isTyped: entry !== undefined }];
+  });
   const save = useMutation({
-    mutationFn: () => onSave(patch, base.version),
+    mutationFn: () => onSave(patch, rules.version),
     onSuccess: (answer) => {
       const saved = answer as Rules;
-      setBase(saved);
+      setAnswered(saved);
       setTyped({});
-      setTheirs(null);
+      setRefusedOver(null);
       toastDone(
         changed
           .map(({ field }) => `${field.label}: ${showValue(field, saved[field.name] ?? null)}`)
@@ -58,43 +75,55 @@ export function RulesForm({
     },
     onError: (error) => {
       const current = error instanceof ApiError && error.status === 412 ? error.problem.current : null;
-      if (current) setTheirs(current as Rules);
+      if (!current) return;
+      setRefusedOver(rules);
+      setAnswered(current as Rules);
     },
   });
+  /** What says again what the field said before counts as not typed. */
+  const type = (field: Field, value: Typed) =>
+    setTyped((before) => {
+      const { [field.name]: entry, ...others } = before;
+      const over = entry === undefined ? (rules[field.name] ?? null) : entry.over;
+      return isSame(value, typedOf(field, over)) ? others : { ...others, [field.name]: { value, over } };
+    });
+  const goOn = (keepsTyped: boolean) => {
+    const kept = Object.entries(typed).filter(([name]) => keepsTyped || !told.some(({ field }) => field.name === name));
+    setTyped(Object.fromEntries(kept.map(([name, { value }]) => [name, { value, over: rules[name] ?? null }])));
+    setRefusedOver(null);
+    save.reset();
+  };
+  const isStopped = refusedOver !== null || told.some(({ isTyped }) => isTyped);
   const refusals = save.error instanceof ApiError ? save.error.fieldErrors : {};
   return (
     <form
       className="stack"
       onSubmit={(event) => {
         event.preventDefault();
-        if (changed.length > 0 && mistakes.length === 0) save.mutate();
+        if (changed.length > 0 && mistakes.length === 0 && !isStopped) save.mutate();
       }}
     >
-      {theirs && (
+      {isStopped && (
         <div className="card mark warn" role="alert">
-          <h2>Somebody else changed this first</h2>
-          <p>Nothing was written, and what you typed is kept.</p>
+          <h2>{refusedOver === null ? "Somebody else changed what you typed in" : "Somebody else changed this first"}</h2>
+          <p>{refusedOver !== null && "Nothing was written. "}What you typed is kept.</p>
           <ul>
-            {fields
-              .filter(({ name }) => JSON.stringify(base[name]) !== JSON.stringify(theirs[name]))
-              .map((field) => (
-                <li key={field.name}>
-                  {field.label}: {showValue(field, base[field.name] ?? null)} is now{" "}
-                  <b>{showValue(field, theirs[field.name] ?? null)}</b>
-                </li>
-              ))}
+            {told.map(({ field, before, after }) => (
+              <li key={field.name}>
+                {field.label}: {showValue(field, before)} is now <b>{showValue(field, after)}</b>
+              </li>
+            ))}
           </ul>
-          <Button
-            variant="default"
-            size="xs"
-            onClick={() => {
-              setBase(theirs);
-              setTheirs(null);
-              save.reset();
-            }}
-          >
-            Go on from there, with what I typed
-          </Button>
+          <div className="inline">
+            <Button variant="default" size="xs" onClick={() => goOn(true)}>
+              Go on from there, with what I typed
+            </Button>
+            {told.some(({ isTyped }) => isTyped) && (
+              <Button variant="default" size="xs" onClick={() => goOn(false)}>
+                Take theirs
+              </Button>
+            )}
+          </div>
         </div>
       )}
       <div className="even top">
@@ -105,11 +134,11 @@ export function RulesForm({
             typed={now}
             paths={paths ?? []}
             error={("error" in read ? read.error : undefined) ?? refusals[field.name]}
-            onChange={(value) => setTyped({ ...typed, [field.name]: value })}
+            onChange={(value) => type(field, value)}
           />
         ))}
       </div>
-      {save.error && !theirs && (
+      {save.error && refusedOver === null && (
         <p className="bad-text" role="alert">
           {save.error.message}
         </p>
@@ -118,7 +147,7 @@ export function RulesForm({
         <Button
           type="submit"
           loading={save.isPending}
-          disabled={changed.length === 0 || mistakes.length > 0 || theirs !== null}
+          disabled={changed.length === 0 || mistakes.length > 0 || isStopped}
         >
           Save
         </Button>
@@ -126,6 +155,10 @@ export function RulesForm({
       </div>
     </form>
   );
+}
+
+function isSame(a: Value, b: Value): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
 }
 
 function Input({

@@ -80,6 +80,42 @@ describe("the policy page", () => {
     ]);
   });
 
+  // Planted: the form kept the rules that it was opened with.
+  it("follows what is changed elsewhere, but for what was typed, and tells of that", async () => {
+    const company = aCompany();
+    const { user, requests, queryClient } = open("/policy", { company });
+    const grace = await screen.findByRole("textbox", { name: "Grace period" });
+    const most = screen.getByRole("textbox", { name: "Preemptions of a job" });
+    await user.clear(grace);
+    await user.type(grace, "10m");
+    const changedElsewhere = async (change: object) => {
+      Object.assign(company.rules.policy, change);
+      await queryClient.invalidateQueries({ queryKey: ["quotas"] });
+    };
+    await changedElsewhere({ preemptions_max: 7, version: 5 });
+    await waitFor(() => expect(most).toHaveValue("7"));
+    expect(grace).toHaveValue("10m");
+    expect(screen.queryByRole("alert")).toBeNull();
+
+    await changedElsewhere({ grace_period_s: 900, version: 6 });
+    const alert = await screen.findByRole("alert");
+    expect(alert).toHaveTextContent("Grace period: 5 min is now 15 min");
+    expect(alert).not.toHaveTextContent("Nothing was written");
+    const policy = within(screen.getByRole("region", { name: "Policy of AI Company" }));
+    expect(grace).toHaveValue("10m");
+    expect(policy.getByRole("button", { name: "Save" })).toBeDisabled();
+    await user.click(within(alert).getByRole("button", { name: "Take theirs" }));
+    expect(grace).toHaveValue("15m");
+    expect(policy.getByRole("button", { name: "Save" })).toBeDisabled();
+
+    await user.clear(most);
+    await user.type(most, "9");
+    await user.click(policy.getByRole("button", { name: "Save" }));
+    await waitFor(() => expect(company.rules.policy).toMatchObject({ grace_period_s: 900, preemptions_max: 9 }));
+    const [sent] = requests.filter(({ method }) => method === "PATCH");
+    expect([sent?.headers["if-match"], sent?.body]).toEqual(['"v6"', { preemptions_max: 9 }]);
+  });
+
   it("changes a class in a drawer and shows a refusal at its field", async () => {
     const { user } = open("/policy", {
       override: ({ method }) =>

@@ -6,7 +6,7 @@ import type { Quota } from "../api/types";
 import { CliLine } from "../ui/CliLine";
 import { QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
-import { formatGpus } from "../ui/units";
+import { formatGpus, percentWords } from "../ui/units";
 import { describeChange } from "./changes";
 import { QuotaForm } from "./QuotaForm";
 import { formatLent, quotaUse, startable } from "./use";
@@ -51,7 +51,7 @@ export function QuotaDrawer({
               {quota.guaranteed_percent !== null && parent && (
                 <span className="faint">
                   {" "}
-                  · {quota.guaranteed_percent} % of {parent.node_name}
+                  · {percentWords(quota.guaranteed_percent)} of {parent.node_name}
                 </span>
               )}
             </Fact>

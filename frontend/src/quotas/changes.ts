@@ -1,4 +1,4 @@
-import { formatGpus } from "../ui/units";
+import { formatGpus, percentWords } from "../ui/units";
 
 const LABELS: Record<string, string> = {
   guaranteed_mgpu: "guaranteed",
@@ -12,7 +12,7 @@ const LABELS: Record<string, string> = {
 export function describeValue(field: string, value: unknown): string {
   if (value === null || value === undefined) return "none";
   if (typeof value === "number") return field.endsWith("_mgpu") ? formatGpus(value) : String(value);
-  if (typeof value === "string") return field.endsWith("_percent") ? `${value} %` : value;
+  if (typeof value === "string") return field.endsWith("_percent") ? percentWords(value) : value;
   return JSON.stringify(value);
 }
 

@@ -2,7 +2,8 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aCompany, aProblem } from "../../mock/answer.ts";
-import { anExplanation, aQuota, theQuotas } from "../../mock/company.ts";
+import { aQuota, theQuotas } from "../../mock/company.ts";
+import { anExplanation } from "../../mock/jobs.ts";
 import type { Explanation } from "../api/types";
 import { accessibilityFaults, open, show } from "../test/render";
 import { describeChange } from "./changes";
@@ -202,13 +203,13 @@ describe("the quotas page", () => {
 
     const conflict = await screen.findByRole("alert");
     const cells = within(within(conflict).getByRole("row", { name: /Percent of parent/ })).getAllByRole("cell");
-    expect(cells.map((cell) => cell.textContent)).toEqual(["50.00 %", "47.50 %", "45.00 %"]);
+    expect(cells.map((cell) => cell.textContent)).toEqual(["50 %", "47.5 %", "45 %"]);
 
     await user.click(within(conflict).getByRole("button", { name: "Apply mine on top" }));
     await waitFor(() => expect(theirs).toMatchObject({ guaranteed_percent: "45.00", version: 5 }));
     const patches = requests.filter(({ method }) => method === "PATCH");
     expect(patches.map(({ headers }) => headers["if-match"])).toEqual(['"v3"', '"v4"']);
-    expect(await screen.findByText(`${NLP}, h100: percent of parent 45.00 %`)).toBeInTheDocument();
+    expect(await screen.findByText(`${NLP}, h100: percent of parent 45 %`)).toBeInTheDocument();
   });
 
   it("puts a refusal at the field that it is about", async () => {

@@ -2,7 +2,8 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aProblem } from "../../mock/answer.ts";
-import { aJob, theClusters, theJobs } from "../../mock/company.ts";
+import { theClusters } from "../../mock/company.ts";
+import { aJob, theJobs } from "../../mock/jobs.ts";
 import { accessibilityFaults, open } from "../test/render";
 import { draftOf, emptyDraft, parseArray, parseEnvironment, placeRefusals, readDraft, submitCommand } from "./draft";
 import { imageAdvice } from "./images";

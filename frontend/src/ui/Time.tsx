@@ -17,7 +17,7 @@ export function Time({
     show === "exact"
       ? exact
       : show === "clock"
-        ? formatClock(moment)
+        ? formatClock(moment, new Date(now))
         : show === "both"
           ? `${relative} · ${exact}`
           : relative;

@@ -9,11 +9,13 @@ import {
   formatGpus,
   formatMoney,
   formatMultiplier,
+  formatClock,
   formatRelative,
   formatShare,
   gpusToDecimal,
   parseGpus,
   parseTimeLimit,
+  percentWords,
 } from "./units";
 
 describe("GPUs", () => {
@@ -92,6 +94,15 @@ describe("GPU-hours and money", () => {
   });
 });
 
+it.each([
+  ["50.00", "50 %"],
+  ["33.33", "33.33 %"],
+  ["7.50", "7.5 %"],
+  ["100.00", "100 %"],
+  ["0.00", "0 %"],
+  ["10", "10 %"],
+])("%s percent read %s", (percent, text) => expect(percentWords(percent)).toBe(text));
+
 describe("time", () => {
   it.each([
     [0, "0 s"],
@@ -114,6 +125,24 @@ describe("time", () => {
     expect(at("2026-11-21T14:08:10Z")).toBe("in 4 min");
     expect(at("2026-11-21T14:03:58Z")).toBe("now");
     expect(at("2026-11-18T14:03:10Z")).toBe("3 d ago");
+  });
+
+  it.each([
+    [59, "in 59 s"],
+    [299, "in 5 min"],
+    [21_420, "in 5 h 57 min"],
+    [86_399, "in 24 h"],
+    [129_599, "in 36 h"],
+    [604_790, "in 7 d"],
+  ])("%d s to come are %s", (seconds, text) => {
+    const now = new Date("2026-11-21T14:03:58Z");
+    expect(formatRelative(new Date(now.getTime() + seconds * 1000), now)).toBe(text);
+  });
+
+  it("gives a clock time of another day its date", () => {
+    const now = new Date(2026, 10, 21, 23, 50, 0);
+    expect(formatClock(new Date(2026, 10, 21, 23, 59, 5), now)).toBe("23:59:05");
+    expect(formatClock(new Date(2026, 10, 22, 0, 0, 5), now)).toBe("22 Nov 2026, 00:00:05");
   });
 
   it.each([

@@ -105,6 +105,11 @@ export function formatShare(part: Quantity, whole: Quantity): string {
   return `${formatRatio(partExact * 100n, wholeExact, 1, false)} %`;
 }
 
+/** A percentage as the API writes it, as people do: "50.00" -> "50 %", "33.33" -> "33.33 %". */
+export function percentWords(percent: string): string {
+  return `${percent.replace(/\.0+$|(\.\d*?)0+$/, "$1")} %`;
+}
+
 /** Price multipliers are parts per million: 1500000 -> "1.5×". */
 export function formatMultiplier(ppm: Quantity): string {
   return `${formatRatio(ppm, 1_000_000n, 3, false)}×`;
@@ -133,20 +138,22 @@ export function formatCountdown(seconds: number): string {
   return hours > 0 ? `${hours}:${String(minutes).padStart(2, "0")}:${rest}` : `${minutes}:${rest}`;
 }
 
-/** "48 s ago", "in 4 min 12 s", "now". Only the larger unit is kept past an hour. */
+/**
+ * "48 s ago", "now", "in 5 h 57 min". The past is cut to its larger unit; what is to come is not, as people
+ * wait for it: to the minute within a day, to the nearest day beyond two.
+ */
 export function formatRelative(at: Date, now: Date): string {
   const seconds = Math.round((now.getTime() - at.getTime()) / 1000);
-  const distance = Math.abs(seconds);
-  if (distance < 1) return "now";
-  const words =
-    distance < 60
-      ? `${distance} s`
-      : distance < 3600
-        ? `${Math.floor(distance / 60)} min`
-        : distance < 2 * 86_400
-          ? `${Math.floor(distance / 3600)} h`
-          : `${Math.floor(distance / 86_400)} d`;
-  return seconds > 0 ? `${words} ago` : `in ${words}`;
+  if (seconds === 0) return "now";
+  if (seconds < 0) {
+    const left = -seconds;
+    if (left < 60) return `in ${left} s`;
+    if (left < 86_400) return `in ${formatDuration(Math.round(left / 60) * 60)}`;
+    return left < 2 * 86_400 ? `in ${Math.round(left / 3600)} h` : `in ${Math.round(left / 86_400)} d`;
+  }
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  return seconds < 2 * 86_400 ? `${Math.floor(seconds / 3600)} h ago` : `${Math.floor(seconds / 86_400)} d ago`;
 }
 
 /** What a form field may hold as GPUs: "8", "0.5", "1,000". Returns milli-GPU, or null. */
@@ -201,9 +208,9 @@ export function formatExact(at: Date): string {
   return EXACT.format(at);
 }
 
-/** Local clock time to the second: "14:03:10". */
-export function formatClock(at: Date): string {
-  return CLOCK.format(at);
+/** Local clock time to the second: "14:03:10"; of another day with its date, as it would mislead without. */
+export function formatClock(at: Date, now: Date): string {
+  return at.toDateString() === now.toDateString() ? CLOCK.format(at) : EXACT.format(at);
 }
 
 /** The reader's zone at that moment: "UTC+1 (Europe/Berlin)". */
