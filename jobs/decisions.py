@@ -299,7 +299,7 @@ class _Teller:
             )
         assert one.reclaim is not None
         if one.kind is Kind.CLAIMED and one.queued is not None:
-            until = iso(from_epoch(one.reclaim.grace_until))
+            until = f"{from_epoch(one.reclaim.grace_until):%Y-%m-%d %H:%M:%S} UTC"
             where = self._on(one.reclaim.cluster)
             kept = f"{_gpus(one.queued.mgpu)} were kept for it{where}"
             if not one.stopped:

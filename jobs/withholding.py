@@ -121,7 +121,7 @@ def withheld_sentence(withheld: Withheld) -> str:
         return _limit_sentence(withheld.numbers)
     if withheld.code == BEGIN_TIME:
         moment = from_epoch(withheld.numbers["begin_at"])
-        return f"It begins at {moment:%Y-%m-%dT%H:%M:%SZ} at the earliest."
+        return f"It begins at {moment:%Y-%m-%d %H:%M:%S} UTC at the earliest."
     count = withheld.numbers["jobs_waited_for"]
     return f"It waits for {count:,} other jobs." if count > 1 else "It waits for another job."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -49,6 +49,7 @@ ChangeArgument = Annotated[
 ]
 #: What an edit sets, by its name here: the name that the API takes.
 _SETTINGS = {"borrow": "borrow_limit_mgpu", "lend": "lend_limit_mgpu"}
+_GUARANTEES = {"guaranteed_mgpu", "guaranteed_percent"}
 
 
 @changes_app.command("list")
@@ -241,13 +242,16 @@ def _read_edits(api: Api, texts: Sequence[str], pool: str | None) -> list[dict[s
         node, colon, settings = text.partition(":")
         if not colon:
             raise CliError(f"{text[:60]!r}: write NODE:guaranteed=12 or NODE:borrow=none,lend=4.")
-        edit = {"quota": _quota_id(api, node.rstrip("/"), pool), **_settings(settings, text)}
-        found.setdefault(str(edit["quota"]), {}).update(edit)
+        quota = _quota_id(api, node.rstrip("/"), pool)
+        edit = found.setdefault(quota, {"quota": quota})
+        for name, value in _settings(settings, text):
+            if name in edit or (name.startswith("guaranteed") and _GUARANTEES & edit.keys()):
+                raise CliError(f"{text[:60]!r}: {node} is given one figure twice.")
+            edit[name] = value
     return list(found.values())
 
 
-def _settings(settings: str, text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _settings(settings: str, text: str) -> Iterator[tuple[str, Any]]:
     for setting in settings.split(","):
         name, equals, value = setting.partition("=")
         if not equals or name not in ("guaranteed", "weight", *_SETTINGS):
@@ -256,14 +260,13 @@ def _settings(settings: str, text: str) -> dict[str, Any]:
                 "lend= and weight=."
             )
         if name == "guaranteed" and (percent := _PERCENT.fullmatch(value)):
-            found["guaranteed_percent"] = percent[1]
+            yield "guaranteed_percent", percent[1]
         elif name == "weight":
-            found["weight"] = _whole(value)
+            yield "weight", _whole(value)
         elif name in _SETTINGS and value == "none":
-            found[_SETTINGS[name]] = None
+            yield _SETTINGS[name], None
         else:
-            found[_SETTINGS.get(name, "guaranteed_mgpu")] = _mgpu(value, name)
-    return found
+            yield _SETTINGS.get(name, "guaranteed_mgpu"), _mgpu(value, name)
 
 
 def _mgpu(text: str, name: str) -> int:
@@ -303,10 +306,10 @@ def _change_id(api: Api, given: str) -> str:
         if str(change["id"]).endswith(given.lower())
     ]
     if len(found) != 1 or not given:
-        raise CliError(
-            f"{len(found) if given else 'No'} planned changes end with {given[:40]!r}; "
-            "`tidegate quota-changes list` shows them."
+        ending = (
+            f"{len(found)} planned changes end" if found and given else "No planned change ends"
         )
+        raise CliError(f"{ending} with {given[:40]!r}; `tidegate quota-changes list` shows them.")
     return found[0]
 
 

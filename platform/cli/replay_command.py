@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 
 from cli.context import open_api
-from cli.errors import CliError
+from cli.errors import CliError, Refused
 from cli.output import (
     Format,
     duration,
@@ -65,19 +66,34 @@ def replay(
                 + " `tidegate why` says why it waits."
             )
     elif cycle is not None:
-        replayed = api.get(f"cycles/{cycle}")
+        replayed = api.get(f"cycles/{_cycle_id(cycle)}")
         if output is not Format.TABLE:
             print_data(replayed, output)
         else:
             _show_cycle(replayed)
     else:
-        cycles = list(api.items("cycles", most=limit, **times))
+        try:
+            cycles = list(api.items("cycles", most=limit, **times))
+        except Refused as refused:
+            if refused.status == 403:
+                tell("What was decided about one of your jobs: `tidegate replay --job JOB`.")
+            raise
         if output is not Format.TABLE:
             print_data(cycles, output)
         elif cycles:
             _show_cycles(cycles)
         else:
             tell("No cycle is recorded" + (f" at {at}." if at else "."))
+
+
+def _cycle_id(given: str) -> str:
+    try:
+        return str(UUID(given))
+    except ValueError:
+        raise CliError(
+            f"{given[:40]!r} is no id of a cycle; `tidegate replay` lists them, and "
+            "`tidegate replay --job JOB` finds those of a job."
+        ) from None
 
 
 def _times(text: str) -> dict[str, str]:

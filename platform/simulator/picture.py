@@ -52,9 +52,10 @@ def _curves(one: Result, capacity: int) -> list[str]:
     line = " ".join(
         f"{i * step:.1f},{_HEIGHT - _HEIGHT * v / peak:.1f}" for i, v in enumerate(wait)
     )
+    span = f"{horizon / 86400:.1f} days" if horizon >= 86400 else f"{horizon / 3600:.1f} hours"
     words = (
         f"{one.policy}: of {capacity / 1000:,.0f} GPUs in use (area); "
-        f"asked for by waiting jobs (line, up to {peak / 1000:,.0f}); {horizon / 86400:.1f} days"
+        f"asked for by waiting jobs (line, up to {peak / 1000:,.0f}); {span}"
     )
     return [
         f"<h2>{escape(words)}</h2><figure>",
@@ -69,7 +70,10 @@ def _curves(one: Result, capacity: int) -> list[str]:
 def averages(
     series: Sequence[tuple[int, int, int]], horizon: int, count: int
 ) -> tuple[list[int], list[int]]:
-    """Means of use and of waiting over `count` equal parts of the time up to `horizon`."""
+    """Means of use and of waiting over `count` parts of the time up to `horizon`, of whole seconds.
+
+    A part that is shorter than a second says again what the one before it does.
+    """
     use, wait = [0] * count, [0] * count
     ends = [*(at for at, _, _ in series[1:]), horizon]
     for (at, in_use, asked), end in zip(series, ends, strict=False):
@@ -80,4 +84,9 @@ def averages(
             use[part] += in_use * (until - at)
             wait[part] += asked * (until - at)
             at = until
-    return [v * count // horizon for v in use], [v * count // horizon for v in wait]
+    bounds = [-(-part * horizon // count) for part in range(count + 1)]
+    for part in range(count):
+        length_s = bounds[part + 1] - bounds[part]
+        for sums in (use, wait):
+            sums[part] = sums[part] // length_s if length_s else sums[part - 1]
+    return use, wait

@@ -196,11 +196,12 @@ def read_policy(path: Path | None) -> Policy:
         elif type(value) is kind:
             knobs[name] = value
         else:
-            raise TraceError(path, None, f"{name} cannot be {value!r}")
+            wanted = {int: "a whole number", bool: "true or false"}.get(kind, "one of its names")
+            raise TraceError(path, None, f"{name} cannot be {value!r}: write {wanted}")
     try:
         return Policy(**knobs)
     except ValueError as error:
-        raise TraceError(path, None, str(error)) from None
+        raise TraceError(path, None, getattr(error, "strerror", None) or str(error)) from None
 
 
 def _read_list(path: Path) -> QuotaTree:
@@ -208,7 +209,7 @@ def _read_list(path: Path) -> QuotaTree:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.reader(file, strict=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise TraceError(path, None, str(error)) from None
+        raise TraceError(path, None, getattr(error, "strerror", None) or str(error)) from None
     header = [name.strip() for name in rows[0]] if rows else []
     team = next((name for name in _NAMES if name in header), None)
     guaranteed = next((name for name in _GUARANTEES if name in header), None)
@@ -352,7 +353,7 @@ def _load(path: Path) -> object:
         line = None if error.problem_mark is None else error.problem_mark.line + 1
         raise TraceError(path, line, error.problem or "it is no YAML") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise TraceError(path, None, str(error)) from None
+        raise TraceError(path, None, getattr(error, "strerror", None) or str(error)) from None
 
 
 def _mapping(path: Path, value: object, what: str) -> Mapping[str, Any]:

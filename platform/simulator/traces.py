@@ -1,7 +1,7 @@
 """Readers of job traces: CSV with the columns of well-known GPU traces, and SWF.
 
-The format is told by the header: a CSV file names its columns, everything else is SWF (18
-numbers a line, `;` before remarks). Files may be gzipped.
+The format is told by the first line: a CSV file names its columns there, what has no comma is SWF
+(18 numbers a line, `;` before remarks). Files may be gzipped.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read_trace(path: Path, *, gpus_per_node: int, team_column: str | None = None
     if not line:
         raise TraceError(path, None, "it is empty")
     header = [name.strip() for name in line.split(",")]
-    if "job_id" not in header:
+    if len(header) == 1:
         return _read_swf(
             path, chain([(number, line)], lines), gpus_per_node, team_column or "group"
         )
@@ -68,8 +68,8 @@ def read_trace(path: Path, *, gpus_per_node: int, team_column: str | None = None
             if wanted not in header:
                 raise TraceError(path, number, f"there is no column {wanted!r} to tell the team")
             return _read_csv(path, name, header, lines, reader, wanted, gpus_per_node)
-    known = "; ".join(",".join(columns) for _, _, columns, _ in _FORMATS)
-    raise TraceError(path, number, f"unknown columns; there are readers for {known}")
+    known = " and ".join(",".join(columns) for _, _, columns, _ in _FORMATS)
+    raise TraceError(path, number, f"unknown columns; there are readers for traces with {known}")
 
 
 def read_machines(path: Path) -> tuple[Machine, ...]:
@@ -179,7 +179,7 @@ def _read_csv(
     seen: set[str] = set()
     left_out = 0
     for at, line in rows:
-        row = _row(path, at, header, line)
+        row = {"job_id": f"line {at}"} | _row(path, at, header, line)
         if row["job_id"] in seen:
             raise TraceError(path, at, f"job {row['job_id']!r} is there twice")
         seen.add(row["job_id"])

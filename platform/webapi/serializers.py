@@ -54,6 +54,11 @@ class TextField(serializers.CharField):
 class WholeNumberField(serializers.IntegerField):
     """A JSON integer: no strings, no 1.0, no true."""
 
+    default_error_messages = {
+        "min_value": "must be at least {min_value}",
+        "max_value": "must be at most {max_value}",
+    }
+
     def to_internal_value(self, data: Any) -> int:
         """The integer. Raises ValidationError for any other JSON value."""
         if not isinstance(data, int) or isinstance(data, bool):

@@ -74,10 +74,8 @@ class PlannedChangeList(APIView):
         if "status" in request.query_params:
             status = request.query_params["status"]
             if status not in PlannedStatus.values:
-                raise InvalidRequest(
-                    f"status must be one of {', '.join(PlannedStatus.values)}.",
-                    errors=[FieldError("/status", "is not a status")],
-                )
+                known = f"must be one of {', '.join(PlannedStatus.values)}"
+                raise InvalidRequest(f"status {known}.", errors=[FieldError("/status", known)])
             planned = planned.filter(status=status)
         page = page_by_id(request, planned, newest_first=True)
         return Response(page_body(request, page, lambda row: shown_change(row, actor=actor)))

@@ -24,21 +24,21 @@ export function LookAhead({ jobId, code }: { jobId: string; code: Explanation["c
         <p>
           {found.estimated_start.latest === null ? (
             <>
-              Not before <Time at={found.until} show="exact" />
+              Not before <Time at={found.until} show="clock" />
             </>
           ) : (
             <>
               {found.estimated_start.earliest && (
                 <>
-                  Between <Time at={found.estimated_start.earliest} show="exact" /> and{" "}
+                  Between <Time at={found.estimated_start.earliest} show="clock" /> and{" "}
                 </>
               )}
-              <Time at={found.estimated_start.latest} show="exact" />
+              <Time at={found.estimated_start.latest} show="clock" />
             </>
           )}
           <span className="faint"> · {methodWords(found.estimated_start.method)}</span>
           <span className="small dim block">
-            Looked until <Time at={found.until} show="exact" />
+            Looked until <Time at={found.until} show="clock" />
             {found.estimated_start.latest === null && found.until < found.asked_until && ", where the work became too much"}. All that runs is taken to use all of its
             time limit
             {found.assumed_ends > 0 && ` (${found.assumed_ends} without one: a day, or as long again as they have)`}, and nobody

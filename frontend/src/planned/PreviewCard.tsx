@@ -117,6 +117,7 @@ function Preview({ preview }: { preview: QuotaPreview }) {
       <Losses
         title="Told to give GPUs back"
         note="Running jobs that would get their notice with the change only. They queue again at their old place."
+        asOf={preview.as_of}
         losses={preview.reclaimed}
         starts={preview.starts}
         count={sums.reclaimed}
@@ -124,6 +125,7 @@ function Preview({ preview }: { preview: QuotaPreview }) {
       <Losses
         title="Spared"
         note="They would get their notice without the change."
+        asOf={preview.as_of}
         losses={preview.spared}
         starts={preview.starts}
         count={sums.spared}
@@ -189,14 +191,14 @@ function Starts({ preview, sums }: { preview: QuotaPreview; sums: PreviewSums })
     <tr key={start.job}>
       <JobCells of={start} />
       <td className="n hide">
-        <Moment at={start.before} />
+        <Moment at={start.before} asOf={preview.as_of} />
       </td>
       <td className="n hide">
-        <Moment at={start.after} />
+        <Moment at={start.after} asOf={preview.as_of} />
       </td>
       <td className="n">
         {start.is_at_least && "at least "}
-        {formatDuration(Math.abs(start.sooner_s))} {start.sooner_s > 0 ? "sooner" : "later"}
+        {aboutDuration(start.sooner_s)} {start.sooner_s > 0 ? "sooner" : "later"}
       </td>
     </tr>
   ));
@@ -218,19 +220,29 @@ function Starts({ preview, sums }: { preview: QuotaPreview; sums: PreviewSums })
   );
 }
 
-function Moment({ at }: { at: string | null }) {
-  return at === null ? <span className="faint">not by then</span> : <Time at={at} />;
+/** A moment of a future that is played on from `asOf`: its first one is "at once", and not some time ago. */
+function Moment({ at, asOf }: { at: string | null; asOf: string }) {
+  if (at === null) return <span className="faint">not by then</span>;
+  return at <= asOf ? <>at once</> : <Time at={at} />;
+}
+
+/** How much sooner or later, without seconds where the future is not that exact. */
+function aboutDuration(seconds: number): string {
+  const whole = Math.abs(seconds);
+  return formatDuration(whole < 600 ? whole : Math.round(whole / 60) * 60);
 }
 
 function Losses({
   title,
   note,
+  asOf,
   losses,
   starts,
   count,
 }: {
   title: string;
   note: string;
+  asOf: string;
   losses: QuotaPreview["reclaimed"];
   starts: QuotaPreview["starts"];
   count: number;
@@ -240,7 +252,7 @@ function Losses({
     <tr key={loss.job}>
       <JobCells of={loss} />
       <td className="n hide">
-        <Time at={loss.noticed_at} />
+        <Moment at={loss.noticed_at} asOf={asOf} />
       </td>
       <td className="n">{formatGpuHours(loss.at_risk_mgpu_s)}</td>
       <td className="hide">

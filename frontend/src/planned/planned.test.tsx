@@ -343,6 +343,25 @@ describe("one planned change", () => {
     expect(screen.queryByText(/Cut short/)).toBeNull();
   });
 
+  it("tells the first moment of the future that it looks at as at once", async () => {
+    const asOf = "2026-11-22T14:00:00Z";
+    const [loss] = aPreview().reclaimed;
+    const [start] = aPreview().starts;
+    if (loss === undefined || start === undefined) throw new Error("an empty preview");
+    const preview = aPreview({
+      as_of: asOf,
+      reclaimed: [{ ...loss, noticed_at: asOf }],
+      starts: [{ ...start, after: asOf, sooner_s: 3135 }],
+    });
+    const { user } = open(`/quota-changes/${DRAFT}`, {
+      override: ({ path }) =>
+        path.endsWith("/preview") ? { status: 200, body: preview, headers: { ETag: '"001-draft-30"' } } : undefined,
+    });
+    await user.click(await screen.findByRole("button", { name: "Preview" }));
+    expect(await screen.findAllByText("at once")).toHaveLength(2);
+    expect(within(screen.getByRole("region", { name: "Starts" })).getByText("52 min sooner")).toBeInTheDocument();
+  });
+
   it("says in the server's words why it is not worked out, and when to ask again", async () => {
     const { user } = open(`/quota-changes/${DRAFT}`, {
       override: ({ path }) =>

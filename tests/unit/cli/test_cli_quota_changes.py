@@ -141,6 +141,9 @@ def test_a_draft_is_sent_as_the_api_takes_it(server: Server) -> None:
         ("nlp:guaranteed=lots", "write a number such as 8 or 0.5"),
         ("nlp:guaranteed=0.0001", "at most three decimals"),
         ("nlp:weight=1.5", "write a whole number"),
+        # Planted: the last one won, in silence.
+        ("nlp:lend=1,lend=2", "nlp is given one figure twice"),
+        ("nlp:guaranteed=4,guaranteed=10%", "nlp is given one figure twice"),
     ],
 )
 def test_what_cannot_be_read_is_refused_before_it_is_sent(
@@ -161,6 +164,12 @@ def test_a_time_without_a_zone_is_refused(server: Server) -> None:
         2,
         "Error: --at '2026-12-01T07:00': write UTC, such as 2026-12-01T07:00Z.\n",
     )
+
+
+def test_a_node_that_is_named_twice_has_each_figure_once(server: Server) -> None:
+    server.routes["GET quotas"] = a_quota(NLP)
+    ran = server.run("quota-changes", "draft", "nlp:weight=1", "nlp:weight=2", "--reason=x")
+    assert ran.err == "Error: 'nlp:weight=2': nlp is given one figure twice.\n"
 
 
 def test_a_node_with_several_quotas_needs_its_pool(server: Server) -> None:
@@ -294,4 +303,4 @@ def test_a_change_is_cancelled_by_the_end_of_its_id(server: Server) -> None:
     ran = server.run("quota-changes", "cancel", "0000c")
     assert (ran.exit_code, server.sent[-1]) == (0, f"POST {PATH}/cancel")
     ran = server.run("quota-changes", "cancel", "7000")
-    assert ran.err.startswith("Error: 0 planned changes end with '7000'")
+    assert ran.err.startswith("Error: No planned change ends with '7000'")

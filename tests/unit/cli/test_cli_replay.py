@@ -236,7 +236,18 @@ def test_a_refusal_is_told(server: Server) -> None:
     ran = server.run("replay")
     assert (ran.exit_code, ran.err) == (
         3,
+        "What was decided about one of your jobs: `tidegate replay --job JOB`.\n"
         "Error: No: Only a platform administrator may do this.\n",
+    )
+
+
+def test_what_is_no_cycle_is_not_asked_for(server: Server) -> None:
+    ran = server.run("replay", "serve")
+    assert (ran.exit_code, server.requests, ran.err) == (
+        2,
+        [],
+        "Error: 'serve' is no id of a cycle; `tidegate replay` lists them, and "
+        "`tidegate replay --job JOB` finds those of a job.\n",
     )
 
 

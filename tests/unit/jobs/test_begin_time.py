@@ -41,7 +41,7 @@ def test_it_is_offered_when_its_time_has_come(company: Company, bob: User, cycle
     assert told is not None
     assert (told["code"], told["sentence"], told["numbers"]) == (
         "begin_time",
-        f"It begins at {LATER_TEXT} at the earliest.",
+        "It begins at 2026-11-21 12:00:09 UTC at the earliest.",
         {"begin_at": int(LATER.timestamp())},
     )
     body = by_token(actor.user).get(f"jobs/{job.pk}").json()
@@ -113,7 +113,7 @@ def test_a_preview_says_when_it_begins(company: Company) -> None:
         False,
         "begin_time",
     )
-    assert would.explanation["sentence"] == f"It begins at {LATER_TEXT} at the earliest."
+    assert would.explanation["sentence"] == "It begins at 2026-11-21 12:00:09 UTC at the earliest."
     assert preview_job(
         read_job_request(a_body(begin_at=LATER_TEXT)), actor=actor, now=LATER
     ).would_start_now

@@ -200,8 +200,8 @@ def test_who_asked_for_the_gpus_is_told_whose_they_were_as_far_as_they_may_see(
     borrower, lender = preempt(company, cast, cycles)
     (claimed,) = by_token(cast.bob).get(f"jobs/{lender.id}/decisions").json()["items"]
     assert claimed["sentence"] == (
-        "8 GPUs were kept for it on local: 1 job with 32 GPUs had to go by 2026-11-21T12:12:00Z at"
-        " the latest. Its team was guaranteed 8 GPUs and had 0 in use."
+        "8 GPUs were kept for it on local: 1 job with 32 GPUs had to go by 2026-11-21 12:12:00 UTC"
+        " at the latest. Its team was guaranteed 8 GPUs and had 0 in use."
     )
     assert claimed["victims"] == [
         {

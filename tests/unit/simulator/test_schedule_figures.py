@@ -202,3 +202,9 @@ def test_curves_keep_the_area(count: int) -> None:
     whole = [4 * 5 + 3 * 21, 2 * 4]
     assert [sum(use) * 30 // count, sum(wait) * 30 // count] == pytest.approx(whole, abs=30)
     assert averages(series, 30, 30)[0] == [4] * 5 + [0] * 4 + [3] * 21
+
+
+@pytest.mark.parametrize("horizon", [7, 240, 4_000])
+def test_what_is_constant_is_drawn_as_a_straight_line(horizon: int) -> None:
+    """Planted: parts of whole seconds were divided by their mean length, which made waves."""
+    assert averages([(0, 24_000, 8_000)], horizon, 240) == ([24_000] * 240, [8_000] * 240)

@@ -42,6 +42,13 @@ def test_philly_jobs_become_gangs_of_equal_parts(tmp_path: Path) -> None:
     )
 
 
+def test_jobs_without_an_id_are_known_by_their_line(tmp_path: Path) -> None:
+    """Planted: what had no column job_id was read as SWF."""
+    text = "submit_s,duration_s,gpus,vc\n0,100,8,vc1\n5,60,12,vc2\n"
+    trace = read_trace(written(tmp_path, text), gpus_per_node=8)
+    assert (trace.format, [job.id for job in trace.jobs]) == ("philly", ["line 2", "line 3"])
+
+
 def test_a_packed_file_is_read_like_a_plain_one(tmp_path: Path) -> None:
     plain = read_trace(written(tmp_path, PHILLY), gpus_per_node=8)
     packed = written(tmp_path, gzip.compress(PHILLY.encode()), "trace.gz")
@@ -124,6 +131,7 @@ HEADER = "job_id,submit_s,duration_s,gpus,vc\n"
         (HEADER + '1,0,5,1,"a\n', "trace.csv, line 2: unexpected end of data"),
         (HEADER, "trace.csv: no job in it ran on a GPU"),
         ("", "trace.csv: it is empty"),
+        ("when,gpus\n", "trace.csv, line 1: unknown columns; there are readers for traces with"),
         ("job_id,when\n", "trace.csv, line 1: unknown columns; there are readers for"),
         (SWF + "4 5 6\n", "trace.csv, line 5: 3 fields; SWF has 18"),
         (SWF + SWF, "trace.csv, line 6: job 1 is there twice"),
