@@ -308,6 +308,20 @@ function PlanCard({ job }: { job: JobDetail }) {
               <Time at={job.started_at} show="both" />
             </Fact>
           )}
+          {job.state === "running" || job.state === "preempting" ? (
+            <Fact name="Work saved">
+              {job.current_attempt?.checkpoint_at != null ? (
+                <Time at={job.current_attempt.checkpoint_at} show="both" />
+              ) : (
+                <>
+                  <span className="faint">not that anybody told</span>
+                  <div className="small faint">
+                    <code>tidegate checkpoint</code> inside the job tells
+                  </div>
+                </>
+              )}
+            </Fact>
+          ) : null}
           <Fact name="Attempt">{job.attempt === 0 ? "none yet" : job.attempt}</Fact>
           <Fact name="Cluster">{clusterOf(job) ?? "any"}</Fact>
           {job.required_topology && <Fact name="Together in">one {LEVEL_WORDS[job.required_topology]}</Fact>}

@@ -382,6 +382,16 @@ describe("the job page of a job that was placed", () => {
     return within(within(plan).getByRole("row", { name: /^Cluster/ })).getByRole("cell").textContent;
   };
 
+  it("says when its work was saved, and how a job tells that", async () => {
+    const saved = () => screen.findByRole("row", { name: /^Work saved/ });
+    const told = anAttempt({ checkpoint_at: new Date(Date.now() - 120_000).toISOString() });
+    const { unmount } = page({ state: "running", current_attempt: told });
+    expect(within(await saved()).getByText(/^2 min ago/)).toBeInTheDocument();
+    unmount();
+    page({ state: "running", current_attempt: anAttempt() });
+    expect(await saved()).toHaveTextContent("not that anybody told");
+  });
+
   it("names the cluster where it runs", async () => {
     page({ cluster: null, current_attempt: anAttempt({ cluster: "kube-b" }) });
     expect(await cluster()).toBe("kube-b");

@@ -384,8 +384,8 @@ function FormFields({
           )}
         </div>
         <p className="small faint">
-          {draft.shape === "total" ? "4..16" : "2..8 nodes"}: it starts with the least at once, and with as much as there
-          is.
+          {draft.shape === "total" ? "4..16 starts as soon as 4 are free" : "2..8 nodes start as soon as 2 are free"},
+          with as many as there are then.
         </p>
       </fieldset>
       <TextInput
