@@ -137,11 +137,15 @@ class _Changed:
 def _apply_starts(starts: Sequence[Start], epoch: int, now: datetime, changed: _Changed) -> int:
     """Grant attempts to the jobs that are still queued, and intend to start them."""
     planned = {UUID(start.job): start for start in starts}
-    granted = [(job, _attempt(job, planned[job.id], epoch, now)) for job in _lock_queued(planned)]
+    granted = [
+        (_where_it_starts(job, planned[job.id]), _attempt(job, planned[job.id], epoch, now))
+        for job in _lock_queued(planned)
+    ]
     if not granted:
         return 0
     insert_rows(Attempt, [columns_of(attempt) for _, attempt in granted])
     _mark_starting([job.id for job, _ in granted], now)
+    _move_to_pools([job for job, _ in granted if planned[job.id].pool is not None])
     register_attempts([_grant(job, attempt) for job, attempt in granted], now=now)
     intend([start_intention(attempt) for _, attempt in granted], now=now)
     record_events(
@@ -198,6 +202,11 @@ def _lock_queued(ids: Collection[UUID]) -> list[_Startable]:
         return [_Startable(*row) for row in cursor.fetchall()]
 
 
+def _where_it_starts(job: _Startable, start: Start) -> _Startable:
+    """The job in the pool of its start, where it accepts several."""
+    return job if start.pool is None else job._replace(pool_id=UUID(start.pool))
+
+
 def _attempt(job: _Startable, start: Start, epoch: int, now: datetime) -> Attempt:
     lifecycle.check_move(job.state, JobState.STARTING)
     return Attempt(
@@ -227,6 +236,21 @@ def _mark_starting(jobs: Sequence[UUID], now: datetime) -> None:
             [list(jobs)],
         )
     _close_claims(jobs, now)
+
+
+def _move_to_pools(jobs: Sequence[_Startable]) -> None:
+    """Locked jobs that accept several pools run in those of their starts from now on."""
+    if not jobs:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            UPDATE jobs_job j SET pool_id = v.pool
+            FROM unnest(%s::uuid[], %s::uuid[]) AS v(id, pool)
+            WHERE j.id = v.id AND j.pool_id <> v.pool
+            """,
+            [[job.id for job in jobs], [job.pool_id for job in jobs]],
+        )
 
 
 def _grant(job: _Startable, attempt: Attempt) -> Grant:
@@ -298,6 +322,7 @@ def _apply_reclaims(
             continue
         claim = Reclaim(
             job_id=beneficiary.id,
+            pool_id=None if planned.pool is None else UUID(planned.pool),
             cluster_id=UUID(planned.cluster),
             slots=_slots_json(planned.slots),
             created_at=now,

@@ -49,6 +49,9 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     if job.explanation is None:
         return plain_explanation(NOT_YET_DECIDED, "The arbiter has not looked at it yet.", now)
     shown = {
+        # What an earlier version stored has none of the first two.
+        "pool": None,
+        "elsewhere": [],
         **job.explanation,
         "victims": [_shown_victim(victim, actor) for victim in view.victims],
     }
@@ -227,6 +230,8 @@ def plain_explanation(
         "jobs_ahead": 0,
         "victims": [],
         "estimated_start": None,
+        "pool": None,
+        "elsewhere": [],
         "as_of": iso(now),
     }
 

@@ -27,7 +27,8 @@ from webapi.middleware import current_request_id
 
 @dataclass(frozen=True, slots=True)
 class ArrayView:
-    """An array and its tasks by state; the ends of the first and the last that have ended."""
+    """An array and its tasks by state; the ends of the first and the last that have ended. `pool`
+    is the first that its tasks accept."""
 
     array: JobArray
     pool: str
@@ -93,7 +94,7 @@ def get_array(array_id: UUID, *, actor: Actor) -> ArrayView:
     times = tasks.aggregate(Min("started_at"), Min("ended_at"), Max("ended_at"))
     return ArrayView(
         array=found,
-        pool=tasks.values_list("pool__name", flat=True)[0],
+        pool=tasks.select_related("pool").order_by("pk")[0].pool_names[0],
         counts={state.value: by_state.get(state.value, 0) for state in JobState},
         first_started_at=times["started_at__min"],
         first_ended_at=times["ended_at__min"],

@@ -162,7 +162,9 @@ def _conditions(wanted: JobFilter) -> Iterator[_Condition]:
         yield _any(_one_of("j.user_id", _users(wanted.username), 1))
     if wanted.pool is not None:
         yield _Condition(
-            "j.pool_id IN (SELECT id FROM clusters_pool WHERE name = %s)", [wanted.pool]
+            "(SELECT id FROM clusters_pool WHERE name = %s) = ANY(j.pool_id || CASE"
+            " WHEN j.state IN ('held', 'queued') THEN j.pools ELSE '{}' END)",
+            [wanted.pool],
         )
     if wanted.array is not None:
         yield _Condition("j.array_id = %s", [wanted.array])

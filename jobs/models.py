@@ -20,6 +20,9 @@ from tenants.models import Node, User
 #: The levels that a job may require or prefer its nodes to be together in, the tightest first.
 TOPOLOGIES = [level.value for level in Level]
 
+#: So many pools a job may accept.
+POOLS_MAX = 4
+
 
 class JobType(models.TextChoices):
     """What kind of work a job is; a hint for people and policies."""
@@ -102,6 +105,10 @@ class Job(models.Model):
 
     `array` and `array_index` are set for the task of an array.
 
+    `pools` are the ids of those that it accepts where it accepts several, the one that it would
+    like best first; then `pool` is where it runs or ran last, and before its first start the first
+    of them.
+
     An elastic job is content with `node_count_min` nodes and gets `node_count` at most; an attempt
     says how many it was granted. It is not started before `begin_at`.
 
@@ -123,6 +130,7 @@ class Job(models.Model):
         max_length=6, choices=JobOrigin.choices, default=JobOrigin.PORTAL.value
     )
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="jobs")
+    pools = ArrayField(models.UUIDField(), default=list)
     priority_class = models.ForeignKey(PriorityClass, models.PROTECT, related_name="jobs")
     cluster = models.ForeignKey(Cluster, models.PROTECT, null=True, related_name="pinned_jobs")
     array = models.ForeignKey(
@@ -176,6 +184,10 @@ class Job(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(features__len__lte=16), name="job_asks_for_16_features_at_most"
+            ),
+            models.CheckConstraint(
+                condition=Q(pools__len=0) | Q(pools__len__gte=2, pools__len__lte=POOLS_MAX),
+                name="job_accepts_a_few_pools_or_one",
             ),
             models.CheckConstraint(
                 condition=Q(image=None) | Q(image__regex=r"\A[!-~]+\Z"),
@@ -282,6 +294,14 @@ class Job(models.Model):
         return self.mgpu_per_node * self.node_count
 
     @property
+    def pool_names(self) -> list[str]:
+        """The pools that it accepts, in its order. One query where there are several."""
+        if not self.pools:
+            return [self.pool.name]
+        names = dict(Pool.objects.filter(pk__in=self.pools).values_list("pk", "name"))
+        return [names[pk] for pk in self.pools]
+
+    @property
     def least_node_count(self) -> int:
         """With how many nodes it starts at the least."""
         return self.node_count if self.node_count_min is None else self.node_count_min
@@ -290,11 +310,13 @@ class Job(models.Model):
 class Reclaim(models.Model):
     """A claim: GPUs being freed for `job`, on these slots of this cluster, by `grace_until`.
 
-    Stored with its victims before anybody is notified. At most one is open per job.
+    Stored with its victims before anybody is notified. At most one is open per job. `pool` is that
+    of the slots where the job accepts several; empty is the only one that it accepts.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     job = models.ForeignKey(Job, models.PROTECT, related_name="reclaims")
+    pool = models.ForeignKey(Pool, models.PROTECT, null=True, related_name="+")
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+")
     slots = models.JSONField()
     created_at = models.DateTimeField()

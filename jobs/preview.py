@@ -10,7 +10,7 @@ from uuid_utils.compat import uuid7
 
 from arbiter.cycle import decide
 from arbiter.decisions import Code, Plan
-from arbiter.snapshot import QueuedJob, Snapshot
+from arbiter.snapshot import OtherPool, QueuedJob, Snapshot
 from billing.queries import cost_per_hour_nano
 from clusters.models import Cluster
 from jobs.dependencies import fate
@@ -39,8 +39,8 @@ class Preview:
     """The arbiter's answer. Feasibility at this moment, not a reservation.
 
     It would start with `mgpu` now, or wait for so much. `guaranteed_mgpu` of that would be inside
-    the team's guarantee, now or when it starts;
-    `cost` is nano-currency an hour, with its currency.
+    the team's guarantee, now or when it starts, in `pool`, which is the first that it accepts where
+    it waits; `cost` is nano-currency an hour, with its currency.
     """
 
     resolved: ResolvedRequest
@@ -49,6 +49,7 @@ class Preview:
     mgpu: int
     guaranteed_mgpu: int
     cluster: str | None
+    pool: str
     cost: tuple[int, str] | None
     explanation: dict[str, Any]
 
@@ -70,6 +71,7 @@ def _previewed(
     # One snapshot of one instant: it must be the outermost transaction.
     snapshot, policy, _ = read_queue(now)
     names = display_names()
+    usable = UsableClusters()
     job = QueuedJob(
         id=str(uuid7()),
         team=str(resolved.team.pk),
@@ -80,40 +82,41 @@ def _previewed(
         priority_class=str(resolved.priority_class.pk),
         submitted_at=snapshot.taken_at,
         time_limit_s=request.time_limit_s,
-        clusters=UsableClusters().of(
-            team=str(resolved.team.pk),
-            user=str(actor.user.pk),
-            pool=str(resolved.pool.pk),
-            mgpu_per_node=resolved.mgpu_per_node,
-            time_limit_s=request.time_limit_s,
-            pinned=None if resolved.cluster is None else str(resolved.cluster.pk),
-            image=request.image,
-        ),
+        clusters=_usable(resolved, usable, actor),
         features=frozenset(request.features) or None,
         has_image=request.image is not None,
         required_topology=request.required_topology,
         preferred_topology=request.preferred_topology,
         node_count_max=resolved.node_count_max,
+        others=tuple(
+            OtherPool(str(one.pool.pk), _usable(one, usable, actor)) for one in resolved.others
+        ),
     )
     plan = decide(replace(snapshot, queued=(*snapshot.queued, job)), policy)
     start = next((item for item in plan.starts if item.job == job.id), None)
     waiting = next((item for item in plan.waiting if item.job == job.id), None)
     cluster, mgpu = None, job.mgpu
+    place = start or waiting
+    assert place is not None
+    here = next(
+        one for one in resolved.in_each_pool if str(one.pool.pk) == (place.pool or job.pool)
+    )
     if start is not None:
         mgpu, guaranteed_mgpu = sum(slot.mgpu for slot in start.slots), start.guaranteed_mgpu
         cluster = Cluster.objects.values_list("name", flat=True).get(pk=start.cluster)
         explanation = plain_explanation(
             WOULD_START,
-            f"It would start now on {cluster}{_so_many(job, mgpu)}.",
+            f"It would start now on {cluster}"
+            f"{f' in {here.pool.name}' if job.others else ''}{_so_many(job, mgpu)}.",
             now,
             {"need_mgpu": mgpu, "borrowed_mgpu": mgpu - guaranteed_mgpu},
         )
     else:
-        guaranteed_mgpu = _guaranteed_later(snapshot, plan, job)
+        guaranteed_mgpu = _guaranteed_later(snapshot, plan, job.in_pool(str(here.pool.pk)))
         assert waiting is not None
         explanation = {**reason_document(waiting, job, names, now=now), "victims": []}
         if waiting.code is Code.CLUSTER_UNAVAILABLE:
-            explanation["sentence"] += _not_set_up(resolved)
+            explanation["sentence"] += _not_set_up(here)
     refused = refused_of(resolved.notes)
     begins_later = request.begin_at is not None and request.begin_at > now
     unmet = [one for one in resolved.predecessors if not fate(one.condition, one.state)]
@@ -126,8 +129,8 @@ def _previewed(
             f"It would be refused and could run nowhere: {lines.rstrip('.')}{more}.",
             now,
         )
-    elif resolved.never is not None:
-        sentence, numbers = never_sentence(resolved, resolved.never)
+    elif resolved.hopeless is not None:
+        sentence, numbers = never_sentence(*resolved.hopeless)
         explanation = plain_explanation("never_fits", sentence, now, numbers)
     elif request.is_held and not is_lost:
         explanation = plain_explanation(
@@ -143,7 +146,7 @@ def _previewed(
         explanation = plain_explanation(DEPENDENCY, told, now, {"jobs_waited_for": len(unmet)})
     return Preview(
         resolved=resolved,
-        fits=resolved.never is None and not refused and not is_lost,
+        fits=resolved.hopeless is None and not refused and not is_lost,
         would_start_now=start is not None
         and not request.is_held
         and not refused
@@ -152,9 +155,10 @@ def _previewed(
         mgpu=mgpu,
         guaranteed_mgpu=guaranteed_mgpu,
         cluster=None if refused else cluster,
+        pool=here.pool.name,
         cost=cost_per_hour_nano(
             organization_id=resolved.team.organization_id,
-            pool_id=resolved.pool.pk,
+            pool_id=here.pool.pk,
             guaranteed_mgpu=guaranteed_mgpu,
             borrowed_mgpu=mgpu - guaranteed_mgpu,
             multiplier_ppm=resolved.priority_class.price_multiplier_ppm,
@@ -172,6 +176,21 @@ def _not_set_up(resolved: ResolvedRequest) -> str:
         None if resolved.cluster is None else resolved.cluster.pk,
     )
     return f" {not_set_up(resolved.team.display_path, clusters)}" if clusters else ""
+
+
+def _usable(
+    resolved: ResolvedRequest, usable: UsableClusters, actor: Actor
+) -> frozenset[str] | None:
+    """The clusters that may run the request in its pool."""
+    return usable.of(
+        team=str(resolved.team.pk),
+        user=str(actor.user.pk),
+        pool=str(resolved.pool.pk),
+        mgpu_per_node=resolved.mgpu_per_node,
+        time_limit_s=resolved.request.time_limit_s,
+        pinned=None if resolved.cluster is None else str(resolved.cluster.pk),
+        image=resolved.request.image,
+    )
 
 
 def _so_many(job: QueuedJob, mgpu: int) -> str:

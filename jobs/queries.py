@@ -107,6 +107,7 @@ class JobRow(NamedTuple):
     user_id: UUID
     user__username: str
     pool__name: str
+    pool_names: Sequence[str]
     priority_class__name: str
     cluster__name: str | None
     mgpu_per_node: int
@@ -488,6 +489,10 @@ _PAGE = f"""
 SELECT j.id, j.name, j.type, j.origin, j.state,
        j.organization_id, split_part(t.path, '/', 1), t.path, j.user_id, u.username,
        (SELECT name FROM clusters_pool WHERE id = j.pool_id),
+       (SELECT array_agg(p.name ORDER BY w.place)
+        FROM unnest(CASE WHEN j.pools = '{{}}' THEN ARRAY[j.pool_id] ELSE j.pools END)
+            WITH ORDINALITY AS w (id, place)
+        JOIN clusters_pool p ON p.id = w.id),
        (SELECT name FROM quotas_priorityclass WHERE id = j.priority_class_id),
        (SELECT name FROM clusters_cluster WHERE id = j.cluster_id),
        j.mgpu_per_node, j.node_count, coalesce(j.node_count_min, j.node_count),
@@ -570,7 +575,8 @@ JOIN clusters_cluster c
     ON c.is_enabled AND c.kind = ANY(%s) AND coalesce(j.cluster_id = c.id, true)
 WHERE j.id = ANY(%s)
   AND EXISTS (
-      SELECT FROM clusters_clusternode n WHERE n.cluster_id = c.id AND n.pool_id = j.pool_id
+      SELECT FROM clusters_clusternode n
+      WHERE n.cluster_id = c.id AND (n.pool_id = j.pool_id OR n.pool_id = ANY(j.pools))
   )
   AND NOT EXISTS (
       SELECT FROM quotas_clusteruser u WHERE u.cluster_id = c.id AND u.user_id = j.user_id

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from arbiter.decisions import Plan, Waiting
+from arbiter.decisions import Obstacle, Plan, Waiting
 from arbiter.explain import sentence
 from arbiter.snapshot import QueuedJob, Snapshot
 from jobs.explaining import iso, plain_explanation
@@ -109,14 +109,38 @@ def reason_document(
             "latest": _iso_epoch(waiting.latest),
             "method": waiting.method,
         }
+    told, pool = sentence(waiting, job, names), None
+    elsewhere = [_obstacle(one, job, names) for one in waiting.elsewhere]
+    if waiting.pool is not None:
+        pool = names.get(waiting.pool, waiting.pool)
+        told = sentence(waiting, job.in_pool(waiting.pool), names)
+        told = " ".join(
+            f"{name}: {why}"
+            for name, why in ((pool, told), *((one["pool"], one["sentence"]) for one in elsewhere))
+        )
     return {
         "code": waiting.code.value,
-        "sentence": sentence(waiting, job, names),
+        "sentence": told,
         "numbers": dict(waiting.numbers),
         "node": None if waiting.node is None else names.get(waiting.node),
         "jobs_ahead": waiting.jobs_ahead,
         "estimated_start": estimate,
+        "pool": pool,
+        "elsewhere": elsewhere,
         "as_of": iso(now),
+    }
+
+
+def _obstacle(one: Obstacle, job: QueuedJob, names: Mapping[str, str]) -> dict[str, Any]:
+    """Why a job that accepts several pools does not start in one of them."""
+    waiting = Waiting(job.id, one.code, one.numbers, one.node, one.jobs_ahead)
+    return {
+        "pool": names.get(one.pool, one.pool),
+        "code": one.code.value,
+        "sentence": sentence(waiting, job.in_pool(one.pool), names),
+        "numbers": dict(one.numbers),
+        "node": None if one.node is None else names.get(one.node),
+        "jobs_ahead": one.jobs_ahead,
     }
 
 

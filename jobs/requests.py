@@ -16,7 +16,7 @@ from arbiter.snapshot import Level
 from connectors.workload_checks import RESERVED_ENVIRONMENT, SCRIPT_BYTES_MAX
 from jobs.array_text import STORED_BYTES_MAX, ArrayShape, parse_array, task_name
 from jobs.dependencies import DEPENDENCIES_MAX
-from jobs.models import TOPOLOGIES, Condition, JobType
+from jobs.models import POOLS_MAX, TOPOLOGIES, Condition, JobType
 from jobs.sbatch import (
     FEATURE,
     NOTICE_SIGNALS,
@@ -55,6 +55,7 @@ FIELDS = frozenset(
         "team",
         "name",
         "pool",
+        "pools",
         "gpus",
         "gpus_min",
         "gpus_per_node",
@@ -110,7 +111,8 @@ class Wish:
 class JobRequest:
     """A request that is well-formed; whether it means something is for `jobs.submission`.
 
-    `pool` and `priority_class` of None leave the choice to us; hints then come first, in order.
+    `pools` are those that it accepts, the one that it would like best first. None of them, and a
+    `priority_class` of None, leave the choice to us; hints then come first, in order.
     `image_note` is that of the line of the sbatch text that names the image, if one does.
     """
 
@@ -118,7 +120,7 @@ class JobRequest:
     name: str
     script: str
     size: Size
-    pool: str | None = None
+    pools: tuple[str, ...] = ()
     priority_class: str | None = None
     cluster: str | None = None
     features: tuple[str, ...] = ()
@@ -165,7 +167,7 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         name=name,
         script=script,
         size=size,
-        pool=reader.name_of("pool"),
+        pools=_pools(reader),
         priority_class=reader.name_of("priority_class"),
         cluster=reader.name_of("cluster"),
         features=_features(reader),
@@ -185,7 +187,7 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         array=array,
         notes=notes,
         pool_hints=()
-        if reading is None or "pool" in reader.body
+        if reading is None or "pool" in reader.body or "pools" in reader.body
         else tuple(_hints(reading, "gpu_type", "partition")),
         class_hint=None
         if reading is None or "priority_class" in reader.body
@@ -265,7 +267,12 @@ class _Reader:
         is_shaped = any(name in self.body for name in _SHAPE[:2])
         for name, value in reading.fields.items():
             source = reading.sources[name]
-            if _MEANING.get(name, name) in self.body or (is_shaped and name in _SHAPE):
+            meaning = _MEANING.get(name, name)
+            if (
+                meaning in self.body
+                or (meaning == "pool" and "pools" in self.body)
+                or (is_shaped and name in _SHAPE)
+            ):
                 notes = settled(
                     notes, source, Verdict.IGNORED, "The request itself says otherwise."
                 )
@@ -577,6 +584,25 @@ def _checkpoint_path(reader: _Reader) -> str | None:
         )
         return None
     return path
+
+
+def _pools(reader: _Reader) -> tuple[str, ...]:
+    """The pools in `pools`, or the only one in `pool`: one of both members says it."""
+    if "pools" not in reader.body:
+        name = reader.name_of("pool")
+        return () if name is None else (name,)
+    names = reader.body["pools"]
+    if "pool" in reader.body:
+        reader.fail("pools", "give pool, or several in pools, not both")
+    elif not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        reader.fail("pools", "must be a list of names of pools", "wrong_type")
+    elif not 1 <= len(names) <= POOLS_MAX:
+        reader.fail("pools", f"has {len(names):,} names; give 1 to {POOLS_MAX}", "out_of_range")
+    elif len(set(names)) < len(names):
+        reader.fail("pools", "names a pool twice")
+    else:
+        return tuple(names)
+    return ()
 
 
 def _features(reader: _Reader) -> tuple[str, ...]:

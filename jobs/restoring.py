@@ -281,6 +281,7 @@ def _remember(
     if before is not None:
         _give_up(job, before, "lost", now)
     seen = found[0]
+    _find_pool(job, cluster, seen)
     attempt = Attempt(
         id=attempt_id(job.id, number),
         job=job,
@@ -302,11 +303,21 @@ def _remember(
     job.attempt_number = number
     job.explanation = None
     job.explained_at = None
-    job.save(update_fields=["state", "attempt_number", "explanation", "explained_at"])
+    job.save(update_fields=["pool", "state", "attempt_number", "explanation", "explained_at"])
     detail = {"attempt": number, "cluster": str(cluster.pk)}
     record_events([Happening(job.id, now, "adopted", detail)])
     publish("jobs", ids=[job.id], organization_id=job.organization_id)
     return attempt
+
+
+def _find_pool(job: Job, cluster: Cluster, seen: Observation) -> None:
+    """A job that accepts several pools runs in the one that its nodes belong to; where the cluster
+    does not name them, in the first that it has."""
+    nodes = ClusterNode.objects.filter(cluster=cluster, pool__in=job.pools)
+    if seen.slots is not None:
+        nodes = nodes.filter(name__in=[slot.node for slot in seen.slots])
+    there = set(nodes.values_list("pool_id", flat=True))
+    job.pool_id = next((pool for pool in job.pools if pool in there), job.pool_id)
 
 
 def _register(job: Job, attempt: Attempt, now: datetime) -> None:
@@ -419,7 +430,10 @@ def _hold_what_may_have_run(clusters: Sequence[Cluster], now: datetime) -> int:
             _give_up(job, attempt, "unknown", now)
             held += 1
     pools = ClusterNode.objects.filter(cluster__in=clusters).values("pool_id")
-    on_them = Q(cluster__in=clusters) | Q(cluster=None, pool__in=pools)
+    on_them = Q(cluster__in=clusters) | (
+        Q(cluster=None)
+        & (Q(pool__in=pools) | Q(pools__overlap=list(pools.values_list("pool_id", flat=True))))
+    )
     for job in (
         Job.objects.select_for_update(of=("self",))
         .select_related("priority_class")

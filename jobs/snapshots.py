@@ -16,6 +16,7 @@ from arbiter.snapshot import (
     Claim,
     Device,
     Level,
+    OtherPool,
     Phase,
     PoolWeight,
     QueuedJob,
@@ -189,6 +190,15 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
             None if required is None else Level(required),
             None if preferred is None else Level(preferred),
             node_count_max,
+            ()
+            if others is None
+            else tuple(
+                OtherPool(
+                    other,
+                    clusters(job, team, user, other, mgpu_per_node, time_limit_s, pinned, image),
+                )
+                for other in others.split(" ")
+            ),
         )
         for (
             job,
@@ -206,18 +216,20 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
             required,
             preferred,
             node_count_max,
+            others,
         ) in _rows(sql, parameters)
         if job not in left_out
     )
 
 
 _QUEUED = """
-SELECT id::text, team_id::text, user_id::text, pool_id::text, mgpu_per_node,
+SELECT id::text, team_id::text, user_id::text, coalesce(pools[1], pool_id)::text, mgpu_per_node,
        coalesce(node_count_min, node_count), priority_class_id::text,
        extract(epoch FROM submitted_at)::bigint, time_limit_s, cluster_id::text,
        nullif(array_to_string(features, ' '), ''), image,
        required_topology, preferred_topology,
-       CASE WHEN node_count_min IS NOT NULL THEN node_count END
+       CASE WHEN node_count_min IS NOT NULL THEN node_count END,
+       nullif(array_to_string(pools[2:], ' '), '')
 FROM jobs_job WHERE state = 'queued'
 """
 _NOT_DEPENDENT = """
@@ -315,12 +327,13 @@ def _claims() -> tuple[Claim, ...]:
             slots=_slots(slots),
             grace_until=grace_until,
             claimed_at=claimed_at,
+            pool=pool,
         )
-        for job, cluster, slots, grace_until, claimed_at in _rows(
+        for job, cluster, slots, grace_until, claimed_at, pool in _rows(
             """
             SELECT job_id::text, cluster_id::text, slots::text,
                    extract(epoch FROM grace_until)::bigint,
-                   extract(epoch FROM created_at)::bigint
+                   extract(epoch FROM created_at)::bigint, pool_id::text
             FROM jobs_reclaim WHERE closed_at IS NULL
             """
         )

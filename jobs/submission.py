@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
@@ -20,7 +21,7 @@ from jobs.dependencies import array_states, open_dependencies
 from jobs.errors import NeverFits, TooManyDependencies, TooManyOpenJobs
 from jobs.fitting import Fleet, why_never
 from jobs.job_arrays import insert_array
-from jobs.models import Condition, Dependency, Job, JobState, JobType
+from jobs.models import POOLS_MAX, Condition, Dependency, Job, JobState, JobType
 from jobs.offers import Offer, offer_to
 from jobs.queries import visible_arrays, visible_jobs
 from jobs.requests import JobRequest, hint_settled, settled
@@ -68,6 +69,9 @@ class Predecessor:
 class ResolvedRequest:
     """A request whose every name is a thing that the actor may use.
 
+    `others` are the same request in the further pools that it accepts, each as if it were the only
+    one; its size is that of the first.
+
     `clusters` are the ids of those that it is confined to, by its own word or by its image; None
     is any. It starts with `node_count` nodes at least and has `node_count_max` at most, which are
     more only where it is elastic. `never` is the arbiter's word that it could not even run on an
@@ -89,6 +93,17 @@ class ResolvedRequest:
     offer: Offer
     never: Waiting | None
     predecessors: tuple[Predecessor, ...]
+    others: tuple[ResolvedRequest, ...] = ()
+
+    @property
+    def in_each_pool(self) -> tuple[ResolvedRequest, ...]:
+        """The request in all pools that it accepts, in its order."""
+        return (self, *self.others)
+
+    @property
+    def hopeless(self) -> tuple[ResolvedRequest, Waiting] | None:
+        """The first of its pools in which it could never run, with the arbiter's word."""
+        return next(((one, one.never) for one in self.in_each_pool if one.never is not None), None)
 
     @property
     def mgpu(self) -> int:
@@ -118,8 +133,8 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
             errors=_refused_lines(refused),
             notes=[note.as_json() for note in resolved.notes],
         )
-    if resolved.never is not None:
-        raise _never_fits(resolved, resolved.never)
+    if resolved.hopeless is not None:
+        raise _never_fits(*resolved.hopeless)
     tasks = 1 if request.array is None else request.array.size
     _refuse_too_many(resolved.offer, tasks)
     if resolved.predecessors:
@@ -132,6 +147,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         name=request.name,
         type=resolved.type.value,
         pool=resolved.pool,
+        pools=[one.pool.pk for one in resolved.in_each_pool] if resolved.others else [],
         priority_class=resolved.priority_class,
         cluster=resolved.cluster,
         features=list(request.features),
@@ -187,6 +203,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         detail={
             "name": request.name,
             "pool": job.pool.name,
+            **({"pools": job.pool_names} if job.pools else {}),
             "mgpu": job.mgpu,
             **({} if request.array is None else {"tasks": len(ids)}),
         },
@@ -206,71 +223,106 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     offer = offer_to(team, actor.user)
     errors: list[FieldError] = []
     notes = request.notes
-    pool, notes = _pool(request, team, offer.pools, notes, errors)
+    pools, notes = _pools(request, team, offer.pools, notes, errors)
     priority_class, notes = _priority_class(request, offer.priority_classes, notes, errors)
-    cluster, clusters = None, None
-    if pool is not None and request.cluster is not None:
-        cluster = _cluster(request.cluster, pool, errors)
-        clusters = None if cluster is None else frozenset({str(cluster.pk)})
-    if pool is not None:
-        refusals = _image_refusals(request.image, offer.fleet(pool), pool, cluster)
-        running = frozenset(pk for pk, (_, why) in refusals.items() if not why)
-        if running:
-            clusters = running if len(running) < len(refusals) or request.image else clusters
-        elif request.image_note is not None:
-            detail = _no_image_runs(refusals, pool, cluster)
-            notes = settled(notes, request.image_note, Verdict.REFUSED, f"{detail}.")
-        elif refusals or request.image is not None:
-            detail = _no_image_runs(refusals, pool, cluster)
-            errors.append(FieldError("/image", detail, "unavailable"))
+    places = []
+    for pool in pools:
+        place, notes = _place(request, offer, pool, notes, errors)
+        places.append(place)
     predecessors = _predecessors(request, team, actor, errors)
-    if errors or pool is None or priority_class is None:
+    if errors or not places or priority_class is None:
         errors.extend(_refused_lines(refused_of(notes)))
         raise InvalidRequest(
             "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in errors[:5]),
             errors=errors,
             notes=[note.as_json() for note in notes],
         )
-    clusters = _allowing_time(request, refusals, clusters, pool, cluster)
+    places = [_allowing_time(request, place) for place in places]
+    fleets = [_fleet(request, offer, place.pool) for place in places]
+    size = laid_out(request.size, fleets[0], places[0].clusters)
+    notes = (*notes, *notes_on(request.size, size))
+    found: list[ResolvedRequest] = []
+    for place, fleet in zip(places, fleets, strict=True):
+        _check_units(request, size.mgpu_per_node, place)
+        found.append(
+            ResolvedRequest(
+                request=request,
+                team=team,
+                pool=place.pool,
+                priority_class=priority_class,
+                cluster=place.cluster,
+                clusters=place.clusters,
+                type=request.type
+                or (JobType.ARRAY if request.array is not None else None)
+                or (JobType.DISTRIBUTED if size.node_count_max > 1 else JobType.TRAINING),
+                mgpu_per_node=size.mgpu_per_node,
+                node_count=size.node_count,
+                node_count_max=size.node_count_max,
+                notes=notes,
+                fleet=fleet,
+                offer=offer,
+                never=why_never(
+                    tree=offer.tree(),
+                    quotas=offer.quotas,
+                    team=team.path,
+                    pool=str(place.pool.pk),
+                    priority_class=priority_class,
+                    mgpu_per_node=size.mgpu_per_node,
+                    node_count=size.node_count,
+                    clusters=place.clusters,
+                    features=request.features,
+                    required_topology=request.required_topology,
+                    fleet=fleet,
+                ),
+                predecessors=predecessors,
+            )
+        )
+    return replace(found[0], others=tuple(found[1:]))
+
+
+class _Place(NamedTuple):
+    """A pool, the cluster in it that the request is pinned to, the ids of those that it is confined
+    to (None: any), and the clusters there, each with why it cannot run it for its image."""
+
+    pool: Pool
+    cluster: Cluster | None
+    clusters: frozenset[str] | None
+    refusals: Mapping[str, tuple[Cluster, str]]
+
+
+def _place(
+    request: JobRequest,
+    offer: Offer,
+    pool: Pool,
+    notes: tuple[Note, ...],
+    errors: list[FieldError],
+) -> tuple[_Place, tuple[Note, ...]]:
+    """Where in `pool` the request may run, by the cluster and the image that it names."""
+    cluster, clusters = None, None
+    if request.cluster is not None:
+        cluster = _cluster(request.cluster, pool, errors)
+        clusters = None if cluster is None else frozenset({str(cluster.pk)})
+    refusals = _image_refusals(request.image, offer.fleet(pool), pool, cluster)
+    running = frozenset(pk for pk, (_, why) in refusals.items() if not why)
+    if running:
+        clusters = running if len(running) < len(refusals) or request.image else clusters
+    elif request.image_note is not None:
+        detail = _no_image_runs(refusals, pool, cluster)
+        notes = settled(notes, request.image_note, Verdict.REFUSED, f"{detail}.")
+    elif refusals or request.image is not None:
+        detail = _no_image_runs(refusals, pool, cluster)
+        errors.append(FieldError("/image", detail, "unavailable"))
+    return _Place(pool, cluster, clusters, refusals), notes
+
+
+def _fleet(request: JobRequest, offer: Offer, pool: Pool) -> Fleet:
+    """The pool's nodes, as far as the request has regard to what they are."""
     fleet = offer.fleet(pool)
     if request.features:
         fleet = replace(fleet, having=nodes_having(pool, request.features))
     if request.required_topology is not None:
         fleet = replace(fleet, places=places_having(pool, request.features))
-    size = laid_out(request.size, fleet, clusters)
-    _check_units(request, size.mgpu_per_node, refusals, clusters, pool, cluster)
-    notes = (*notes, *notes_on(request.size, size))
-    return ResolvedRequest(
-        request=request,
-        team=team,
-        pool=pool,
-        priority_class=priority_class,
-        cluster=cluster,
-        clusters=clusters,
-        type=request.type
-        or (JobType.ARRAY if request.array is not None else None)
-        or (JobType.DISTRIBUTED if size.node_count_max > 1 else JobType.TRAINING),
-        mgpu_per_node=size.mgpu_per_node,
-        node_count=size.node_count,
-        node_count_max=size.node_count_max,
-        notes=notes,
-        fleet=fleet,
-        offer=offer,
-        never=why_never(
-            tree=offer.tree(),
-            quotas=offer.quotas,
-            team=team.path,
-            pool=str(pool.pk),
-            priority_class=priority_class,
-            mgpu_per_node=size.mgpu_per_node,
-            node_count=size.node_count,
-            clusters=clusters,
-            features=request.features,
-            required_topology=request.required_topology,
-            fleet=fleet,
-        ),
-        predecessors=predecessors,
-    )
+    return fleet
 
 
 def _team(request: JobRequest, actor: Actor) -> Node:
@@ -285,40 +337,45 @@ def _team(request: JobRequest, actor: Actor) -> Node:
     return team
 
 
-def _pool(
+def _pools(
     request: JobRequest,
     team: Node,
     offered: Mapping[str, Pool],
     notes: tuple[Note, ...],
     errors: list[FieldError],
-) -> tuple[Pool | None, tuple[Note, ...]]:
-    """The pool asked for, or hinted at, or the only one that the organization has."""
-    named = request.pool
+) -> tuple[list[Pool], tuple[Note, ...]]:
+    """The pools asked for, or hinted at, or the only one that the organization has."""
+    named = request.pools
     for hint in request.pool_hints:
-        if named is None and hint.name in offered:
-            named = hint.name
-            notes = hint_settled(notes, hint, Verdict.UNDERSTOOD, f"pool = {named}")
+        # Slurm takes several partitions with commas between them.
+        hinted = tuple(name for name in dict.fromkeys(hint.name.split(",")) if name in offered)
+        if not named and hinted:
+            named = hinted[:POOLS_MAX]
+            told = f"pool = {named[0]}" if len(named) == 1 else f"pools = {', '.join(named)}"
+            notes = hint_settled(notes, hint, Verdict.UNDERSTOOD, told)
         else:
             notes = hint_settled(
                 notes,
                 hint,
                 Verdict.IGNORED,
                 "the pool is chosen already"
-                if named is not None
+                if named
                 else f"there is no pool of that name; you have {_listed(offered)}",
             )
-    if named is None and len(offered) == 1:
-        named = next(iter(offered))
-    if named is not None and named in offered:
-        return offered[named], notes
+    if not named and len(offered) == 1:
+        named = (next(iter(offered)),)
+    unknown = [name for name in named if name not in offered]
+    if named and not unknown:
+        return [offered[name] for name in named], notes
     if not offered:
         detail = f"{team.path.split('/')[0]} has no quota in any pool"
-    elif named is None:
+    elif not named:
         detail = f"is required, because there are several: {_listed(offered)}"
     else:
-        detail = f"there is no pool {named[:60]!r} for you; you have {_listed(offered)}"
-    errors.append(FieldError("/pool", detail, "unknown" if named else "required"))
-    return None, notes
+        detail = f"there is no pool {unknown[0][:60]!r} for you; you have {_listed(offered)}"
+    pointer = f"/pools/{named.index(unknown[0])}" if len(named) > 1 else "/pool"
+    errors.append(FieldError(pointer, detail, "unknown" if named else "required"))
+    return [], notes
 
 
 def _priority_class(
@@ -462,17 +519,12 @@ def refuse_far_begin(request: JobRequest, now: datetime) -> None:
         )
 
 
-def _allowing_time(
-    request: JobRequest,
-    known: Mapping[str, tuple[Cluster, str]],
-    clusters: frozenset[str] | None,
-    pool: Pool,
-    pinned: Cluster | None,
-) -> frozenset[str] | None:
-    """`clusters`, less those of the `known` ones that let no job of the pool run for so long.
+def _allowing_time(request: JobRequest, place: _Place) -> _Place:
+    """`place`, less those of its clusters that let no job of the pool run for so long.
 
     Raises InvalidRequest where none is left.
     """
+    pool, pinned, clusters, known = place
     asked_s = request.time_limit_s
     limits = {
         pk: limit_s
@@ -481,12 +533,12 @@ def _allowing_time(
         and (limit_s := cluster.time_limits.get(pool.name)) is not None
     }
     if asked_s is None or all(limit_s >= asked_s for limit_s in limits.values()):
-        return clusters
+        return place
     allowing = frozenset(
         pk for pk in (known if clusters is None else clusters) if limits.get(pk, asked_s) >= asked_s
     )
     if allowing:
-        return allowing
+        return place._replace(clusters=allowing)
     who = f"no cluster with {pool.name} lets" if pinned is None else f"{pinned} does not let"
     detail = (
         f"{who} a job run for {duration_text(asked_s)}; the longest time limit there is "
@@ -497,15 +549,9 @@ def _allowing_time(
     )
 
 
-def _check_units(
-    request: JobRequest,
-    mgpu_per_node: int,
-    known: Mapping[str, tuple[Cluster, str]],
-    clusters: frozenset[str] | None,
-    pool: Pool,
-    pinned: Cluster | None,
-) -> None:
-    """Raises InvalidRequest where none of the `known` clusters that may run it can cut GPUs so."""
+def _check_units(request: JobRequest, mgpu_per_node: int, place: _Place) -> None:
+    """Raises InvalidRequest where none of the clusters that may run it can cut GPUs so."""
+    pool, pinned, clusters, known = place
     units = [
         gpu_unit_mgpu(cluster.kind, cluster.options, pool.name)
         for pk, (cluster, _) in known.items()

@@ -339,6 +339,7 @@ function submit({ query, body }: MockRequest): MockAnswer {
     guaranteed_mgpu: job.mgpu,
     borrowed_mgpu: 0,
     cluster: startsNow ? "slurm-a" : null,
+    pool: job.pool,
     cost_per_hour_nano: job.mgpu * 2_000_000,
     currency: "EUR",
   };

@@ -48,6 +48,7 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     user: "ana",
     organization: ORGANIZATION,
     pool: "h100",
+    pools: [change.pool ?? "h100"],
     state: "running",
     priority_class: "normal",
     mgpu_per_node: 8 * GPU,
@@ -108,6 +109,8 @@ export function anExplanation(change: Partial<Explanation> = {}): Explanation {
       latest: iso(now + 252_000),
       method: "reclaim",
     },
+    pool: null,
+    elsewhere: [],
     as_of: iso(now - 2000),
     ...change,
   };

@@ -67,6 +67,7 @@ def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
         "user": job.user__username,
         "organization": job.organization__slug,
         "pool": job.pool__name,
+        "pools": job.pool_names,
         "state": job.state,
         "priority_class": job.priority_class__name,
         "mgpu_per_node": job.mgpu_per_node,

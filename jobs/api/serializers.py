@@ -11,7 +11,15 @@ from arbiter.decisions import Code
 from jobs import explaining
 from jobs.array_text import TASKS_MAX, TEXT_MAX
 from jobs.dependencies import DEPENDENCIES_MAX
-from jobs.models import TOPOLOGIES, AttemptState, Condition, JobOrigin, JobState, JobType
+from jobs.models import (
+    POOLS_MAX,
+    TOPOLOGIES,
+    AttemptState,
+    Condition,
+    JobOrigin,
+    JobState,
+    JobType,
+)
 from jobs.requests import FEATURES_MAX, IMAGE_MAX, TIME_LIMIT_S_MAX
 from jobs.sbatch import FEATURE, NOTICE_SIGNALS, Verdict
 from jobs.withholding import ARRAY_LIMIT_REACHED, BEGIN_TIME, DEPENDENCY
@@ -88,6 +96,17 @@ class EstimatedStartSerializer(serializers.Serializer[Any]):
     method = serializers.CharField()
 
 
+class ObstacleSerializer(serializers.Serializer[Any]):
+    """Why a job that accepts several pools does not start in one of them."""
+
+    pool = serializers.CharField()
+    code = serializers.ChoiceField(choices=EXPLANATION_CODES)
+    sentence = serializers.CharField()
+    numbers = serializers.DictField(child=serializers.IntegerField())
+    node = serializers.CharField(allow_null=True)
+    jobs_ahead = serializers.IntegerField(help_text="In this pool")
+
+
 class ExplanationSerializer(serializers.Serializer[Any]):
     """Why a job waits."""
 
@@ -98,6 +117,13 @@ class ExplanationSerializer(serializers.Serializer[Any]):
     jobs_ahead = serializers.IntegerField()
     victims = VictimSerializer(many=True)
     estimated_start = EstimatedStartSerializer(allow_null=True)
+    pool = serializers.CharField(
+        allow_null=True,
+        help_text="Of a job that accepts several: the one that code, numbers and the rest are of",
+    )
+    elsewhere = ObstacleSerializer(
+        many=True, help_text="The other pools in whose lines it stands, in its order; at most 3"
+    )
     as_of = serializers.DateTimeField()
 
 
@@ -128,7 +154,12 @@ class JobSerializer(serializers.Serializer[Any]):
     team = serializers.CharField(help_text="Path")
     user = serializers.CharField(help_text="Username")
     organization = serializers.CharField(help_text="Slug")
-    pool = serializers.CharField()
+    pool = serializers.CharField(
+        help_text="Where it runs or ran last; before its first start the first of `pools`"
+    )
+    pools = serializers.ListField(
+        child=serializers.CharField(), help_text="Those that it accepts, the best first"
+    )
     state = serializers.ChoiceField(choices=JobState.values)
     priority_class = serializers.CharField()
     mgpu_per_node = serializers.IntegerField()
@@ -230,6 +261,14 @@ class JobRequestSerializer(serializers.Serializer[Any]):
     team = serializers.CharField(help_text="Path: `ai-company/research/nlp`")
     name = serializers.CharField(required=False, max_length=200)
     pool = serializers.CharField(required=False, help_text="May be left out when there is one")
+    pools = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        min_length=1,
+        max_length=POOLS_MAX,
+        help_text="Several that would do, instead of `pool`, the best first: it starts in one of "
+        "them, and counts there for quota, fair-share and price",
+    )
     gpus = serializers.FloatField(required=False, help_text="At most three decimals")
     gpus_per_node = serializers.FloatField(required=False)
     nodes = serializers.IntegerField(required=False, min_value=1)
@@ -330,7 +369,8 @@ class ResolvedJobSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     type = serializers.ChoiceField(choices=JobType.values)
     team = serializers.CharField()
-    pool = serializers.CharField()
+    pool = serializers.CharField(help_text="The first of `pools`")
+    pools = serializers.ListField(child=serializers.CharField())
     priority_class = serializers.CharField()
     mgpu_per_node = serializers.IntegerField()
     node_count = serializers.IntegerField()
@@ -370,6 +410,9 @@ class JobPlanSerializer(serializers.Serializer[Any]):
     guaranteed_mgpu = serializers.IntegerField()
     borrowed_mgpu = serializers.IntegerField()
     cluster = serializers.CharField(allow_null=True, help_text="Where it would start now")
+    pool = serializers.CharField(
+        help_text="Where it would start now, else that of the explanation; the cost is of this one"
+    )
     cost_per_hour_nano = serializers.IntegerField(allow_null=True)
     currency = serializers.CharField(allow_null=True)
 

@@ -416,6 +416,7 @@ def _plan_body(preview: Preview) -> dict[str, Any]:
             "type": resolved.type.value,
             "team": resolved.team.display_path,
             "pool": resolved.pool.name,
+            "pools": [one.pool.name for one in resolved.in_each_pool],
             "priority_class": resolved.priority_class.name,
             "mgpu_per_node": resolved.mgpu_per_node,
             "node_count": resolved.node_count_max,
@@ -445,6 +446,7 @@ def _plan_body(preview: Preview) -> dict[str, Any]:
         "mgpu": preview.mgpu,
         "borrowed_mgpu": preview.mgpu - preview.guaranteed_mgpu,
         "cluster": preview.cluster,
+        "pool": preview.pool,
         "cost_per_hour_nano": None if preview.cost is None else preview.cost[0],
         "currency": None if preview.cost is None else preview.cost[1],
     }

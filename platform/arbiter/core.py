@@ -7,7 +7,7 @@ is then by teams and classes of jobs and by what changed, and not by all that wa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 
 from arbiter.decisions import Classed, NodeUse, Plan, Reclaim, Reservation, Start, Waiting
@@ -24,7 +24,8 @@ from arbiter.lines import Lines
 from arbiter.policy import Policy
 from arbiter.pool import open_pool
 from arbiter.quota_tree import Tree, tree_of
-from arbiter.service import PoolCycle
+from arbiter.service import PoolCycle, SharedJobs
+from arbiter.several_pools import Rounds, in_one
 from arbiter.snapshot import (
     Balance,
     Claim,
@@ -96,6 +97,8 @@ class Core:
         self._clusters: frozenset[str] = frozenset()
         self._usage: Sequence[Usage] = ()
         self._pool_of_job: dict[str, str] = {}
+        #: The queued jobs that accept several pools.
+        self._shared: dict[str, QueuedJob] = {}
         self._pool_of_attempt: dict[str, str] = {}
         self._claims: dict[str, tuple[Claim, ...]] = {}
         self._cycled_at: int | None = None
@@ -118,6 +121,11 @@ class Core:
         by_pool: dict[str, list[QueuedJob]] = {}
         for job in snapshot.queued:
             by_pool.setdefault(job.pool, []).append(job)
+            if job.others:
+                _refuse_repeated(job)
+                core._shared[job.id] = job
+                for other in job.others:
+                    by_pool.setdefault(other.pool, []).append(job.in_pool(other.pool))
         for name, jobs in by_pool.items():
             core._pool(name).lines.fill(jobs)
         for claim in snapshot.claims:
@@ -172,11 +180,17 @@ class Core:
     # -- what changes -----------------------------------------------------------------------
 
     def queue(self, job: QueuedJob) -> None:
-        """`job` waits; one of its id that waited so far is replaced."""
+        """`job` waits; one of its id that waited so far is replaced. Raises ValueError for one that
+        names a pool twice."""
+        _refuse_repeated(job)
         if job.id in self._pool_of_job:
             self.withdraw(job.id)
         self._pool_of_job[job.id] = job.pool
         self._pool(job.pool).lines.add(job)
+        if job.others:
+            self._shared[job.id] = job
+            for other in job.others:
+                self._pool(other.pool).lines.add(job.in_pool(other.pool))
 
     def withdraw(self, job_id: str) -> None:
         """The job waits no more: it started, or was cancelled. Its claim stays until `unclaim`.
@@ -186,6 +200,10 @@ class Core:
         if job_id not in self._pool_of_job:
             raise KeyError(f"job {job_id!r} does not wait, so it cannot be withdrawn")
         self._pools[self._pool_of_job.pop(job_id)].lines.remove(job_id)
+        shared = self._shared.pop(job_id, None)
+        if shared is not None:
+            for other in shared.others:
+                self._pools[other.pool].lines.remove(job_id)
 
     def hold(self, run: RunningJob) -> None:
         """The attempt holds GPUs; what was known of it is replaced."""
@@ -242,60 +260,77 @@ class Core:
             at=now,
         )
         claims: dict[str, list[Claim]] = {}
+        claimed: dict[str, str] = {}
         for job, of_job in self._claims.items():
-            # A claim whose job is gone belongs to a pool of no name, only to be dropped there.
-            claims.setdefault(self._pool_of_job.get(job, ""), []).extend(of_job)
-        starts: list[Start] = []
-        reclaims: list[Reclaim] = []
-        dropped: list[str] = []
-        classed: list[Classed] = []
-        reasons: list[Waiting] = []
-        use: list[NodeUse] = []
-        reservations: list[Reservation] = []
+            for claim in of_job:
+                # One whose job is gone belongs to a pool of no name, only to be dropped there.
+                name = self._pool_of_job.get(job, "") if claim.pool is None else claim.pool
+                claims.setdefault(name, []).append(claim)
+                shared = self._shared.get(job)
+                if shared is not None and name in shared.pools:
+                    known = claimed.setdefault(job, name)
+                    claimed[job] = min(known, name, key=shared.pools.index)
         for name in [name for name, state in self._pools.items() if state.is_empty]:
             del self._pools[name]
-        for name in sorted(self._pools.keys() | claims.keys()):
-            state = self._pools.get(name) or _PoolState()
-            ground, holdings = self._laid_out(name, state, tree)
-            pool = open_pool(
-                ground, holdings, state.lines.jobs, claims.get(name, ()), state.balances, now
+        states = {
+            name: self._pools.get(name) or _PoolState()
+            for name in self._pools.keys() | claims.keys()
+        }
+        laid_out = {name: self._laid_out(name, state, tree) for name, state in states.items()}
+
+        def run(name: str, shared: SharedJobs, starts_left: int, reclaims_left: int) -> PoolCycle:
+            state, (ground, holdings) = states[name], laid_out[name]
+            in_force = [
+                claim
+                for claim in claims.get(name, ())
+                if claim.job not in shared.absent and claim.job not in shared.only_starts
+            ]
+            pool = open_pool(ground, holdings, state.lines.jobs, in_force, state.balances, now)
+            shares = FairShares(
+                tree,
+                ground.quota.weights,
+                use_of_all,
+                pool_weight=ground.weight,
+                parts=ground.parts,
             )
-            with closing(pool):
-                shares = FairShares(
-                    tree,
-                    ground.quota.weights,
-                    use_of_all,
-                    pool_weight=ground.weight,
-                    parts=ground.parts,
-                )
-                cycle = PoolCycle(
-                    pool,
-                    state.lines,
-                    shares,
-                    starts_left=policy.starts_max - len(starts),
-                    reclaims_left=policy.reclaims_max - len(reclaims),
-                    explains=explains,
-                )
+            cycle = PoolCycle(
+                pool,
+                state.lines,
+                shares,
+                starts_left=starts_left,
+                reclaims_left=reclaims_left,
+                explains=explains,
+                shared=shared,
+            )
+            try:
                 cycle.run()
-                result = outcome(pool, cycle.starts)
-                starts.extend(starts_of(cycle.starts, result.guaranteed_mgpu))
-                reclaims.extend(cycle.reclaims)
-                dropped.extend(pool.dropped)
-                classed.extend(result.classed)
-                if explains:
-                    reasons.extend(explain(cycle))
-                    use.extend(node_use(pool, cycle.starts, result.protected, cycle.waiting_mgpu()))
-                    reservations.extend(cycle.reserved.told())
-        return Plan(
-            taken_at=now,
-            starts=tuple(starts),
-            reclaims=tuple(reclaims),
-            dropped_claims=tuple(sorted(dropped)),
-            classed=tuple(classed),
-            waiting=tuple(reasons),
-            use=tuple(use),
-            reservations=tuple(reservations),
+            except BaseException:
+                pool.close()
+                raise
+            return cycle
+
+        rounds = Rounds(
+            states,
+            run,
+            policy,
+            shared=self._shared,
+            claimed=claimed,
+            reserves=lambda job: job.pool == self._home(self._shared[job.id], laid_out),
         )
+        with closing(rounds):
+            rounds.decide()
+            return _plan(rounds, self._shared, claimed, now=now, explains=explains)
+
+    def _home(self, job: QueuedJob, laid_out: Mapping[str, tuple[Ground, Holdings]]) -> str | None:
+        """The first of its pools in which a job of a known team could ever start, as things are
+        laid out."""
+        for name in job.pools:
+            ground, _ = laid_out[name]
+            team, shape = ground.tree.index[job.team], ground.shape_of(job.in_pool(name))
+            cap_mgpu = ground.priority(job.priority_class).cap_mgpu
+            if ground.verdict(team, shape, cap_mgpu)[0] is None:
+                return name
+        return None
 
     def _pool(self, name: str) -> _PoolState:
         found = self._pools.get(name)
@@ -334,3 +369,52 @@ class Core:
         for attempt in old:
             del self._young[attempt]
         return iter(self._young.values())
+
+
+def _refuse_repeated(job: QueuedJob) -> None:
+    if job.others and len(set(job.pools)) < len(job.pools):
+        raise ValueError(f"job {job.id} names a pool twice")
+
+
+def _plan(
+    rounds: Rounds,
+    shared: Mapping[str, QueuedJob],
+    claimed: Mapping[str, str],
+    *,
+    now: int,
+    explains: bool,
+) -> Plan:
+    """What the cycles of all pools decided."""
+    starts: list[Start] = []
+    reclaims: list[Reclaim] = []
+    dropped: set[str] = set()
+    classed: list[Classed] = []
+    reasons: dict[str, list[Waiting]] = {}
+    use: list[NodeUse] = []
+    reservations: list[Reservation] = []
+    for name in sorted(rounds.cycles):
+        cycle = rounds.cycles[name]
+        pool = cycle.pool
+        result = outcome(pool, cycle.starts)
+        starts.extend(starts_of(cycle.starts, result.guaranteed_mgpu))
+        reclaims.extend(cycle.reclaims)
+        dropped.update(pool.dropped)
+        classed.extend(result.classed)
+        if explains:
+            reasons[name] = explain(cycle)
+            use.extend(node_use(pool, cycle.starts, result.protected, cycle.waiting_mgpu()))
+            reservations.extend(cycle.reserved.told())
+    # Who starts in another pool than that of its claim gives that claim up.
+    dropped.update(
+        start.job for start in starts if start.pool != claimed.get(start.job, start.pool)
+    )
+    return Plan(
+        taken_at=now,
+        starts=tuple(starts),
+        reclaims=tuple(reclaims),
+        dropped_claims=tuple(sorted(dropped)),
+        classed=tuple(classed),
+        waiting=tuple(in_one(reasons, shared)),
+        use=tuple(use),
+        reservations=tuple(reservations),
+    )

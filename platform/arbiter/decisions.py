@@ -64,12 +64,14 @@ NUMBERS: Mapping[str, str] = {
 @dataclass(frozen=True, slots=True)
 class Start:
     """Start `job` now, whole, on these slots of one cluster. `guaranteed_mgpu` of it is
-    inside the team's guarantee, the rest is borrowed."""
+    inside the team's guarantee, the rest is borrowed. `pool` tells where a job starts that accepts
+    several; None is the only one that it accepts."""
 
     job: str
     cluster: str
     slots: tuple[Slot, ...]
     guaranteed_mgpu: int
+    pool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Reclaim:
 
     There may be no victim: then the slots are coming back from attempts that are being
     stopped already, and the claim only keeps them for `job`. `grace_until` is when
-    the last of them is gone at the latest (epoch seconds).
+    the last of them is gone at the latest (epoch seconds). `pool` is as in `Start`.
     """
 
     job: str
@@ -97,17 +99,19 @@ class Reclaim:
     slots: tuple[Slot, ...]
     victims: tuple[Victim, ...]
     grace_until: int = 0
+    pool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """`job` starts on these slots by `start_at` (epoch seconds) if nothing before it in the order
-    of service takes them; what comes later may not delay it."""
+    of service takes them; what comes later may not delay it. `pool` is as in `Start`."""
 
     job: str
     cluster: str
     slots: tuple[Slot, ...]
     start_at: int
+    pool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,17 @@ class Classed:
 
     attempt: str
     guaranteed_mgpu: int
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a job that accepts several pools does not start in `pool`; the rest as in `Waiting`."""
+
+    pool: str
+    code: Code
+    numbers: Mapping[str, int]
+    node: str | None = None
+    jobs_ahead: int = 0
 
 
 class Waiting(NamedTuple):
@@ -128,6 +143,10 @@ class Waiting(NamedTuple):
     or `time_limits` (of what runs, for a job that holds a reservation; its start may come sooner,
     and later only by what goes before it in the order of service).
 
+    Of a job that accepts several pools all this is told of `pool`: where GPUs are taken back for
+    it, else the first that it accepts and in which it could ever start. `in_pools` says the same of
+    every pool in which it stands, of that one first and of the others in its order.
+
     A named tuple, as a cycle may make 100,000 of them.
     """
 
@@ -139,6 +158,17 @@ class Waiting(NamedTuple):
     earliest: int | None = None
     latest: int | None = None
     method: str | None = None
+    in_pools: tuple[Obstacle, ...] = ()
+
+    @property
+    def pool(self) -> str | None:
+        """The pool of which all this is told; None is the only one that it accepts."""
+        return self.in_pools[0].pool if self.in_pools else None
+
+    @property
+    def elsewhere(self) -> tuple[Obstacle, ...]:
+        """Why it does not start in the other pools in which it stands."""
+        return self.in_pools[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +178,8 @@ class NodeUse:
     `in_use` is what runs, starts or is being stopped below it; `protected` of that is protected
     at this node; `borrowed` is max(0, in_use - guaranteed); `lent` is how much of its idle
     guarantee is in use by somebody outside it; `available` is what could still start here by
-    quota (negative under over-admission); `waiting` is what its queued jobs ask for.
+    quota (negative under over-admission); `waiting` is what its queued jobs ask for, of which
+    those that accept several pools count in each in which they stand.
     """
 
     node: str

@@ -97,4 +97,5 @@ def _kind(job: QueuedJob) -> Hashable:
         job.features,
         job.required_topology,
         job.preferred_topology,
+        job.others,
     )

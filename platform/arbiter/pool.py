@@ -207,7 +207,8 @@ class Pool:
         self.protect_new(team, job.mgpu)
         self._add_class_use(team, job)
         self.earmarks[job.id] = earmark
-        return Reclaim(job.id, place.cluster, slots, tuple(notices), grace_until)
+        pool = self.name if job.others else None
+        return Reclaim(job.id, place.cluster, slots, tuple(notices), grace_until, pool)
 
     def _give_up(self, earmark: Earmark) -> None:
         """Drop a claim for one that goes first; what was coming back for it is free to claim."""

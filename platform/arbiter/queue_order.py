@@ -75,10 +75,12 @@ class JobClass:
     """The jobs of one team that differ only in user and age. Once one of them cannot start, none
     of them can in this cycle: `code` says why, and WAITING_FOR_FREE_GPUS that quota or placement
     refused it. `could_ever_mgpu` goes with NEVER_FITS; `reserved` says for whom refused jobs have
-    to wait: what that one asks for, and when it starts."""
+    to wait: what that one asks for, and when it starts. `may_reserve` is False where its jobs hold
+    their reservations in another pool."""
 
     shape: Shape
     priority: Priority
+    may_reserve: bool = True
     lines: list[JobLine] = field(default_factory=list)
     code: Code | None = None
     could_ever_mgpu: int = 0
@@ -174,7 +176,8 @@ class TeamQueue:
         return None
 
     def advance(self) -> None:
-        """The next job is settled (started, or its GPUs are being freed): on to the one after."""
+        """The next job is settled (started, its GPUs are being freed, or it is served in another
+        pool): on to the one after."""
         line = heappop(self._heap)[3]
         line.at += 1
         self._charged.add(line.user)

@@ -99,8 +99,7 @@ class Replayed:
         """Everything that the cycle did, claims with their victims, in the order of the plan."""
         plan = self.record.plan
         found = [
-            Decided(Kind.STARTED, start.job, self._queued[start.job], start)
-            for start in plan.starts
+            Decided(Kind.STARTED, start.job, self._asked(start), start) for start in plan.starts
         ]
         found += [self._claimed(reclaim) for reclaim in plan.reclaims]
         found += [
@@ -117,13 +116,18 @@ class Replayed:
                     Kind.STOPPED,
                     job,
                     reclaim=reclaim,
-                    beneficiary=self._queued[reclaim.job],
-                    stopped=(self._stopped(victim, self._queued[reclaim.job]),),
+                    beneficiary=self._asked(reclaim),
+                    stopped=(self._stopped(victim, self._asked(reclaim)),),
                 )
                 for victim in reclaim.victims
                 if victim.job == job
             ]
         return found
+
+    def _asked(self, one: Start | Reclaim) -> QueuedJob:
+        """How the job waited for which something was done, in the pool in which it was."""
+        job = self._queued[one.job]
+        return job if one.pool is None else job.in_pool(one.pool)
 
     def standings(self, team: str, pool: str) -> list[NodeStanding]:
         """The team and every node above it, in one pool."""
@@ -139,7 +143,7 @@ class Replayed:
         return found
 
     def _claimed(self, reclaim: Reclaim) -> Decided:
-        job = self._queued[reclaim.job]
+        job = self._asked(reclaim)
         return Decided(
             Kind.CLAIMED,
             job.id,

@@ -218,6 +218,7 @@ class Reservations:
                 one.place.cluster,
                 tuple(Slot(node, one.job.mgpu_per_node) for node in one.place.nodes),
                 one.start_at,
+                one.job.pool if one.job.others else None,
             )
             for one in self.made
         ]

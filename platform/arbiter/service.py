@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from arbiter.decisions import Code, Reclaim
 from arbiter.elastic import Elastic, is_elastic
@@ -15,12 +16,27 @@ from arbiter.queue_order import Age, Agenda, JobClass, JobLine, Priority, Standi
 from arbiter.quota_tree import ROOT, UNLIMITED
 from arbiter.reclaim import Reclaimer
 from arbiter.reservations import Reservations
-from arbiter.snapshot import QueuedJob
+from arbiter.snapshot import OtherPool, QueuedJob
 from arbiter.standing import NewStart
 from arbiter.waiting import Spared
 
 #: Codes of jobs that may hold a reservation.
 _MAY_RESERVE = frozenset((Code.WAITING_FOR_FREE_GPUS, Code.RESERVED_FOR_LARGER_JOB))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedJobs:
+    """What the cycle of one pool has to know of the jobs that accept other pools too.
+
+    `absent` ones are not in line here. `only_starts` are served in another pool: here they may
+    start in their turn, and nobody notices them otherwise. `not_again` had a claim when the cycle
+    began and make no new one. `reserves` tells of a job whether this is the pool for reservations.
+    """
+
+    absent: frozenset[str] = frozenset()
+    only_starts: frozenset[str] = frozenset()
+    not_again: frozenset[str] = frozenset()
+    reserves: Callable[[QueuedJob], bool] = field(default=lambda job: True)
 
 
 class PoolCycle:
@@ -35,6 +51,7 @@ class PoolCycle:
         starts_left: int,
         reclaims_left: int,
         explains: bool,
+        shared: SharedJobs,
     ) -> None:
         self.pool = pool
         self.shares = shares
@@ -48,7 +65,9 @@ class PoolCycle:
         self.homeless: list[Age] = []
         self._agenda = Agenda(shares)
         self.spared = Spared(shares)
-        self._not_again = frozenset(pool.dropped)
+        self._not_again = shared.not_again.union(pool.dropped)
+        self._shared = shared
+        self._only_starts = shared.only_starts
         self.reserved = Reservations(pool)
         self._explains = explains
         self._prospects: Iterator[tuple[TeamQueue, JobClass]] = iter(())
@@ -74,6 +93,18 @@ class PoolCycle:
         if self._starts_left > 0 and self._reclaims_left > 0:
             self._elastic.grow_all(self.starts, self.standing, self._charge)
         self.reserved.release()
+        if self._only_starts:
+            self._forget_the_served()
+
+    def _forget_the_served(self) -> None:
+        """Who is served in another pool waits in no line any more."""
+        for queue in self.queues.values():
+            for cls in queue.classes:
+                for line in cls.lines:
+                    waiting = line.jobs[line.at :]
+                    line.jobs = [age for age in waiting if age[1] not in self._only_starts]
+                    line.at = 0
+                    line.refused = [age for age in line.refused if age[1] not in self._only_starts]
 
     # -- what may still happen --------------------------------------------------------------
 
@@ -153,12 +184,14 @@ class PoolCycle:
 
     def _line_up(self) -> None:
         """Line the waiting jobs up in team queues, and set aside what cannot start anyway."""
-        settled = {start.job.id for start in self.starts}.union(self.pool.earmarks)
+        settled = {start.job.id for start in self.starts}.union(
+            self.pool.earmarks, self._shared.absent
+        )
         left_out: dict[int, set[Age]] = {}
         for job_id in settled:
             job = self.jobs[job_id]
             left_out.setdefault(id(self._lines.of(job)), set()).add((job.submitted_at, job_id))
-        classes: dict[tuple[int, Shape, str], JobClass] = {}
+        classes: dict[tuple[int, Shape, str, tuple[OtherPool, ...]], JobClass] = {}
         for known in self._lines.by_kind.values():
             ages = known.ages
             if id(known) in left_out:
@@ -171,11 +204,13 @@ class PoolCycle:
             if group.team is None:
                 self.homeless.extend(ages)
                 continue
-            key = (group.team, group.shape, group.priority.id)
+            key = (group.team, group.shape, group.priority.id, known.first.others)
             cls = classes.get(key)
             if cls is None:
                 cls = classes[key] = self._new_class(group.team, group.shape, group.priority)
                 cls.code, cls.could_ever_mgpu = group.code, group.could_ever_mgpu
+                if known.first.others:
+                    cls.may_reserve = self._shared.reserves(known.first)
             cls.lines.append(JobLine(cls, known.first.user, ages))
         for queue in self.queues.values():
             queue.open()
@@ -211,12 +246,15 @@ class PoolCycle:
             if (
                 code is None
                 or self._may_reclaim(queue, line, code, source)
-                or self._may_reserve(queue, cls, code)
+                or self._may_reserve(queue, line, code)
             ):
                 standing = self.standing(team, source)
                 self._agenda.enlist(source, standing, line.job, team)
                 return
-            self._fail(queue, line, code, source)
+            if self._only_starts and line.job[1] in self._only_starts:
+                queue.advance()
+            else:
+                self._fail(queue, line, code, source)
 
     def _serve(self, source: int, queue: TeamQueue) -> None:
         """Settle the team's next job, unless it lost the guarantee it was enlisted for."""
@@ -226,12 +264,14 @@ class PoolCycle:
             code = self._obstacle(queue, line, source)
             if code is None:
                 self._start(queue, line, source)
+            elif line.job[1] in self._only_starts:
+                queue.advance()
             elif not (
                 self._may_reclaim(queue, line, code, source) and self._reclaim(queue, line, source)
             ):
                 if code is not Code.RESERVED_FOR_LARGER_JOB:
                     line.cls.code = code
-                if self._may_reserve(queue, line.cls, code) and self._is_to_reserve():
+                if self._may_reserve(queue, line, code) and self._is_to_reserve():
                     job, is_own = self.jobs[line.job[1]], source == team
                     self.reserved.reserve(job, team, line.cls.shape, is_own=is_own)
                 self._fail(queue, line, code, source)
@@ -280,9 +320,14 @@ class PoolCycle:
 
         return is_too_long
 
-    def _may_reserve(self, queue: TeamQueue, cls: JobClass, code: Code) -> bool:
-        """Whether the next job of `cls`, which cannot start, may get a reservation."""
-        return code in _MAY_RESERVE and self.reserved.may_reserve(queue.team, cls.shape)
+    def _may_reserve(self, queue: TeamQueue, line: JobLine, code: Code) -> bool:
+        """Whether the next job of `line`, which cannot start, may get a reservation."""
+        return (
+            code in _MAY_RESERVE
+            and line.cls.may_reserve
+            and self.reserved.may_reserve(queue.team, line.cls.shape)
+            and line.job[1] not in self._only_starts
+        )
 
     def _start(self, queue: TeamQueue, line: JobLine, source: int) -> None:
         job, is_own = self.jobs[line.job[1]], source == queue.team
@@ -320,6 +365,7 @@ class PoolCycle:
             and (source != ROOT or priority.preempts or priority.preempts_others)
             and self._reclaimer.may_find(queue.team, priority)
             and line.job[1] not in self._not_again
+            and line.job[1] not in self._only_starts
         )
 
     def _reclaim(self, queue: TeamQueue, line: JobLine, source: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -172,8 +172,19 @@ class RunningJob:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherPool:
+    """A further pool that a job accepts, and the clusters that may run it there (None: any)."""
+
+    pool: str
+    clusters: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class QueuedJob:
     """A job that waits: `node_count` nodes with `mgpu_per_node` each, all or nothing.
+
+    It waits in `pool`, and in `others` too where there are some: it starts in one of them, and
+    rather in one that it names earlier (see `arbiter.several_pools`). No pool is named twice.
 
     `clusters` are those that may run it (one if it is pinned); None is any. Each of its nodes must
     have all of `features`; None is no such wish. `has_image` says that it runs in a container
@@ -198,6 +209,19 @@ class QueuedJob:
     required_topology: Level | None = None
     preferred_topology: Level | None = None
     node_count_max: int | None = None
+    others: tuple[OtherPool, ...] = ()
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """All pools that the job accepts, the one it would like best first."""
+        return (self.pool, *(other.pool for other in self.others))
+
+    def in_pool(self, pool: str) -> QueuedJob:
+        """The job as it waits in one of its pools."""
+        if pool == self.pool:
+            return self
+        other = next(other for other in self.others if other.pool == pool)
+        return replace(self, pool=pool, clusters=other.clusters)
 
     @property
     def mgpu(self) -> int:
@@ -223,7 +247,7 @@ class Claim:
     Stored until the job starts or the claim is dropped; at most one per job. Victims are
     the running attempts whose `beneficiary` is `job`. `claimed_at` is the `taken_at` of the plan
     that made it: what the team starts later comes after it in the guarantee. None counts
-    it after all that runs.
+    it after all that runs. `pool` is that of the slots; None is the first that the job accepts.
     """
 
     job: str
@@ -231,6 +255,7 @@ class Claim:
     slots: tuple[Slot, ...]
     grace_until: int
     claimed_at: int | None = None
+    pool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,7 @@ def starts_of(new: Iterable[NewStart], guaranteed_mgpu: Mapping[str, int]) -> li
             start.place.cluster,
             tuple(Slot(node, start.job.mgpu_per_node) for node in start.place.nodes),
             guaranteed_mgpu[start.job.id],
+            start.job.pool if start.job.others else None,
         )
         for start in new
     ]

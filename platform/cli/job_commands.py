@@ -25,7 +25,7 @@ from cli.job_text import (
     print_reasons,
 )
 from cli.output import Format, now_utc, print_data, tell
-from cli.submitting import begin_time, body_of, number, seconds, span, variables
+from cli.submitting import begin_time, body_of, number, pools, seconds, span, variables
 
 FINAL = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
 #: How often `logs -f` and `wait` look, in seconds; `wait` slows down to the second figure.
@@ -70,7 +70,10 @@ def submit(
     team: Annotated[
         str | None, typer.Option(help="Path of the team; TIDEGATE_TEAM if absent.")
     ] = None,
-    pool: Annotated[str | None, typer.Option(help="GPU pool.")] = None,
+    pool: Annotated[
+        str | None,
+        typer.Option(help="GPU pool, or several with commas, the best first: h100,a100."),
+    ] = None,
     gpus: Annotated[
         str | None,
         typer.Option(
@@ -164,7 +167,7 @@ def submit(
         ctx.meta.get("command"),
         {
             "team": team,
-            "pool": pool,
+            **pools(pool),
             **span(gpus, "gpus"),
             **span(nodes, "nodes"),
             "gpus_per_node": number(gpus_per_node, "--gpus-per-node"),

@@ -39,8 +39,16 @@ def print_jobs(jobs: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
             _held_or_asked(job),
             age(job["submitted_at"], now=now),
         ]
-        rows.append([*row, job["pool"], job["user"], job["team"]] if shows_all else row)
+        rows.append([*row, _pool(job), job["user"], job["team"]] if shows_all else row)
     print_table(columns, rows, squeeze="NAME", pad_max=NAME_PAD_MAX)
+
+
+def _pool(job: Mapping[str, Any]) -> str:
+    """Where it runs or ran; of one that has not started yet, all that it accepts."""
+    pools = ", else ".join(job["pools"])
+    if len(job["pools"]) == 1 or not job["attempt"]:
+        return pools
+    return f"{job['pool']} (of {pools})"
 
 
 def _held_or_asked(job: Mapping[str, Any]) -> str:
@@ -62,7 +70,7 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("state", _state(job)),
             ("team", job["team"]),
             ("user", job["user"]),
-            ("pool", job["pool"]),
+            ("pool", _pool(job)),
             ("array", job["array"] and f"{job['array']['id']}, {job['array']['size']} tasks"),
             ("GPUs", _size(job, granted_mgpu=attempt.get("mgpu"))),
             ("features", ", ".join(job["features"]) or None),
@@ -164,7 +172,7 @@ def print_plan(plan: Mapping[str, Any]) -> None:
         [
             ("name", job["name"]),
             ("team", job["team"]),
-            ("pool", job["pool"]),
+            ("pool", ", else ".join(job["pools"])),
             ("class", job["priority_class"]),
             (
                 "GPUs",

@@ -52,6 +52,8 @@ def body_of(
         overruled = {"gpus", "gpus_min"}
     if "nodes" in given:
         overruled.add("nodes_min")
+    if "pool" in given or "pools" in given:
+        overruled |= {"pool", "pools"}
     body = {name: value for name, value in body.items() if name not in overruled}
     environment = {**(body.get("environment") or {}), **(given.pop("environment", None) or {})}
     return {**body, **given, **({"environment": environment} if environment else {})}
@@ -86,6 +88,12 @@ def span(text: str | None, name: str) -> dict[str, int | float | None]:
     if not dots:
         return {name: number(text, f"--{name}")}
     return {f"{name}_min": number(least, f"--{name}"), name: number(most, f"--{name}")}
+
+
+def pools(text: str | None) -> dict[str, Any]:
+    """`--pool NAME` or `--pool BEST,NEXT` as a member of the request."""
+    names = (text or "").split(",")
+    return {"pool": text} if len(names) == 1 else {"pools": names}
 
 
 def begin_time(text: str | None, *, now: datetime) -> str | None:

@@ -79,7 +79,7 @@ class Book:
             attempt=job.id,
             team=job.team,
             user=job.user,
-            pool=job.pool,
+            pool=start.pool or job.pool,
             cluster=start.cluster,
             slots=start.slots,
             priority_class=job.priority_class,
@@ -95,7 +95,12 @@ class Book:
         """The victims are being stopped from now on, and the job has a claim."""
         self._take_out(self.queued[reclaim.job])
         claim = Claim(
-            reclaim.job, reclaim.cluster, reclaim.slots, reclaim.grace_until, claimed_at=now
+            reclaim.job,
+            reclaim.cluster,
+            reclaim.slots,
+            reclaim.grace_until,
+            claimed_at=now,
+            pool=reclaim.pool,
         )
         self.claims[reclaim.job] = claim
         self.core.claim(claim)

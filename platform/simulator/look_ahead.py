@@ -295,7 +295,9 @@ class LookAhead:
 
 
 def of_pools(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
-    """The snapshot with these pools only."""
+    """The snapshot with these pools only, and those that are joined with them by jobs that accept
+    several."""
+    pools = _joined(snapshot, pools)
     return replace(
         snapshot,
         quotas=tuple(quota for quota in snapshot.quotas if quota.pool in pools),
@@ -304,6 +306,14 @@ def of_pools(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
         queued=tuple(job for job in snapshot.queued if job.pool in pools),
         balances=tuple(balance for balance in snapshot.balances if balance.pool in pools),
     )
+
+
+def _joined(snapshot: Snapshot, pools: Collection[str]) -> frozenset[str]:
+    found = frozenset(pools)
+    accepted = {job.pools for job in snapshot.queued if job.others}
+    while more := frozenset().union(*(one for one in accepted if found & set(one))) - found:
+        found |= more
+    return found
 
 
 def _kind(job: QueuedJob) -> QueuedJob:

@@ -33,7 +33,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A waiting job that starts at another time: epoch seconds without and with the change.
+    """A waiting job that starts at another time: epoch seconds without and with the change. `pool`
+    is the first that it accepts of those that the change touches, if there is one.
 
     None is not before the end of what was looked at. `sooner_s` is negative where it starts later;
     with one None it is that much at least, and `is_at_least`.
@@ -114,9 +115,10 @@ def what_if(
     """How the next `horizon_s` seconds differ between `snapshot` and `snapshot` with `change`.
 
     Both are decided by the same core at the same moments, and see the same end (`look_ahead`). Only
-    the pools that the change touches are looked at: what was used elsewhere counts for fair-share
-    until now. Pure and deterministic; the work is bounded by `assumptions`, and what is left
-    out then is told by `until`.
+    the pools that the change touches are looked at, and those that are joined with them by jobs
+    that accept several: what was used elsewhere counts for fair-share until now. Pure and
+    deterministic; the work is bounded by `assumptions`, and what is left out then is told by
+    `until`.
 
     Raises ValueError for a horizon that is not from 1 s to 31 days, or a tree that is none.
     """
@@ -151,7 +153,7 @@ def what_if(
         precision_s=assumed.step(until - begins),
         assumed_ends=sum(run.time_limit_s is None for run in here.running)
         + sum(job.time_limit_s is None for job in here.queued),
-        shifts=_shifts(here, before.started, after.started, until),
+        shifts=_shifts(here, before.started, after.started, until, change.pools),
         reclaimed=_only(after.lost, before.lost),
         spared=_only(before.lost, after.lost),
         use=_uses(used, before.in_use(), after.in_use(), change.pools),
@@ -160,17 +162,22 @@ def what_if(
 
 
 def _shifts(
-    snapshot: Snapshot, before: Mapping[str, int], after: Mapping[str, int], until: int
+    snapshot: Snapshot,
+    before: Mapping[str, int],
+    after: Mapping[str, int],
+    until: int,
+    pools: Collection[str],
 ) -> tuple[Shift, ...]:
     found = []
     for job in snapshot.queued:
         without, with_it = before.get(job.id), after.get(job.id)
         if without != with_it:
+            pool = next((pool for pool in job.pools if pool in pools), job.pool)
             sooner_s = (until if without is None else without) - (
                 until if with_it is None else with_it
             )
             found.append(
-                Shift(job.id, job.team, job.user, job.pool, job.mgpu, without, with_it, sooner_s)
+                Shift(job.id, job.team, job.user, pool, job.mgpu, without, with_it, sooner_s)
             )
     return tuple(sorted(found, key=lambda one: (-abs(one.sooner_s), one.job)))
 

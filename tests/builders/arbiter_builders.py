@@ -12,6 +12,7 @@ from arbiter.snapshot import (
     Balance,
     Claim,
     Device,
+    OtherPool,
     Phase,
     PriorityClass,
     QueuedJob,
@@ -83,8 +84,9 @@ def a_queued(
     cluster: str | None = None,
     time_limit_s: int | None = None,
     user: str = "alice",
+    others: Sequence[str] = (),
 ) -> QueuedJob:
-    """A waiting job of `nodes` x `gpus`."""
+    """A waiting job of `nodes` x `gpus`; `others` are the further pools that it accepts."""
     return QueuedJob(
         id=id,
         team=team,
@@ -96,6 +98,7 @@ def a_queued(
         submitted_at=submitted_at,
         time_limit_s=time_limit_s,
         clusters=None if cluster is None else frozenset({cluster}),
+        others=tuple(OtherPool(other) for other in others),
     )
 
 
@@ -284,7 +287,7 @@ class World:
                 attempt=f"{ask.id}.{self.attempts[start.job]}",
                 team=ask.team,
                 user=ask.user,
-                pool=ask.pool,
+                pool=start.pool or ask.pool,
                 cluster=start.cluster,
                 slots=start.slots,
                 priority_class=ask.priority_class,
@@ -296,7 +299,12 @@ class World:
         for reclaim in plan.reclaims:
             assert reclaim.job not in self.claims
             self.claims[reclaim.job] = Claim(
-                reclaim.job, reclaim.cluster, reclaim.slots, reclaim.grace_until, self.now
+                reclaim.job,
+                reclaim.cluster,
+                reclaim.slots,
+                reclaim.grace_until,
+                self.now,
+                reclaim.pool,
             )
             for victim in reclaim.victims:
                 run = self.running[victim.job]

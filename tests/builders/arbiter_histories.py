@@ -13,6 +13,7 @@ from arbiter.snapshot import (
     Device,
     Domains,
     Level,
+    OtherPool,
     Phase,
     PoolWeight,
     PriorityClass,
@@ -53,17 +54,21 @@ def policy(dice: Random) -> Policy:
     )
 
 
-def histories(dice: Random, policy: Policy, steps: int) -> Iterator[Snapshot]:
+def histories(
+    dice: Random, policy: Policy, steps: int, *, accept_several: bool = False
+) -> Iterator[Snapshot]:
     """The snapshots of `steps` cycles of one world that does what the plans say; between them
-    jobs come, end and are cancelled, and now and then a node, a quota or anything else changes."""
-    world = World(_empty(dice), policy)
+    jobs come, end and are cancelled, and now and then a node, a quota or anything else changes.
+    Where jobs `accept_several` pools most of them do, out of three."""
+    pools = (*POOLS, "r") if accept_several else POOLS
+    world = World(_empty(dice, pools), policy)
     for number in range(steps):
-        _move(dice, world, number)
+        _move(dice, world, number, pools)
         yield world.snapshot()
         world.step()
 
 
-def _empty(dice: Random) -> Snapshot:
+def _empty(dice: Random, pools: tuple[str, ...]) -> Snapshot:
     is_open = dice.random() < 0.5
     kinds = (_FEATURES, _PLACES) if dice.random() < 0.5 else ((_FEATURES[0],), (NOWHERE,))
     devices = tuple(
@@ -75,7 +80,7 @@ def _empty(dice: Random) -> Snapshot:
             features=dice.choice(kinds[0]),
             domains=dice.choice(kinds[1]),
         )
-        for pool in POOLS
+        for pool in pools
         for number in range(dice.randint(2, 6))
     )
     nodes: dict[str, TreeNode] = {}
@@ -93,7 +98,7 @@ def _empty(dice: Random) -> Snapshot:
             left -= left // 2
 
     depth = dice.randint(1, 2)
-    for pool in POOLS:
+    for pool in pools:
         whole = sum(one.capacity_mgpu for one in devices if one.pool == pool) // GPU
         for name in ("o", "x"):
             grow(name, None, pool, dice.choice((whole, whole // 2)), depth)
@@ -115,10 +120,16 @@ def _quota(dice: Random, node: str, pool: str, gpus: int, *, is_open: bool) -> Q
     return Quota(node, pool, gpus * GPU, lend, borrow, dice.choice((100, 50)))
 
 
-def _move(dice: Random, world: World, number: int) -> None:
+def _move(dice: Random, world: World, number: int, pools: tuple[str, ...]) -> None:
     """Something happens between two cycles."""
     for i in range(dice.randint(0, 5)):
-        world.submit(_job(dice, f"j{number:03d}{i}", world))
+        job = _job(dice, f"j{number:03d}{i}", world)
+        if len(pools) > len(POOLS):
+            first, *others = dice.sample(pools, dice.randint(1, len(pools)))
+            clusters = frozenset({"c0"}) if dice.random() < 0.1 else None
+            there = tuple(OtherPool(other, clusters) for other in others)
+            job = replace(job, pool=first, others=there)
+        world.submit(job)
     for job in sorted(world.queued):
         if dice.random() < (0.02 if job in world.claims else 0.05):
             del world.queued[job]

@@ -31,6 +31,7 @@ def a_shown_job(**changes: Any) -> dict[str, Any]:
         "user": "bob",
         "organization": "ai-company",
         "pool": "h100",
+        "pools": ["h100"],
         "state": "queued",
         "priority_class": "normal",
         "mgpu_per_node": 8_000,

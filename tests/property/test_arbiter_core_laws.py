@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from arbiter.core import Core
 from arbiter.cycle import decide
-from arbiter.snapshot import Snapshot
 from builders.arbiter_histories import histories, policy
+from builders.telling_a_core import tell
 
 _SLOW = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 
@@ -52,37 +52,3 @@ def test_a_core_that_is_told_of_changes_plans_as_one_made_anew(seed: int) -> Non
         assert core.cycle(snapshot.taken_at) == told
         bare = replace(told, waiting=(), use=(), reservations=())
         assert core.cycle(snapshot.taken_at, explains=False) == bare
-
-
-def tell(core: Core, before: Snapshot, after: Snapshot) -> None:
-    """Tell `core` what changed."""
-    if after.devices != before.devices or after.clusters != before.clusters:
-        core.set_devices(after.devices, after.clusters)
-    tree = (after.nodes, after.quotas, after.priority_classes, after.pool_weights)
-    if tree != (before.nodes, before.quotas, before.priority_classes, before.pool_weights):
-        core.set_tree(*tree)
-    if after.usage != before.usage:
-        core.set_usage(after.usage)
-    if after.balances != before.balances:
-        core.set_balances(after.balances)
-    was_queued = {job.id: job for job in before.queued}
-    for job in after.queued:
-        if was_queued.pop(job.id, None) != job:
-            core.queue(job)
-    for job_id in was_queued:
-        core.withdraw(job_id)
-    was_running = {run.attempt: run for run in before.running}
-    for run in after.running:
-        if was_running.pop(run.attempt, None) != run:
-            core.hold(run)
-    for attempt in was_running:
-        core.release(attempt)
-    was_claimed = {claim.job: claim for claim in before.claims}
-    for claim in after.claims:
-        known = was_claimed.pop(claim.job, None)
-        if known is not None and known != claim:
-            core.unclaim(claim.job)
-        if known != claim:
-            core.claim(claim)
-    for job_id in was_claimed:
-        core.unclaim(job_id)

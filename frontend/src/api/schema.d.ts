@@ -2008,6 +2008,8 @@ export interface components {
             /** Format: date-time */
             as_of: string;
             code: components["schemas"]["CodeEnum"];
+            /** @description The other pools in whose lines it stands, in its order; at most 3 */
+            elsewhere: components["schemas"]["Obstacle"][];
             estimated_start: components["schemas"]["EstimatedStart"] | null;
             jobs_ahead: number;
             /** @description Path of the node whose limit binds */
@@ -2015,6 +2017,8 @@ export interface components {
             numbers: {
                 [key: string]: number;
             };
+            /** @description Of a job that accepts several: the one that code, numbers and the rest are of */
+            pool: string | null;
             sentence: string;
             victims: components["schemas"]["Victim"][];
         };
@@ -2114,7 +2118,10 @@ export interface components {
              *     * `native` - native
              */
             origin: components["schemas"]["OriginEnum"];
+            /** @description Where it runs or ran last; before its first start the first of `pools` */
             pool: string;
+            /** @description Those that it accepts, the best first */
+            pools: string[];
             /**
              * @description All its nodes are in one of these if there is room, else as close as there is
              *
@@ -2260,7 +2267,10 @@ export interface components {
              *     * `native` - native
              */
             origin: components["schemas"]["OriginEnum"];
+            /** @description Where it runs or ran last; before its first start the first of `pools` */
             pool: string;
+            /** @description Those that it accepts, the best first */
+            pools: string[];
             /**
              * @description All its nodes are in one of these if there is room, else as close as there is
              *
@@ -2366,6 +2376,8 @@ export interface components {
             /** @description With which it would start now, or which it waits for */
             mgpu: number;
             notes: components["schemas"]["Note"][];
+            /** @description Where it would start now, else that of the explanation; the cost is of this one */
+            pool: string;
             would_start_now: boolean;
         };
         /** @description A reason for which a job waits or waited, with the numbers of its first moment. */
@@ -2438,6 +2450,8 @@ export interface components {
             notice_signal?: components["schemas"]["NoticeSignalEnum"];
             /** @description May be left out when there is one */
             pool?: string;
+            /** @description Several that would do, instead of `pool`, the best first: it starts in one of them, and counts there for quota, fair-share and price */
+            pools?: string[];
             /**
              * @description All its nodes should be in one of these, else as close together as there is room; not beside `required_topology`
              *
@@ -2609,6 +2623,18 @@ export interface components {
          */
         NoticeSignalEnum: "TERM" | "USR1" | "USR2" | "INT" | "HUP";
         NullEnum: null;
+        /** @description Why a job that accepts several pools does not start in one of them. */
+        Obstacle: {
+            code: components["schemas"]["CodeEnum"];
+            /** @description In this pool */
+            jobs_ahead: number;
+            node: string | null;
+            numbers: {
+                [key: string]: number;
+            };
+            pool: string;
+            sentence: string;
+        };
         /** @description A new organization. */
         OrganizationCreationRequest: {
             name: string;
@@ -3437,7 +3463,9 @@ export interface components {
             node_count: number;
             node_count_min: number;
             notice_signal: components["schemas"]["NoticeSignalEnum"];
+            /** @description The first of `pools` */
             pool: string;
+            pools: string[];
             preferred_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
             priority_class: string;
             required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
@@ -3639,7 +3667,10 @@ export interface components {
              *     * `native` - native
              */
             origin: components["schemas"]["OriginEnum"];
+            /** @description Where it runs or ran last; before its first start the first of `pools` */
             pool: string;
+            /** @description Those that it accepts, the best first */
+            pools: string[];
             /**
              * @description All its nodes are in one of these if there is room, else as close as there is
              *

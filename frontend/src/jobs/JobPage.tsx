@@ -30,6 +30,7 @@ import {
   LEVEL_WORDS,
   methodWords,
   nodeSpan,
+  poolsText,
   shortId,
   stateWord,
   usageClass,
@@ -67,8 +68,8 @@ export function JobPage() {
 function JobView({ job }: { job: JobDetail }) {
   const shape =
     job.node_count > 1
-      ? `${nodeSpan(job)} nodes × ${formatGpus(job.mgpu_per_node)} ${job.pool}`
-      : `${formatGpus(job.mgpu)} ${job.pool}`;
+      ? `${nodeSpan(job)} nodes × ${formatGpus(job.mgpu_per_node)} ${poolsText(job)}`
+      : `${formatGpus(job.mgpu)} ${poolsText(job)}`;
   return (
     <>
       <h1>

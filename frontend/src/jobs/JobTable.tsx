@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import type { Job } from "../api/types";
 import { Time } from "../ui/Time";
 import { BorrowedPill, NativePill, StatePill } from "./StatePill";
-import { gpusOf, lastPart } from "./words";
+import { gpusOf, lastPart, poolsText } from "./words";
 import "./job-table.css";
 
 /** Jobs as rows: the name always in sight, columns go before rows on a phone. */
@@ -59,7 +59,7 @@ export function JobTable({ jobs, caption }: { jobs: readonly Job[]; caption: str
             <td className="hide">{job.user}</td>
             <td className="hide">{job.priority_class}</td>
             <td className="n gpus">{gpusOf(job)}</td>
-            <td className="hide">{job.pool}</td>
+            <td className="hide">{poolsText(job)}</td>
             <td className="n hide">{job.attempt === 0 ? <span className="faint">–</span> : job.attempt}</td>
             <td className="n">
               <Time at={job.submitted_at} />

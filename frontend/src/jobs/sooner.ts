@@ -51,8 +51,8 @@ export function variantsOf(job: JobDetail, pools: readonly string[]): Variant[] 
       found.push([`With ${formatGpuCount(mgpu)}`, { shape: "total", gpus: gpusToDecimal(mgpu) }]);
     }
   }
-  for (const pool of pools.filter((each) => each !== job.pool).slice(0, POOLS_MAX)) {
-    found.push([`In pool ${pool}`, { pool, features: [], cluster: null }]);
+  for (const pool of pools.filter((each) => !job.pools.includes(each)).slice(0, POOLS_MAX)) {
+    found.push([`In pool ${pool}`, { pool, otherPools: [], features: [], cluster: null }]);
   }
   return found.slice(0, VARIANTS_MAX).flatMap(([label, change]) => {
     const { request } = readDraft({ ...base, ...change });

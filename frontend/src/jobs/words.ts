@@ -18,6 +18,13 @@ export function parseStates(list: string | undefined): JobState[] {
   return JOB_STATES.filter((state) => asked.has(state));
 }
 
+/** Where a job runs or ran, and what it accepts where that is more: "h100, else a100" before its first start. */
+export function poolsText(job: Pick<Job, "pool" | "pools" | "attempt">): string {
+  const accepted = job.pools.join(", else ");
+  if (job.pools.length === 1 || job.attempt === 0) return accepted;
+  return `${job.pool} (of ${accepted})`;
+}
+
 const ENDED: ReadonlySet<JobState> = new Set(["succeeded", "failed", "cancelled", "timed_out"]);
 
 export function isEnded(state: JobState): boolean {

@@ -59,7 +59,7 @@ function Plan({ plan }: { plan: JobPlan }) {
         <tbody>
           <Fact name="Name">{job.name}</Fact>
           <Fact name="Asks for">
-            {gpuSpan(job)} of {job.pool}
+            {gpuSpan(job)} of {job.pools.join(", else ")}
             {job.node_count > 1 && ` on ${nodeSpan(job)} nodes`}
             {each}
           </Fact>

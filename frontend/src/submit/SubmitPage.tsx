@@ -1,4 +1,4 @@
-import { Button, Checkbox, SegmentedControl, Select, TagsInput, Textarea, TextInput } from "@mantine/core";
+import { Button, Checkbox, MultiSelect, SegmentedControl, Select, TagsInput, Textarea, TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, queryOptions, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
@@ -22,6 +22,7 @@ import {
   JOB_TYPES,
   LEVELS,
   MAX_FEATURES,
+  MAX_OTHER_POOLS,
   newIdempotencyKey,
   parseArray,
   NOTICE_SIGNALS,
@@ -441,6 +442,18 @@ function FormFields({
               onChange={(cluster) => set({ cluster })}
             />
           </div>
+          {(draft.otherPools.length > 0 || (pools.data ?? []).length > 1) && (
+            <MultiSelect
+              label="Else in"
+              description="It starts in one pool. The order is yours."
+              placeholder={draft.otherPools.length === 0 ? "no other pool" : undefined}
+              maxValues={MAX_OTHER_POOLS}
+              data={(pools.data ?? []).map(({ name }) => name).filter((name) => name !== draft.pool)}
+              value={draft.otherPools.filter((name) => name !== draft.pool)}
+              error={errors.otherPools}
+              onChange={(otherPools) => set({ otherPools })}
+            />
+          )}
           <TagsInput
             label="Features of nodes"
             description="Each node of the job must have all of them."

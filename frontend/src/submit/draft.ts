@@ -11,6 +11,8 @@ export interface Draft {
   team: string | null;
   name: string;
   pool: string | null;
+  /** Further pools that would do, the better ones first. */
+  otherPools: string[];
   shape: "total" | "per_node";
   gpus: string;
   gpusPerNode: string;
@@ -38,6 +40,7 @@ export interface Draft {
 }
 
 export const MAX_FEATURES = 16;
+export const MAX_OTHER_POOLS = 3;
 export const MAX_SCRIPT_BYTES = 1024 * 1024;
 
 export function emptyDraft(): Draft {
@@ -46,6 +49,7 @@ export function emptyDraft(): Draft {
     team: null,
     name: "",
     pool: null,
+    otherPools: [],
     shape: "total",
     gpus: "1",
     gpusPerNode: "1",
@@ -78,7 +82,8 @@ export function draftOf(job: JobDetail): Draft {
     ...emptyDraft(),
     team: job.team,
     name: job.array === null ? job.name : job.name.replace(/\[\d+\]$/, ""),
-    pool: job.pool,
+    pool: job.pools[0] ?? job.pool,
+    otherPools: job.pools.slice(1),
     shape: job.node_count > 1 ? "per_node" : "total",
     gpus: spanText(gpusToDecimal(job.mgpu_min), gpusToDecimal(job.mgpu)),
     gpusPerNode: gpusToDecimal(job.mgpu_per_node),
@@ -232,7 +237,11 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
       if (seconds === null || seconds === 0) errors.timeLimit = "Such as 90m, 72h, 3d or 1-12:00:00.";
       else request.time_limit_s = seconds;
     }
-    if (draft.pool !== null) request.pool = draft.pool;
+    const others = draft.otherPools.filter((other) => other !== draft.pool);
+    if (draft.pool === null) {
+      if (others.length > 0) errors.pool = "Choose the pool that it would like best, too.";
+    } else if (others.length > 0) request.pools = [draft.pool, ...others];
+    else request.pool = draft.pool;
     if (draft.priorityClass !== null) request.priority_class = draft.priorityClass;
     if (draft.type !== null) request.type = draft.type;
     if (draft.name.trim() !== "") request.name = draft.name.trim();
@@ -270,6 +279,7 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   team: "team",
   name: "name",
   pool: "pool",
+  pools: "otherPools",
   gpus: "gpus",
   gpus_min: "gpus",
   gpus_per_node: "gpusPerNode",
@@ -305,7 +315,7 @@ export function placeRefusals(
   const others: string[] = [];
   for (const [pointer, detail] of Object.entries(fieldErrors)) {
     // What is wrong with one of several names is told at the field that holds them all.
-    let field = FIELD_OF_POINTER[pointer] ?? (pointer.startsWith("features/") ? "features" : undefined);
+    let field = FIELD_OF_POINTER[pointer] ?? FIELD_OF_POINTER[/^(features|pools)\/\d+$/.exec(pointer)?.[1] ?? ""];
     if (draft.door === "sbatch" && field !== "team") field = "sbatch";
     else if (field === "gpus" && draft.shape === "per_node") field = "gpusPerNode";
     if (field === undefined) others.push(detail);
@@ -334,7 +344,7 @@ export function submitCommand(draft: Draft): string {
   option("team", draft.team);
   if (draft.door === "form") {
     option("name", draft.name);
-    option("pool", draft.pool);
+    option("pool", draft.pool === null ? null : [...new Set([draft.pool, ...draft.otherPools])].join(","));
     if (draft.shape === "total") option("gpus", draft.gpus);
     else {
       option("gpus-per-node", draft.gpusPerNode);

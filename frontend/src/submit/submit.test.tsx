@@ -2,7 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aProblem } from "../../mock/answer.ts";
-import { theClusters } from "../../mock/company.ts";
+import { POOLS, theClusters } from "../../mock/company.ts";
 import { aJob, theJobs } from "../../mock/jobs.ts";
 import { accessibilityFaults, open } from "../test/render";
 import { draftOf, emptyDraft, parseArray, parseEnvironment, placeRefusals, readDraft, submitCommand } from "./draft";
@@ -93,6 +93,18 @@ describe("the draft", () => {
     expect(readDraft(draftOf(job)).request).toMatchObject({ features: job.features, image: job.image });
     const refusal = { "features/1": "must be the name of a feature" };
     expect(placeRefusals(refusal, draft)).toEqual({ errors: { features: refusal["features/1"] }, others: [] });
+  });
+
+  it("names several pools in their order, and one as the only one", () => {
+    const draft = { ...emptyDraft(), team: VISION, script: "run", pool: "h100", otherPools: ["v100", "h100", "a100"] };
+    expect(readDraft(draft).request).toMatchObject({ pools: ["h100", "v100", "a100"] });
+    expect(readDraft({ ...draft, otherPools: [] }).request).toMatchObject({ pool: "h100" });
+    expect(readDraft({ ...draft, otherPools: [] }).request).not.toHaveProperty("pools");
+    expect(submitCommand(draft)).toBe(`tidegate submit --team ${VISION} --pool h100,v100,a100 --gpus 1 job.sh`);
+    const cloned = draftOf({ ...aJob(), pool: "a100", pools: ["h100", "a100"] });
+    expect([cloned.pool, cloned.otherPools]).toEqual(["h100", ["a100"]]);
+    const refusals = { "pools/1": "there is no pool 'x' for you" };
+    expect(placeRefusals(refusals, draft)).toEqual({ errors: { otherPools: refusals["pools/1"] }, others: [] });
   });
 
   it("asks for nodes close together only where a level is named, and clones that", () => {
@@ -291,6 +303,28 @@ describe("the submit page", () => {
     const sent = () => requests.filter(({ method, query }) => method === "POST" && query.get("dry_run") === null);
     await waitFor(() => expect(sent()).toHaveLength(1));
     expect(sent()[0]?.body).toMatchObject({ features: ["nvlink", "own"], image: "x:1", pool: "h100" });
+  });
+
+  it("takes further pools in the order of their choice", async () => {
+    const { user, requests } = open(`/submit?scope=${VISION}`, {
+      override: ({ path }) =>
+        path === "/api/v1/pools"
+          ? { status: 200, body: { items: [...POOLS, ...POOLS.map((pool) => ({ ...pool, name: "a100" }))], next: null } }
+          : undefined,
+    });
+    await user.click(await screen.findByRole("button", { name: "▸ More options" }));
+    const others = screen.getByRole("combobox", { name: "Else in" });
+    await user.click(others);
+    await user.click(await screen.findByRole("option", { name: "a100" }));
+    await user.click(screen.getByRole("button", { name: "Submit" }));
+    expect(await screen.findByText("Choose the pool that it would like best, too.")).toBeVisible();
+    await user.click(screen.getByRole("combobox", { name: "Pool" }));
+    await user.click(await screen.findByRole("option", { name: /^h100/ }));
+    await user.click(screen.getByRole("button", { name: "Submit" }));
+    const sent = () => requests.filter(({ method, query }) => method === "POST" && query.get("dry_run") === null);
+    await waitFor(() => expect(sent()).toHaveLength(1));
+    expect(sent()[0]?.body).toMatchObject({ pools: ["h100", "a100"] });
+    expect(sent()[0]?.body).not.toHaveProperty("pool");
   });
 
   it("plans an array as what each of its tasks gets", async () => {

@@ -106,6 +106,21 @@ def test_ls_of_nothing(server: Server) -> None:
     assert server.run("ls", "-o", "json").out == "[]\n"
 
 
+@pytest.mark.parametrize(
+    ("shown", "told"),
+    [
+        ({"pool": "h100", "pools": ["h100", "a100"], "attempt": 0}, "h100, else a100"),
+        ({"pool": "a100", "pools": ["h100", "a100"], "attempt": 1}, "a100 (of h100, else a100)"),
+        ({"pool": "h100", "pools": ["h100"], "attempt": 1}, "h100"),
+    ],
+)
+def test_which_pools_it_accepts_and_where_it_runs(
+    server: Server, shown: dict[str, Any], told: str
+) -> None:
+    server.routes[f"GET jobs/{JOB_ID}"] = a_shown_job(**shown)
+    assert f"\npool        {told}\n" in server.run("get", JOB_ID).out
+
+
 def test_get_in_every_form(server: Server) -> None:
     attempt = {
         "cluster": "local",

@@ -104,6 +104,22 @@ def test_a_yaml_file_and_options_that_win(server: Server, tmp_path: Path) -> Non
     }
 
 
+def test_several_pools_and_the_ones_of_a_file_that_they_win_over(
+    server: Server, tmp_path: Path
+) -> None:
+    server.routes["POST jobs"] = created()
+    path = tmp_path / "job.yaml"
+    for given, expected in (
+        ("pool: v100", {"pools": ["h100", "a100"]}),
+        ("pools: [v100, l4]", {"pools": ["h100", "a100"]}),
+    ):
+        path.write_text(f"team: a/b\ngpus: 1\n{given}\nscript: run\n")
+        assert server.run("submit", str(path), "--pool", "h100,a100").exit_code == 0
+        assert server.body() == {"team": "a/b", "gpus": 1, "script": "run", **expected}
+        assert server.run("submit", str(path), "--pool", "h100").exit_code == 0
+        assert server.body() == {"team": "a/b", "gpus": 1, "script": "run", "pool": "h100"}
+
+
 def test_the_team_may_come_from_the_environment(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +244,7 @@ PLAN = {
         "name": "bert",
         "team": TEAM,
         "pool": "h100",
+        "pools": ["h100"],
         "priority_class": "normal",
         "mgpu_per_node": 8_000,
         "node_count": 2,

@@ -96,6 +96,7 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
             "type": "distributed",
             "team": "ai-company/research/nlp",
             "pool": "h100",
+            "pools": ["h100"],
             "priority_class": "normal",
             "mgpu_per_node": 4_000,
             "node_count": 3,
@@ -133,6 +134,7 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
         "guaranteed_mgpu": 8_000,
         "borrowed_mgpu": 4_000,
         "cluster": "local",
+        "pool": "h100",
         "cost_per_hour_nano": None,
         "currency": None,
     }

@@ -85,6 +85,7 @@ def test_a_submitted_job_is_answered_whole(world: World) -> None:
         "user": "bob",
         "organization": "ai-company",
         "pool": "h100",
+        "pools": ["h100"],
         "state": "queued",
         "priority_class": "normal",
         "mgpu_per_node": 1_000,
@@ -541,6 +542,8 @@ def test_what_a_waiting_job_says(world: World) -> None:
     body = by_token(world.bob).get(f"jobs/{waiting.pk}/explanation").json()
     assert body == {
         **stored,
+        "pool": None,
+        "elsewhere": [],
         "victims": [victim(victims[0], nlp), victim(None, inference), victim(None, None)],
     }
     assert by_token(world.bob).get(f"jobs/{waiting.pk}").json()["explanation"] == body

@@ -76,7 +76,7 @@ NOT_TOLD: dict[type[Model], set[str]] = {
         "forgotten_at",
     },
     # Open ones are read in each cycle.
-    Reclaim: {"id", "cluster_id", "slots", "created_at", "grace_until"},
+    Reclaim: {"id", "cluster_id", "pool_id", "slots", "created_at", "grace_until"},
 }
 
 

@@ -14,9 +14,17 @@ from billing.models import UsageSegment
 from builders.api_callers import by_token
 from builders.held_cluster import AClusterThatHolds
 from builders.loop_builders import Fenced, a_job
-from builders.portal_builders import NOW, Company, a_company, a_grant, a_user
+from builders.portal_builders import (
+    NOW,
+    Company,
+    a_cluster_node,
+    a_company,
+    a_grant,
+    a_pool,
+    a_user,
+)
 from connectors.errors import ClusterUnavailable
-from connectors.protocol import Listing, Observation, Outcome, WorkloadPhase
+from connectors.protocol import Listing, Observation, Outcome, RankSlot, WorkloadPhase
 from jobs.dispatch import start_attempt
 from jobs.models import Attempt, Job, JobState, attempt_id
 from jobs.observation import apply_listing
@@ -49,8 +57,14 @@ def bob(company: Company) -> User:
     return a_user(company.organization, "bob")
 
 
-def a_run(key: str, *, native_id: str = "7", at: int = AT) -> Observation:
-    """It ran for ten seconds, by the accounting."""
+def a_run(
+    key: str,
+    *,
+    native_id: str = "7",
+    at: int = AT,
+    slots: tuple[RankSlot, ...] | None = None,
+) -> Observation:
+    """It ran for ten seconds, by the accounting, which may name its nodes."""
     return Observation(
         key,
         native_id,
@@ -62,6 +76,7 @@ def a_run(key: str, *, native_id: str = "7", at: int = AT) -> Observation:
         is_released=True,
         outcome=Outcome.SUCCEEDED,
         submitted_at=at - 5,
+        slots=slots,
     )
 
 
@@ -142,6 +157,17 @@ def test_a_run_that_was_forgotten_is_taken_over_and_freezes_starts(
     segment = UsageSegment.objects.get()
     assert (segment.start, segment.end) == (NOW, NOW + timedelta(seconds=10))
     assert AuditEvent.objects.get().action == "quarantine.began"
+
+
+def test_a_forgotten_run_is_in_the_pool_of_its_nodes(company: Company, bob: User) -> None:
+    other = a_pool("a100")
+    job = a_job(company.nlp, bob, other, now=NOW, pools=[other.pk, company.pool.pk])
+    a_cluster_node(company.cluster, other, "elsewhere")
+    seen = a_run(key_of(job), slots=(RankSlot("ai-company-000", 1_000),))
+    compare(company, Accounting(seen), silent_s=16)
+    job.refresh_from_db()
+    assert (job.pool, job.attempt_number) == (company.pool, 1)
+    assert UsageSegment.objects.get().attempt.pool == company.pool
 
 
 def test_the_second_attempt_is_found_after_the_first(company: Company, bob: User) -> None:
@@ -256,6 +282,14 @@ def test_ending_holds_what_may_have_run_on_a_silent_cluster(company: Company, bo
     ]
     with pytest.raises(Conflict):
         end_quarantine(actor_id=bob.pk, actor=bob.login, now=NOW)
+
+
+def test_ending_holds_what_may_have_run_in_any_of_its_pools(company: Company, bob: User) -> None:
+    other = a_pool("a100")
+    a_job(company.nlp, bob, other, now=NOW)
+    a_job(company.nlp, bob, other, now=NOW, pools=[other.pk, company.pool.pk])
+    frozen()
+    assert end_quarantine(actor_id=bob.pk, actor=bob.login, now=NOW).held == 1
 
 
 def test_everybody_is_told_and_administrators_are_told_more(company: Company, bob: User) -> None:
