@@ -108,7 +108,7 @@ def fill(jobs: int) -> dict[str, str]:
         cursor.execute(
             """
             INSERT INTO jobs_job (id, organization_id, team_id, user_id, name, type, origin,
-                pool_id, priority_class_id, mgpu_per_node, node_count, features, script,
+                pool_id, pools, priority_class_id, mgpu_per_node, node_count, features, script,
                 environment, notes, notice_signal, is_preemptible, is_requeueable, state,
                 submitted_at, started_at, ended_at, attempt_number)
             SELECT (lpad(to_hex(1790000000000 + n * 1000), 12, '0') || '7000'
@@ -116,7 +116,7 @@ def fill(jobs: int) -> dict[str, str]:
                    %(organization)s, (%(teams)s::uuid[])[n %% %(team_count)s + 1],
                    (%(users)s::uuid[])[n %% %(user_count)s + 1],
                    CASE WHEN n %% 5000 = 17 THEN 'needle-' ELSE 'train-' END || n,
-                   'training', 'portal', %(pool)s, %(class)s, 1000, 1, '{}',
+                   'training', 'portal', %(pool)s, '{}', %(class)s, 1000, 1, '{}',
                    repeat('python train.py' || chr(10), 50),
                    '{}', '[]', 'TERM', false, true,
                    CASE WHEN n %% 100 = 0 THEN 'running' ELSE 'succeeded' END,
