@@ -271,8 +271,8 @@ def test_recent_use_reaches_the_core(company: Company, bob: User) -> None:
     )
     first = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
     second = a_job(company.vision, bob, company.pool, gpus=8, now=LATER)
-    memory.read(NOW)
-    assert [start.job for start in memory.decide(NOW).starts] == [str(first.pk)]
+    memory.read(at(0))
+    assert [start.job for start in memory.decide(at(0)).starts] == [str(first.pk)]
     a_metered_attempt(company.nlp, 0, 10, mgpu=8_000)
     carry_on(at(0))
     memory.read(at(10))
