@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -33,18 +32,10 @@ from tenants.access import Actor
 from tenants.api.authentication import actor_from
 from webapi.paging import refuse_unknown_parameters
 from webapi.preconditions import etag_of, required_version
-from webapi.serializers import answers
+from webapi.serializers import answers, etag_header, if_match_header
 
-_IF_MATCH = OpenApiParameter(
-    "If-Match",
-    OpenApiTypes.STR,
-    OpenApiParameter.HEADER,
-    required=True,
-    description="The ETag that the change is based on",
-)
-_ETAG = OpenApiParameter(
-    "ETag", OpenApiTypes.STR, OpenApiParameter.HEADER, response=[200], description="Version"
-)
+_IF_MATCH = if_match_header("The ETag that the change is based on")
+_ETAG = etag_header("Version")
 
 
 class InstallationPolicyDetail(APIView):
