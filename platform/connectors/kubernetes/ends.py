@@ -6,10 +6,59 @@ from collections.abc import Sequence
 
 from connectors.kubernetes import naming
 from connectors.kubernetes.admissions import Admission
-from connectors.kubernetes.reading import moment, printable, texts
+from connectors.kubernetes.reading import Object, moment, number, part, printable, text, texts
+from connectors.kubernetes.resources import JOB
 from connectors.kubernetes.runs import NAME_LENGTH_MAX, Look, Pod, Run, has_changed, rank_count
-from connectors.kubernetes.states import Finish, disruption, eviction
+from connectors.kubernetes.states import (
+    Finish,
+    disruption,
+    eviction,
+    finish_of,
+    is_suspended,
+    unsaid_finish_of,
+)
 from connectors.protocol import Outcome
+
+
+def finish_of_run(run: Run, item: Object) -> Finish | None:
+    """How `item`, the object of `run`, ended by itself; None while it has not. Raises Odd.
+
+    The controller of Jobs says so up to a second after the last Pod has ended, for which nobody
+    waits whose GPUs they are: of a Job that tries no rank twice it follows from its Pods.
+    """
+    finish = finish_of(item, run.workload)
+    if (
+        finish is not None
+        or run.alive
+        or item.get("kind") != JOB.kind
+        or is_suspended(item)
+        or is_stopped(run)
+        or text(item, "metadata", "deletionTimestamp")
+    ):
+        return finish
+    return unsaid_finish_of(item) or _finish_of_pods(item, run.over)
+
+
+def _finish_of_pods(item: Object, over: Sequence[Pod]) -> Finish | None:
+    """How a Job ends whose last Pods are `over`, None where it may make others yet. Raises Odd.
+
+    For a rank that has succeeded none is made any more; and none at all after one that failed,
+    where there is no second try (`backoffLimit` 0) and no failure that counts for nothing.
+    """
+    ranks = number(item, "spec", "completions")
+    if not ranks or ranks > len(over):
+        return None
+    wanted = set(range(ranks))
+    # The place of a Pod that is being deleted may be given to another.
+    ended = [pod for pod in over if not pod.is_deleting]
+    if wanted <= {pod.rank for pod in ended if pod.phase == "Succeeded"}:
+        return Finish(Outcome.SUCCEEDED, "CompletionsReached", "", {})
+    is_only_try = number(item, "spec", "backoffLimit") == 0
+    if not is_only_try or part(item, "spec", "podFailurePolicy"):
+        return None
+    if wanted <= {pod.rank for pod in ended}:
+        return Finish(Outcome.FAILED, "BackoffLimitExceeded", "", {})
+    return None
 
 
 def end_times(

@@ -9,7 +9,7 @@ from connectors.kubernetes import naming
 from connectors.kubernetes.admissions import Admission, admission_of
 from connectors.kubernetes.asking import asks_as_submitted, told
 from connectors.kubernetes.cluster_state import KubeState
-from connectors.kubernetes.ends import end_times, is_stopped, outcome_of
+from connectors.kubernetes.ends import end_times, finish_of_run, is_stopped, outcome_of
 from connectors.kubernetes.native_runs import foreign_pods, natives_of
 from connectors.kubernetes.options import KubernetesPool
 from connectors.kubernetes.reading import Object, Odd, moment, text
@@ -19,7 +19,6 @@ from connectors.kubernetes.states import (
     Finish,
     Wait,
     WaitCode,
-    finish_of,
     is_at_rest,
     is_suspended,
     wait_of_pod,
@@ -89,7 +88,7 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
     if item is None:
         return _left_observation(look, key, run)
     admission = admission_of(run.workload, look.check)
-    finish = finish_of(item, run.workload)
+    finish = finish_of_run(run, item)
     ranks = [pod for pod in run.pods if pod.rank is not None] or run.pods
     exit_codes = {
         pod.rank if pod.rank is not None else n: pod.end.code

@@ -367,6 +367,8 @@ _FINISHED = (
     *(("Complete", Outcome.SUCCEEDED), ("Completed", Outcome.SUCCEEDED)),
     *(("Succeeded", Outcome.SUCCEEDED), ("Failed", Outcome.FAILED)),
 )
+#: Conditions of a Job that makes no Pods any more and waits for the end of those that it has.
+_FINISHING = (("SuccessCriteriaMet", Outcome.SUCCEEDED), ("FailureTarget", Outcome.FAILED))
 #: The same where an object has a state instead of conditions: RayJob, Volcano's Job.
 _FINISHED_STATES: Mapping[str, Outcome] = {
     "SUCCEEDED": Outcome.SUCCEEDED,
@@ -414,6 +416,21 @@ def finish_of(item: Object, workload: Object | None) -> Finish | None:
     return None
 
 
+def unsaid_finish_of(item: Object) -> Finish | None:
+    """How the Job `item` will end that only waits for its last Pods, None for others.
+
+    Raises Odd.
+    """
+    are_true = true_conditions(item)
+    for kind, outcome in _FINISHING:
+        if kind in are_true:
+            found = conditions(item)[kind]
+            reason = text(found, "reason")
+            # Its time is that of the decision, after which Pods still ran.
+            return Finish(_refined(outcome, reason), reason, text(found, "message"), {})
+    return None
+
+
 def _word(item: Object, path: tuple[str, ...]) -> str:
     """The text at `path`, "" where kinds have something else there."""
     found: object = item
@@ -435,7 +452,7 @@ def is_at_rest(item: Object) -> bool:
     """
     are_true = true_conditions(item)
     # A Job that is about to fail makes none, and one suspended meanwhile stays so for ever.
-    if not are_true.isdisjoint(("FailureTarget", "SuccessCriteriaMet")):
+    if any(kind in are_true for kind, _ in _FINISHING):
         return True
     if "Suspended" in conditions(item):
         return "Suspended" in are_true
