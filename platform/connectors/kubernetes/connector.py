@@ -55,7 +55,7 @@ from connectors.workload_checks import check_key
 #: What tells a cluster from others, see `protocol.Inventory`.
 CLUSTER = "cluster"
 VERSION_PATH = "/version"
-#: Seconds for which a look waits for the rest of the logs of what it finds ended.
+#: Seconds for which a look waits for the rest of the logs of what it tells to have ended.
 LOG_WAIT_S = 3.0
 
 
@@ -229,8 +229,9 @@ class KubernetesConnector:
         state, listing = self._looker.look(probe.observed_at)
         if self._keeper is not None:
             self._keeper.tend(pods_of_ours(state, cluster_id=self._cluster_id))
-            # What is told to have ended has its whole log, wherever that can be had soon.
-            self._keeper.catch_up(LOG_WAIT_S)
+            # What is told to have ended has its whole log, wherever that can be had soon. Of a gang
+            # that is still ending nothing is waited for: its GPUs are.
+            self._keeper.catch_up(_ended(listing), LOG_WAIT_S)
         return listing
 
     def find_ended(self, key: str, native_id: str) -> Observation | None:
@@ -332,6 +333,13 @@ class KubernetesConnector:
         if not self._version:
             self._version = str(self._api.get(VERSION_PATH).get("gitVersion", ""))
         return self._version
+
+
+def _ended(listing: Listing) -> frozenset[str]:
+    """The keys of which something is told to have ended."""
+    return frozenset(
+        key for key in listing.observations if any(seen.is_released for seen in listing.all_of(key))
+    )
 
 
 def _close(api: KubeApi, caches: Caches, tender: Tender, keeper: LogKeeper | None) -> None:

@@ -15,7 +15,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from connectors.errors import ClusterUnavailable, ConnectorError
 from connectors.kubernetes.api import KubeRefused, NotFound
@@ -172,9 +172,9 @@ class LogKeeper:
             if one.is_followed and one.is_ended and now - one.heard_at_s >= QUIET_S:
                 stop(one)
 
-    def catch_up(self, within_s: float) -> bool:
-        """Wait until the logs of all that has ended are complete, `within_s` seconds at most, and
-        `WAIT_FOR_END_S` for each; returns whether they are."""
+    def catch_up(self, keys: Collection[str], within_s: float) -> bool:
+        """Wait until of `keys` the logs of all that has ended are complete, `within_s` seconds at
+        most, and `WAIT_FOR_END_S` for each; returns whether they are."""
         until = time.monotonic() + within_s
         with self._changed:
             while True:
@@ -182,7 +182,7 @@ class LogKeeper:
                 waiting = [
                     one.ended_at_s + WAIT_FOR_END_S
                     for one in self._logs.values()
-                    if one.is_ended and not one.is_complete
+                    if one.is_ended and not one.is_complete and one.key in keys
                 ]
                 late = min(until, max(waiting, default=now))
                 if not waiting or late <= now or self._is_closed:

@@ -211,7 +211,7 @@ def test_a_log_is_followed_and_complete_when_its_pod_has_ended(
 
     cluster.told(end)
     tend(keeper, pod)
-    assert keeper.catch_up(5) is True
+    assert keeper.catch_up({"tg-a"}, 5) is True
     expected = b"one\ntwo\nlast, without an end"
     assert chunk_of(tmp_path) == LogChunk(expected, 0, 28, is_final=True, is_truncated=False)
     assert chunk_of(tmp_path, offset=-3) == LogChunk(b"end", 25, 28, True, False)
@@ -232,8 +232,20 @@ def test_a_stream_that_does_not_end_with_its_pod_is_not_waited_for(
     pod.writes("two\n")
     pod.state = "terminated"
     keeper.pod_changed(None, pod.as_listed())
-    assert keeper.catch_up(5) is True
+    assert keeper.catch_up({"tg-a"}, 5) is True
     assert chunk_of(tmp_path) == LogChunk(b"one\ntwo\n", 0, 8, is_final=True, is_truncated=False)
+
+
+def test_only_the_logs_of_what_is_told_to_have_ended_are_waited_for(
+    cluster: FakeCluster, keeper_of: Callable[..., LogKeeper]
+) -> None:
+    """Planted: all were; a gang that took its time to end was told late, and its GPUs with it."""
+    keeper, pod = keeper_of(), cluster.pod("p")
+    cluster.refusal = ClusterUnavailable("down")
+    pod.state = "terminated"
+    tend(keeper, pod)
+    assert keeper.catch_up({"tg-a"}, 0) is False
+    assert keeper.catch_up({"tg-b"}, 5) is True
 
 
 def test_a_pod_that_is_told_between_two_looks_is_followed_at_once(
@@ -249,7 +261,7 @@ def test_a_pod_that_is_told_between_two_looks_is_followed_at_once(
     eventually(lambda: is_there(tmp_path, b"one\n"))
     del cluster.pods["p"]
     keeper.pod_changed(pod.as_listed(), None)
-    assert keeper.catch_up(5) is True
+    assert keeper.catch_up({"tg-a"}, 5) is True
     assert chunk_of(tmp_path).is_final is True
 
 
@@ -264,11 +276,11 @@ def test_a_look_from_before_a_pod_ends_nothing_of_it(
     tend(keeper)
     keeper.pod_changed(None, pod.as_listed())
     tend(keeper)
-    assert keeper.catch_up(5) is True
+    assert keeper.catch_up({"tg-a"}, 5) is True
     pod.writes("one\n")
     pod.state = "terminated"
     tend(keeper, pod)
-    assert keeper.catch_up(5) is True
+    assert keeper.catch_up({"tg-a"}, 5) is True
     assert chunk_of(tmp_path) == LogChunk(b"one\n", 0, 4, is_final=True, is_truncated=False)
 
 
@@ -282,7 +294,7 @@ def test_what_another_process_forgot_is_not_begun_again(
     log_files.remove_logs(str(tmp_path / "logs"), "tg-a")
     del cluster.pods["p"]
     tend(keeper)
-    assert keeper.catch_up(5) is True
+    assert keeper.catch_up({"tg-a"}, 5) is True
     assert not (tmp_path / "logs" / "tg-a").exists()
 
 
@@ -293,9 +305,9 @@ def test_what_has_ended_before_it_is_seen_is_asked_for_once(
     pod.writes("one\n")
     pod.state = "terminated"
     tend(keeper, pod)
-    assert keeper.catch_up(5) is True
+    assert keeper.catch_up({"tg-a"}, 5) is True
     tend(keeper, pod)
-    assert keeper.catch_up(5) is True
+    assert keeper.catch_up({"tg-a"}, 5) is True
     assert cluster.asked == [("p", False, None)]
     assert chunk_of(tmp_path) == LogChunk(b"one\n", 0, 4, is_final=True, is_truncated=False)
 
@@ -337,7 +349,7 @@ def test_another_keeper_goes_on_where_the_first_was_killed(
     third = keeper_of()
     pod.state = "terminated"
     tend(third, pod)
-    assert third.catch_up(5) is True
+    assert third.catch_up({"tg-a"}, 5) is True
     assert chunk_of(tmp_path).data == b"one\none\ntwo\n"
 
 
@@ -399,7 +411,7 @@ def test_as_many_threads_as_pods_are_followed_and_a_few_that_wait(
     for pod in pods[:20]:
         pod.state = "terminated"
     tend(keeper, *pods)
-    assert keeper.catch_up(5) is True
+    assert keeper.catch_up({"tg-a"}, 5) is True
 
     eventually(lambda: keeper._threads <= 10 + log_keeping.ASKERS_MAX)
     assert (keeper._followers, keeper._busy) == (10, 10)
@@ -414,7 +426,7 @@ def test_the_head_is_kept_and_no_more_asked_for(
     eventually(lambda: is_there(tmp_path, b"1234\n5"))
     pod.state = "terminated"
     tend(keeper, pod)
-    assert keeper.catch_up(5) is True
+    assert keeper.catch_up({"tg-a"}, 5) is True
     assert chunk_of(tmp_path) == LogChunk(b"1234\n5", 0, 6, is_final=True, is_truncated=True)
     assert len(cluster.asked) == 1
 
@@ -428,7 +440,7 @@ def test_a_pod_that_is_gone_leaves_what_was_kept(
     eventually(lambda: is_there(tmp_path, b"one\n"))
     del cluster.pods["p"]
     tend(keeper)
-    assert keeper.catch_up(5) is True
+    assert keeper.catch_up({"tg-a"}, 5) is True
     assert chunk_of(tmp_path) == LogChunk(b"one\n", 0, 4, is_final=True, is_truncated=False)
     tend(keeper)
     assert keeper._logs == {}
@@ -445,7 +457,7 @@ def test_what_never_had_a_container_has_an_empty_log_in_the_end(
     pod.state = "terminated"
     cluster.refusal = KubeRefused(400, "BadRequest", "container is waiting to start", ())
     tend(keeper, pod)
-    assert keeper.catch_up(5) is True
+    assert keeper.catch_up({"tg-a"}, 5) is True
     assert chunk_of(tmp_path) == LogChunk(b"", 0, 0, is_final=True, is_truncated=False)
 
 
@@ -464,8 +476,8 @@ def test_what_cannot_be_fetched_is_not_waited_for_long(
     cluster.refusal = ClusterUnavailable("the node does not answer")
     tend(keeper, pod)
     begun = time.monotonic()
-    assert keeper.catch_up(5) is False
-    assert keeper.catch_up(5) is False
+    assert keeper.catch_up({"tg-a"}, 5) is False
+    assert keeper.catch_up({"tg-a"}, 5) is False
     assert time.monotonic() - begun < 3
     cluster.refusal = None
     eventually(lambda: is_there(tmp_path, b"one\n") and chunk_of(tmp_path).is_final)
@@ -640,5 +652,5 @@ def test_the_log_is_that_of_the_container_that_runs_the_script(
     pod.writes("one\n")
     pod.state = "terminated"
     tend(keeper, pod)
-    assert keeper.catch_up(5) is True
+    assert keeper.catch_up({"tg-a"}, 5) is True
     assert chunk_of(tmp_path).data == b"one\n"
