@@ -1,6 +1,6 @@
 """What the scripts share that make a bed a cluster of the Tidegate that runs here.
 
-Tidegate is found as `make up` leaves it, by TIDEGATE_STATE_DIR and TIDEGATE_PORT.
+Tidegate is found as `make up` leaves it, by TIDEGATE_STATE_DIR.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Portal:
         self.people = {persona["login"]: persona["token"] for persona in demo["personas"]}
         if "admin" not in self.people:
             talk.complain(f"{path} has no token of the administrator.")
-        self._address = f"http://127.0.0.1:{os.environ.get('TIDEGATE_PORT', '8000')}"
+        self._address = demo["address"]
         self._http = httpx.Client(
             base_url=f"{self._address}/api/v1/",
             headers={"Authorization": f"Bearer {self.people['admin']}"},

@@ -4,8 +4,8 @@
 
 Installs the gate for native jobs, gives Tidegate the kubeconfig of its service account, adds the
 cluster (or gives it the bed's options anew), and pushes the quotas, which makes namespaces and
-queues. It may be called again. Tidegate is found as `make up` leaves it, by TIDEGATE_STATE_DIR and
-TIDEGATE_PORT; the bed by TIDEGATE_KUBE_BED.
+queues. It may be called again. Tidegate is found as `make up` leaves it, by TIDEGATE_STATE_DIR, and
+the bed by TIDEGATE_KUBE_BED.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 Starts the minter, adds the cluster (or gives it the bed's options anew), maps everybody of the
 example company who has a user on the bed (ana is tg-ana), and pushes the quotas there. It may be
-called again at any time. Tidegate is found as `make up` leaves it, by TIDEGATE_STATE_DIR and
-TIDEGATE_PORT; the bed by TIDEGATE_SLURM_BED.
+called again at any time. Tidegate is found as `make up` leaves it, by TIDEGATE_STATE_DIR, and
+the bed by TIDEGATE_SLURM_BED.
 """
 
 from __future__ import annotations
