@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -77,36 +77,37 @@ def register_attempts(grants: Sequence[Grant], *, now: datetime) -> None:
 
     Nothing is charged until `record_started`. A constant number of statements.
     """
-    known = set(
-        MeteredAttempt.objects.filter(pk__in=[grant.attempt_id for grant in grants]).values_list(
-            "pk", flat=True
+    opened = set(
+        insert_rows(
+            MeteredAttempt,
+            [
+                {
+                    "id": grant.attempt_id,
+                    "job_id": grant.job_id,
+                    "job_name": grant.job_name,
+                    "number": grant.number,
+                    "organization_id": grant.organization_id,
+                    "team_id": grant.team_id,
+                    "user_id": grant.user_id,
+                    "pool_id": grant.pool_id,
+                    "cluster_id": grant.cluster_id,
+                    "priority_class": grant.priority_class,
+                    "multiplier_ppm": grant.multiplier_ppm,
+                    "mgpu": grant.mgpu,
+                }
+                for grant in sorted(grants, key=lambda grant: grant.attempt_id)
+            ],
+            ignore_conflicts=True,
         )
     )
-    grants = [grant for grant in grants if grant.attempt_id not in known]
-    insert_rows(
-        MeteredAttempt,
-        [
-            {
-                "id": grant.attempt_id,
-                "job_id": grant.job_id,
-                "job_name": grant.job_name,
-                "number": grant.number,
-                "organization_id": grant.organization_id,
-                "team_id": grant.team_id,
-                "user_id": grant.user_id,
-                "pool_id": grant.pool_id,
-                "cluster_id": grant.cluster_id,
-                "priority_class": grant.priority_class,
-                "multiplier_ppm": grant.multiplier_ppm,
-                "mgpu": grant.mgpu,
-            }
-            for grant in sorted(grants, key=lambda grant: grant.attempt_id)
-        ],
-        ignore_conflicts=True,
-    )
     _record(
-        [_Told(grant.attempt_id, "classed", grant.at, grant.guaranteed_mgpu) for grant in grants],
+        [
+            _Told(grant.attempt_id, "classed", grant.at, grant.guaranteed_mgpu)
+            for grant in grants
+            if grant.attempt_id in opened
+        ],
         now=now,
+        opened=opened,
     )
 
 
@@ -165,10 +166,12 @@ def record_classed(pairs: Sequence[tuple[UUID, int]], at: datetime, now: datetim
 
 
 @transaction.atomic
-def _record(told: Sequence[_Told], *, now: datetime) -> None:
+def _record(told: Sequence[_Told], *, now: datetime, opened: Collection[UUID] = ()) -> None:
+    """Store what is told and refold what it changes. `opened` are accounts that the caller's
+    transaction has opened: nobody else has told anything of them."""
     if not told:
         return
-    ids = {item.attempt_id for item in told}
+    ids = {item.attempt_id for item in told}.difference(opened)
     attempts = _lock(ids)
     known = _events_of(ids)
     new: list[MeterEvent] = []
@@ -201,7 +204,12 @@ def _record(told: Sequence[_Told], *, now: datetime) -> None:
             anomalies.append(_anomaly(item, at, MeterAnomalyReason.CONFLICT, now))
     if new:
         _store_events(new)
-        changed = {event.attempt_id for event in new}
+        # Without a start there is no segment.
+        changed = {
+            event.attempt_id
+            for event in new
+            if any(fact.kind == "started" for fact in known[event.attempt_id])
+        }
         _refold({pk: attempts[pk] for pk in changed}, known, now)
         anomalies += _ends_before_start(new, known, now)
     if anomalies:

@@ -65,8 +65,8 @@ class Cycles:
         self._recorder = Recorder()
 
     def run(self, now: datetime) -> CycleReport:
-        """One cycle: the plan in one transaction; then, in others, why the rest wait, and the
-        record of a cycle that decided something.
+        """One cycle: the plan in one transaction; then, in others, why the rest wait and where all
+        nodes stand, and the record of a cycle that decided something.
 
         Raises NotLeading when the epoch is over; nothing is written after that.
         """
@@ -77,7 +77,8 @@ class Cycles:
         # Apart from `run`, so that all of this is gone before garbage is looked for again.
         settle_dependencies(self._leadership, now)
         snapshot, policy, withheld = self._memory.read(now)
-        plan = self._memory.decide(now)
+        decided = self._memory.decide(now)
+        plan = decided.plan
         with self._leadership.fence():
             changed = _Changed()
             started = _apply_starts(plan.starts, self._leadership.epoch, now, changed)
@@ -85,19 +86,20 @@ class Cycles:
             _close_claims([UUID(job) for job in plan.dropped_claims], now)
             _apply_classes(plan, now)
             _enforce_deadlines(now)
+            changed.publish()
+        # Nobody who starts waits for the rest.
+        plan = decided.explained()
+        news = self._reasons.news(plan, unexplained(), withheld)
+        with self._leadership.fence():
             if record_use(plan.use, as_of=now):
                 publish("quotas", organization_id=None)
+            changed = _Changed()
+            for job_id, organization_id in store_reasons(news, snapshot, now):
+                changed.add(job_id, organization_id)
+            changed.publish()
             carry_on(now)
             self._memory.forget_changes()
-            changed.publish()
-        news = self._reasons.news(plan, unexplained(), withheld)
-        if news:
-            with self._leadership.fence():
-                changed = _Changed()
-                for job_id, organization_id in store_reasons(news, snapshot, now):
-                    changed.add(job_id, organization_id)
-                changed.publish()
-            self._reasons.remember(news)
+        self._reasons.remember(news)
         if decides(plan):
             with self._leadership.fence():
                 self._recorder.record(snapshot, policy, plan, epoch=self._leadership.epoch, now=now)

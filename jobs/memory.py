@@ -21,7 +21,7 @@ from django.conf import settings
 from django.db import connection
 
 from arbiter.core import Core
-from arbiter.decisions import Plan
+from arbiter.decided import Decided
 from arbiter.snapshot import QueuedJob, RunningJob
 from jobs.snapshots import (
     Reading,
@@ -71,7 +71,7 @@ class Memory:
         known, self._known = self._known, None
         with one_instant():
             since = _unfinished_since()
-            around = read_surroundings(now)
+            around = read_surroundings(now, None if known is None else known.around)
             changed = None if known is None else _changed(known, around, now)
             if known is None or changed is None:
                 known = _whole(since, now, around)
@@ -83,14 +83,15 @@ class Memory:
         self._known = known
         return reading_of(now, around, known.attempts(), known.queued.values())
 
-    def decide(self, now: datetime) -> Plan:
-        """The plan for what was read last, which was as of `now`."""
+    def decide(self, now: datetime) -> Decided:
+        """The plan for what was read last, which was as of `now`; explained until the next reading
+        or decision."""
         known, self._known = self._known, None
         if known is None or known.at != now:
             raise RuntimeError("decided on what was not read")
-        plan = known.core.cycle(int(now.timestamp()))
+        decided = known.core.decide(int(now.timestamp()))
         self._known = known
-        return plan
+        return decided
 
     def forget_changes(self) -> None:
         """Delete the changes that are read for good, and those of another server's life, whose
@@ -158,8 +159,9 @@ def _bring_up_to_date(known: _Known, around: Surroundings, changed: Collection[s
     if (around.tree, around.pool_weights) != (before.tree, before.pool_weights):
         tree = around.tree
         core.set_tree(tree.nodes, tree.quotas, tree.priority_classes, around.pool_weights)
-    if (around.devices, around.clusters) != (before.devices, before.clusters):
-        core.set_devices(around.devices, around.clusters)
+    devices = around.fleet.devices
+    if (devices, around.clusters) != (before.fleet.devices, before.clusters):
+        core.set_devices(devices, around.clusters)
     core.set_usage(around.usage)
     _tell_claims(known, around)
     # What the rules say of a kind of job is known already.

@@ -14,7 +14,6 @@ from django.db import connection, transaction
 from arbiter.policy import Policy
 from arbiter.snapshot import (
     Claim,
-    Device,
     Level,
     OtherPool,
     Phase,
@@ -26,7 +25,7 @@ from arbiter.snapshot import (
     Usage,
 )
 from billing.fair_use import read_usage
-from clusters.queries import devices
+from clusters.queries import Fleet, accepting, read_fleet
 from jobs.usable_clusters import UsableClusters
 from jobs.withdrawing import avoided_clusters
 from jobs.withholding import DEPENDENCY, Withheld, withheld_jobs
@@ -49,7 +48,7 @@ class Surroundings(NamedTuple):
     which queued jobs it is offered, and for which clusters."""
 
     tree: QuotaSnapshot
-    devices: tuple[Device, ...]
+    fleet: Fleet
     clusters: frozenset[str]
     claims: tuple[Claim, ...]
     pool_weights: tuple[PoolWeight, ...]
@@ -84,16 +83,14 @@ def one_instant() -> Iterator[None]:
         yield
 
 
-def read_surroundings(now: datetime) -> Surroundings:
-    """Read what is little, or changes with time alone."""
-    tree = quota_snapshot()
-    fleet, answering = devices(now=now, stale_after=timedelta(seconds=settings.STALE_AFTER_S))
-    if is_quarantined():
-        answering = frozenset()
+def read_surroundings(now: datetime, before: Surroundings | None = None) -> Surroundings:
+    """Read what is little, or changes with time alone; large parts that are as they were `before`
+    are the same objects."""
+    stale_after = timedelta(seconds=settings.STALE_AFTER_S)
     return Surroundings(
-        tree=tree,
-        devices=fleet,
-        clusters=answering,
+        tree=quota_snapshot(),
+        fleet=read_fleet(None if before is None else before.fleet),
+        clusters=frozenset() if is_quarantined() else accepting(now=now, stale_after=stale_after),
         claims=_claims(),
         pool_weights=tuple(
             PoolWeight(pool, weight)
@@ -119,7 +116,7 @@ def reading_of(
         nodes=around.tree.nodes,
         quotas=around.tree.quotas,
         priority_classes=around.tree.priority_classes,
-        devices=around.devices,
+        devices=around.fleet.devices,
         clusters=around.clusters,
         running=tuple(running),
         queued=tuple(queued),

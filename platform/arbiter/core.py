@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 
-from arbiter.decisions import Classed, NodeUse, Plan, Reclaim, Reservation, Start, Waiting
+from arbiter.decided import Decided
+from arbiter.decisions import Plan
 from arbiter.fair_share import (
     CHARGED_AT_START_S,
     WEIGHT_OF_REFERENCE,
@@ -25,7 +26,7 @@ from arbiter.policy import Policy
 from arbiter.pool import open_pool
 from arbiter.quota_tree import Tree, tree_of
 from arbiter.service import PoolCycle, SharedJobs
-from arbiter.several_pools import Rounds, in_one
+from arbiter.several_pools import Rounds
 from arbiter.snapshot import (
     Balance,
     Claim,
@@ -40,8 +41,6 @@ from arbiter.snapshot import (
     TreeNode,
     Usage,
 )
-from arbiter.standing import node_use, outcome, starts_of
-from arbiter.telling import explain
 
 #: A pool remembers at most so many questions for each line of jobs that waits in it, and so many
 #: besides: more are of jobs that are gone, and it is laid out anew.
@@ -84,7 +83,8 @@ class Core:
     Everything can be told in any order; what seldom changes (tree, quotas, classes, weights,
     devices, clusters) is told as a whole. Plans change nothing here: that a job has started is a
     change like others. Whoever tells has to know what was told: that something is gone that is
-    not there, or a second claim for a job, is refused and changes nothing.
+    not there, or a second claim for a job, is refused and changes nothing. What a cycle decided can
+    be explained until the next thing is told or decided.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -102,6 +102,7 @@ class Core:
         self._pool_of_attempt: dict[str, str] = {}
         self._claims: dict[str, tuple[Claim, ...]] = {}
         self._cycled_at: int | None = None
+        self._decided: Decided | None = None
         #: The attempts that may still be charged for their start.
         self._young: dict[str, RunningJob] = {}
 
@@ -147,6 +148,7 @@ class Core:
         Raises ValueError for a tree that is none (see `tree_of`); then the old one stands.
         """
         tree = tree_of(nodes)
+        self._end_cycle()
         self._tree = tree
         self._half_lives_s = half_lives_of(tree, self._policy.fair_share_half_life_s)
         self._classes = {cls.id: cls for cls in priority_classes}
@@ -159,6 +161,7 @@ class Core:
 
     def set_devices(self, devices: Iterable[Device], clusters: frozenset[str]) -> None:
         """These are all devices, and the clusters that answer and accept starts."""
+        self._end_cycle()
         self._clusters = clusters
         for pool in self._pools.values():
             pool.devices = []
@@ -168,10 +171,12 @@ class Core:
 
     def set_usage(self, usage: Sequence[Usage]) -> None:
         """This is what all have used lately."""
+        self._end_cycle()
         self._usage = usage
 
     def set_balances(self, balances: Iterable[Balance]) -> None:
         """These are all credits."""
+        self._end_cycle()
         for pool in self._pools.values():
             pool.balances = []
         for balance in balances:
@@ -183,6 +188,7 @@ class Core:
         """`job` waits; one of its id that waited so far is replaced. Raises ValueError for one that
         names a pool twice."""
         _refuse_repeated(job)
+        self._end_cycle()
         if job.id in self._pool_of_job:
             self.withdraw(job.id)
         self._pool_of_job[job.id] = job.pool
@@ -199,6 +205,7 @@ class Core:
         """
         if job_id not in self._pool_of_job:
             raise KeyError(f"job {job_id!r} does not wait, so it cannot be withdrawn")
+        self._end_cycle()
         self._pools[self._pool_of_job.pop(job_id)].lines.remove(job_id)
         shared = self._shared.pop(job_id, None)
         if shared is not None:
@@ -207,6 +214,7 @@ class Core:
 
     def hold(self, run: RunningJob) -> None:
         """The attempt holds GPUs; what was known of it is replaced."""
+        self._end_cycle()
         if run.attempt in self._pool_of_attempt:
             self.release(run.attempt)
         self._pool_of_attempt[run.attempt] = run.pool
@@ -220,6 +228,7 @@ class Core:
         """The attempt is gone. Raises KeyError for one that holds nothing."""
         if attempt not in self._pool_of_attempt:
             raise KeyError(f"attempt {attempt!r} holds no GPUs, so it cannot give them back")
+        self._end_cycle()
         name = self._pool_of_attempt.pop(attempt)
         self._young.pop(attempt, None)
         pool = self._pools[name]
@@ -231,24 +240,35 @@ class Core:
         """GPUs are being freed for a job. Raises ValueError where some are already."""
         if claim.job in self._claims:
             raise ValueError(f"job {claim.job!r} has a claim; it has to be given up first")
+        self._end_cycle()
         self._claims[claim.job] = (claim,)
 
     def unclaim(self, job_id: str) -> None:
         """No GPUs are being freed for the job any more. Raises KeyError for one without a claim."""
         if job_id not in self._claims:
             raise KeyError(f"job {job_id!r} has no claim, so it cannot be given up")
+        self._end_cycle()
         del self._claims[job_id]
 
     # -- cycles -----------------------------------------------------------------------------
 
     def cycle(self, now: int, *, explains: bool = True) -> Plan:
-        """Decide as of `now`, see `arbiter.cycle.decide`.
+        """Decide as of `now`, see `arbiter.cycle.decide`. Raises as `decide`."""
+        with closing(self._decide(now, explains=explains)) as decided:
+            return decided.explained() if explains else decided.plan
+
+    def decide(self, now: int) -> Decided:
+        """Decide as of `now`; why the rest wait can be asked before anything else is told.
 
         Raises ValueError for a time before that of an earlier cycle: what was too old for something
         then is forgotten.
         """
+        return self._decide(now, explains=True)
+
+    def _decide(self, now: int, *, explains: bool) -> Decided:
         if self._cycled_at is not None and now < self._cycled_at:
             raise ValueError(f"a cycle was at {self._cycled_at}, and {now} is before it")
+        self._end_cycle()
         self._cycled_at = now
         policy, tree = self._policy, self._tree
         use_of_all = fair_use(
@@ -317,9 +337,19 @@ class Core:
             claimed=claimed,
             reserves=lambda job: job.pool == self._home(self._shared[job.id], laid_out),
         )
-        with closing(rounds):
+        try:
             rounds.decide()
-            return _plan(rounds, self._shared, claimed, now=now, explains=explains)
+            self._decided = Decided(rounds, self._shared, claimed, now=now)
+        except BaseException:
+            rounds.close()
+            raise
+        return self._decided
+
+    def _end_cycle(self) -> None:
+        """Something changes: the pools are again as they were before the latest cycle."""
+        if self._decided is not None:
+            self._decided.close()
+            self._decided = None
 
     def _home(self, job: QueuedJob, laid_out: Mapping[str, tuple[Ground, Holdings]]) -> str | None:
         """The first of its pools in which a job of a known team could ever start, as things are
@@ -374,47 +404,3 @@ class Core:
 def _refuse_repeated(job: QueuedJob) -> None:
     if job.others and len(set(job.pools)) < len(job.pools):
         raise ValueError(f"job {job.id} names a pool twice")
-
-
-def _plan(
-    rounds: Rounds,
-    shared: Mapping[str, QueuedJob],
-    claimed: Mapping[str, str],
-    *,
-    now: int,
-    explains: bool,
-) -> Plan:
-    """What the cycles of all pools decided."""
-    starts: list[Start] = []
-    reclaims: list[Reclaim] = []
-    dropped: set[str] = set()
-    classed: list[Classed] = []
-    reasons: dict[str, list[Waiting]] = {}
-    use: list[NodeUse] = []
-    reservations: list[Reservation] = []
-    for name in sorted(rounds.cycles):
-        cycle = rounds.cycles[name]
-        pool = cycle.pool
-        result = outcome(pool, cycle.starts)
-        starts.extend(starts_of(cycle.starts, result.guaranteed_mgpu))
-        reclaims.extend(cycle.reclaims)
-        dropped.update(pool.dropped)
-        classed.extend(result.classed)
-        if explains:
-            reasons[name] = explain(cycle)
-            use.extend(node_use(pool, cycle.starts, result.protected, cycle.waiting_mgpu()))
-            reservations.extend(cycle.reserved.told())
-    # Who starts in another pool than that of its claim gives that claim up.
-    dropped.update(
-        start.job for start in starts if start.pool != claimed.get(start.job, start.pool)
-    )
-    return Plan(
-        taken_at=now,
-        starts=tuple(starts),
-        reclaims=tuple(reclaims),
-        dropped_claims=tuple(sorted(dropped)),
-        classed=tuple(classed),
-        waiting=tuple(in_one(reasons, shared)),
-        use=tuple(use),
-        reservations=tuple(reservations),
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,6 +39,10 @@ class Lines:
     def __init__(self) -> None:
         self.jobs: dict[str, QueuedJob] = {}
         self.by_kind: dict[Hashable, Line] = {}
+        #: All by age as they were when somebody last asked (None: nobody has), and since then.
+        self._by_age: list[Age] | None = None
+        self._come: set[Age] = set()
+        self._gone: set[Age] = set()
 
     def add(self, job: QueuedJob) -> None:
         """`job` waits from now on."""
@@ -52,6 +56,8 @@ class Lines:
             insort(line.ages, age)
         else:
             line.ages.append(age)
+        if self._by_age is not None:
+            _note(age, self._come, self._gone)
 
     def fill(self, jobs: Iterable[QueuedJob]) -> None:
         """All of `jobs` wait from now on; nobody did before."""
@@ -74,7 +80,22 @@ class Lines:
         del line.ages[bisect_left(line.ages, (job.submitted_at, job_id))]
         if not line.ages:
             del self.by_kind[kind]
+        if self._by_age is not None:
+            _note((job.submitted_at, job_id), self._gone, self._come)
         return job
+
+    def by_age(self) -> Sequence[Age]:
+        """All of them, the oldest first; until the next change. Sorted once and put right later."""
+        if self._by_age is None:
+            self._by_age = sorted((job.submitted_at, job.id) for job in self.jobs.values())
+        if self._gone:
+            self._by_age = [age for age in self._by_age if age not in self._gone]
+        if self._come:
+            self._by_age += self._come
+            self._by_age.sort()
+        self._come.clear()
+        self._gone.clear()
+        return self._by_age
 
     def of(self, job: QueuedJob) -> Line:
         """The line of a job that waits."""
@@ -84,6 +105,14 @@ class Lines:
         """The pool is laid out anew."""
         for line in self.by_kind.values():
             line.group = None
+
+
+def _note(age: Age, now: set[Age], before: set[Age]) -> None:
+    """`age` has come or gone `now`; undone is what was noted of it `before`."""
+    if age in before:
+        before.discard(age)
+    else:
+        now.add(age)
 
 
 def _kind(job: QueuedJob) -> Hashable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from arbiter.decisions import Code, Reclaim
@@ -53,6 +53,7 @@ class PoolCycle:
         explains: bool,
         shared: SharedJobs,
     ) -> None:
+        """`explains`: somebody may ask why the others wait."""
         self.pool = pool
         self.shares = shares
         self.starts: list[NewStart] = []
@@ -70,13 +71,15 @@ class PoolCycle:
         self._only_starts = shared.only_starts
         self.reserved = Reservations(pool)
         self._explains = explains
+        self._service = self._serve_all()
         self._prospects: Iterator[tuple[TeamQueue, JobClass]] = iter(())
         self._prospect: tuple[TeamQueue, JobClass] | None = None
         self._elastic = Elastic(pool, self.reserved, shares, self.queues)
         self._grows = False
 
     def run(self) -> None:
-        """Start what is claimed, then serve the queues in order."""
+        """Start what is claimed, then serve the queues in order, as long as anybody could still
+        start or take anything back."""
         self._use_claims()
         for earmark in self.pool.earmarks.values():
             self._charge(earmark.team, earmark.job, is_borrowed=self.pool.is_borrowed(earmark))
@@ -85,13 +88,17 @@ class PoolCycle:
         for team in sorted(self.queues):
             self._enlist(self.queues[team])
         self._look_out()
-        while (served := self._agenda.pop()) is not None:
-            source, team = served
-            self._serve(source, self.queues[team])
-            if not self._explains and not self._has_prospects():
+        for _ in self._service:
+            if not self._has_prospects():
                 break
         if self._starts_left > 0 and self._reclaims_left > 0:
             self._elastic.grow_all(self.starts, self.standing, self._charge)
+
+    def finish(self) -> None:
+        """Serve all the others, of whom no decision is left but why each waits, and who of them
+        holds a reservation."""
+        for _ in self._service:
+            pass
         self.reserved.release()
         if self._only_starts:
             self._forget_the_served()
@@ -122,10 +129,6 @@ class PoolCycle:
         while self._prospect is not None and not self._is_prospect(*self._prospect):
             self._prospect = next(self._prospects, None)
         return self._prospect is not None
-
-    def _is_to_reserve(self) -> bool:
-        """Whether somebody could see a reservation."""
-        return self._explains or self._has_prospects()
 
     def _is_prospect(self, queue: TeamQueue, cls: JobClass) -> bool:
         if cls.code is not None or not any(line.at < len(line.jobs) for line in cls.lines):
@@ -256,7 +259,15 @@ class PoolCycle:
             else:
                 self._fail(queue, line, code, source)
 
-    def _serve(self, source: int, queue: TeamQueue) -> None:
+    def _serve_all(self) -> Iterator[None]:
+        """Serve the queues in order. Stops after every job, and before a reservation is made, as
+        that costs most: the rest may be only to be told."""
+        while (served := self._agenda.pop()) is not None:
+            source, team = served
+            yield from self._serve(source, self.queues[team])
+            yield
+
+    def _serve(self, source: int, queue: TeamQueue) -> Iterator[None]:
         """Settle the team's next job, unless it lost the guarantee it was enlisted for."""
         pool, team = self.pool, queue.team
         line = queue.head()
@@ -271,7 +282,8 @@ class PoolCycle:
             ):
                 if code is not Code.RESERVED_FOR_LARGER_JOB:
                     line.cls.code = code
-                if self._may_reserve(queue, line, code) and self._is_to_reserve():
+                if self._may_reserve(queue, line, code):
+                    yield
                     job, is_own = self.jobs[line.job[1]], source == team
                     self.reserved.reserve(job, team, line.cls.shape, is_own=is_own)
                 self._fail(queue, line, code, source)
@@ -443,6 +455,10 @@ class PoolCycle:
         queue.refuse(cls, self._delays(queue, cls, source))
 
     # -- account --------------------------------------------------------------------------
+
+    def by_age(self) -> Sequence[Age]:
+        """All jobs that waited when the cycle began, the oldest first."""
+        return self._lines.by_age()
 
     def waiting_mgpu(self) -> dict[int, int]:
         """What is still queued, by team, in milli-GPU."""

@@ -26,13 +26,7 @@ def explain(cycle: PoolCycle) -> list[Waiting]:
     ]
     reasons = Reasons(pool, cycle.spared, cycle.standing)
     # Jobs are known by their places by age from here on.
-    ages = sorted(
-        age
-        for queue in cycle.queues.values()
-        for cls in queue.classes
-        for line in cls.lines
-        for age in (*line.jobs[line.at :], *line.refused)
-    )
+    ages = cycle.by_age()
     places = {job: place for place, (_, job) in enumerate(ages)}
     reason_of: dict[int, Reason] = {}
     order = ServiceOrder()

@@ -6,11 +6,11 @@ which takes longer than PostgreSQL takes to store them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
+import orjson
 from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.models import Field, Model
 
@@ -39,7 +39,9 @@ def insert_rows(
     }
     defaults = {column: value for column, value in defaults.items() if value is not None}
     statement = _statement(model, (*rows[0], *defaults), ignore_conflicts)
-    body = json.dumps([{**defaults, **row} for row in rows], default=str)
+    if defaults:
+        rows = [{**defaults, **row} for row in rows]
+    body = orjson.dumps(rows, default=str).decode()
     with connection.cursor() as cursor:
         cursor.execute(statement, [body])
         return [pk for (pk,) in cursor.fetchall()]

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import (
     BigIntegerField,
     Case,
@@ -20,10 +22,9 @@ from django.db.models import (
     Q,
     QuerySet,
     Sum,
-    TextField,
     When,
 )
-from django.db.models.functions import Cast, Coalesce, Least
+from django.db.models.functions import Coalesce, Least
 
 from arbiter.snapshot import NOWHERE, Device, Domains
 from clusters.models import Cluster, ClusterNode, Pool
@@ -38,43 +39,34 @@ _OFFERED = Case(
 )
 
 
-def devices(*, now: datetime, stale_after: timedelta) -> tuple[tuple[Device, ...], frozenset[str]]:
-    """Every device of the fleet, and the ids of the clusters that accept starts.
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All devices, and the rows of which they were made."""
 
-    A cluster accepts starts while it is enabled and its last complete answer is at most
-    `stale_after` old. Devices of the others are listed too (what runs on them counts), with
+    rows: Sequence[tuple[Any, ...]] = ()
+    devices: tuple[Device, ...] = ()
+
+
+def read_fleet(known: Fleet | None = None) -> Fleet:
+    """Every device of the fleet; `known` itself where nothing has changed since. One query.
+
+    Devices of clusters that accept no starts are listed too (what runs on them counts), with
     the capacity last seen; drained nodes offer 0, what is held by workloads that nobody here
     knows is not offered, and nodes that are gone are left out.
-    Clusters and pools are ids, nodes are the names that slots use. Two queries.
+    Clusters and pools are ids, nodes are the names that slots use.
     """
-    answering = frozenset(
-        str(cluster_id)
-        for cluster_id in Cluster.objects.filter(
-            is_enabled=True, seen_at__gte=now - stale_after
-        ).values_list("pk", flat=True)
-    )
-    rows = (
-        _present()
-        .order_by("cluster_id", "name", "pool_id")
-        .values_list(
-            "cluster_id",
-            "name",
-            "pool_id",
-            "capacity_mgpu",
-            "outside_mgpu",
-            "is_schedulable",
-            # As a text, which is read once for all nodes that have the same.
-            Cast("features", TextField()),
-            Cast("domains", TextField()),
-        )
-    )
-    texts: dict[object, str] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_FLEET, [GONE])
+        rows = cursor.fetchall()
+    if known is not None and rows == known.rows:
+        return known
+    texts: dict[str, str] = {}
     features: dict[str, frozenset[str]] = {}
     domains: dict[str, Domains] = {"{}": NOWHERE}
     found = []
-    for cluster_id, name, pool_id, capacity_mgpu, outside_mgpu, is_schedulable, has, stands in rows:
-        cluster = texts.get(cluster_id) or texts.setdefault(cluster_id, str(cluster_id))
-        pool = texts.get(pool_id) or texts.setdefault(pool_id, str(pool_id))
+    for cluster, name, pool, capacity_mgpu, outside_mgpu, is_schedulable, has, stands in rows:
+        # The same id is the same object, which keeps a large fleet small.
+        cluster, pool = texts.setdefault(cluster, cluster), texts.setdefault(pool, pool)
         outside = min(outside_mgpu, capacity_mgpu) if is_schedulable else 0
         offered = capacity_mgpu - outside if is_schedulable else 0
         if has not in features:
@@ -82,7 +74,25 @@ def devices(*, now: datetime, stale_after: timedelta) -> tuple[tuple[Device, ...
         if stands not in domains:
             domains[stands] = Domains(**json.loads(stands))
         found.append(Device(cluster, name, pool, offered, outside, features[has], domains[stands]))
-    return tuple(found), answering
+    return Fleet(rows, tuple(found))
+
+
+_FLEET = """
+SELECT cluster_id::text, name, pool_id::text, capacity_mgpu, outside_mgpu, is_schedulable,
+       features::text, domains::text
+FROM clusters_clusternode WHERE state <> %s OR is_schedulable ORDER BY cluster_id, name, pool_id
+"""
+
+
+def accepting(*, now: datetime, stale_after: timedelta) -> frozenset[str]:
+    """The ids of the clusters that accept starts: enabled, and with a last complete answer that is
+    at most `stale_after` old. One query."""
+    return frozenset(
+        str(cluster_id)
+        for cluster_id in Cluster.objects.filter(
+            is_enabled=True, seen_at__gte=now - stale_after
+        ).values_list("pk", flat=True)
+    )
 
 
 def nodes_having(pool: Pool, features: Collection[str]) -> Mapping[str, Mapping[int, int]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
 
 from arbiter.cycle import decide
-from arbiter.decisions import Plan
+from arbiter.decided import Decided
 from jobs import memory
 from jobs.memory import Memory
 from jobs.snapshots import Reading
@@ -16,17 +17,19 @@ from jobs.snapshots import Reading
 def hold_against_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on a job that is remembered wrongly fails the test, and so does a plan other than
     that of a core which was told everything at once."""
-    read, plan_of = Memory.read, Memory.decide
+    read, decided_by = Memory.read, Memory.decide
     last: list[Reading] = []
 
     def reading(self: Memory, now: datetime) -> Reading:
         last[:] = [read(self, now)]
         return last[0]
 
-    def deciding(self: Memory, now: datetime) -> Plan:
-        plan = plan_of(self, now)
-        assert plan == decide(last[0].snapshot, last[0].policy)
-        return plan
+    def deciding(self: Memory, now: datetime) -> Decided:
+        decided = decided_by(self, now)
+        whole = decide(last[0].snapshot, last[0].policy)
+        assert decided.plan == replace(whole, waiting=(), use=(), reservations=())
+        assert decided.explained() == whole
+        return decided
 
     def refuse(message: str, *values: object) -> None:
         raise AssertionError(message % values)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arbiter.core import Core
 from arbiter.cycle import decide
+from arbiter.decided import TooLate
+from arbiter.service import PoolCycle
 from builders.arbiter_histories import histories, policy
 from builders.telling_a_core import tell
 
@@ -52,3 +55,38 @@ def test_a_core_that_is_told_of_changes_plans_as_one_made_anew(seed: int) -> Non
         assert core.cycle(snapshot.taken_at) == told
         bare = replace(told, waiting=(), use=(), reservations=())
         assert core.cycle(snapshot.taken_at, explains=False) == bare
+
+
+@_SLOW
+@given(st.integers(0, 2**32), st.booleans())
+def test_where_a_cycle_was_decided_makes_no_difference_to_what_is_told_of_it(
+    seed: int, accept_several: bool
+) -> None:
+    """Reasons, uses and reservations asked for later are those of a cycle that goes on to its end
+    before anything is laid down, and so is what is done; asked for twice they are the same.
+
+    Planted bugs that died of it: what is held back for reservations is given back where the cycle
+    is decided, or stays held back; the job before whose reservation it stopped is passed over; who
+    is served in another pool is taken out of the lines where it stopped, or never; what went to
+    others that fair-share puts first is not noted.
+    """
+    dice = Random(seed)
+    knobs = policy(dice)
+    core, known = None, None
+    for snapshot in histories(dice, knobs, steps=16, accept_several=accept_several):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(PoolCycle, "_has_prospects", lambda _: True)
+            whole = decide(snapshot, knobs)
+        if core is None or known is None:
+            core = Core.of(snapshot, knobs)
+        else:
+            tell(core, known, snapshot)
+        known = snapshot
+        decided = core.decide(snapshot.taken_at)
+        assert decided.plan == replace(whole, waiting=(), use=(), reservations=())
+        assert decided.explained() == whole
+        assert decided.explained() == whole
+        again = core.decide(snapshot.taken_at)
+        with pytest.raises(TooLate):
+            decided.explained()
+        assert again.explained() == whole

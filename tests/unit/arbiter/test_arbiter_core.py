@@ -9,6 +9,7 @@ import pytest
 
 from arbiter.core import Core
 from arbiter.cycle import decide
+from arbiter.decided import TooLate
 from arbiter.policy import Policy
 from arbiter.reclaim import Reclaimer
 from arbiter.snapshot import Slot
@@ -147,3 +148,56 @@ def test_what_is_told_again_replaces_what_was_known() -> None:
         claims=(a_claim("j", slots(0, 1, gpus=2)),),
     )
     assert core.cycle(NOW) == decide(told, Policy())
+
+
+@pytest.mark.parametrize(
+    "moves_on",
+    [
+        lambda core: core.set_tree([a_node("a"), a_node("a/t")], [], [], []),
+        lambda core: core.set_devices((), frozenset()),
+        lambda core: core.set_usage(()),
+        lambda core: core.set_balances(()),
+        lambda core: core.queue(a_queued("k", "a/t", gpus=8)),
+        lambda core: core.withdraw("j"),
+        lambda core: core.hold(a_running("s", "a/t", slots(1, 1))),
+        lambda core: core.release("r.1"),
+        lambda core: core.claim(a_claim("k", slots(1, 1))),
+        lambda core: core.unclaim("j"),
+        lambda core: core.decide(NOW),
+    ],
+    ids=[
+        "tree", "devices", "usage", "balances", "queue", "withdraw", "hold", "release", "claim",
+        "unclaim", "decide",
+    ],
+)  # fmt: skip
+def test_a_cycle_is_explained_until_anything_is_told_or_decided(
+    moves_on: Callable[[Core], object],
+) -> None:
+    """Planted: any of them leaves the cycle open."""
+    snapshot = a_snapshot(
+        quotas={"a": 16, "a/t": 16},
+        devices=devices(2),
+        running=[a_running("r", "a/t", slots(0, 1))],
+        queued=[a_queued("j", "a/t", gpus=8)],
+        claims=[a_claim("j", slots(1, 1))],
+    )
+    core = Core.of(snapshot, Policy())
+    decided = core.decide(NOW)
+    assert decided.explained() == decide(snapshot, Policy())
+    moves_on(core)
+    with pytest.raises(TooLate, match="until its core is told or decides anything"):
+        decided.explained()
+
+
+def test_what_is_refused_does_not_end_a_cycle() -> None:
+    """Planted: a job that does not wait, when it is withdrawn, ends it."""
+    snapshot = a_snapshot(
+        quotas={"a": 8, "a/t": 8}, devices=devices(1), queued=[a_queued("j", "a/t", gpus=8)]
+    )
+    core = Core.of(snapshot, Policy())
+    decided = core.decide(NOW)
+    with pytest.raises(KeyError):
+        core.withdraw("x")
+    with pytest.raises(ValueError, match="is before it"):
+        core.decide(NOW - 1)
+    assert decided.explained() == decide(snapshot, Policy())

@@ -1,14 +1,15 @@
 """What clusters say, and their silence, becomes nodes, messages and capacity segments."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
 from arbiter.snapshot import Device
 from builders.portal_builders import NOW, a_cluster, a_pool
 from clusters.models import CapacitySegment, Cluster, ClusterNode
-from clusters.observation import record_inventory, record_silence
-from clusters.queries import devices
+from clusters.observation import GONE, record_inventory, record_silence
+from clusters.queries import accepting, read_fleet
 from connectors.protocol import Inventory, NodeCapacity
 
 pytestmark = pytest.mark.django_db
@@ -280,10 +281,9 @@ def test_devices_are_all_that_are_known_and_clusters_only_those_that_answer() ->
     record_inventory(stale, an_inventory(a_node("n1")), now=at(4))
     record_inventory(disabled, an_inventory(a_node("n1")), now=at(20))
 
-    found, answering = devices(now=at(20), stale_after=STALE_AFTER)
-
-    assert answering == {str(fresh.pk)}
-    assert sorted(found, key=str) == sorted(
+    assert accepting(now=at(20), stale_after=STALE_AFTER) == {str(fresh.pk)}
+    assert accepting(now=at(19), stale_after=STALE_AFTER) == {str(fresh.pk), str(stale.pk)}
+    assert sorted(read_fleet().devices, key=str) == sorted(
         [
             Device(str(fresh.pk), "n1", pool, 8_000),
             Device(str(fresh.pk), "n2", pool, 0),
@@ -292,4 +292,31 @@ def test_devices_are_all_that_are_known_and_clusters_only_those_that_answer() ->
         ],
         key=str,
     )
-    assert devices(now=at(19), stale_after=STALE_AFTER)[1] == {str(fresh.pk), str(stale.pk)}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"capacity_mgpu": 4_000},
+        {"outside_mgpu": 1_000},
+        {"is_schedulable": False},
+        {"features": ["ib"]},
+        {"domains": {"rack": "r1"}},
+        {"state": GONE, "is_schedulable": False},
+        {"name": "n9"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_fleet_is_made_anew_only_where_something_changed(change: dict[str, Any]) -> None:
+    """Planted: each column left out of what is compared, and the first fleet kept for good."""
+    a_pool()
+    cluster = a_cluster("fresh", seen_at=None)
+    record_inventory(cluster, an_inventory(a_node("n1"), a_node("n2")), now=NOW)
+    first = read_fleet()
+    record_inventory(cluster, an_inventory(a_node("n1"), a_node("n2"), after_s=9), now=at(9))
+    assert read_fleet(first) is first
+    ClusterNode.objects.filter(name="n2").update(**change)
+    again = read_fleet(first)
+    assert again.devices[0] == first.devices[0]
+    assert again.devices != first.devices
+    assert again == read_fleet()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from arbiter.decided import Decided
 from arbiter.decisions import Classed, Plan, Start, Victim
 from arbiter.decisions import Reclaim as PlannedReclaim
 from arbiter.snapshot import Slot
@@ -27,6 +29,7 @@ from jobs.queries import get_job
 from jobs.snapshots import load_snapshot
 from outbox.models import Message
 from primitives.errors import Conflict, Forbidden, NotFound
+from quotas.models import NodeUse
 from tenants.access import actor_of
 from tenants.models import User
 from tenants.roles import Role
@@ -90,9 +93,19 @@ def a_running_attempt(job: Job, company: Company, *, started: bool = True) -> At
     return attempt
 
 
+@dataclass(frozen=True)
+class AsPlanned:
+    """What was decided, of which there is nothing more to tell."""
+
+    plan: Plan
+
+    def explained(self) -> Plan:
+        return self.plan
+
+
 def use_plan(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
     """Let the arbiter decide `plan`, whatever it is asked."""
-    monkeypatch.setattr(Memory, "decide", lambda memory, now: plan)
+    monkeypatch.setattr(Memory, "decide", lambda memory, now: AsPlanned(plan))
 
 
 def test_a_start_becomes_an_attempt_an_account_and_an_intention(
@@ -165,6 +178,26 @@ def test_a_plan_stands_when_its_reasons_are_not_stored_and_the_next_leader_store
     assert cycles.run(NOW).explained == 1
     waits.refresh_from_db()
     assert waits.explanation["code"] == "never_fits"
+
+
+def test_nobody_who_starts_waits_until_the_others_are_told_why_they_do_not(
+    cycles: Cycles, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: the reasons, or where the nodes stand, worked out before the plan is committed."""
+    starts = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+    seen: list[tuple[str, int]] = []
+    explained = Decided.explained
+
+    def explaining(self: Decided) -> Plan:
+        if Attempt.objects.exists():
+            starts.refresh_from_db()
+            seen.append((starts.state, NodeUse.objects.count()))
+        return explained(self)
+
+    monkeypatch.setattr(Decided, "explained", explaining)
+    cycles.run(NOW)
+    assert seen == [("starting", 0)]
+    assert NodeUse.objects.filter(node=company.nlp, in_use_mgpu=8_000).exists()
 
 
 def test_a_reclaim_is_stored_with_its_victims_and_deadlines_before_anybody_is_told(

@@ -207,7 +207,7 @@ def test_what_runs_and_is_claimed_reaches_the_core(company: Company, bob: User) 
     def decided(seconds: int) -> Plan:
         now = NOW + timedelta(seconds=seconds)
         memory.read(now)
-        return memory.decide(now)
+        return memory.decide(now).plan
 
     full = a_job(company.nlp, bob, company.pool, gpus=8, nodes=4, now=NOW, state=JobState.RUNNING)
     attempt = an_attempt_of(full, company, nodes=4)
@@ -237,10 +237,10 @@ def test_another_policy_and_other_rules_of_clusters_are_followed(
     for _ in range(2):
         a_job(company.nlp, bob, company.pool, now=NOW)
     memory.read(NOW)
-    assert len(memory.decide(NOW).starts) == 2
+    assert len(memory.decide(NOW).plan.starts) == 2
     InstallationPolicy.objects.create(starts_max=1)
     assert memory.read(LATER).policy.starts_max == 1
-    assert len(memory.decide(LATER).starts) == 1
+    assert len(memory.decide(LATER).plan.starts) == 1
     slurm = a_cluster("hpc", kind="slurm")
     assert memory.read(LATER).snapshot.queued[0].clusters == {str(company.cluster.pk)}
     ClusterUser.objects.create(cluster=slurm, user=bob, name="bob")
@@ -252,14 +252,14 @@ def test_a_changed_tree_and_devices_reach_the_core(company: Company, bob: User) 
     memory = Memory()
     a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
     memory.read(NOW)
-    assert len(memory.decide(NOW).starts) == 1
+    assert len(memory.decide(NOW).plan.starts) == 1
     Quota.objects.filter(node=company.nlp).update(guaranteed_mgpu=0, borrow_limit_mgpu=0)
     memory.read(LATER)
-    assert memory.decide(LATER).starts == ()
+    assert memory.decide(LATER).plan.starts == ()
     Quota.objects.filter(node=company.nlp).update(borrow_limit_mgpu=None)
     company.cluster.nodes.update(is_schedulable=False)
     memory.read(LATER)
-    assert memory.decide(LATER).starts == ()
+    assert memory.decide(LATER).plan.starts == ()
 
 
 def test_recent_use_reaches_the_core(company: Company, bob: User) -> None:
@@ -272,11 +272,11 @@ def test_recent_use_reaches_the_core(company: Company, bob: User) -> None:
     first = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
     second = a_job(company.vision, bob, company.pool, gpus=8, now=LATER)
     memory.read(at(0))
-    assert [start.job for start in memory.decide(at(0)).starts] == [str(first.pk)]
+    assert [start.job for start in memory.decide(at(0)).plan.starts] == [str(first.pk)]
     a_metered_attempt(company.nlp, 0, 10, mgpu=8_000)
     carry_on(at(0))
     memory.read(at(10))
-    assert [start.job for start in memory.decide(at(10)).starts] == [str(second.pk)]
+    assert [start.job for start in memory.decide(at(10)).plan.starts] == [str(second.pk)]
 
 
 def test_when_the_clock_goes_back_all_is_read_again(company: Company) -> None:

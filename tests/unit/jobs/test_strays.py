@@ -22,7 +22,7 @@ from builders.native_builders import T0, AControl, a_slurm
 from builders.portal_builders import NOW, Company, a_company, a_user
 from clusters.models import Cluster, ClusterNode
 from clusters.outside import OutsideUse, record_outside_use
-from clusters.queries import devices
+from clusters.queries import read_fleet
 from connectors.natives import NativeRef
 from connectors.protocol import Listing, NativeWorkload, Observation, RankSlot, WorkloadPhase
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, attempt_id
@@ -219,8 +219,7 @@ def test_gpus_of_strays_are_not_offered(company: Company) -> None:
         "there."
     ]
     record_outside_use(company.cluster, use)
-    found, _ = devices(now=NOW, stale_after=timedelta(seconds=15))
-    device = next(one for one in found if one.node == NODE)
+    device = next(one for one in read_fleet().devices if one.node == NODE)
     assert device == Device(
         str(company.cluster.pk), NODE, str(company.pool.pk), capacity - 2000, 2000
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from django.db import IntegrityError, transaction
 from arbiter.snapshot import NOWHERE, Domains, Level
 from builders.job_builders import a_body
 from builders.portal_builders import NOW, Company, a_company, an_actor
-from clusters.queries import devices
+from clusters.queries import read_fleet
 from jobs.errors import NeverFits
 from jobs.models import Job
 from jobs.requests import read_job_request
@@ -56,8 +55,8 @@ def test_the_arbiter_is_told_where_nodes_stand_and_what_jobs_ask_for(bob: Actor)
         job.id: (job.required_topology, job.preferred_topology) for job in load_snapshot(NOW).queued
     }
     assert asked == {str(rack.pk): (Level.RACK, None), str(block.pk): (None, Level.BLOCK)}
-    fleet, _ = devices(now=NOW, stale_after=timedelta(hours=1))
-    assert [device.domains for device in fleet] == [*[Domains("b", "r1")] * 2, NOWHERE]
+    stand = [device.domains for device in read_fleet().devices]
+    assert stand == [*[Domains("b", "r1")] * 2, NOWHERE]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -29,7 +28,7 @@ from builders.portal_builders import (
 )
 from clusters.models import CapacitySegment
 from clusters.observation import record_inventory
-from clusters.queries import devices, shares_of
+from clusters.queries import read_fleet, shares_of
 from connectors.protocol import (
     Inventory,
     Listing,
@@ -47,15 +46,13 @@ pytestmark = pytest.mark.django_db
 @pytest.mark.usefixtures("bob")
 def test_gpus_that_are_held_outside_are_not_offered(company: Company, control: AControl) -> None:
     look(company, control, a_native(user="tg-x", gpus=6))
-    fleet, _ = devices(now=NOW, stale_after=timedelta(seconds=15))
     cluster, pool = str(company.cluster.pk), str(company.pool.pk)
-    assert fleet[:2] == (
+    assert read_fleet().devices[:2] == (
         Device(cluster, "ai-company-000", pool, 2000, 6000),
         Device(cluster, "ai-company-001", pool, 8000),
     )
     look(company, control, at_s=2)
-    fleet, _ = devices(now=NOW, stale_after=timedelta(seconds=15))
-    assert fleet[0] == Device(cluster, "ai-company-000", pool, 8000)
+    assert read_fleet().devices[0] == Device(cluster, "ai-company-000", pool, 8000)
 
 
 def test_nothing_starts_where_somebody_else_is(
