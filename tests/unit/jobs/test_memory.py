@@ -289,7 +289,7 @@ def test_what_fails_is_forgotten(company: Company, monkeypatch: pytest.MonkeyPat
     memory = Memory()
     memory.read(NOW)
     with monkeypatch.context() as patched:
-        patched.setattr(memory_module, "read_surroundings", lambda now: 1 // 0)
+        patched.setattr(memory_module, "read_surroundings", lambda *told: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             memory.read(LATER)
     assert whole_readings(memory, LATER) == 1
