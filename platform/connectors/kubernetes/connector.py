@@ -128,9 +128,11 @@ class KubernetesConnector:
         self._submitter = Submitter(self._api, self._caches, options, cluster_id)
         self._finder = Finder(self._api, self._caches, options, cluster_id)
         self._writer = Writer(self._api, self._caches)
-        self._stopper = Stopper(self._writer, has_kueue=options.has_kueue)
         self._looker = Looker(
             self._caches, self._finder, self._gate, self._refusals, options, cluster_id
+        )
+        self._stopper = Stopper(
+            self._writer, has_finished=self._looker.has_finished, has_kueue=options.has_kueue
         )
         self._version = ""
         # The protocol knows no closing: threads and connections end with the connector.
@@ -249,7 +251,7 @@ class KubernetesConnector:
                 if attempt.workload is None:
                     continue
                 marked, path = attempt.workload, workload_path(attempt.workload)
-            if not may_still_run(attempt):
+            if not may_still_run(attempt) or self._looker.has_finished(attempt):
                 continue
             if not is_marked(marked, naming.NOTICE):
                 with contextlib.suppress(NotFound):

@@ -10,12 +10,14 @@ from connectors.kubernetes.admissions import admission_of
 from connectors.kubernetes.attempts import Attempt
 from connectors.kubernetes.caches import Caches
 from connectors.kubernetes.cluster_state import KubeState
+from connectors.kubernetes.ends import finish_of_run
 from connectors.kubernetes.finding import Finder
 from connectors.kubernetes.gating import GateWatch
 from connectors.kubernetes.observing import listing_of
 from connectors.kubernetes.options import KubernetesOptions
 from connectors.kubernetes.reading import Odd
 from connectors.kubernetes.refusals import Refusals
+from connectors.kubernetes.runs import Look
 from connectors.kubernetes.stopping import is_finished
 from connectors.kubernetes.tending import is_over
 from connectors.protocol import Listing, Observation, WorkloadPhase
@@ -66,14 +68,18 @@ class Looker:
 
     def observation(self, attempt: Attempt) -> Observation | None:
         """What is to be said of this attempt alone."""
-        state = KubeState(
-            objects=(attempt.item,),
-            workloads=() if attempt.workload is None else (attempt.workload,),
-            pods=attempt.pods,
-            nodes=(),
-            observed_at=0,
-        )
-        return self.listing(state).seen(attempt.key, attempt.uid)
+        return self.listing(_alone(attempt)).seen(attempt.key, attempt.uid)
+
+    def has_finished(self, attempt: Attempt) -> bool:
+        """Whether it has ended by itself, as a look would tell."""
+        look = Look(_alone(attempt), self._cluster_id, self._options.pools, naming.ADMISSION_CHECK)
+        try:
+            return any(
+                run.item is not None and finish_of_run(run, run.item) is not None
+                for run in look.runs()
+            )
+        except Odd:
+            return False
 
     def has_doubtful_ends(self, listing: Listing) -> bool:
         """Whether some end turned out to be none: each is made sure of once.
@@ -133,6 +139,17 @@ class Looker:
             self._sure[uid] = None
             while len(self._sure) > _SURE_MAX:
                 del self._sure[next(iter(self._sure))]
+
+
+def _alone(attempt: Attempt) -> KubeState:
+    """A cluster that has nothing else."""
+    return KubeState(
+        objects=(attempt.item,),
+        workloads=() if attempt.workload is None else (attempt.workload,),
+        pods=attempt.pods,
+        nodes=(),
+        observed_at=0,
+    )
 
 
 def _had_pods(attempt: Attempt) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,8 +25,12 @@ from connectors.kubernetes.writing import Writer, path_to
 class Stopper:
     """Stops attempts."""
 
-    def __init__(self, writer: Writer, *, has_kueue: bool) -> None:
+    def __init__(
+        self, writer: Writer, *, has_finished: Callable[[Attempt], bool], has_kueue: bool
+    ) -> None:
+        """`has_finished` says whether an attempt has ended by itself, as a look would tell."""
         self._writer = writer
+        self._has_finished = has_finished
         self._has_kueue = has_kueue
 
     def stop(self, attempt: Attempt, *, only_as_it_is: bool = False) -> None:
@@ -35,7 +40,7 @@ class Stopper:
         """
         now = datetime.now(UTC)
         workload = attempt.workload
-        if is_finished(attempt):
+        if self._has_finished(attempt):
             # No Pod is made any more; those that are still ending are not waited for.
             for pod in attempt.pods:
                 if not is_over(pod):
@@ -63,7 +68,7 @@ class Stopper:
 
 
 def is_finished(attempt: Attempt) -> bool:
-    """Whether it has ended by itself."""
+    """Whether the cluster says that it has ended by itself."""
     workload = attempt.workload
     ends = ("Complete", "Completed", "Succeeded", "Failed")
     return (workload is not None and is_true(workload, "Finished")) or any(
