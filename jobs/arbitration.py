@@ -403,7 +403,13 @@ def _stop_victims(stops: Sequence[_Stop], now: datetime) -> None:
 def _close_claims(jobs: Sequence[UUID], now: datetime) -> None:
     """Close the claims of these jobs. Where one no longer holds, victims already notified are
     stopped all the same, since they may be saving at this moment."""
-    Reclaim.objects.filter(job__in=jobs, closed_at=None).update(closed_at=now)
+    if not jobs:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE jobs_reclaim SET closed_at = %s WHERE closed_at IS NULL AND job_id = ANY(%s)",
+            [now, list(jobs)],
+        )
 
 
 def _apply_classes(plan: Plan, now: datetime) -> None:

@@ -15,7 +15,7 @@ comes up, and not before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, NamedTuple
@@ -364,20 +364,26 @@ class ServiceOrder:
     included, as it is now: what the next starts will be charged is not foreseen.
     """
 
-    __slots__ = ("_jobs", "_line", "_line_ends", "_stand_of", "standings")
+    __slots__ = ("_jobs", "_line", "_line_ends", "_stand_of", "_stands", "standings")
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
+        """Of jobs whose places by age are below `count`."""
         self.standings: dict[tuple[int, int], tuple[int, ...]] = {}
-        self._stand_of: dict[int, tuple[int, int]] = {}
+        #: The number of each standing's key, and that of each job.
+        self._stands: dict[tuple[int, int], int] = {}
+        self._stand_of = [0] * count
         self._line: dict[tuple[int, int], list[int]] = {}
         self._jobs: list[int] = []
         self._line_ends: list[int] = []
 
-    def add(self, priority: int, used: int, jobs: Iterable[int], stand: tuple[int, int]) -> None:
+    def add(self, priority: int, used: int, jobs: Sequence[int], stand: tuple[int, int]) -> None:
         """Add jobs (places by age) of one priority, use of their user, and standing to the
         current team's line."""
         self._line.setdefault((-priority, used), []).extend(jobs)
-        self._stand_of.update(dict.fromkeys(jobs, stand))
+        number = self._stands.setdefault(stand, len(self._stands))
+        stand_of = self._stand_of
+        for job in jobs:
+            stand_of[job] = number
 
     def end_line(self) -> None:
         """The current team's line is complete."""
@@ -393,13 +399,14 @@ class ServiceOrder:
         number = {
             standing: i << 40 for i, standing in enumerate(sorted(set(self.standings.values())))
         }
-        place = {key: number[standing] for key, standing in self.standings.items()}
+        place = [number[self.standings[stand]] for stand in self._stands]
+        stand_of = self._stand_of
         keys: list[int] = []
         start = 0
         for end in self._line_ends:
             highest = -1
             for job in self._jobs[start:end]:
-                key = place[self._stand_of[job]] | job
+                key = place[stand_of[job]] | job
                 if key > highest:
                     highest = key
                 keys.append(highest)

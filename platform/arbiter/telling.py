@@ -12,6 +12,8 @@ from arbiter.waiting import Reason, Reasons, of_claimed
 if TYPE_CHECKING:
     from arbiter.service import PoolCycle
 
+#: Stands where no reason is told: such a job waits no more.
+_NONE = Reason(Code.NEVER_FITS, {})
 #: Codes of jobs that are in no order, as they cannot start at all.
 _NEVER_IN_LINE = frozenset((Code.NEVER_FITS, Code.CLUSTER_UNAVAILABLE))
 
@@ -28,8 +30,8 @@ def explain(cycle: PoolCycle) -> list[Waiting]:
     # Jobs are known by their places by age from here on.
     ages = cycle.by_age()
     places = {job: place for place, (_, job) in enumerate(ages)}
-    reason_of: dict[int, Reason] = {}
-    order = ServiceOrder()
+    reason_of: list[Reason] = [_NONE] * len(ages)
+    order = ServiceOrder(len(ages))
     hopeless: list[int] = []
     for team in sorted(cycle.queues):
         for cls in cycle.queues[team].classes:
@@ -40,7 +42,8 @@ def explain(cycle: PoolCycle) -> list[Waiting]:
             if any(line.refused for line in lines):
                 reason = reasons.reserved(cls)
                 for line in lines:
-                    reason_of.update((places[job], reason) for _, job in line.refused)
+                    for _, job in line.refused:
+                        reason_of[places[job]] = reason
             if cls.code is not None:
                 reason = reasons.of(team, cls, source)
             is_hopeless = cls.code in _NEVER_IN_LINE
@@ -50,7 +53,8 @@ def explain(cycle: PoolCycle) -> list[Waiting]:
                 order.standings[stand] = standing.with_loads(cycle.shares.order(team))
             for line in lines:
                 jobs = [places[job] for _, job in line.jobs[line.at :]]
-                reason_of.update(dict.fromkeys(jobs, reason))
+                for place in jobs:
+                    reason_of[place] = reason
                 if is_hopeless:
                     hopeless.extend(jobs)
                     continue
@@ -60,19 +64,16 @@ def explain(cycle: PoolCycle) -> list[Waiting]:
         order.end_line()
     in_order = order.merged()
     first = len(explained)
-    latest = {one.job.id: one.start_at for one in cycle.reserved.made}
-    for ahead, place in enumerate(in_order, first):
-        code, numbers, node = reason_of[place]
-        job = ages[place][1]
-        if job in latest:
-            start_at = latest[job]
-            explained.append(
-                Waiting(job, code, numbers, node, ahead, None, start_at, "time_limits")
-            )
-        else:
-            explained.append(Waiting(job, code, numbers, node, ahead))
-    for place in sorted(hopeless):
-        explained.append(Waiting(ages[place][1], *reason_of[place]))
+    explained += [
+        Waiting(ages[place][1], *reason_of[place], ahead)
+        for ahead, place in enumerate(in_order, first)
+    ]
+    if cycle.reserved.made:
+        latest = {places[one.job.id]: one.start_at for one in cycle.reserved.made}
+        for at, place in enumerate(in_order, first):
+            if place in latest:
+                explained[at] = explained[at]._replace(latest=latest[place], method="time_limits")
+    explained += [Waiting(ages[place][1], *reason_of[place]) for place in sorted(hopeless)]
     for _, job in sorted(cycle.homeless):
         numbers = {"need_mgpu": cycle.jobs[job].mgpu, "could_ever_mgpu": 0}
         explained.append(Waiting(job, Code.NEVER_FITS, numbers))

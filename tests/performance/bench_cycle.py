@@ -222,6 +222,10 @@ def fill(queued: int, running: int, nodes: int) -> None:
     )
     per_job = nodes // running if running < nodes else 1
 
+    def started(number: int) -> datetime:
+        # Over the last hour, as their limits then end over the next one.
+        return NOW - timedelta(seconds=number * 3_600 // running)
+
     def job(number: int, node_count: int, state: str) -> Job:
         return Job(
             organization=organization, team=teams[number % len(teams)], user=user,
@@ -244,7 +248,8 @@ def fill(queued: int, running: int, nodes: int) -> None:
                 {"node": names[(number * per_job + k) % nodes], "mgpu": 8_000}
                 for k in range(per_job)
             ],
-            state="running", epoch=1, granted_at=NOW, started_at=NOW, native_id="x",
+            state="running", epoch=1, granted_at=started(number), started_at=started(number),
+            native_id="x",
         )
         for number, run in enumerate(runs)
     ]  # fmt: skip
@@ -256,14 +261,14 @@ def fill(queued: int, running: int, nodes: int) -> None:
                 organization_id=organization.id, team_id=attempt.job.team_id, user_id=user.id,
                 pool_id=pool.id, cluster_id=cluster.id,
                 priority_class="normal", multiplier_ppm=1_000_000, mgpu=attempt.mgpu,
-                guaranteed_mgpu=0, at=NOW,
+                guaranteed_mgpu=0, at=attempt.started_at,
             )
             for attempt in attempts
         ],
         now=NOW,
     )  # fmt: skip
     for attempt in attempts:
-        record_started(attempt.id, at=NOW, now=NOW)
+        record_started(attempt.id, at=attempt.started_at, now=NOW)
 
 
 def free_some(count: int) -> None:

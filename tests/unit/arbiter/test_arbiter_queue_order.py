@@ -147,7 +147,7 @@ def test_a_team_is_taken_out_once() -> None:
 
 
 def test_lines_are_merged_without_overtaking_inside_a_team() -> None:
-    order = ServiceOrder()
+    order = ServiceOrder(10)
     order.standings = {(0, 0): (0,), (1, 0): (1,)}
     order.add(10, 0, [4], (1, 0))
     order.add(1, 0, [0], (0, 0))
@@ -159,7 +159,7 @@ def test_lines_are_merged_without_overtaking_inside_a_team() -> None:
 
 
 def test_inside_a_team_the_user_who_has_used_less_goes_first_within_a_priority() -> None:
-    order = ServiceOrder()
+    order = ServiceOrder(10)
     order.standings = {(0, 0): (0,)}
     order.add(1, 7, [0, 3], (0, 0))
     order.add(1, 2, [1, 4], (0, 0))
