@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from django.db import connection
@@ -82,6 +83,13 @@ def _beginning(now: datetime) -> datetime:
     return max(earliest, min(first or now, now - LATE_MAX)).replace(microsecond=0)
 
 
+@lru_cache(maxsize=64)
+def _remembering(half_life_s: int) -> Decay:
+    """One for all cycles: what is held lately has ages of an hour or two, the same ones again and
+    again."""
+    return Decay(half_life_s)
+
+
 def _half_lives() -> dict[str, int]:
     return {
         str(organization): half_life_s
@@ -99,7 +107,9 @@ def _sums(since: datetime, at: datetime) -> tuple[Mapping[_Key, int], Sequence[i
 
     def decay_of(organization: str) -> Decay:
         if organization not in decays:
-            decays[organization] = Decay(lives.get(organization, Policy().fair_share_half_life_s))
+            decays[organization] = _remembering(
+                lives.get(organization, Policy().fair_share_half_life_s)
+            )
         return decays[organization]
 
     age_s, at_s = int((at - since).total_seconds()), int(at.timestamp())
