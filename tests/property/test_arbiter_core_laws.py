@@ -65,10 +65,9 @@ def test_where_a_cycle_was_decided_makes_no_difference_to_what_is_told_of_it(
     """Reasons, uses and reservations asked for later are those of a cycle that goes on to its end
     before anything is laid down, and so is what is done; asked for twice they are the same.
 
-    Planted bugs that died of it: what is held back for reservations is given back where the cycle
-    is decided, or stays held back; the job before whose reservation it stopped is passed over; who
-    is served in another pool is taken out of the lines where it stopped, or never; what went to
-    others that fair-share puts first is not noted.
+    Planted bugs that died of it: the service does not go on when reasons are asked for; the job
+    before whose reservation it stopped is passed over; who is served in another pool is taken out
+    of the lines where it stopped.
     """
     dice = Random(seed)
     knobs = policy(dice)
