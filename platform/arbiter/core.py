@@ -7,8 +7,10 @@ is then by teams and classes of jobs and by what changed, and not by all that wa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import chain
 
 from arbiter.decided import Decided
 from arbiter.decisions import Plan
@@ -25,6 +27,7 @@ from arbiter.lines import Lines
 from arbiter.policy import Policy
 from arbiter.pool import open_pool
 from arbiter.quota_tree import Tree, tree_of
+from arbiter.rooms import Demand, demand_of
 from arbiter.service import PoolCycle, SharedJobs
 from arbiter.several_pools import Rounds
 from arbiter.snapshot import (
@@ -61,8 +64,29 @@ class _PoolState:
         self.balances: list[Balance] = []
         self.running: dict[str, RunningJob] = {}
         self.lines = Lines()
+        #: What attempts hold of nodes whose jobs say more than their GPUs.
+        self.demands: Counter[Demand] = Counter()
         self.ground: Ground | None = None
         self.holdings: Holdings | None = None
+
+    def hold(self, run: RunningJob) -> None:
+        """The attempt holds GPUs of the pool."""
+        self.running[run.attempt] = run
+        demand = demand_of(run)
+        if demand is not None:
+            self.demands[demand] += 1
+        if self.holdings is not None:
+            self.holdings.add(run)
+
+    def release(self, attempt: str) -> None:
+        """The attempt is gone."""
+        demand = demand_of(self.running.pop(attempt))
+        if demand is not None:
+            self.demands[demand] -= 1
+            if not self.demands[demand]:
+                del self.demands[demand]
+        if self.holdings is not None:
+            self.holdings.remove(attempt)
 
     @property
     def is_empty(self) -> bool:
@@ -70,10 +94,19 @@ class _PoolState:
         told = self.quotas, self.devices, self.balances, self.running, self.lines.jobs
         return not any(told)
 
+    @property
+    def wanted(self) -> Iterator[Demand]:
+        """What those want of nodes who say it, waiting or running."""
+        return chain(self.lines.demands, self.demands)
+
     def forget(self) -> None:
-        """Have the pool laid out anew if it remembers too much."""
+        """Have the pool laid out anew if it remembers too much, or does not count what somebody
+        wants of its nodes."""
         most = _QUESTIONS_PER_LINE * len(self.lines.by_kind) + _QUESTIONS_BESIDES
-        if self.ground is not None and self.ground.remembered > most:
+        ground = self.ground
+        if ground is not None and (
+            ground.remembered > most or not ground.rooms.suffices(self.wanted)
+        ):
             self.ground = None
 
 
@@ -219,10 +252,7 @@ class Core:
             self.release(run.attempt)
         self._pool_of_attempt[run.attempt] = run.pool
         self._young[run.attempt] = run
-        pool = self._pool(run.pool)
-        pool.running[run.attempt] = run
-        if pool.holdings is not None:
-            pool.holdings.add(run)
+        self._pool(run.pool).hold(run)
 
     def release(self, attempt: str) -> None:
         """The attempt is gone. Raises KeyError for one that holds nothing."""
@@ -231,10 +261,7 @@ class Core:
         self._end_cycle()
         name = self._pool_of_attempt.pop(attempt)
         self._young.pop(attempt, None)
-        pool = self._pools[name]
-        del pool.running[attempt]
-        if pool.holdings is not None:
-            pool.holdings.remove(attempt)
+        self._pools[name].release(attempt)
 
     def claim(self, claim: Claim) -> None:
         """GPUs are being freed for a job. Raises ValueError where some are already."""
@@ -381,8 +408,9 @@ class Core:
                 classes=self._classes,
                 weight=self._weights.get(name, WEIGHT_OF_REFERENCE),
                 half_lives_s=self._half_lives_s,
+                demands=state.wanted,
             )
-            state.holdings = Holdings(tree, self._classes, state.ground.offered)
+            state.holdings = Holdings(tree, self._classes, state.ground.offered, state.ground.rooms)
             for run in state.running.values():
                 state.holdings.add(run)
             state.lines.forget_groups()

@@ -157,10 +157,8 @@ class Elastic:
         """Further nodes with room for a rank of `job`, which starts at `place`: first those that
         are as close to it as it would like, the fullest of them first."""
         free, cluster = self._pool.free, place.cluster
-        kinds, own = self._pool.kinds.having(job.features), set(place.nodes)
-        found = [
-            node for _, node in free.with_room(cluster, job.mgpu_per_node, kinds) if node not in own
-        ]
+        shape, own = self._pool.ground.shape_of(job), set(place.nodes)
+        found = [node for _, node in free.with_room(cluster, shape) if node not in own]
         topology = replace(job, node_count=2).topology
         if topology is None:
             return found

@@ -50,6 +50,27 @@ def features_text(features: Iterable[str]) -> str:
     return f"the features {', '.join(named)} together"
 
 
+def too_few_large_enough(*, mgpu: int, beside: str, having: int, needed: int, where: str) -> str:
+    """That `having` nodes of one cluster with `mgpu` and what is wanted beside it (`beside_text`)
+    are too few; `where` is "of pool h100" or the like."""
+    each = f"{_gpus(mgpu)} and {beside}"
+    if having == 0:
+        return f"no node {where} has {each}"
+    have = "1 node of one cluster has" if having == 1 else f"{having:,} nodes of one cluster have"
+    return f"{where} at most {have} {each}, and it needs {needed:,}"
+
+
+def beside_text(cpu_milli: int, memory_mib: int) -> str:
+    """ "16 CPUs and 128 GiB of memory", or either of both where the other is 0."""
+    parts = []
+    if cpu_milli:
+        parts.append(f"{gpus_text(cpu_milli)} CPU{'' if cpu_milli == 1_000 else 's'}")
+    if memory_mib:
+        gib, rest = divmod(memory_mib, 1_024)
+        parts.append(f"{f'{memory_mib:,} MiB' if rest else f'{gib:,} GiB'} of memory")
+    return " and ".join(parts)
+
+
 def level_text(level: Level) -> str:
     """What people call a domain of a level."""
     return "NVLink domain" if level is Level.NVLINK else level.value
@@ -109,6 +130,12 @@ def _need(waiting: Waiting, job: QueuedJob) -> str:
     return need + _on_such_nodes(job)
 
 
+def _beside(waiting: Waiting) -> str:
+    """What the job wants on each node besides GPUs."""
+    numbers = waiting.numbers
+    return beside_text(numbers["cpu_milli_per_node"], numbers["memory_mib_per_node"])
+
+
 def _on_such_nodes(job: QueuedJob) -> str:
     return f" on nodes with {features_text(job.features)}" if job.features else ""
 
@@ -133,6 +160,19 @@ def _never_fits(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> s
             nodes=job.node_count,
             mgpu=job.mgpu_per_node,
             together=together,
+            where=where,
+        )
+        return f"This job will never start as it is: {told}."
+    large_enough = waiting.numbers.get("nodes_large_enough")
+    if large_enough is not None:
+        where = f"of pool {names.get(job.pool, job.pool)}"
+        if job.clusters is not None:
+            where += f" on {_clusters(job, names)}"
+        told = too_few_large_enough(
+            mgpu=job.mgpu_per_node,
+            beside=_beside(waiting),
+            having=large_enough,
+            needed=job.node_count,
             where=where,
         )
         return f"This job will never start as it is: {told}."
@@ -257,6 +297,17 @@ def _moment(epoch_s: int) -> str:
 def _topology_fragmented(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
     numbers = waiting.numbers
     count, fitting = numbers["nodes_needed"], numbers["nodes_fitting"]
+    by_gpus = numbers.get("nodes_fitting_by_gpus", 0)
+    free = numbers["largest_free_on_a_cluster_mgpu"]
+    if fitting < count <= by_gpus:
+        nodes, each = ("1 node", "") if count == 1 else (f"{count} nodes of one cluster", " each")
+        has = "none has" if fitting == 0 else "1 has" if fitting == 1 else f"at most {fitting} have"
+        have = "1 has" if by_gpus == 1 else f"{by_gpus:,} have"
+        wants = f"{_gpus(numbers['mgpu_per_node'])} and {_beside(waiting)}"
+        return (
+            f"{_gpus(free)} {_are(free)} free on one cluster, but not what it wants beside them:"
+            f" it needs {nodes} with {wants} free{each}, and {has}; {have} the GPUs free."
+        )
     domain = "cluster"
     if job.topology is not None and "nodes_in_one_domain" in numbers:
         domain, fitting = level_text(job.topology.level), numbers["nodes_in_one_domain"]
@@ -269,7 +320,6 @@ def _topology_fragmented(waiting: Waiting, job: QueuedJob, names: Mapping[str, s
     has = "none has" if fitting == 0 else "1 has" if fitting == 1 else f"at most {fitting} have"
     if domain != "cluster" and fitting:
         has = f"none has more than {fitting}"
-    free = numbers["largest_free_on_a_cluster_mgpu"]
     return (
         f"{_gpus(free)} {_are(free)} free on one cluster, but scattered:"
         f" it needs {nodes} {gpus_text(numbers['mgpu_per_node'])} free{each}, and {has}."

@@ -11,6 +11,7 @@ from arbiter.placement import Layout, Shape
 from arbiter.policy import Policy
 from arbiter.queue_order import Priority
 from arbiter.quota_tree import Ledger, Tree, pool_quota
+from arbiter.rooms import Demand, Rooms
 from arbiter.snapshot import Device, PriorityClass, QueuedJob, Quota
 from arbiter.topology import GroundPlans
 
@@ -39,7 +40,9 @@ class Ground:
         classes: Mapping[str, PriorityClass],
         weight: int,
         half_lives_s: tuple[int, ...],
+        demands: Iterable[Demand] = (),
     ) -> None:
+        """`demands`: see `Rooms`."""
         self.name = name
         self.tree = tree
         self.policy = policy
@@ -60,7 +63,9 @@ class Ground:
         self.offered = {c: nodes for c, nodes in capacities.items() if c in clusters}
         self.kinds = NodeKinds(devices)
         self.plans = GroundPlans(devices, self.kinds)
-        self.layout = Layout(sizes, self.kinds, self.plans)
+        self.rooms = Rooms(devices, demands)
+        self.rooms_offered = {c: left for c, left in self.rooms.offered.items() if c in clusters}
+        self.layout = Layout(sizes, self.kinds, self.plans, self.rooms)
         self.parts = Parts(tree, self.quota.weights, half_lives_s)
         self.priorities = {
             cls.id: Priority(
@@ -82,6 +87,13 @@ class Ground:
         unknown = len(self.priorities) - len(self.classes)
         return len(self._fleet_words) + unknown + self.kinds.asked_count
 
+    def offered_of(self, cluster: str, room: str) -> int:
+        """What a node, or a room that is counted, offers; 0 for one that is not known."""
+        nodes = self.offered[cluster]
+        if room in nodes:
+            return nodes[room]
+        return self.rooms_offered.get(cluster, {}).get(room, 0)
+
     def shape_of(self, job: QueuedJob) -> Shape:
         """What `job` asks of the devices."""
         return Shape(
@@ -91,6 +103,8 @@ class Ground:
             job.mgpu,
             self.kinds.having(job.features),
             job.topology,
+            job.cpu_milli,
+            job.memory_mib,
         )
 
     def priority(self, name: str) -> Priority:

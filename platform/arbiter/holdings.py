@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from arbiter.placement import FreeDevices
 from arbiter.protection import Contender, TeamJobs, Turn
 from arbiter.quota_tree import ROOT, Tree
+from arbiter.rooms import Rooms, is_beside
 from arbiter.snapshot import Phase, PriorityClass, RunningJob
 from arbiter.victim_order import VictimKey
 
-#: A node of a cluster.
+#: A node of a cluster, or a room of one.
 Node = tuple[str, str]
 
 
 @dataclass(slots=True, eq=False)
 class Holding:
-    """One attempt that holds GPUs. `team` is ROOT when its team is not in the tree.
+    """One attempt that holds GPUs. `team` is ROOT when its team is not in the tree. Among the slots
+    of `run` are those of rooms, where they are counted (see `arbiter.rooms`).
 
     `is_going`: it is being stopped. `is_coming_back`: its GPUs can be counted on within its
     grace. `protected` has a bit for each depth (bit 0: its organization) at which it is, and
@@ -53,7 +55,7 @@ class Holding:
 
 
 def held_by_node(holdings: Iterable[Holding]) -> dict[str, dict[str, int]]:
-    """What `holdings` hold in milli-GPU, by cluster and node."""
+    """What `holdings` hold, by cluster and node or room."""
     held: dict[str, dict[str, int]] = {}
     for holding in holdings:
         nodes = held.setdefault(holding.run.cluster, {})
@@ -75,6 +77,7 @@ class Holdings:
         tree: Tree,
         classes: Mapping[str, PriorityClass],
         offered: Mapping[str, Mapping[str, int]],
+        rooms: Rooms,
     ) -> None:
         self.all: dict[str, Holding] = {}
         self.teams: dict[int, TeamJobs] = {}
@@ -90,6 +93,7 @@ class Holdings:
         self._tree = tree
         self._classes = classes
         self._offered = offered
+        self._rooms = rooms
         self._offered_mgpu = sum(sum(nodes.values()) for nodes in offered.values())
         self._beyond_mgpu = 0
         #: Those that the last cycle found not to be protected everywhere.
@@ -102,7 +106,7 @@ class Holdings:
         is_going = run.phase is Phase.STOPPING or run.beneficiary is not None
         everywhere = 0 if team == ROOT else (1 << len(self._tree.paths[team])) - 1
         holding = Holding(
-            run,
+            self._rooms.with_rooms(run),
             team,
             run.mgpu,
             0 if cls is None else cls.order,
@@ -150,6 +154,16 @@ class Holdings:
             holding.protected = holding.everywhere & ~bits
             self._unprotected.append(holding)
 
+    def left_of(self, offered: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+        """What of the `offered`, by cluster and node or room, they leave."""
+        return {
+            cluster: {
+                node: amount - self.used.get(cluster, {}).get(node, 0)
+                for node, amount in nodes.items()
+            }
+            for cluster, nodes in offered.items()
+        }
+
     def capacity(self, without: Mapping[str, Mapping[str, int]] | None = None) -> int:
         """Device by device, what it offers or what is in use on it `without` some, whichever is
         more."""
@@ -187,10 +201,12 @@ class Holdings:
                 del held[run.attempt]
                 if not held:
                     del self.on_node[run.cluster, node]
-            if self.free is not None and node in self.free.free.get(run.cluster, ()):
+            if self.free is not None and self.free.knows(run.cluster, node):
                 self.free.take(run.cluster, node, change)
 
     def _beyond(self, cluster: str, node: str, used: int) -> int:
+        if is_beside(node):
+            return 0
         nodes = self._offered.get(cluster)
         offered = None if nodes is None else nodes.get(node)
         return used if offered is None else max(0, used - offered)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from arbiter.decisions import Code
 from arbiter.placement import Shape
 from arbiter.queue_order import Age, Priority
+from arbiter.rooms import Demand, demand_of
 from arbiter.snapshot import QueuedJob
 
 
@@ -34,7 +36,8 @@ class Line:
 
 
 class Lines:
-    """All queued jobs of one pool, by id and by kind."""
+    """All queued jobs of one pool, by id and by kind. `demands` counts the kinds that say how much
+    CPU or memory they want, by that."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, QueuedJob] = {}
@@ -43,6 +46,7 @@ class Lines:
         self._by_age: list[Age] | None = None
         self._come: set[Age] = set()
         self._gone: set[Age] = set()
+        self.demands: Counter[Demand] = Counter()
 
     def add(self, job: QueuedJob) -> None:
         """`job` waits from now on."""
@@ -50,7 +54,7 @@ class Lines:
         kind = _kind(job)
         line = self.by_kind.get(kind)
         if line is None:
-            line = self.by_kind[kind] = Line(job)
+            line = self._open(kind, job)
         age = job.submitted_at, job.id
         if line.ages and age < line.ages[-1]:
             insort(line.ages, age)
@@ -67,7 +71,7 @@ class Lines:
             kind = _kind(job)
             line = by_kind.get(kind)
             if line is None:
-                line = by_kind[kind] = Line(job)
+                line = self._open(kind, job)
             line.ages.append((job.submitted_at, job.id))
         for line in by_kind.values():
             line.ages.sort()
@@ -80,6 +84,11 @@ class Lines:
         del line.ages[bisect_left(line.ages, (job.submitted_at, job_id))]
         if not line.ages:
             del self.by_kind[kind]
+            demand = demand_of(job)
+            if demand is not None:
+                self.demands[demand] -= 1
+                if not self.demands[demand]:
+                    del self.demands[demand]
         if self._by_age is not None:
             _note((job.submitted_at, job_id), self._gone, self._come)
         return job
@@ -96,6 +105,13 @@ class Lines:
         self._come.clear()
         self._gone.clear()
         return self._by_age
+
+    def _open(self, kind: Hashable, first: QueuedJob) -> Line:
+        line = self.by_kind[kind] = Line(first)
+        demand = demand_of(first)
+        if demand is not None:
+            self.demands[demand] += 1
+        return line
 
     def of(self, job: QueuedJob) -> Line:
         """The line of a job that waits."""
@@ -127,4 +143,6 @@ def _kind(job: QueuedJob) -> Hashable:
         job.required_topology,
         job.preferred_topology,
         job.others,
+        job.cpu_milli,
+        job.memory_mib,
     )

@@ -8,15 +8,25 @@ from typing import NamedTuple
 
 from arbiter.node_kinds import Levels, NodeKinds
 from arbiter.quota_tree import UNLIMITED
+from arbiter.rooms import Demand, Rooms, Wants, has_beside, node_of, rooms_of
 from arbiter.shelves import Chosen, Shelves
 from arbiter.snapshot import Topology
 from arbiter.topology import GroundPlan, GroundPlans, Tally, levels_from
+
+#: So many views of a pool's clusters at most are kept (see `FreeDevices`), and of a cluster so many
+#: changes for each of its nodes that views have yet to follow.
+VIEWS_MAX = 64
+_CHANGES_MAX = 4
+
+#: A cluster, or a view of it: the cluster, and how much CPU and memory its nodes must have left.
+_At = str | tuple[str, Wants]
 
 
 class Shape(NamedTuple):
     """What a job asks of the devices: `node_count` different nodes with `mgpu` each, on one of
     `clusters` (None: on any), all out of the set of `kinds` (see `NodeKinds`; None: of any), as
-    close together as `topology` says (None: anywhere)."""
+    close together as `topology` says (None: anywhere). `cpu_milli` and `memory_mib` of each node
+    besides (None: what comes with the GPUs there)."""
 
     mgpu: int
     node_count: int
@@ -24,6 +34,18 @@ class Shape(NamedTuple):
     total_mgpu: int
     kinds: int | None = None
     topology: Topology | None = None
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+
+    @property
+    def demand(self) -> Demand:
+        """What each rank has of its node."""
+        return Demand(self.mgpu, self.cpu_milli, self.memory_mib)
+
+    @property
+    def gpus_alone(self) -> Shape:
+        """The same without CPU and memory."""
+        return self._replace(cpu_milli=0, memory_mib=0)
 
     @property
     def is_bound(self) -> bool:
@@ -48,17 +70,26 @@ class FreeDevices:
     only, a cluster's nodes stand besides by what is free (`Levels`), once for all such sets;
     nothing of that is there where nobody asks. Likewise, where the places of nodes are known,
     they stand by them (`Shelves`) from the first search on.
+
+    Where rooms are counted, `beside[cluster]` has what is left in each. Who wants some of them
+    looks at a *view* of the cluster, on which nothing is free of nodes whose rooms do not do. Views
+    follow what changed when they are looked at again.
     """
 
     __slots__ = (
         "_all",
+        "_amounts",
+        "_changed",
         "_failed",
         "_fitting",
         "_kinds",
         "_levels",
+        "_rooms",
+        "_seen",
         "_shelves",
         "_taken",
         "_totals",
+        "beside",
         "free",
         "plans",
     )
@@ -68,16 +99,26 @@ class FreeDevices:
         free: Mapping[str, Mapping[str, int]],
         kinds: NodeKinds | None = None,
         plans: GroundPlans | None = None,
+        rooms: Rooms | None = None,
+        beside: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
         self.free = {cluster: dict(nodes) for cluster, nodes in sorted(free.items())}
+        self._rooms = Rooms(()) if rooms is None else rooms
+        self.beside = {cluster: dict(left) for cluster, left in (beside or {}).items() if left}
         self._kinds = NodeKinds(()) if kinds is None else kinds
-        self._all = {
+        #: What is free of each node of a cluster, or of a view of it.
+        self._amounts: dict[_At, dict[str, int]] = dict(self.free.items())
+        self._all: dict[_At, list[tuple[int, str]]] = {
             cluster: sorted((mgpu, node) for node, mgpu in nodes.items())
             for cluster, nodes in self.free.items()
         }
+        #: The nodes that changed, by cluster, and how many of these changes each view knows; the
+        #: view that was looked at last comes last.
+        self._changed: dict[str, list[str]] = {}
+        self._seen: dict[tuple[str, Wants], int] = {}
         self.plans = GroundPlans((), self._kinds) if plans is None else plans
-        self._levels: dict[str, Levels] = {}
-        self._shelves: dict[str, Shelves] = {}
+        self._levels: dict[_At, Levels] = {}
+        self._shelves: dict[_At, Shelves] = {}
         self._totals = {
             cluster: sum(mgpu for mgpu in nodes.values() if mgpu > 0)
             for cluster, nodes in self.free.items()
@@ -105,10 +146,7 @@ class FreeDevices:
     def fitting_nodes(self, shape: Shape) -> int:
         """Nodes with room for one rank, on the cluster that has most of them."""
         return max(
-            (
-                self.count(cluster, shape.mgpu, shape.kinds)
-                for cluster in self.clusters(shape.clusters)
-            ),
+            (self.count(cluster, shape) for cluster in self.clusters(shape.clusters)),
             default=0,
         )
 
@@ -122,10 +160,10 @@ class FreeDevices:
     def tally(self, cluster: str, shape: Shape) -> Tally:
         """The nodes of a cluster with room for one rank, counted for the whole gang."""
         if shape.topology is None or not shape.is_bound:
-            ready = self.count(cluster, shape.mgpu, shape.kinds)
+            ready = self.count(cluster, shape)
             return Tally(shape.node_count, None, None, ready)
         tally = Tally(shape.node_count, shape.topology.level, self.plans.of(cluster))
-        for _, node in self.with_room(cluster, shape.mgpu, shape.kinds):
+        for _, node in self.with_room(cluster, shape):
             tally.add(node)
         return tally
 
@@ -140,16 +178,47 @@ class FreeDevices:
             chosen = found.nodes
         return tuple(sorted(node for _, node in chosen))
 
-    def count(self, cluster: str, mgpu: int, kinds: int | None = None) -> int:
-        """Nodes of a cluster with at least `mgpu` free."""
-        if kinds is not None:
-            return self._levels_of(cluster).count(mgpu, self._kinds.nodes(kinds, cluster))
-        nodes = self._all[cluster]
-        return len(nodes) - bisect_left(nodes, (mgpu, ""))
+    def count(self, cluster: str, shape: Shape) -> int:
+        """Nodes of a cluster with room for one rank."""
+        at = self._at(cluster, shape)
+        if shape.kinds is not None:
+            among = self._kinds.nodes(shape.kinds, cluster)
+            return self._levels_of(at, cluster).count(shape.mgpu, among)
+        nodes = self._all[at]
+        return len(nodes) - bisect_left(nodes, (shape.mgpu, ""))
 
-    def with_room(self, cluster: str, mgpu: int, kinds: int | None = None) -> list[tuple[int, str]]:
-        """(free milli-GPU, node) of every node of a cluster with at least `mgpu` free."""
-        return self._fullest(cluster, mgpu, kinds, None)
+    def with_room(self, cluster: str, shape: Shape) -> list[tuple[int, str]]:
+        """(free milli-GPU, node) of every node of a cluster with room for one rank."""
+        return self._fullest(self._at(cluster, shape), cluster, shape, None)
+
+    def has_room(
+        self, cluster: str, node: str, shape: Shape, more: Mapping[str, int] | None = None
+    ) -> bool:
+        """Whether a rank has room on a node, of whatever kind it is, if `more` were free there and
+        in its rooms."""
+        left = self.free[cluster][node]
+        if more:
+            left += more.get(node, 0)
+        if left < shape.mgpu:
+            return False
+        beside = self.beside.get(cluster)
+        if beside is None:
+            return True
+        wants = self._rooms.wants(cluster, shape.demand)
+        if more:
+            beside = {
+                room: beside[room] + more.get(room, 0) for room in rooms_of(node) if room in beside
+            }
+        return has_beside(beside, node, wants)
+
+    def knows(self, cluster: str, room: str) -> bool:
+        """Whether it is a node, or a room that is counted."""
+        return room in self.free.get(cluster, ()) or room in self.beside.get(cluster, ())
+
+    def left(self, cluster: str, room: str) -> int:
+        """What is free of a node, or of a room that is counted."""
+        nodes = self.free[cluster]
+        return nodes[room] if room in nodes else self.beside[cluster][room]
 
     def is_of(self, kinds: int | None, cluster: str, node: str) -> bool:
         """Whether a node is of one of the `kinds`."""
@@ -193,19 +262,16 @@ class FreeDevices:
         return found
 
     def take(self, cluster: str, node: str, mgpu: int) -> None:
-        """Use up `mgpu` of a node; a negative amount gives it back."""
-        free = self.free[cluster]
-        before = free[node]
-        after = before - mgpu
-        nodes = self._all[cluster]
-        del nodes[bisect_left(nodes, (before, node))]
-        insort(nodes, (after, node))
-        if cluster in self._levels:
-            self._levels[cluster].move(node, before, after)
-        if cluster in self._shelves:
-            self._shelves[cluster].move(node, before, after)
-        free[node] = after
-        self._totals[cluster] += max(0, after) - max(0, before)
+        """Use up `mgpu` of a node, or so much of a room; a negative amount gives it back."""
+        before = self.free[cluster].get(node)
+        if before is None:
+            self.beside[cluster][node] -= mgpu
+        else:
+            after = before - mgpu
+            self._move(cluster, node, before, after)
+            self._totals[cluster] += max(0, after) - max(0, before)
+        if self._seen:
+            self._note_change(cluster, node_of(node))
         if mgpu < 0:
             self._failed.clear()
         else:
@@ -227,12 +293,68 @@ class FreeDevices:
             if mgpu:
                 self.take(cluster, node, -mgpu)
 
+    def _move(self, at: _At, node: str, before: int, after: int) -> None:
+        """Another amount is free of a node of a cluster, or of a view of it."""
+        nodes = self._all[at]
+        del nodes[bisect_left(nodes, (before, node))]
+        insort(nodes, (after, node))
+        if at in self._levels:
+            self._levels[at].move(node, before, after)
+        if at in self._shelves:
+            self._shelves[at].move(node, before, after)
+        self._amounts[at][node] = after
+
+    def _at(self, cluster: str, shape: Shape) -> _At:
+        """Where to look for nodes of a cluster with room for a rank: there, or on a view of it."""
+        if not self.beside or cluster not in self.beside:
+            return cluster
+        wants = self._rooms.wants(cluster, shape.demand)
+        if not any(wants):
+            return cluster
+        view = cluster, wants
+        free, beside = self.free[cluster], self.beside[cluster]
+        changed = self._changed.setdefault(cluster, [])
+        seen = self._seen.pop(view, None)
+        if seen is None:
+            if len(self._seen) >= VIEWS_MAX:
+                self._drop(next(iter(self._seen)))
+            amounts = {
+                node: mgpu if has_beside(beside, node, wants) else min(mgpu, 0)
+                for node, mgpu in free.items()
+            }
+            self._amounts[view] = amounts
+            self._all[view] = sorted((mgpu, node) for node, mgpu in amounts.items())
+        else:
+            amounts = self._amounts[view]
+            for node in dict.fromkeys(changed[seen:]):
+                mgpu = free[node] if has_beside(beside, node, wants) else min(free[node], 0)
+                if mgpu != amounts[node]:
+                    self._move(view, node, amounts[node], mgpu)
+        self._seen[view] = len(changed)
+        return view
+
+    def _note_change(self, cluster: str, node: str) -> None:
+        """Views of a cluster have to look at a node again."""
+        changed = self._changed.get(cluster)
+        if changed is None:
+            return
+        changed.append(node)
+        if len(changed) > _CHANGES_MAX * len(self.free[cluster]):
+            for view in [one for one in self._seen if one[0] == cluster]:
+                self._drop(view)
+            changed.clear()
+
+    def _drop(self, view: tuple[str, Wants]) -> None:
+        del self._seen[view], self._all[view], self._amounts[view]
+        self._levels.pop(view, None)
+        self._shelves.pop(view, None)
+
     def _has_place(self, cluster: str, shape: Shape) -> bool:
         if shape.kinds is None:
-            count = self.count(cluster, shape.mgpu)
+            count = self.count(cluster, shape)
         else:
-            among = self._kinds.nodes(shape.kinds, cluster)
-            count = self._levels_of(cluster).count(shape.mgpu, among, shape.node_count)
+            at, among = self._at(cluster, shape), self._kinds.nodes(shape.kinds, cluster)
+            count = self._levels_of(at, cluster).count(shape.mgpu, among, shape.node_count)
         if count < shape.node_count:
             return False
         return not shape.is_bound or self._together(cluster, shape) >= shape.node_count
@@ -241,50 +363,50 @@ class FreeDevices:
         plan = self.plans.of(cluster)
         if plan is None or shape.topology is None:
             return 0
-        shelves = self._shelves_of(cluster, plan)
+        shelves = self._shelves_of(self._at(cluster, shape), plan)
         return shelves.most_together(shape.topology.level, shape.mgpu, shape.kinds)
 
     def _choose(self, cluster: str, shape: Shape) -> Chosen | None:
         """The nodes for a gang on a cluster, if it has a place for it."""
-        plan = self.plans.of(cluster)
+        plan, at = self.plans.of(cluster), self._at(cluster, shape)
         if plan is not None:
-            shelves = self._shelves_of(cluster, plan)
+            shelves = self._shelves_of(at, plan)
             return shelves.choose(shape.mgpu, shape.node_count, shape.kinds, shape.topology)
         if shape.is_bound:
             return None
-        nodes = self._fullest(cluster, shape.mgpu, shape.kinds, shape.node_count)
+        nodes = self._fullest(at, cluster, shape, shape.node_count)
         if len(nodes) < shape.node_count:
             return None
         wish = shape.topology
         return Chosen(0 if wish is None else len(levels_from(wish.level)), nodes)
 
     def _fullest(
-        self, cluster: str, mgpu: int, kinds: int | None, most: int | None
+        self, at: _At, cluster: str, shape: Shape, most: int | None
     ) -> list[tuple[int, str]]:
-        """(free milli-GPU, node) of the first `most` nodes with at least `mgpu` free."""
-        if kinds is not None:
-            among = self._kinds.nodes(kinds, cluster)
-            return self._levels_of(cluster).least(mgpu, among, most)
-        nodes = self._all[cluster]
-        start = bisect_left(nodes, (mgpu, ""))
+        """(free milli-GPU, node) of the first `most` nodes with room for one rank."""
+        if shape.kinds is not None:
+            among = self._kinds.nodes(shape.kinds, cluster)
+            return self._levels_of(at, cluster).least(shape.mgpu, among, most)
+        nodes = self._all[at]
+        start = bisect_left(nodes, (shape.mgpu, ""))
         return nodes[start:] if most is None else nodes[start : start + most]
 
-    def _shelves_of(self, cluster: str, plan: GroundPlan) -> Shelves:
-        found = self._shelves.get(cluster)
+    def _shelves_of(self, at: _At, plan: GroundPlan) -> Shelves:
+        found = self._shelves.get(at)
         if found is None:
-            found = self._shelves[cluster] = Shelves(plan, self.free[cluster])
+            found = self._shelves[at] = Shelves(plan, self._amounts[at])
         return found
 
-    def _levels_of(self, cluster: str) -> Levels:
-        found = self._levels.get(cluster)
+    def _levels_of(self, at: _At, cluster: str) -> Levels:
+        found = self._levels.get(at)
         if found is None:
-            found = self._levels[cluster] = self._kinds.levels(cluster, self.free[cluster])
+            found = self._levels[at] = self._kinds.levels(cluster, self._amounts[at])
         return found
 
     def _total(self, cluster: str, kinds: int | None) -> int:
         if kinds is None:
             return self._totals[cluster]
-        return self._levels_of(cluster).total(self._kinds.nodes(kinds, cluster))
+        return self._levels_of(cluster, cluster).total(self._kinds.nodes(kinds, cluster))
 
 
 class Layout:
@@ -297,7 +419,7 @@ class Layout:
     """
 
     __slots__ = (
-        *("_capacities", "_kinds", "_largest", "_levels", "_plans", "_shelves", "_sizes"),
+        *("_capacities", "_kinds", "_largest", "_levels", "_plans", "_rooms", "_shelves", "_sizes"),
         "capacity_mgpu",
     )
 
@@ -306,7 +428,9 @@ class Layout:
         capacities: Mapping[str, Mapping[str, int]],
         kinds: NodeKinds | None = None,
         plans: GroundPlans | None = None,
+        rooms: Rooms | None = None,
     ) -> None:
+        self._rooms = Rooms(()) if rooms is None else rooms
         largest = max((max(nodes.values(), default=0) for nodes in capacities.values()), default=0)
         self._largest = largest or UNLIMITED
         self._capacities = capacities
@@ -322,14 +446,14 @@ class Layout:
 
     def holds(self, shape: Shape) -> bool:
         """Whether one cluster, empty, has enough nodes that are large enough."""
-        if self._nodes_with(shape, shape.mgpu) < shape.node_count:
+        if self.nodes_with(shape) < shape.node_count:
             return False
         return not shape.is_bound or self.together(shape) >= shape.node_count
 
     def most_mgpu(self, shape: Shape) -> int:
         """The most that nodes of one cluster could give in pieces of the shape's size, or those of
         one domain if the shape must be in one."""
-        nodes = self.together(shape) if shape.is_bound else self._nodes_with(shape, shape.mgpu)
+        nodes = self.together(shape) if shape.is_bound else self.nodes_with(shape)
         return nodes * shape.mgpu
 
     def together(self, shape: Shape) -> int:
@@ -342,35 +466,60 @@ class Layout:
             plan = self._plans.of(cluster)
             if plan is None or (shape.clusters is not None and cluster not in shape.clusters):
                 continue
-            shelves = self._shelves.get(cluster)
-            if shelves is None:
+            if self._are_short(cluster, shape):
+                shelves = Shelves(plan, self._sized_for(cluster, shape))
+            elif cluster in self._shelves:
+                shelves = self._shelves[cluster]
+            else:
                 shelves = self._shelves[cluster] = Shelves(plan, self._sized(cluster))
             most = max(most, shelves.most_together(level, shape.mgpu, shape.kinds))
         return most
 
     def nodes_of_kinds(self, shape: Shape) -> int:
         """Nodes of the shape's kinds, of any size, on the cluster that has most of them."""
-        return self._nodes_with(shape, 0)
+        return self.nodes_with(shape.gpus_alone._replace(mgpu=0))
 
-    def _nodes_with(self, shape: Shape, mgpu: int) -> int:
+    def nodes_with(self, shape: Shape) -> int:
+        """Nodes that are large enough for one rank, on the cluster that has most of them."""
         allowed = shape.clusters
         return max(
             (
-                self._count(cluster, mgpu, shape.kinds)
+                self._count(cluster, shape)
                 for cluster in self._sizes
                 if allowed is None or cluster in allowed
             ),
             default=0,
         )
 
-    def _count(self, cluster: str, mgpu: int, kinds: int | None) -> int:
+    def _count(self, cluster: str, shape: Shape) -> int:
+        mgpu, kinds = shape.mgpu, shape.kinds
+        if self._are_short(cluster, shape):
+            among = None if kinds is None else self._kinds.nodes(kinds, cluster)
+            sizes = self._sized_for(cluster, shape)
+            if among is None:
+                return sum(size >= mgpu for size in sizes.values())
+            return self._kinds.levels(cluster, sizes).count(mgpu, among)
         if kinds is None:
-            sizes = self._sizes[cluster]
-            return len(sizes) - bisect_left(sizes, mgpu)
+            of_all = self._sizes[cluster]
+            return len(of_all) - bisect_left(of_all, mgpu)
         levels = self._levels.get(cluster)
         if levels is None:
             levels = self._levels[cluster] = self._kinds.levels(cluster, self._sized(cluster))
         return levels.count(mgpu, self._kinds.nodes(kinds, cluster))
+
+    def _are_short(self, cluster: str, shape: Shape) -> bool:
+        """Whether nodes of a cluster may lack CPU or memory for a rank that have the GPUs."""
+        return bool(self._rooms.sizes.get(cluster)) and any(
+            self._rooms.wants(cluster, shape.demand)
+        )
+
+    def _sized_for(self, cluster: str, shape: Shape) -> dict[str, int]:
+        """The sizes of all nodes; below that of any shape for those without the CPU or memory."""
+        beside, wants = self._rooms.sizes[cluster], self._rooms.wants(cluster, shape.demand)
+        return {
+            node: size if has_beside(beside, node, wants) else -1
+            for node, size in self._sized(cluster).items()
+        }
 
     def _sized(self, cluster: str) -> dict[str, int]:
         return {node: self._size(mgpu) for node, mgpu in self._capacities[cluster].items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from arbiter.credit_bank import Credits
@@ -16,14 +16,16 @@ from arbiter.policy import Policy
 from arbiter.protection import Guarantees, Protection, TeamJobs, protect, with_changed
 from arbiter.queue_order import exact_ratio
 from arbiter.quota_tree import ROOT, UNLIMITED, Ledger, PoolQuota, Tree
+from arbiter.rooms import Demand, is_beside
 from arbiter.snapshot import Balance, Claim, Phase, QueuedJob, RunningJob, Slot
 from arbiter.victim_order import NOT_YET_RUNNING, UNPAID, Sparing, VictimKey, cost_of_stopping
 
 
 @dataclass(slots=True, eq=False)
 class Earmark:
-    """A claim in force. `free_mgpu` is the part of each slot, by node, that no victim holds any
-    more and nobody else may take; `uncovered_mgpu` is what counts as use of the team. `stand_in`
+    """A claim in force, with the rooms of its nodes among its slots where they are counted.
+    `free_mgpu` is the part of each slot, by node or room, that no victim holds any more and nobody
+    else may take; `uncovered_mgpu` is what counts as use of the team. `stand_in`
     takes the job's place where running jobs are classed and victims are sought. `fits_guarantee`
     is of a claim of this cycle: it is within the team's own guarantee."""
 
@@ -38,8 +40,20 @@ class Earmark:
 
     @property
     def coming_back_mgpu(self) -> int:
-        """What the victims still hold of the claimed slots."""
-        return self.job.mgpu - sum(self.free_mgpu.values())
+        """What GPUs the victims still hold of the claimed slots."""
+        here = (mgpu for room, mgpu in self.free_mgpu.items() if not is_beside(room))
+        return self.job.mgpu - sum(here)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the victims hold nothing of the claimed slots any more."""
+        return all(self.free_mgpu[slot.node] == slot.mgpu for slot in self.claim.slots)
+
+    @property
+    def place(self) -> Place:
+        """The claimed nodes."""
+        nodes = (slot.node for slot in self.claim.slots if not is_beside(slot.node))
+        return Place(self.claim.cluster, tuple(sorted(nodes)))
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +66,7 @@ class Pool:
     claims were classed, and `guarantees` what that takes and what the cycle's starts take on top.
     `stopped` are those that this cycle stops.
     `leaving` are the attempts that give their GPUs back within their grace;
-    `coming_back[cluster][node]` is what of that no claim waits for.
+    `coming_back[cluster][node]` is what of that no claim waits for, of nodes and of rooms.
     """
 
     ground: Ground
@@ -161,11 +175,16 @@ class Pool:
 
     def occupy(self, job: QueuedJob, team: int, place: Place) -> None:
         """Count the devices and the quota of a start whose claim counted for the rest."""
-        for node in place.nodes:
-            self.free.take(place.cluster, node, job.mgpu_per_node)
+        for slot in self.held_by(job, place):
+            self.free.take(place.cluster, slot.node, slot.mgpu)
         self.now.charge(team, job.mgpu)
         if self.later is not None:
             self.later.charge(team, job.mgpu)
+
+    def held_by(self, job: QueuedJob, place: Place) -> list[Slot]:
+        """What `job` holds at `place`, of nodes and of rooms."""
+        demand = Demand(job.mgpu_per_node, job.cpu_milli, job.memory_mib)
+        return self.ground.rooms.held(place.cluster, place.nodes, demand)
 
     def reclaim(
         self, job: QueuedJob, team: int, place: Place, victims: Sequence[Holding]
@@ -195,7 +214,8 @@ class Pool:
             for slot in run.slots:
                 given_back[slot.node] = given_back.get(slot.node, 0) + slot.mgpu
         slots = tuple(Slot(node, job.mgpu_per_node) for node in place.nodes)
-        claim = Claim(job.id, place.cluster, slots, grace_until, self.taken_at)
+        held = tuple(self.held_by(job, place))
+        claim = Claim(job.id, place.cluster, held, grace_until, self.taken_at)
         stopped = [holding for holding in victims if holding.claim_of is None]
         earmark = Earmark(job, claim, team, stopped, _stand_in(job, claim, team, 0))
         _cover_all([earmark], self.coming_back)
@@ -216,8 +236,9 @@ class Pool:
         self.dropped.append(earmark.job.id)
         self.class_use[earmark.team, earmark.job.priority_class] -= earmark.job.mgpu
         unclaimed = self.coming_back.setdefault(earmark.claim.cluster, {})
-        for node, mgpu in earmark.free_mgpu.items():
-            unclaimed[node] = unclaimed.get(node, 0) + earmark.job.mgpu_per_node - mgpu
+        for slot in earmark.claim.slots:
+            going = slot.mgpu - earmark.free_mgpu[slot.node]
+            unclaimed[slot.node] = unclaimed.get(slot.node, 0) + going
 
     def settle(self, earmark: Earmark) -> None:
         """Take an earmark back: its job starts now or the claim is given up."""
@@ -288,16 +309,12 @@ def open_pool(
     gone = {cluster: dict(nodes) for cluster, nodes in coming_back.items()}
     free = holdings.free
     if free is None:
-        used = holdings.used
         free = holdings.free = FreeDevices(
-            {
-                cluster: {
-                    node: mgpu - used.get(cluster, {}).get(node, 0) for node, mgpu in nodes.items()
-                }
-                for cluster, nodes in ground.offered.items()
-            },
+            holdings.left_of(ground.offered),
             ground.kinds,
             ground.plans,
+            ground.rooms,
+            holdings.left_of(ground.rooms_offered),
         )
     free.mark()
     direct, class_use = holdings.direct.copy(), holdings.class_use.copy()
@@ -387,8 +404,11 @@ def _earmarks(
         ):
             continue
         cls = ground.classes.get(job.priority_class)
-        stand_in = _stand_in(job, claim, team, 0 if cls is None else cls.order)
-        candidates[job.id] = Earmark(job, claim, team, victims.get(job.id, []), stand_in)
+        demand = Demand(job.mgpu_per_node, job.cpu_milli, job.memory_mib)
+        nodes = [slot.node for slot in claim.slots]
+        whole = replace(claim, slots=tuple(ground.rooms.held(claim.cluster, nodes, demand)))
+        stand_in = _stand_in(job, whole, team, 0 if cls is None else cls.order)
+        candidates[job.id] = Earmark(job, whole, team, victims.get(job.id, []), stand_in)
     gone = held_by_node(
         holding
         for holding in holdings.going.values()
@@ -397,18 +417,18 @@ def _earmarks(
     promised: dict[tuple[str, str], int] = {}
     earmarks: dict[str, Earmark] = {}
     for earmark in in_turn(candidates.values()):
-        cluster, mgpu = earmark.claim.cluster, earmark.job.mgpu_per_node
-        nodes = [slot.node for slot in earmark.claim.slots]
+        cluster, slots = earmark.claim.cluster, earmark.claim.slots
         if all(
-            offered[cluster].get(node, 0)
-            - holdings.used.get(cluster, {}).get(node, 0)
-            + gone.get(cluster, {}).get(node, 0)
-            - promised.get((cluster, node), 0)
-            >= mgpu
-            for node in nodes
+            ground.offered_of(cluster, slot.node)
+            - holdings.used.get(cluster, {}).get(slot.node, 0)
+            + gone.get(cluster, {}).get(slot.node, 0)
+            - promised.get((cluster, slot.node), 0)
+            >= slot.mgpu
+            for slot in slots
         ):
-            for node in nodes:
-                promised[cluster, node] = promised.get((cluster, node), 0) + mgpu
+            for slot in slots:
+                node = cluster, slot.node
+                promised[node] = promised.get(node, 0) + slot.mgpu
             for holding in earmark.victims:
                 holding.is_coming_back = True
             earmarks[earmark.job.id] = earmark

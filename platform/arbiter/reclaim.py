@@ -129,7 +129,8 @@ class Reclaimer:
         self._most_shelves.clear()
 
     def could_be_freed(self, shape: Shape) -> bool:
-        """Whether there is a place for `shape` if everything borrowed anywhere were gone.
+        """Whether there is a place for the GPUs of `shape` if everything borrowed anywhere were
+        gone.
 
         An upper bound that holds until somebody is stopped who is protected, and spares the
         search for every team that waits for what nobody can give.
@@ -172,7 +173,8 @@ class Reclaimer:
         back, at most."""
         free = {cluster: dict(nodes) for cluster, nodes in self._pool.free.free.items()}
         for (cluster, node), mgpu in self._held.items():
-            free[cluster][node] += mgpu
+            if node in free[cluster]:
+                free[cluster][node] += mgpu
         for cluster, nodes in self._pool.coming_back.items():
             for node, mgpu in nodes.items():
                 if node in free.get(cluster, ()):

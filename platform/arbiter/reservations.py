@@ -22,6 +22,7 @@ from arbiter.holdings import Holding, Node
 from arbiter.placement import Place, Shape
 from arbiter.pool import Earmark, Pool
 from arbiter.quota_tree import UNLIMITED, Ledger
+from arbiter.rooms import is_beside, node_of
 from arbiter.snapshot import QueuedJob, Slot
 from arbiter.time_limits import KnownEnds
 
@@ -32,7 +33,8 @@ _TRIES = 4
 @dataclass(slots=True, eq=False)
 class Reserved:
     """`job` starts at `start_at` at the latest, on the nodes of `place`, and is gone by `end`, if
-    that is known. `is_own`: it draws on its own team's guarantee.
+    that is known. `needs` is what it holds then of each node and room. `is_own`: it draws on its
+    own team's guarantee.
 
     `ledger` is how the pool stands at `start_at` without the job; quota is `spare_mgpu` at least
     away from refusing it then.
@@ -41,7 +43,7 @@ class Reserved:
     job: QueuedJob
     team: int
     place: Place
-    nodes: list[Node]
+    needs: Mapping[Node, int]
     start_at: int
     end: int | None
     is_own: bool
@@ -130,7 +132,7 @@ class Reservations:
 
     @property
     def held(self) -> Mapping[Node, int]:
-        """What is held back now, by node, in milli-GPU."""
+        """What is held back now, by node and room."""
         return self._held
 
     @contextmanager
@@ -169,11 +171,12 @@ class Reservations:
         """Whether there are enough nodes with room if nothing is held back: a bound."""
         free = self._pool.free
         for cluster in free.clusters(shape.clusters):
-            count = free.count(cluster, shape.mgpu, shape.kinds)
-            for (at, node), held in self._held.items():
-                if at == cluster and free.is_of(shape.kinds, cluster, node):
-                    left = free.free[cluster][node]
-                    count += left < shape.mgpu <= left + held
+            count = free.count(cluster, shape)
+            for node in {node_of(room) for at, room in self._held if at == cluster}:
+                if free.is_of(shape.kinds, cluster, node):
+                    with_held = free.free[cluster][node] + self._held.get((cluster, node), 0)
+                    is_free = free.has_room(cluster, node, shape)
+                    count += not is_free and with_held >= shape.mgpu
             if count >= shape.node_count:
                 return True
         return False
@@ -184,14 +187,14 @@ class Reservations:
         """`job` has started on devices that count as taken already."""
         self._forget()
         pool = self._pool
-        nodes = [(place.cluster, node) for node in place.nodes]
+        slots = pool.held_by(job, place)
         end = self._ends.of_start(job, pool.taken_at)
         if end is not None:
-            self._ends.add(end, job, team, place.cluster, place.nodes)
+            self._ends.add(end, job, team, place.cluster, slots)
         for one in self.made:
             if end is None or end > one.start_at:
                 one.charge(team, job.mgpu)
-        self._hold_back(nodes)
+        self._hold_back([(place.cluster, slot.node) for slot in slots])
 
     def note_claim(self, earmark: Earmark, stopped: Iterable[Holding]) -> None:
         """GPUs are taken back for a job: of all that run or were promised some, `stopped` go."""
@@ -268,20 +271,21 @@ class Reservations:
             permitted = self._by_quota(team, job.mgpu, start_at)
             assert permitted is not None
         ledger = permitted[1]
+        slots = pool.held_by(job, place)
+        needs = {(place.cluster, slot.node): slot.mgpu for slot in slots}
         end = self._ends.of_start(job, start_at)
-        nodes = [(place.cluster, node) for node in place.nodes]
-        new = Reserved(job, team, place, nodes, start_at, end, is_own, ledger)
+        new = Reserved(job, team, place, needs, start_at, end, is_own, ledger)
         new.spare_mgpu = max(0, ledger.available(team) - job.mgpu)
         for one in self.made:
             if one.start_at >= start_at and (end is None or end > one.start_at):
                 one.charge(team, job.mgpu)
         self.made.append(new)
-        for node in nodes:
+        for node in needs:
             self._on_node.setdefault(node, []).append(new)
         if end is not None:
-            self._ends.add(end, job, team, place.cluster, place.nodes)
+            self._ends.add(end, job, team, place.cluster, slots)
         self._forget()
-        self._hold_back(nodes)
+        self._hold_back(needs)
 
     def _by_quota(self, team: int, mgpu: int, first: int) -> tuple[int, Ledger] | None:
         """From when on, `first` at the earliest, quota lets `team` start `mgpu`, and how the
@@ -314,12 +318,17 @@ class Reservations:
         ready: list[Node] = []
         turns = []
         for node in self._on_node:
-            if node[0] in tallies and free.is_of(shape.kinds, *node):
-                at = self._ready_at(node, shape.mgpu)
-                if at is not None and free.free[node[0]][node[1]] < shape.mgpu:
+            if (
+                node[0] in tallies
+                and not is_beside(node[1])
+                and free.is_of(shape.kinds, *node)
+                and not free.has_room(*node, shape)
+            ):
+                at = self._ready_at(node, shape)
+                if at is not None:
                     turns.append((at, node))
         turns.sort(reverse=True)
-        more: dict[Node, int] = {}
+        more: dict[str, dict[str, int]] = {cluster: {} for cluster in tallies}
         at = pool.taken_at
         for end, _, _, cluster, slots in self._ends.by_time():
             if end > max(at, first) and any(one.is_enough for one in tallies.values()):
@@ -331,26 +340,30 @@ class Reservations:
                 ready.append(node)
             if cluster not in tallies:
                 continue
+            of_cluster = more[cluster]
             for slot in slots:
-                node = cluster, slot.node
-                left = free.free[cluster].get(slot.node)
-                if left is None or node in self._on_node or not free.is_of(shape.kinds, *node):
+                node = cluster, node_of(slot.node)
+                if (
+                    node[1] not in free.free[cluster]
+                    or node in self._on_node
+                    or not free.is_of(shape.kinds, *node)
+                ):
                     continue
-                before = left + more.get(node, 0)
-                more[node] = more.get(node, 0) + slot.mgpu
-                if before < shape.mgpu <= before + slot.mgpu:
-                    tallies[cluster].add(slot.node)
+                had_room = free.has_room(*node, shape, of_cluster)
+                of_cluster[slot.node] = of_cluster.get(slot.node, 0) + slot.mgpu
+                if not had_room and free.has_room(*node, shape, of_cluster):
+                    tallies[cluster].add(node[1])
                     ready.append(node)
         enough = [cluster for cluster, tally in tallies.items() if tally.is_enough]
         if not enough:
             return None
         start_at, cluster = max(at, first), min(enough)
         names = [name for at_cluster, name in ready if at_cluster == cluster]
-        names += [name for _, name in free.with_room(cluster, shape.mgpu, shape.kinds)]
+        names += [name for _, name in free.with_room(cluster, shape)]
         spare = {
             name: self._spare((cluster, name), start_at)
             if (cluster, name) in self._on_node
-            else free.free[cluster][name] + more.get((cluster, name), 0)
+            else free.free[cluster][name] + more[cluster].get(name, 0)
             for name in names
         }
         if shape.is_bound:
@@ -363,18 +376,24 @@ class Reservations:
         chosen = nsmallest(shape.node_count, ranked)
         return start_at, Place(cluster, tuple(sorted(name for _, _, name in chosen)))
 
-    def _ready_at(self, node: Node, mgpu: int) -> int | None:
-        """From when on a node on which something is reserved has `mgpu` to spare for good."""
-        moments = [self._pool.taken_at, *(end for end, _ in self._ends.on(node))]
-        return next((at for at in moments if self._spare(node, at) >= mgpu), None)
+    def _ready_at(self, node: Node, shape: Shape) -> int | None:
+        """From when on a node on which something is reserved has room for a rank for good."""
+        ready_at = self._pool.taken_at
+        for slot in self._pool.ground.rooms.held(node[0], node[1:], shape.demand):
+            room = node[0], slot.node
+            moments = [self._pool.taken_at, *(end for end, _ in self._ends.on(room))]
+            at = next((at for at in moments if self._spare(room, at) >= slot.mgpu), None)
+            if at is None:
+                return None
+            ready_at = max(ready_at, at)
+        return ready_at
 
     def _left(self, node: Node, at: int) -> int:
         """What is left on a node at `at` when everybody who has a reservation then runs."""
-        cluster, name = node
-        left = self._pool.free.free[cluster][name] + self._held.get(node, 0)
+        left = self._pool.free.left(*node) + self._held.get(node, 0)
         left += sum(mgpu for end, mgpu in self._ends.on(node) if end <= at)
         return left - sum(
-            one.job.mgpu_per_node for one in self._on_node.get(node, ()) if one.start_at <= at
+            one.needs[node] for one in self._on_node.get(node, ()) if one.start_at <= at
         )
 
     def _spare(self, node: Node, at: int) -> int:
@@ -401,9 +420,8 @@ class Reservations:
                     del self._held[node]
 
     def _needed(self, node: Node, reserved: Iterable[Reserved]) -> int:
-        """What of the GPUs that are free on a node now nobody may hold when `reserved` begin."""
-        cluster, name = node
-        free = self._pool.free.free[cluster][name] + self._held.get(node, 0)
+        """What of that which is free on a node now nobody may hold when `reserved` begin."""
+        free = self._pool.free.left(*node) + self._held.get(node, 0)
         spare = min((self._left(node, one.start_at) for one in reserved), default=free)
         return max(0, min(free, free - spare))
 

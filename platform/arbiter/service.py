@@ -164,10 +164,8 @@ class PoolCycle:
                 return
             job = earmark.job
             pool.settle(earmark)
-            claimed = Place(
-                earmark.claim.cluster, tuple(sorted(slot.node for slot in earmark.claim.slots))
-            )
-            is_ready = earmark.coming_back_mgpu == 0
+            claimed = earmark.place
+            is_ready = earmark.is_here
             place = claimed if is_ready else pool.free.find(pool.ground.shape_of(job))
             is_allowed = pool.blocker(earmark.team, job.mgpu) is None
             if place is not None and is_allowed:

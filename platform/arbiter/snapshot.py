@@ -80,7 +80,10 @@ class Device:
     """A node of a cluster and what it offers now to one pool (0 when drained or unhealthy).
 
     `outside_mgpu` more are there, and held by workloads that nobody here knows. `features` are
-    what the node has that a job may ask for, `domains` where it stands.
+    what the node has that a job may ask for, `domains` where it stands. `cpu_milli` and
+    `memory_mib` are what all workloads on the node together may have, None where nobody knows, and
+    those `per_gpu` what a job gets with each GPU that does not say how much it wants: the same for
+    all nodes of a cluster in a pool.
     """
 
     cluster: str
@@ -90,6 +93,10 @@ class Device:
     outside_mgpu: int = 0
     features: frozenset[str] = frozenset()
     domains: Domains = NOWHERE
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+    cpu_milli_per_gpu: int = 0
+    memory_mib_per_gpu: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,8 @@ class RunningJob:
     `beneficiary` is the job for which it is being stopped, if any. `grace_until` is by when
     a stopping attempt should be gone; without one its GPUs are not counted on. `preemptions`
     tells how many earlier attempts of its job were stopped for others. Several `slots` on one node,
-    as Pods beside each other hold them, are summed.
+    as Pods beside each other hold them, are summed. `cpu_milli` and `memory_mib` are what its job
+    asked for on each node (None: what comes with the GPUs).
     """
 
     job: str
@@ -154,6 +162,8 @@ class RunningJob:
     beneficiary: str | None = None
     guaranteed_mgpu: int | None = None
     preemptions: int = 0
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
 
     def __post_init__(self) -> None:
         held: dict[str, int] = {}
@@ -191,7 +201,8 @@ class QueuedJob:
     image, which `clusters` has regard to. Its nodes are all in one domain of `required_topology`,
     or as close together as `preferred_topology` where there is room; at most one of the two is set.
     An elastic job takes up to `node_count_max` nodes when it starts (see `arbiter.elastic`), and
-    `node_count` are the least.
+    `node_count` are the least. `cpu_milli` and `memory_mib` are what it wants of each node besides;
+    None is what comes with the GPUs there.
     """
 
     id: str
@@ -210,6 +221,8 @@ class QueuedJob:
     preferred_topology: Level | None = None
     node_count_max: int | None = None
     others: tuple[OtherPool, ...] = ()
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
 
     @property
     def pools(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from arbiter.pool import Earmark, Pool
 from arbiter.quota_tree import ROOT
 from arbiter.snapshot import QueuedJob, Slot
 
-#: When how many milli-GPU come free on a node.
+#: When how many milli-GPU come free on a node, or how much of a room.
 End = tuple[int, int]
 #: When, how much of which team's use (at ROOT: of nobody's), and where that is.
 Release = tuple[int, int, int, str, Sequence[Slot]]
@@ -68,14 +68,14 @@ class KnownEnds:
         self._note_claims()
         return merge(self._running(), self._starting(), self._leaving(), key=_moment)
 
-    def add(self, end: int, job: QueuedJob, team: int, cluster: str, nodes: Sequence[str]) -> None:
-        """`job`, which starts now or later, is gone from `nodes` by `end`."""
+    def add(self, end: int, job: QueuedJob, team: int, cluster: str, slots: Sequence[Slot]) -> None:
+        """`job`, which starts now or later, gives `slots` back by `end`."""
         self._note_claims()
-        slots = [Slot(node, job.mgpu_per_node) for node in nodes]
         insort(self._to_come, ((end, team, job.mgpu, cluster, slots), job.id), key=_first)
-        for node in nodes:
-            self._more.setdefault((cluster, node), []).append((end, job.mgpu_per_node, job.id))
-            self._ends.pop((cluster, node), None)
+        for slot in slots:
+            node = cluster, slot.node
+            self._more.setdefault(node, []).append((end, slot.mgpu, job.id))
+            self._ends.pop(node, None)
 
     def stop(self, earmark: Earmark) -> None:
         """The victims of a new claim are gone by the end of its grace."""
@@ -102,7 +102,7 @@ class KnownEnds:
         job, claim = earmark.job, earmark.claim
         end = self.of_start(job, max(self._pool.taken_at, claim.grace_until))
         if end is not None:
-            self.add(end, job, earmark.team, claim.cluster, [slot.node for slot in claim.slots])
+            self.add(end, job, earmark.team, claim.cluster, claim.slots)
 
     def _within(self, end: int) -> int | None:
         pool = self._pool

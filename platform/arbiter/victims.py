@@ -16,6 +16,7 @@ from arbiter.placement import Shape
 from arbiter.pool import Pool
 from arbiter.protection import Guarantees
 from arbiter.quota_tree import ROOT
+from arbiter.rooms import node_of
 from arbiter.topology import Domain
 
 
@@ -46,6 +47,7 @@ class Search:
     __slots__ = (
         "_by",
         "_cluster",
+        "_counts_rooms",
         "_extra",
         "_free",
         "_ledger",
@@ -64,6 +66,8 @@ class Search:
         self._shape = shape
         self._cluster = cluster
         self._free = pool.free.free[cluster]
+        self._counts_rooms = cluster in pool.free.beside
+        #: What comes free on nodes and in rooms.
         self._extra: dict[str, int] = {}
         self._slots_max = 0
         self._ready = pool.free.tally(cluster, shape)
@@ -137,15 +141,13 @@ class Search:
 
     def nodes(self) -> tuple[str, ...]:
         """The nodes that the job gets once the victims are gone."""
-        free, wanted = self._pool.free, self._shape.mgpu
-        fitting = {
-            node: mgpu
-            for mgpu, node in free.with_room(self._cluster, wanted, self._shape.kinds)
-            if node not in self._extra
-        }
-        for node, extra in self._extra.items():
-            if self._free[node] + extra >= wanted:
-                fitting[node] = self._free[node] + extra
+        free, extra = self._pool.free, self._extra
+        fitting = {node: mgpu for mgpu, node in free.with_room(self._cluster, self._shape)}
+        for node in {node_of(room) for room in extra}:
+            if free.has_room(self._cluster, node, self._shape, extra):
+                fitting[node] = self._free[node] + extra.get(node, 0)
+            else:
+                fitting.pop(node, None)
         return free.placed(self._cluster, self._shape, fitting)
 
     def _by_rights(self, candidates: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
@@ -214,14 +216,20 @@ class Search:
                 yield nodes[domain], inside[domain]
 
     def _lacks(self, most: Mapping[str, int] | None) -> dict[str, int]:
-        """What a rank lacks on each node that the job may use and that could hold one by `most`;
-        0 or less where it has room."""
+        """What GPUs a rank lacks on each node that the job may use and that could hold one by
+        `most`; 0 or less where it has room."""
         wanted, extra, kinds = self._shape.mgpu, self._extra, self._shape.kinds
         lacks = {
             node: wanted - free - extra.get(node, 0)
             for node, free in self._free.items()
             if most is None or most[node] >= wanted
         }
+        if self._counts_rooms:
+            has_room, shape = self._pool.free.has_room, self._shape
+            for node, lacking in lacks.items():
+                # Who is on a node that lacks something else holds some of that, too.
+                if lacking <= 0 and not has_room(self._cluster, node, shape, extra):
+                    lacks[node] = 1
         if kinds is not None:
             is_of = self._pool.free.is_of
             lacks = {
@@ -283,7 +291,10 @@ class Search:
                 self._give(slot.node, sign * slot.mgpu)
 
     def _give(self, node: str, mgpu: int) -> None:
-        """Count what comes free on a node, unless the job cannot use it there."""
+        """Count what comes free on a node or in a room, unless the job cannot use it there."""
+        if self._counts_rooms:
+            self._give_room(node, mgpu)
+            return
         if node not in self._free or not self._pool.free.is_of(
             self._shape.kinds, self._cluster, node
         ):
@@ -293,6 +304,17 @@ class Search:
         self._extra[node] = extra + mgpu
         wanted = self._shape.mgpu
         change = (before + mgpu >= wanted) - (before >= wanted)
+        if change:
+            self._ready.add(node, change)
+
+    def _give_room(self, room: str, amount: int) -> None:
+        """The same where rooms are counted."""
+        node, free, extra = node_of(room), self._pool.free, self._extra
+        if node not in self._free or not free.is_of(self._shape.kinds, self._cluster, node):
+            return
+        had_room = free.has_room(self._cluster, node, self._shape, extra)
+        extra[room] = extra.get(room, 0) + amount
+        change = free.has_room(self._cluster, node, self._shape, extra) - had_room
         if change:
             self._ready.add(node, change)
 

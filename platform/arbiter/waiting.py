@@ -147,6 +147,11 @@ class Reasons:
                     numbers["nodes_with_features"] = pool.layout.nodes_of_kinds(shape)
                 if shape.is_bound:
                     numbers["nodes_in_one_domain"] = pool.layout.together(shape)
+                large_enough = pool.layout.nodes_with(shape)
+                by_gpus = pool.layout.nodes_with(shape.gpus_alone)
+                if large_enough < shape.node_count <= by_gpus:
+                    numbers["nodes_large_enough"] = large_enough
+                    self._tell_wants(shape, numbers)
             return Reason(code, numbers)
         if code is Code.CLASS_CAP_REACHED:
             cap = cls.priority.cap_mgpu
@@ -238,12 +243,22 @@ class Reasons:
         ):
             numbers["nodes_needed"] = shape.node_count
             numbers["mgpu_per_node"] = shape.mgpu
-            numbers["nodes_fitting"] = pool.free.fitting_nodes(shape)
+            fitting = numbers["nodes_fitting"] = pool.free.fitting_nodes(shape)
+            by_gpus = pool.free.fitting_nodes(shape.gpus_alone)
+            if by_gpus > fitting:
+                numbers["nodes_fitting_by_gpus"] = by_gpus
+                self._tell_wants(shape, numbers)
             if shape.is_bound:
                 numbers["nodes_in_one_domain"] = pool.free.together(shape)
             return Reason(Code.TOPOLOGY_FRAGMENTED, numbers)
         code = Code.WAITING_FOR_GUARANTEE if is_entitled else Code.WAITING_FOR_FREE_GPUS
         return Reason(code, numbers)
+
+    def _tell_wants(self, shape: Shape, numbers: dict[str, int]) -> None:
+        pool = self._pool
+        clusters = pool.free.clusters(shape.clusters)
+        wants = pool.ground.rooms.wants_at_most(clusters, shape.demand)
+        numbers["cpu_milli_per_node"], numbers["memory_mib_per_node"] = wants
 
 
 def of_claimed(pool: Pool, earmark: Earmark) -> Reason:

@@ -87,6 +87,8 @@ class Book:
             started_at=now,
             time_limit_s=job.time_limit_s,
             preemptions=preemptions,
+            cpu_milli=job.cpu_milli,
+            memory_mib=job.memory_mib,
         )
         self.hold(run)
         return job

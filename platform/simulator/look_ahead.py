@@ -335,6 +335,8 @@ def _again(run: RunningJob) -> QueuedJob:
         submitted_at=run.submitted_at,
         time_limit_s=run.time_limit_s,
         clusters=frozenset({run.cluster}),
+        cpu_milli=run.cpu_milli,
+        memory_mib=run.memory_mib,
     )
 
 

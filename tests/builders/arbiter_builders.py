@@ -295,6 +295,8 @@ class World:
                 started_at=self.now,
                 time_limit_s=ask.time_limit_s,
                 guaranteed_mgpu=start.guaranteed_mgpu,
+                cpu_milli=ask.cpu_milli,
+                memory_mib=ask.memory_mib,
             )
         for reclaim in plan.reclaims:
             assert reclaim.job not in self.claims

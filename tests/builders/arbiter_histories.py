@@ -71,6 +71,9 @@ def histories(
 def _empty(dice: Random, pools: tuple[str, ...]) -> Snapshot:
     is_open = dice.random() < 0.5
     kinds = (_FEATURES, _PLACES) if dice.random() < 0.5 else ((_FEATURES[0],), (NOWHERE,))
+    # CPU and memory in ones: known of most nodes, and given with each GPU in half of the worlds.
+    amounts = (None, 2, 4, 8) if dice.random() < 0.7 else (None,)
+    share = dice.choice((0, 1))
     devices = tuple(
         Device(
             f"c{number % 2}",
@@ -79,6 +82,10 @@ def _empty(dice: Random, pools: tuple[str, ...]) -> Snapshot:
             dice.randint(1, 4) * GPU,
             features=dice.choice(kinds[0]),
             domains=dice.choice(kinds[1]),
+            cpu_milli=dice.choice(amounts),
+            memory_mib=dice.choice(amounts),
+            cpu_milli_per_gpu=share,
+            memory_mib_per_gpu=share,
         )
         for pool in pools
         for number in range(dice.randint(2, 6))
@@ -169,6 +176,8 @@ def _job(dice: Random, name: str, world: World) -> QueuedJob:
         clusters=frozenset({"c0"}) if dice.random() < 0.1 else None,
         features=frozenset("a") if dice.random() < 0.1 else None,
         required_topology=Level.RACK if count > 1 and dice.random() < 0.2 else None,
+        cpu_milli=dice.choice((1, 2, 3, 6)) if dice.random() < 0.2 else None,
+        memory_mib=dice.choice((1, 2, 3, 6)) if dice.random() < 0.1 else None,
     )
 
 

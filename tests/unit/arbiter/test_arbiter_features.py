@@ -139,7 +139,10 @@ def test_only_nodes_of_the_kinds_are_counted_and_taken() -> None:
     assert free.find(Shape(2, 4, None, 8, a)) is None
     assert free.fits(Shape(2, 4, None, 8))
     assert (free.total_free(None, a), free.largest_free(None, a), free.total_free()) == (15, 15, 17)
-    assert (free.count("alpha", 4, a), free.fitting_nodes(Shape(3, 1, None, 3, a))) == (2, 3)
+    assert (
+        free.count("alpha", Shape(4, 1, None, 4, a)),
+        free.fitting_nodes(Shape(3, 1, None, 3, a)),
+    ) == (2, 3)
 
 
 def test_what_is_taken_is_taken_for_every_set() -> None:
@@ -147,14 +150,23 @@ def test_what_is_taken_is_taken_for_every_set() -> None:
     kinds = NodeKinds(fleet("a b", "a", ""))
     free = FreeDevices({"alpha": {"alpha-000": 8, "alpha-001": 8, "alpha-002": 8}}, kinds)
     a, ab = kinds.having(frozenset("a")), kinds.having(frozenset("ab"))
-    assert (free.count("alpha", 8, a), free.count("alpha", 8, ab)) == (2, 1)
+    assert (
+        free.count("alpha", Shape(8, 1, None, 8, a)),
+        free.count("alpha", Shape(8, 1, None, 8, ab)),
+    ) == (2, 1)
     free.take("alpha", "alpha-000", 5)
-    assert (free.count("alpha", 8, a), free.count("alpha", 8, ab)) == (1, 0)
+    assert (
+        free.count("alpha", Shape(8, 1, None, 8, a)),
+        free.count("alpha", Shape(8, 1, None, 8, ab)),
+    ) == (1, 0)
     assert free.find(Shape(3, 1, None, 3, a)) == Place("alpha", ("alpha-000",))
     free.take("alpha", "alpha-002", 8)
-    assert free.count("alpha", 8, a) == 1
+    assert free.count("alpha", Shape(8, 1, None, 8, a)) == 1
     free.take("alpha", "alpha-000", -5)
-    assert (free.count("alpha", 8, a), free.count("alpha", 8, ab)) == (2, 1)
+    assert (
+        free.count("alpha", Shape(8, 1, None, 8, a)),
+        free.count("alpha", Shape(8, 1, None, 8, ab)),
+    ) == (2, 1)
 
 
 def test_a_layout_counts_the_nodes_of_the_kinds() -> None:
