@@ -80,6 +80,8 @@ class ClusterNode(models.Model):
     changed; the cluster's `seen_at` is when it was last confirmed (so that an unchanged fleet
     costs no writes). `outside_mgpu` of it are held by workloads that nobody here knows. `domains`
     are by level the block, rack and NVLink domain that it is in, where its cluster says so.
+    `cpu_milli` and `memory_mib` are what workloads may have of it in all, None where nobody knows,
+    and those `per_gpu` what a job gets with each GPU that does not say what it wants.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -93,6 +95,10 @@ class ClusterNode(models.Model):
     reason = models.CharField(max_length=300, blank=True)
     features = models.JSONField(default=list)
     domains = models.JSONField(default=dict)
+    cpu_milli = models.PositiveBigIntegerField(null=True)
+    memory_mib = models.PositiveBigIntegerField(null=True)
+    cpu_milli_per_gpu = models.PositiveBigIntegerField(default=0)
+    memory_mib_per_gpu = models.PositiveBigIntegerField(default=0)
     seen_at = models.DateTimeField()
 
     class Meta:

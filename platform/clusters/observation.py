@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -34,6 +35,8 @@ _REASON_LENGTH_MAX = 300
 _FEATURES_MAX = 64
 _FEATURE_LENGTH_MAX = 64
 _DOMAIN_LENGTH_MAX = 128
+#: No node has a million CPUs, in thousandths of one, or as many GiB.
+_AMOUNT_MAX = 1 << 30
 
 _NodeKey = tuple[str, UUID]
 
@@ -194,6 +197,11 @@ def _is_possible(node: NodeCapacity) -> bool:
     )
 
 
+def _bounded(amount: int | None) -> int | None:
+    """What a node says that it has of CPU or memory; as good as no word where that cannot be."""
+    return amount if amount is not None and 0 <= amount <= _AMOUNT_MAX else None
+
+
 def _some(names: Iterable[str]) -> str:
     chosen = sorted(set(names))
     text = ", ".join(plain(name)[:60] for name in chosen[:_EXAMPLES_MAX])
@@ -219,25 +227,28 @@ def _store_nodes(cluster: Cluster, listed: dict[_NodeKey, NodeCapacity], *, now:
             for level in TOPOLOGY_LEVELS
             if seen.domains.get(level)
         }
+        told: dict[str, Any] = {
+            "capacity_mgpu": seen.capacity_mgpu,
+            "is_schedulable": seen.is_schedulable,
+            "state": state,
+            "reason": reason,
+            "features": features,
+            "domains": domains,
+            "cpu_milli": _bounded(seen.cpu_milli),
+            "memory_mib": _bounded(seen.memory_mib),
+            "cpu_milli_per_gpu": seen.cpu_milli_per_gpu,
+            "memory_mib_per_gpu": seen.memory_mib_per_gpu,
+        }
         node = stored.pop((name, pool_id), None)
         if node is None:
             node = ClusterNode(cluster=cluster, name=name, pool_id=pool_id)
             added.append(node)
-        elif (
-            (node.capacity_mgpu, node.is_schedulable) != (seen.capacity_mgpu, seen.is_schedulable)
-        ) or (node.state, node.reason, node.features, node.domains) != (
-            *(state, reason, features),
-            domains,
-        ):
+        elif any(getattr(node, field) != value for field, value in told.items()):
             changed.append(node)
         else:
             continue
-        node.capacity_mgpu = seen.capacity_mgpu
-        node.is_schedulable = seen.is_schedulable
-        node.state = state
-        node.reason = reason
-        node.features = features
-        node.domains = domains
+        for field, value in told.items():
+            setattr(node, field, value)
         node.seen_at = now
     for node in stored.values():
         if node.state != GONE or node.is_schedulable:
@@ -248,7 +259,10 @@ def _store_nodes(cluster: Cluster, listed: dict[_NodeKey, NodeCapacity], *, now:
     ClusterNode.objects.bulk_create(added, batch_size=1_000)
     ClusterNode.objects.bulk_update(
         changed,
-        ["capacity_mgpu", "is_schedulable", "state", "reason", "features", "domains", "seen_at"],
+        [
+            *("capacity_mgpu", "is_schedulable", "state", "reason", "features", "domains"),
+            *("cpu_milli", "memory_mib", "cpu_milli_per_gpu", "memory_mib_per_gpu", "seen_at"),
+        ],
         batch_size=1_000,
     )
     return bool(added or changed)

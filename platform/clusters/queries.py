@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -63,8 +63,21 @@ def read_fleet(known: Fleet | None = None) -> Fleet:
     texts: dict[str, str] = {}
     features: dict[str, frozenset[str]] = {}
     domains: dict[str, Domains] = {"{}": NOWHERE}
-    found = []
-    for cluster, name, pool, capacity_mgpu, outside_mgpu, is_schedulable, has, stands in rows:
+    found: list[Device] = []
+    for (
+        cluster,
+        name,
+        pool,
+        capacity_mgpu,
+        outside_mgpu,
+        is_schedulable,
+        has,
+        stands,
+        cpu_milli,
+        memory_mib,
+        cpu_milli_per_gpu,
+        memory_mib_per_gpu,
+    ) in rows:
         # The same id is the same object, which keeps a large fleet small.
         cluster, pool = texts.setdefault(cluster, cluster), texts.setdefault(pool, pool)
         outside = min(outside_mgpu, capacity_mgpu) if is_schedulable else 0
@@ -73,13 +86,31 @@ def read_fleet(known: Fleet | None = None) -> Fleet:
             features[has] = frozenset(json.loads(has))
         if stands not in domains:
             domains[stands] = Domains(**json.loads(stands))
-        found.append(Device(cluster, name, pool, offered, outside, features[has], domains[stands]))
+        if found and (found[-1].cluster, found[-1].node) == (cluster, name):
+            # Each pool is decided on its own, so CPU and memory that several share count in none.
+            found[-1] = replace(found[-1], cpu_milli=None, memory_mib=None)
+            cpu_milli = memory_mib = None
+        found.append(
+            Device(
+                cluster,
+                name,
+                pool,
+                offered,
+                outside,
+                features[has],
+                domains[stands],
+                cpu_milli,
+                memory_mib,
+                cpu_milli_per_gpu,
+                memory_mib_per_gpu,
+            )
+        )
     return Fleet(rows, tuple(found))
 
 
 _FLEET = """
 SELECT cluster_id::text, name, pool_id::text, capacity_mgpu, outside_mgpu, is_schedulable,
-       features::text, domains::text
+       features::text, domains::text, cpu_milli, memory_mib, cpu_milli_per_gpu, memory_mib_per_gpu
 FROM clusters_clusternode WHERE state <> %s OR is_schedulable ORDER BY cluster_id, name, pool_id
 """
 
@@ -95,29 +126,42 @@ def accepting(*, now: datetime, stale_after: timedelta) -> frozenset[str]:
     )
 
 
-def nodes_having(pool: Pool, features: Collection[str]) -> Mapping[str, Mapping[int, int]]:
-    """How many nodes of the pool have all of `features`: by cluster, and by milli-GPU, which are 0
+@dataclass(frozen=True, slots=True)
+class NodeWish:
+    """What nodes have to have: all of `features`, and CPU and memory where nobody knows that they
+    have less."""
+
+    features: Collection[str] = ()
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+
+    def nodes_of(self, pool: Pool) -> QuerySet[ClusterNode]:
+        """The nodes of a pool that have it."""
+        found = _present().filter(pool=pool, features__contains=sorted(self.features))
+        if self.cpu_milli is not None:
+            found = found.filter(Q(cpu_milli=None) | Q(cpu_milli__gte=self.cpu_milli))
+        if self.memory_mib is not None:
+            found = found.filter(Q(memory_mib=None) | Q(memory_mib__gte=self.memory_mib))
+        return found
+
+
+def nodes_having(pool: Pool, wish: NodeWish) -> Mapping[str, Mapping[int, int]]:
+    """How many nodes of the pool have what is wished: by cluster, and by milli-GPU, which are 0
     for those that offer nothing now. One query."""
     found: dict[str, dict[int, int]] = {}
     for cluster_id, mgpu, count in (
-        _present()
-        .filter(pool=pool, features__contains=sorted(features))
-        .values_list("cluster_id")
-        .annotate(mgpu=_OFFERED, nodes=Count("pk"))
+        wish.nodes_of(pool).values_list("cluster_id").annotate(mgpu=_OFFERED, nodes=Count("pk"))
     ):
         found.setdefault(str(cluster_id), {})[mgpu] = count
     return found
 
 
-def places_having(
-    pool: Pool, features: Collection[str]
-) -> Mapping[str, Mapping[int, Sequence[Domains]]]:
-    """Where the nodes of the pool that have all of `features` stand: by cluster, and by milli-GPU,
+def places_having(pool: Pool, wish: NodeWish) -> Mapping[str, Mapping[int, Sequence[Domains]]]:
+    """Where the nodes of the pool that have what is wished stand: by cluster, and by milli-GPU,
     which are 0 for those that offer nothing now. One query."""
     found: dict[str, dict[int, list[Domains]]] = {}
     for cluster_id, domains, mgpu, count in (
-        _present()
-        .filter(pool=pool, features__contains=sorted(features))
+        wish.nodes_of(pool)
         .exclude(domains={})
         .values_list("cluster_id", "domains")
         .annotate(mgpu=_OFFERED, nodes=Count("pk"))

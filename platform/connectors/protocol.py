@@ -61,7 +61,8 @@ class Workload:
     `notify` and `grace_s` before the time limit; at the limit the group is killed. Every node has
     all of `features`. `image` is the container image that the script runs in, where the cluster
     runs images. All nodes are in one domain of `required_topology`, or are to be as close together
-    as `preferred_topology` where there is room (levels of `TOPOLOGY_LEVELS`, or "node").
+    as `preferred_topology` where there is room (levels of `TOPOLOGY_LEVELS`, or "node"). Each rank
+    gets the CPUs and the memory that are given; None is what comes with so many GPUs there.
     """
 
     key: str
@@ -82,6 +83,8 @@ class Workload:
     image: str | None = None
     required_topology: str | None = None
     preferred_topology: str | None = None
+    cpus_per_node: int | None = None
+    memory_mib_per_node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +228,9 @@ class NodeCapacity:
     `state` is the cluster's word, `reason` what its administrators wrote beside it, `features`
     what it says that the node has. `domains` says by level in which block, rack and NVLink domain
     the node is (`TOPOLOGY_LEVELS`), as far as the cluster tells and can keep a gang there.
+    `cpu_milli` and `memory_mib` are what workloads may have of it in all (None: the cluster does
+    not say, or sets no bounds), and those `per_gpu` what one of ours gets with each GPU that does
+    not say what it wants.
     """
 
     name: str
@@ -235,6 +241,10 @@ class NodeCapacity:
     reason: str = ""
     features: tuple[str, ...] = ()
     domains: Mapping[str, str] = field(default_factory=dict)
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+    cpu_milli_per_gpu: int = 0
+    memory_mib_per_gpu: int = 0
 
 
 @dataclass(frozen=True, slots=True)

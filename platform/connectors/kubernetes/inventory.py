@@ -10,7 +10,9 @@ from connectors.kubernetes.reading import (
     Object,
     Odd,
     conditions,
+    cpu_milli,
     flag,
+    memory_mib,
     needed,
     part,
     parts,
@@ -156,6 +158,10 @@ def _capacity(
             for level, label in pool.topology_domains.items()
             if labels.get(label)
         },
+        cpu_milli=cpu_milli(node, "status", "allocatable", "cpu"),
+        memory_mib=memory_mib(node, "status", "allocatable", "memory"),
+        cpu_milli_per_gpu=(pool.cpu_per_gpu or 0) * 1_000,
+        memory_mib_per_gpu=pool.memory_mib_per_gpu or 0,
     )
 
 

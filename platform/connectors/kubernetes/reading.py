@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +19,13 @@ _FACTORS = {
     **{suffix: 1_000**power for power, suffix in enumerate(("", "k", "M", "G", "T", "P"))},
     **{f"{suffix}i": 1_024**power for power, suffix in enumerate("KMGTP", 1)},
 }
+#: What may have parts of a whole, as CPU and memory: https://kubernetes.io/docs/reference/
+#: kubernetes-api/common-definitions/quantity/.
+_DECIMAL = re.compile(
+    r"([0-9]{1,18}(?:\.[0-9]{0,9})?)(?:(n|u|m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)|[eE]([+-]?[0-9]{1,2}))?",
+    re.ASCII,
+)
+_FRACTIONS = {suffix: Decimal(10) ** -power for suffix, power in (("m", 3), ("u", 6), ("n", 9))}
 _UNITS_MAX = 1 << 53
 _EMPTY: Object = {}
 
@@ -138,6 +146,35 @@ def units(item: Object, *path: str) -> int:
     if count >= _UNITS_MAX:
         raise Odd(f"{'.'.join(path)} is more than there can be")
     return int(count)
+
+
+def cpu_milli(item: Object, *path: str) -> int | None:
+    """The CPU that the quantity at `path` is, rounded down to thousandths; None where there is
+    none. Raises Odd."""
+    return _scaled(item, path, 1_000)
+
+
+def memory_mib(item: Object, *path: str) -> int | None:
+    """The memory that the quantity at `path` is, rounded down to MiB; None where there is none.
+    Raises Odd."""
+    found = _scaled(item, path, 1)
+    return None if found is None else found >> 20
+
+
+def _scaled(item: Object, path: tuple[str, ...], factor: int) -> int | None:
+    """`factor` times a quantity that may have decimals and any suffix, rounded down."""
+    found = part(item, *path[:-1]).get(path[-1])
+    if found is None:
+        return None
+    read = None if isinstance(found, bool) else _DECIMAL.fullmatch(str(found))
+    if read is None:
+        raise Odd(f"{'.'.join(path)} is no quantity")
+    number, suffix, exponent = read.groups()
+    scale = _FRACTIONS.get(suffix or "") or _FACTORS[suffix or ""]
+    value = Decimal(number) * factor * Decimal(scale) * Decimal(10) ** int(exponent or 0)
+    if value >= _UNITS_MAX:
+        raise Odd(f"{'.'.join(path)} is more than there can be")
+    return int(value)
 
 
 def printable(raw: str, length: int) -> str:

@@ -359,7 +359,17 @@ class SlurmConnector:
                 "one; what holds shards is not seen here, so GPUs may be promised that are not "
                 "free."
             )
-        found = (node_capacity(node, self._options.pools, partitions) for node in seen)
+        options = self._options
+        found = (
+            node_capacity(
+                node,
+                options.pools,
+                partitions,
+                cpus_per_gpu=options.cpus_per_gpu,
+                memory_mb_per_gpu=options.memory_mb_per_gpu,
+            )
+            for node in seen
+        )
         limits = {
             name: limit_s
             for name, pool in self._options.pools.items()

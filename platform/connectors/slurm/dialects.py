@@ -251,7 +251,16 @@ class Dialect(ABC):
             gpus=_gpus(_text(record, "tres")),
             has_shards="gres/shard=" in _text(record, "tres")
             or any(one.startswith("shard:") for one in _texts(record.get("gres"))),
+            cpus=self._number(record.get("effective_cpus") or record.get("cpus")) or None,
+            memory_mb=self._memory_mb(record),
         )
+
+    def _memory_mb(self, record: Record) -> int | None:
+        """What jobs may have of a node's memory."""
+        real = self._number(record.get("real_memory"))
+        if not real:
+            return None
+        return max(0, real - (self._number(record.get("specialized_memory")) or 0))
 
     def history(self, record: Record) -> HistoryJob:
         """One run of a job by the accounting."""

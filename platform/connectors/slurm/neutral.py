@@ -100,7 +100,8 @@ class JobList:
 class SlurmNode:
     """One node. `state` is its base state ("IDLE", "MIXED", "ALLOCATED", "DOWN", "UNKNOWN", ...)
     and `state_flags` what else is true of it ("DRAIN", "NOT_RESPONDING", ...). `has_shards` says
-    that parts of its GPUs are given out."""
+    that parts of its GPUs are given out. `cpus` and `memory_mb` (MiB, by Slurm's word) are what
+    jobs may have of it; None where it does not say."""
 
     name: str
     state: str
@@ -110,6 +111,8 @@ class SlurmNode:
     features: tuple[str, ...]
     gpus: Mapping[str, int]
     has_shards: bool = False
+    cpus: int | None = None
+    memory_mb: int | None = None
 
     @property
     def takes_work(self) -> bool:

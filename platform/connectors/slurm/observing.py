@@ -173,8 +173,12 @@ def node_capacity(
     node: SlurmNode,
     pools: Mapping[str, SlurmPool],
     partitions: Mapping[str, SlurmPartition],
+    *,
+    cpus_per_gpu: int | None = None,
+    memory_mb_per_gpu: int | None = None,
 ) -> NodeCapacity | None:
-    """What `node` offers, or None when it has no GPUs of our pools."""
+    """What `node` offers, or None when it has no GPUs of our pools. `cpus_per_gpu` and
+    `memory_mb_per_gpu` are what jobs are given that do not say what they want."""
     for name, pool in pools.items():
         if (gpus := node.gpus.get(pool.gres_type, 0)) < 1:
             continue
@@ -196,6 +200,10 @@ def node_capacity(
             # What was written when the node was last taken out stays after its return.
             reason="" if node.takes_work else _printable(node.reason),
             features=node.features,
+            cpu_milli=None if node.cpus is None else node.cpus * 1_000,
+            memory_mib=node.memory_mb,
+            cpu_milli_per_gpu=(cpus_per_gpu or 0) * 1_000,
+            memory_mib_per_gpu=memory_mb_per_gpu or 0,
         )
     return None
 

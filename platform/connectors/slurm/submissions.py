@@ -10,7 +10,7 @@ from connectors.protocol import Workload
 from connectors.slurm.batch import batch_script
 from connectors.slurm.hardware import Hardware, Kept
 from connectors.slurm.naming import account_name, comment_of, guaranteed_qos, tag
-from connectors.slurm.neutral import SlurmJob, Submission
+from connectors.slurm.neutral import SlurmJob, SlurmNode, Submission
 from connectors.slurm.observing import MGPU_PER_GPU
 from connectors.slurm.options import USER_FIELD, SlurmOptions, SlurmPool, is_name
 from connectors.workload_checks import TIME_LIMIT_S_MAX
@@ -62,8 +62,10 @@ class SubmissionBuilder:
             gres_type=pool.gres_type,
             gpus_per_node=gpus,
             node_count=len(workload.slots),
-            cpus_per_task=options.cpus_per_gpu and options.cpus_per_gpu * gpus,
-            memory_mb_per_node=options.memory_mb_per_gpu and options.memory_mb_per_gpu * gpus,
+            cpus_per_task=workload.cpus_per_node
+            or (options.cpus_per_gpu and options.cpus_per_gpu * gpus),
+            memory_mb_per_node=workload.memory_mib_per_node
+            or (options.memory_mb_per_gpu and options.memory_mb_per_gpu * gpus),
             time_limit_minutes=self._time_limit_minutes(workload, gpus, pool),
             constraint=constraint_of(pool, workload),
             environment={"PATH": options.path},
@@ -163,9 +165,16 @@ def _check_room(
         for name in partition.nodes
         if name in hardware.nodes and hardware.nodes[name].gpus.get(pool.gres_type, 0) >= gpus
     ]
+    wants = f"{gpus} GPUs of type {pool.gres_type}"
+    if len(workload.slots) <= len(large):
+        large = [name for name in large if _has_beside(hardware.nodes[name], workload)]
+        if workload.cpus_per_node is not None:
+            wants += f", {workload.cpus_per_node} CPUs"
+        if workload.memory_mib_per_node is not None:
+            wants += f", {workload.memory_mib_per_node} MiB of memory"
     if len(workload.slots) > len(large):
         return (
-            f"{len(workload.slots)} nodes with {gpus} GPUs of type {pool.gres_type} are asked for, "
+            f"{len(workload.slots)} nodes with {wants} are asked for, "
             f"and partition {partition.name} has {len(large)} such nodes"
         ), most_s
     if most_s is not None and (workload.time_limit_s or 0) > most_s:
@@ -174,3 +183,10 @@ def _check_room(
             f"partition {partition.name} allows"
         ), most_s
     return "", most_s
+
+
+def _has_beside(node: SlurmNode, workload: Workload) -> bool:
+    """Whether a node has the CPUs and the memory that are asked for, as far as it says."""
+    return (node.cpus is None or node.cpus >= (workload.cpus_per_node or 0)) and (
+        node.memory_mb is None or node.memory_mb >= (workload.memory_mib_per_node or 0)
+    )

@@ -1,5 +1,6 @@
 """What clusters say, and their silence, becomes nodes, messages and capacity segments."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -304,6 +305,10 @@ def test_devices_are_all_that_are_known_and_clusters_only_those_that_answer() ->
         {"domains": {"rack": "r1"}},
         {"state": GONE, "is_schedulable": False},
         {"name": "n9"},
+        {"cpu_milli": 1},
+        {"memory_mib": 1},
+        {"cpu_milli_per_gpu": 1},
+        {"memory_mib_per_gpu": 1},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -320,3 +325,28 @@ def test_a_fleet_is_made_anew_only_where_something_changed(change: dict[str, Any
     assert again.devices[0] == first.devices[0]
     assert again.devices != first.devices
     assert again == read_fleet()
+
+
+def test_the_cpu_and_the_memory_of_a_node_are_kept() -> None:
+    """And brought up to date; what cannot be is as good as no word.
+
+    Mutant: a node of which only these changed counts as unchanged.
+    """
+    a_pool()
+    cluster = a_cluster()
+    told = replace(a_node(), cpu_milli=64_000, memory_mib=1_000, cpu_milli_per_gpu=8_000)
+
+    def known() -> tuple[int | None, int | None, int, int]:
+        node = ClusterNode.objects.get()
+        return node.cpu_milli, node.memory_mib, node.cpu_milli_per_gpu, node.memory_mib_per_gpu
+
+    record_inventory(cluster, an_inventory(told), now=NOW)
+    assert known() == (64_000, 1_000, 8_000, 0)
+    less = replace(told, memory_mib=None, memory_mib_per_gpu=9)
+    assert record_inventory(cluster, an_inventory(less, after_s=5), now=at(5))
+    assert known() == (64_000, None, 8_000, 9)
+    odd = replace(told, cpu_milli=-1, memory_mib=1 << 62)
+    assert record_inventory(cluster, an_inventory(odd, after_s=10), now=at(10))
+    assert known() == (None, None, 8_000, 0)
+    (device,) = read_fleet().devices
+    assert (device.cpu_milli, device.memory_mib, device.cpu_milli_per_gpu) == (None, None, 8_000)

@@ -52,7 +52,7 @@ def _volcano_group(
     pool = pool_of(workload, options)
     ranks = len(workload.slots)
     spec: dict[str, Any] = {"minMember": ranks, "queue": queue_name(workload, options)}
-    requests = requests_of(uniform_mgpu(workload, "Job"), pool)
+    requests = requests_of(workload, uniform_mgpu(workload, "Job"), pool)
     if requests:
         spec["minResources"] = {name: _times(text, ranks) for name, text in requests.items()}
     required, preferred = topology_of(workload, pool)

@@ -170,7 +170,7 @@ def _task_group(workload: Workload, options: KubernetesOptions) -> dict[str, str
     group: dict[str, Any] = {
         "name": _TASK_GROUP,
         "minMember": len(workload.slots),
-        "minResource": requests_of(mgpu, pool),
+        "minResource": requests_of(workload, mgpu, pool),
         **_placement(workload, options, pool),
     }
     group.pop("runtimeClassName", None)
@@ -181,9 +181,9 @@ def _task_group(workload: Workload, options: KubernetesOptions) -> dict[str, str
     }
 
 
-def requests_of(mgpu: int, pool: KubernetesPool) -> dict[str, str]:
+def requests_of(workload: Workload, mgpu: int, pool: KubernetesPool) -> dict[str, str]:
     """The resources that one rank asks for, as Kubernetes counts them."""
-    return dict(_resources(mgpu, pool).get("requests", {}))
+    return dict(_resources(workload, mgpu, pool).get("requests", {}))
 
 
 def topology_of(workload: Workload, pool: KubernetesPool) -> tuple[str | None, str | None]:
@@ -344,7 +344,9 @@ def _container(workload: Workload, options: KubernetesOptions, ranks: Ranks) -> 
         "image": image_of(workload, options),
         "env": _variables(workload, options, ranks),
         "workingDir": WORK_DIRECTORY,
-        "resources": _with_storage(_resources(ranks.mgpu, pool_of(workload, options)), options),
+        "resources": _with_storage(
+            _resources(workload, ranks.mgpu, pool_of(workload, options)), options
+        ),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -416,13 +418,15 @@ def _field_variable(name: str, field: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": field}}}
 
 
-def _resources(mgpu: int, pool: KubernetesPool) -> dict[str, Any]:
+def _resources(workload: Workload, mgpu: int, pool: KubernetesPool) -> dict[str, Any]:
     """What one rank is given: GPUs and memory as a limit too, cores only as a share."""
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
-    if pool.cpu_per_gpu is not None:
+    if workload.cpus_per_node is not None and mgpu:
+        requests["cpu"] = str(workload.cpus_per_node)
+    elif pool.cpu_per_gpu is not None:
         requests["cpu"] = f"{pool.cpu_per_gpu * (mgpu or WHOLE_MGPU)}m"
-    memory_kib = _memory_kib(mgpu, pool)
+    memory_kib = _memory_kib(workload, mgpu, pool)
     if memory_kib is not None:
         requests["memory"] = limits["memory"] = f"{memory_kib}Ki"
     count = units(mgpu, pool)
@@ -434,8 +438,10 @@ def _resources(mgpu: int, pool: KubernetesPool) -> dict[str, Any]:
     return {name: value for name, value in resources_.items() if value}
 
 
-def _memory_kib(mgpu: int, pool: KubernetesPool) -> int | None:
+def _memory_kib(workload: Workload, mgpu: int, pool: KubernetesPool) -> int | None:
     """What one rank may have in memory, None for any amount."""
+    if workload.memory_mib_per_node is not None and mgpu:
+        return workload.memory_mib_per_node * 1024
     if pool.memory_mib_per_gpu is None:
         return None
     # A rank without GPUs has the cores and the memory of one.
@@ -479,7 +485,7 @@ def _placement(
 
 def _volumes(workload: Workload, options: KubernetesOptions, mgpu: int) -> list[dict[str, Any]]:
     shared_kib = options.shared_memory_mib * 1024
-    memory_kib = _memory_kib(mgpu, pool_of(workload, options))
+    memory_kib = _memory_kib(workload, mgpu, pool_of(workload, options))
     if memory_kib is not None:
         shared_kib = min(shared_kib, memory_kib)
     notice = f"metadata.annotations['{naming.NOTICE}']"

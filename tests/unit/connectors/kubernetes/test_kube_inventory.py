@@ -146,3 +146,40 @@ def test_the_nodes_of_a_real_cluster() -> None:
     down = next(node for node in found if node.name == "gpu-007")
     assert down.state == "NotReady,Tainted"
     assert down.reason.startswith("not ready: down by annotation; taint node.kubernetes.io/not-rea")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "cpu_milli", "memory_mib"),
+    [
+        ("128", "2Ti", 128_000, 2 << 20),
+        ("127610m", "2113432Ki", 127_610, 2_063),
+        ("1.5", "1.5Gi", 1_500, 1_536),
+        (64, "128e9", 64_000, 122_070),
+        ("0", "1000", 0, 0),
+        ("2k", "1048576000m", 2_000_000, 1),
+    ],
+)
+def test_the_cpus_and_the_memory_of_a_node(
+    cpu: Any, memory: Any, cpu_milli: int, memory_mib: int
+) -> None:
+    """As Kubernetes writes them, and what jobs get of them with each GPU.
+
+    Mutants: memory in millions of bytes; parts of a CPU rounded up.
+    """
+    node = a_node()
+    node["status"]["allocatable"] |= {"cpu": cpu, "memory": memory}
+    found = one(node)
+    assert (found.cpu_milli, found.memory_mib) == (cpu_milli, memory_mib)
+    assert (found.cpu_milli_per_gpu, found.memory_mib_per_gpu) == (0, 0)
+    pool = {"node_selector": {PRODUCT_LABEL: H100}, "cpu_per_gpu": 12, "memory_mib_per_gpu": 9}
+    found = one(node, h100=pool)
+    assert (found.cpu_milli_per_gpu, found.memory_mib_per_gpu) == (12_000, 9)
+
+
+def test_a_node_whose_cpus_make_no_sense_is_complained_of() -> None:
+    node = a_node()
+    node["status"]["allocatable"] |= {"cpu": "many"}
+    assert nodes_of([node], pools_of(), {}) == (
+        (),
+        ("Node n1 makes no sense and is left out: status.allocatable.cpu is no quantity.",),
+    )

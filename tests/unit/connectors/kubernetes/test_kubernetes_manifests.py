@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -352,3 +353,21 @@ def test_a_pod_says_which_rank_it_is(
 ) -> None:
     pod = {"metadata": {"labels": labels, "annotations": annotations}}
     assert naming.rank_of(pod) == rank
+
+
+@every_case
+def test_every_rank_gets_the_cpus_and_the_memory_that_are_asked_for(case: ManifestCase) -> None:
+    """Memory as a limit, too; who has no GPUs of the job's keeps to what its pool gives."""
+    asked = replace(case.workload, cpus_per_node=3, memory_mib_per_node=5_000)
+    objects = objects_for(asked, case.options, cluster_id=CLUSTER_ID)
+    found = set()
+    for document in documents(objects):
+        for pod in pods_in(document):
+            resources = pod["containers"][0]["resources"]
+            if any("/" in name for name in resources.get("limits", {})):
+                requests = resources["requests"]
+                found.add((requests["cpu"], requests["memory"], resources["limits"]["memory"]))
+                (shared,) = (one for one in pod["volumes"] if one["name"] == "shared-memory")
+                assert shared["emptyDir"]["sizeLimit"] == "5120000Ki"
+    assert found <= {("3", "5120000Ki", "5120000Ki")}
+    assert found or "devices" in case.name

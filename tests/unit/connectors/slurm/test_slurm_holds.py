@@ -216,3 +216,52 @@ def test_what_its_partition_does_not_allow_another_cluster_may_take(
     )
     with pytest.raises(NotPrepared, match=words):
         builder.build(workload, "ana")
+
+
+@pytest.mark.parametrize(
+    ("wants", "cpus", "memory_mb"),
+    [
+        ({}, 4, 18),
+        ({"cpus_per_node": 3}, 3, 18),
+        ({"memory_mib_per_node": 7}, 4, 7),
+        ({"cpus_per_node": 64, "memory_mib_per_node": 4_096}, 64, 4_096),
+    ],
+)
+def test_slurm_is_asked_for_the_cpus_and_the_memory(
+    wants: dict[str, int], cpus: int, memory_mb: int
+) -> None:
+    """What a job does not say comes with its GPUs. Mutant: the cluster's own word wins."""
+    node = SlurmNode("n1", "IDLE", frozenset(), "", ("h100",), (), {"h100": 8}, False, 64, 4_096)
+    hardware = Hardware(
+        {"h100": SlurmPartition("h100", "UP", ("n1",), None, {"h100": 8})}, {"n1": node}
+    )
+    options = parse_options({**OPTIONS, "cpus_per_gpu": 2, "memory_mb_per_gpu": 9})
+    builder = SubmissionBuilder(options, Kept(lambda: hardware))
+    workload = replace(
+        Workload(KEY, "job", "h100", "ana", "true", (RankSlot("n1", 2_000),), "acme/nlp"), **wants
+    )
+    submission = builder.build(workload, "ana")
+    assert (submission.cpus_per_task, submission.memory_mb_per_node) == (cpus, memory_mb)
+
+
+@pytest.mark.parametrize(
+    ("wants", "words"),
+    [
+        ({"cpus_per_node": 65}, "1 GPUs of type h100, 65 CPUs are asked for"),
+        ({"memory_mib_per_node": 4_097}, "1 GPUs of type h100, 4097 MiB of memory are asked for"),
+    ],
+)
+def test_more_cpus_or_memory_than_nodes_have_another_cluster_may_give(
+    wants: dict[str, int], words: str
+) -> None:
+    """Mutant: it was submitted, and waited there for ever."""
+    node = SlurmNode("n1", "IDLE", frozenset(), "", ("h100",), (), {"h100": 8}, False, 64, 4_096)
+    hardware = Hardware(
+        {"h100": SlurmPartition("h100", "UP", ("n1",), None, {"h100": 8})}, {"n1": node}
+    )
+    builder = SubmissionBuilder(parse_options(OPTIONS), Kept(lambda: hardware))
+    workload = replace(
+        Workload(KEY, "job", "h100", "ana", "true", (RankSlot("n1", 1_000),), "acme/nlp"), **wants
+    )
+    with pytest.raises(NotPrepared, match=words):
+        builder.build(workload, "ana")

@@ -162,6 +162,8 @@ def test_nodes(version: str) -> None:
         partitions=("gpu", "debug"),
         features=("h100", "ib"),
         gpus={"h100": 8},
+        cpus=64,
+        memory_mb=1_000_000,
     )
     assert DIALECTS[version].node(records[0]).takes_work
 

@@ -334,3 +334,15 @@ def test_nodes_of_partitions_that_are_closed_and_of_nobody() -> None:
     assert seen == NodeCapacity("n1", "big", 8_000, False, "idle, partition gpu drain")
     assert node_capacity(replace(NODE, gpus={"a100": 8}), POOLS, PARTITIONS) is None
     assert node_capacity(replace(NODE, gpus={}), POOLS, PARTITIONS) is None
+
+
+def test_the_cpus_and_the_memory_of_a_node() -> None:
+    """And what jobs get of them with each GPU; Slurm's megabytes are 2^20 bytes."""
+    node = replace(NODE, cpus=128, memory_mb=2_000_000)
+    seen = node_capacity(node, POOLS, PARTITIONS, cpus_per_gpu=14, memory_mb_per_gpu=200_000)
+    assert seen is not None
+    assert (seen.cpu_milli, seen.memory_mib) == (128_000, 2_000_000)
+    assert (seen.cpu_milli_per_gpu, seen.memory_mib_per_gpu) == (14_000, 200_000)
+    bare = node_capacity(NODE, POOLS, PARTITIONS)
+    assert bare is not None
+    assert (bare.cpu_milli, bare.memory_mib, bare.cpu_milli_per_gpu) == (None, None, 0)
