@@ -131,6 +131,8 @@ def workload_of(attempt: Attempt) -> Workload:
         notice_signal=job.notice_signal,
         features=tuple(job.features),
         image=job.image,
+        cpus_per_node=job.cpus_per_node,
+        memory_mib_per_node=job.memory_mib_per_node,
         required_topology=job.required_topology,
         preferred_topology=job.preferred_topology,
     )

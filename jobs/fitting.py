@@ -25,11 +25,13 @@ class Fleet:
     """How many nodes of which size a pool has: `sizes[cluster][mgpu]`, 0 for those that offer
     nothing now (drained) and may come back. `having` are those of them that have the features
     which a job asks for; None where it asks for none. `places` are where these stand, as far as
-    that is known, for a job that requires a topology."""
+    that is known, for a job that requires a topology. `large_enough` are those of `having` (of all)
+    with the CPUs and the memory that it asks for; None where it leaves them to its cluster."""
 
     sizes: Mapping[str, Mapping[int, int]]
     having: Mapping[str, Mapping[int, int]] | None = None
     places: Mapping[str, Mapping[int, Sequence[Domains]]] = field(default_factory=dict)
+    large_enough: Mapping[str, Mapping[int, int]] | None = None
 
     def largest_node_mgpu(self, clusters: Collection[str] | None = None) -> int | None:
         """The size of the largest node that the job may use, on some clusters or on all; None
@@ -69,8 +71,9 @@ class Fleet:
         return self.sizes if self.having is None else self.having
 
     def devices(self, pool: str, features: frozenset[str]) -> tuple[Device, ...]:
-        """The nodes as the arbiter knows them; `having` of them have `features`."""
-        having = self.having or {}
+        """The nodes as the arbiter knows them; `having` of them have `features`, and `large_enough`
+        one of what stands for the CPUs and the memory that are asked for."""
+        having, large_enough = self.having or {}, self.large_enough
 
         def domains(cluster: str, mgpu: int, number: int) -> Domains:
             known = self.places.get(cluster, {}).get(mgpu, ())
@@ -84,6 +87,9 @@ class Fleet:
                 mgpu,
                 features=features if number < having.get(name, {}).get(mgpu, 0) else frozenset(),
                 domains=domains(name, mgpu, number),
+                cpu_milli=None
+                if large_enough is None
+                else int(number < large_enough.get(name, {}).get(mgpu, 0)),
             )
             for name, sizes in self.sizes.items()
             for mgpu, count in sizes.items()
@@ -182,6 +188,7 @@ def why_never(
                     clusters=clusters,
                     features=frozenset(features) or None,
                     required_topology=required_topology,
+                    cpu_milli=None if fleet.large_enough is None else 1,
                 ),
             ),
         ),

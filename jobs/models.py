@@ -22,6 +22,9 @@ TOPOLOGIES = [level.value for level in Level]
 
 #: So many pools a job may accept.
 POOLS_MAX = 4
+#: More CPUs and memory than a node has.
+CPUS_PER_NODE_MAX = 65_536
+MEMORY_MIB_PER_NODE_MAX = 1 << 30
 
 
 class JobType(models.TextChoices):
@@ -115,7 +118,8 @@ class Job(models.Model):
     `submitted_at` keeps a requeued job's place. `attempt_number` is that of the latest
     attempt, 0 before the first. Each of its nodes must have all of `features`; `image` is the
     container image that it runs in, None without one. All its nodes are in one domain of the level
-    `required_topology`, or as close together as `preferred_topology` where there is room.
+    `required_topology`, or as close together as `preferred_topology` where there is room. It has
+    `cpus_per_node` and `memory_mib_per_node` on each of them; None is what comes with its GPUs.
     `explanation` is why it waits, as the last
     cycle that changed it said; `explained_at` when.
     """
@@ -148,6 +152,8 @@ class Job(models.Model):
     image = models.CharField(max_length=512, null=True)
     required_topology = models.CharField(max_length=6, null=True)
     preferred_topology = models.CharField(max_length=6, null=True)
+    cpus_per_node = models.IntegerField(null=True)
+    memory_mib_per_node = models.BigIntegerField(null=True)
     time_limit_s = models.BigIntegerField(null=True)
     notice_signal = models.CharField(max_length=8, default="TERM")
     checkpoint_path = models.CharField(max_length=1024, null=True)
@@ -201,6 +207,16 @@ class Job(models.Model):
             models.CheckConstraint(
                 condition=Q(preferred_topology=None) | Q(preferred_topology__in=TOPOLOGIES),
                 name="job_prefers_a_known_topology",
+            ),
+            models.CheckConstraint(
+                condition=Q(cpus_per_node=None)
+                | Q(cpus_per_node__gte=1, cpus_per_node__lte=CPUS_PER_NODE_MAX),
+                name="job_asks_for_some_cpus_or_leaves_them",
+            ),
+            models.CheckConstraint(
+                condition=Q(memory_mib_per_node=None)
+                | Q(memory_mib_per_node__gte=1, memory_mib_per_node__lte=MEMORY_MIB_PER_NODE_MAX),
+                name="job_asks_for_some_memory_or_leaves_it",
             ),
             models.CheckConstraint(
                 condition=Q(time_limit_s=None) | Q(time_limit_s__gte=1),

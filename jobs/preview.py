@@ -87,6 +87,8 @@ def _previewed(
         has_image=request.image is not None,
         required_topology=request.required_topology,
         preferred_topology=request.preferred_topology,
+        cpu_milli=request.cpu_milli_per_node,
+        memory_mib=request.memory_mib_per_node,
         node_count_max=resolved.node_count_max,
         others=tuple(
             OtherPool(str(one.pool.pk), _usable(one, usable, actor)) for one in resolved.others

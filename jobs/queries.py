@@ -122,6 +122,8 @@ class JobRow(NamedTuple):
     image: str | None
     required_topology: str | None
     preferred_topology: str | None
+    cpus_per_node: int | None
+    memory_mib_per_node: int | None
     submitted_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -498,6 +500,7 @@ SELECT j.id, j.name, j.type, j.origin, j.state,
        j.mgpu_per_node, j.node_count, coalesce(j.node_count_min, j.node_count),
        j.begin_at, j.time_limit_s, j.is_preemptible, j.is_requeueable,
        j.checkpoint_path, j.features, j.image, j.required_topology, j.preferred_topology,
+       j.cpus_per_node, j.memory_mib_per_node,
        j.submitted_at, j.started_at, j.ended_at, j.end_reason, j.exit_code,
        j.cancel_requested_at, j.attempt_number, j.explanation, j.explained_at,
        j.array_id, j.array_index, (SELECT size FROM jobs_jobarray WHERE id = j.array_id),

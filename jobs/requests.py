@@ -12,11 +12,19 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from arbiter.explain import beside_text
 from arbiter.snapshot import Level
 from connectors.workload_checks import RESERVED_ENVIRONMENT, SCRIPT_BYTES_MAX
 from jobs.array_text import STORED_BYTES_MAX, ArrayShape, parse_array, task_name
 from jobs.dependencies import DEPENDENCIES_MAX
-from jobs.models import POOLS_MAX, TOPOLOGIES, Condition, JobType
+from jobs.models import (
+    CPUS_PER_NODE_MAX,
+    MEMORY_MIB_PER_NODE_MAX,
+    POOLS_MAX,
+    TOPOLOGIES,
+    Condition,
+    JobType,
+)
 from jobs.sbatch import (
     FEATURE,
     NOTICE_SIGNALS,
@@ -75,6 +83,8 @@ FIELDS = frozenset(
         "image",
         "required_topology",
         "preferred_topology",
+        "cpus_per_node",
+        "memory_mib_per_node",
         "notice_signal",
         "held",
         "begin_at",
@@ -127,6 +137,8 @@ class JobRequest:
     image: str | None = None
     required_topology: Level | None = None
     preferred_topology: Level | None = None
+    cpus_per_node: int | None = None
+    memory_mib_per_node: int | None = None
     type: JobType | None = None
     time_limit_s: int | None = None
     environment: Mapping[str, str] | None = None
@@ -142,6 +154,16 @@ class JobRequest:
     pool_hints: tuple[Hint, ...] = ()
     class_hint: Hint | None = None
     image_note: Note | None = None
+
+    @property
+    def cpu_milli_per_node(self) -> int | None:
+        """The CPUs that it wants on each node, in thousandths."""
+        return None if self.cpus_per_node is None else self.cpus_per_node * 1_000
+
+    @property
+    def beside(self) -> str:
+        """What it wants on each node beside GPUs, in words; "" where it does not say."""
+        return beside_text(self.cpu_milli_per_node or 0, self.memory_mib_per_node or 0)
 
 
 def read_job_request(body: Mapping[str, Any]) -> JobRequest:
@@ -174,6 +196,10 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         image=_image(reader),
         required_topology=topology[0],
         preferred_topology=topology[1],
+        cpus_per_node=reader.integer("cpus_per_node", low=1, high=CPUS_PER_NODE_MAX),
+        memory_mib_per_node=reader.integer(
+            "memory_mib_per_node", low=1, high=MEMORY_MIB_PER_NODE_MAX
+        ),
         type=None if request_type is None else JobType(request_type),
         time_limit_s=reader.integer("time_limit_s", low=1, high=TIME_LIMIT_S_MAX),
         environment=_environment(reader),

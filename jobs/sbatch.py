@@ -26,6 +26,10 @@ FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 _MAGIC = "#SBATCH"
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_MEMORY = re.compile(r"([0-9]{1,9})([KMGTkmgt])?")
+_MEMORY_SHIFTS = {"M": 0, "G": 10, "T": 20}
+#: To Slurm it means all that a node has.
+_NO_MEMORY = re.compile(r"0[KMGTkmgt]?")
 _TYPED_COUNT = re.compile(r"(?:([A-Za-z0-9_.-]{1,64}):)?([0-9]{1,9})")
 _GRES_GPU = re.compile(r"gpu(?:[:=]([A-Za-z0-9_.-]{1,64}))??(?:[:=]([0-9]{1,9}))?")
 _JOB_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -360,7 +364,8 @@ _NOT_OFFERED = {
     "bbf": "Burst buffers are not offered.",
     "test-only": "Use the dry run instead.",
 }
-_NODE_SHARE = "CPUs and memory come with the GPUs of a node."
+_NODE_SHARE = "CPUs and memory come with the GPUs of a node, or by --cpus-per-task and --mem."
+_WHOLE_MEMORY = "A node is shared; write how much memory is needed of it, such as 64G."
 _CONTAINER = "How containers are set up is the cluster's."
 _NO_EFFECT = {
     "output": "Logs are kept by Tidegate: see the job's page or `tidegate logs`.",
@@ -390,9 +395,7 @@ _NO_EFFECT = {
     "use-min-nodes": "Placement is chosen by Tidegate.",
     "switches": "Placement is chosen by Tidegate.",
     "gpu-bind": "Bind GPUs in the script.",
-    "cpus-per-task": _NODE_SHARE,
     "cpus-per-gpu": _NODE_SHARE,
-    "mem": _NODE_SHARE,
     "mem-per-cpu": _NODE_SHARE,
     "mem-per-gpu": _NODE_SHARE,
     "mincpus": _NODE_SHARE,
@@ -419,6 +422,9 @@ def _read_option(reading: _Reading, number: int, line: str, option: str, value: 
         raise NotUnderstood(_NOT_OFFERED[option])
     if option in _NO_EFFECT:
         reading.note(number, line, Verdict.IGNORED, _NO_EFFECT[option])
+        return
+    if option == "mem" and value is not None and _NO_MEMORY.fullmatch(value):
+        reading.note(number, line, Verdict.IGNORED, _WHOLE_MEMORY)
         return
     if option == "export":
         reading.note(number, line, Verdict.IGNORED, _export(value))
@@ -573,12 +579,23 @@ def _array(value: str) -> _Read:
     )
 
 
+def _memory(value: str) -> _Read:
+    match = _MEMORY.fullmatch(value)
+    if match is None:
+        raise NotUnderstood(f"{value[:40]!r} is no amount of memory; write 512M or 64G.")
+    amount, unit = int(match[1]), (match[2] or "M").upper()
+    mib = -(-amount // 1_024) if unit == "K" else amount << _MEMORY_SHIFTS[unit]
+    return {"memory_mib_per_node": mib}, f"memory_mib_per_node = {mib}"
+
+
 _READERS: Mapping[str, Callable[[str], _Read]] = {
     "job-name": _name,
     "gpus": _gpus("gpus"),
     "gpus-per-node": _gpus("gpus_per_node"),
     "gres": _gres,
     "nodes": _nodes,
+    "cpus-per-task": lambda value: ({"cpus_per_node": _count(value, "CPUs")}, ""),
+    "mem": _memory,
     "ntasks": lambda value: ({"ntasks": _count(value, "tasks")}, ""),
     "ntasks-per-node": lambda value: ({"ntasks_per_node": _count(value, "tasks")}, ""),
     "time": _time,
@@ -620,3 +637,25 @@ def _settle_tasks(reading: _Reading) -> None:
             if agrees
             else "The script runs once on each node; start more processes in it.",
         )
+    if per_node is not None:
+        _settle_cpus(reading, per_node.value)
+    elif tasks is None or tasks.value == (1 if nodes is None else nodes.value):
+        _settle_cpus(reading, 1)
+    else:
+        _settle_cpus(reading, None)
+
+
+def _settle_cpus(reading: _Reading, tasks_per_node: int | None) -> None:
+    """A node has the CPUs of as many tasks as would run there. Where that cannot be told, those
+    that come with its GPUs have to do."""
+    given = reading.given.get("cpus_per_node")
+    if given is None:
+        return
+    note = reading.notes[given.note]
+    verdict, detail = Verdict.IGNORED, "Say how many tasks a node has, with --ntasks-per-node."
+    if tasks_per_node is None:
+        del reading.given["cpus_per_node"]
+    else:
+        given.value *= tasks_per_node
+        verdict, detail = Verdict.UNDERSTOOD, f"cpus_per_node = {given.value}"
+    reading.notes[given.note] = Note(note.line, note.text, verdict, detail)

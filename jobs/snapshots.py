@@ -196,6 +196,8 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
                 )
                 for other in others.split(" ")
             ),
+            cpu_milli,
+            memory_mib,
         )
         for (
             job,
@@ -214,6 +216,8 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
             preferred,
             node_count_max,
             others,
+            cpu_milli,
+            memory_mib,
         ) in _rows(sql, parameters)
         if job not in left_out
     )
@@ -226,7 +230,7 @@ SELECT id::text, team_id::text, user_id::text, coalesce(pools[1], pool_id)::text
        nullif(array_to_string(features, ' '), ''), image,
        required_topology, preferred_topology,
        CASE WHEN node_count_min IS NOT NULL THEN node_count END,
-       nullif(array_to_string(pools[2:], ' '), '')
+       nullif(array_to_string(pools[2:], ' '), ''), cpus_per_node * 1000, memory_mib_per_node
 FROM jobs_job WHERE state = 'queued'
 """
 _NOT_DEPENDENT = """
@@ -270,6 +274,8 @@ def running_attempts(of_jobs: Collection[str] | None = None) -> Iterator[Running
             guaranteed_mgpu=guaranteed_mgpu,
             preemptions=preemptions,
             checkpoint_at=checkpoint_at,
+            cpu_milli=cpu_milli,
+            memory_mib=memory_mib,
         )
         for (
             job,
@@ -290,6 +296,8 @@ def running_attempts(of_jobs: Collection[str] | None = None) -> Iterator[Running
             guaranteed_mgpu,
             preemptions,
             checkpoint_at,
+            cpu_milli,
+            memory_mib,
         ) in _rows(sql, parameters)
     )
 
@@ -308,7 +316,8 @@ SELECT j.id::text, a.id::text, j.team_id::text, j.user_id::text, j.pool_id::text
            WHERE p.job_id = a.job_id AND p.number < a.number
                AND p.reclaim_id IS NOT NULL AND p.started_at IS NOT NULL
        ) END,
-       extract(epoch FROM a.checkpoint_at)::bigint
+       extract(epoch FROM a.checkpoint_at)::bigint,
+       j.cpus_per_node * 1000, j.memory_mib_per_node
 FROM jobs_attempt a
 JOIN jobs_job j ON j.id = a.job_id
 LEFT JOIN jobs_reclaim r ON r.id = a.reclaim_id

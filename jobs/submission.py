@@ -11,11 +11,17 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from arbiter.decisions import Waiting
-from arbiter.explain import duration_text, features_text, missing_features, too_far_apart
+from arbiter.explain import (
+    duration_text,
+    features_text,
+    missing_features,
+    too_far_apart,
+    too_few_large_enough,
+)
 from audit.recording import record
 from bulk.inserting import insert_row, insert_rows
 from clusters.models import Cluster, Pool
-from clusters.queries import nodes_having, places_having
+from clusters.queries import NodeWish, nodes_having, places_having
 from connectors.registry import IMAGE_REFUSALS, gpu_unit_mgpu, image_refusal
 from jobs.dependencies import array_states, open_dependencies
 from jobs.errors import NeverFits, TooManyDependencies, TooManyOpenJobs
@@ -154,6 +160,8 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
         image=request.image,
         required_topology=request.required_topology,
         preferred_topology=request.preferred_topology,
+        cpus_per_node=request.cpus_per_node,
+        memory_mib_per_node=request.memory_mib_per_node,
         mgpu_per_node=resolved.mgpu_per_node,
         node_count=resolved.node_count_max,
         node_count_min=resolved.node_count
@@ -318,10 +326,13 @@ def _place(
 def _fleet(request: JobRequest, offer: Offer, pool: Pool) -> Fleet:
     """The pool's nodes, as far as the request has regard to what they are."""
     fleet = offer.fleet(pool)
+    wish = NodeWish(request.features, request.cpu_milli_per_node, request.memory_mib_per_node)
     if request.features:
-        fleet = replace(fleet, having=nodes_having(pool, request.features))
+        fleet = replace(fleet, having=nodes_having(pool, NodeWish(request.features)))
+    if request.beside:
+        fleet = replace(fleet, large_enough=nodes_having(pool, wish))
     if request.required_topology is not None:
-        fleet = replace(fleet, places=places_having(pool, request.features))
+        fleet = replace(fleet, places=places_having(pool, wish))
     return fleet
 
 
@@ -578,6 +589,9 @@ def _never_fits(resolved: ResolvedRequest, never: Waiting) -> NeverFits:
     pointer = "/gpus" if resolved.request.size.mgpu is not None else "/gpus_per_node"
     if _lacks_features(resolved, never):
         pointer = "/features"
+    elif "nodes_large_enough" in never.numbers:
+        wants_cpus = resolved.request.cpus_per_node is not None
+        pointer = "/cpus_per_node" if wants_cpus else "/memory_mib_per_node"
     elif _is_too_far_apart(resolved, never):
         pointer = "/required_topology"
     return NeverFits(detail, errors=[FieldError(pointer, detail, "never_fits")], numbers=numbers)
@@ -623,6 +637,19 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
         elif resolved.request.image is not None:
             where += " on clusters that run container images"
         told = missing_features(features, having=having, needed=resolved.node_count, where=where)
+        return f"{asked}: {told}.", numbers
+    if "nodes_large_enough" in never.numbers:
+        having = numbers["nodes_large_enough"] = never.numbers["nodes_large_enough"]
+        numbers["cpu_milli_per_node"] = resolved.request.cpu_milli_per_node or 0
+        numbers["memory_mib_per_node"] = resolved.request.memory_mib_per_node or 0
+        told = too_few_large_enough(
+            mgpu=resolved.mgpu_per_node,
+            beside=resolved.request.beside,
+            having=having,
+            needed=resolved.node_count,
+            where=f"of pool {pool}"
+            + ("" if resolved.cluster is None else f" on {resolved.cluster}"),
+        )
         return f"{asked}: {told}.", numbers
     total_mgpu = fleet.total_mgpu()
     if total_mgpu is not None and resolved.mgpu > total_mgpu:

@@ -64,6 +64,8 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     image: null,
     required_topology: null,
     preferred_topology: null,
+    cpus_per_node: null,
+    memory_mib_per_node: null,
     cluster: null,
     submitted_at: iso(now - 3_700_000),
     begin_at: null,

@@ -84,6 +84,8 @@ def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
         "image": job.image,
         "required_topology": job.required_topology,
         "preferred_topology": job.preferred_topology,
+        "cpus_per_node": job.cpus_per_node,
+        "memory_mib_per_node": job.memory_mib_per_node,
         "array": None
         if job.array_id is None
         else {"id": str(job.array_id), "index": job.array_index, "size": job.array__size},

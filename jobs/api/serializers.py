@@ -12,6 +12,8 @@ from jobs import explaining
 from jobs.array_text import TASKS_MAX, TEXT_MAX
 from jobs.dependencies import DEPENDENCIES_MAX
 from jobs.models import (
+    CPUS_PER_NODE_MAX,
+    MEMORY_MIB_PER_NODE_MAX,
     POOLS_MAX,
     TOPOLOGIES,
     AttemptState,
@@ -190,6 +192,12 @@ class JobSerializer(serializers.Serializer[Any]):
         allow_null=True,
         help_text="All its nodes are in one of these if there is room, else as close as there is",
     )
+    cpus_per_node = serializers.IntegerField(
+        allow_null=True, help_text="null: as many as come with its GPUs there"
+    )
+    memory_mib_per_node = serializers.IntegerField(
+        allow_null=True, help_text="null: as much as comes with its GPUs there"
+    )
     array = ArrayTaskSerializer(allow_null=True, help_text="null: it is no task of an array")
     submitted_at = serializers.DateTimeField()
     begin_at = serializers.DateTimeField(allow_null=True, help_text="It is not started before")
@@ -313,6 +321,18 @@ class JobRequestSerializer(serializers.Serializer[Any]):
         help_text="All its nodes should be in one of these, else as close together as there is "
         "room; not beside `required_topology`",
     )
+    cpus_per_node = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=CPUS_PER_NODE_MAX,
+        help_text="CPUs on each node, more or fewer than come with its GPUs there",
+    )
+    memory_mib_per_node = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MEMORY_MIB_PER_NODE_MAX,
+        help_text="Memory on each node, more or less than comes with its GPUs there",
+    )
     notice_signal = serializers.ChoiceField(
         choices=list(NOTICE_SIGNALS), required=False, default="TERM"
     )
@@ -386,6 +406,8 @@ class ResolvedJobSerializer(serializers.Serializer[Any]):
     image = serializers.CharField(allow_null=True)
     required_topology = serializers.ChoiceField(choices=TOPOLOGIES, allow_null=True)
     preferred_topology = serializers.ChoiceField(choices=TOPOLOGIES, allow_null=True)
+    cpus_per_node = serializers.IntegerField(allow_null=True)
+    memory_mib_per_node = serializers.IntegerField(allow_null=True)
     notice_signal = serializers.ChoiceField(choices=list(NOTICE_SIGNALS))
     held = serializers.BooleanField()
     begin_at = serializers.DateTimeField(allow_null=True)

@@ -432,6 +432,8 @@ def _plan_body(preview: Preview) -> dict[str, Any]:
             "image": wanted.image,
             "required_topology": wanted.required_topology,
             "preferred_topology": wanted.preferred_topology,
+            "cpus_per_node": wanted.cpus_per_node,
+            "memory_mib_per_node": wanted.memory_mib_per_node,
             "notice_signal": wanted.notice_signal,
             "held": wanted.is_held,
             "begin_at": None if wanted.begin_at is None else iso(wanted.begin_at),

@@ -25,7 +25,16 @@ from cli.job_text import (
     print_reasons,
 )
 from cli.output import Format, now_utc, print_data, tell
-from cli.submitting import begin_time, body_of, number, pools, seconds, span, variables
+from cli.submitting import (
+    begin_time,
+    body_of,
+    mebibytes,
+    number,
+    pools,
+    seconds,
+    span,
+    variables,
+)
 
 FINAL = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
 #: How often `logs -f` and `wait` look, in seconds; `wait` slows down to the second figure.
@@ -84,6 +93,14 @@ def submit(
         str | None, typer.Option(help="Nodes, such as 2, or least..most: 2..8.")
     ] = None,
     gpus_per_node: Annotated[str | None, typer.Option(help="GPUs on each node.")] = None,
+    cpus_per_node: Annotated[
+        int | None,
+        typer.Option(help="CPUs on each node, instead of those that come with its GPUs."),
+    ] = None,
+    memory_per_node: Annotated[
+        str | None,
+        typer.Option(help="Memory on each node, such as 512M, 64G or 1T, likewise."),
+    ] = None,
     time: Annotated[
         str | None, typer.Option(help="Time limit: 90s, 30m, 2h, 1d12h or H:MM:SS.")
     ] = None,
@@ -171,6 +188,8 @@ def submit(
             **span(gpus, "gpus"),
             **span(nodes, "nodes"),
             "gpus_per_node": number(gpus_per_node, "--gpus-per-node"),
+            "cpus_per_node": cpus_per_node,
+            "memory_mib_per_node": mebibytes(memory_per_node, "--memory-per-node"),
             "time_limit_s": seconds(time),
             "priority_class": priority_class,
             "name": name,

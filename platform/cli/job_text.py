@@ -76,6 +76,7 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("features", ", ".join(job["features"]) or None),
             ("image", job["image"]),
             ("topology", _topology(job)),
+            ("with each node", _beside(job)),
             ("class", job["priority_class"]),
             ("time limit", _limit(job["time_limit_s"])),
             ("submitted", job["submitted_at"]),
@@ -181,6 +182,7 @@ def print_plan(plan: Mapping[str, Any]) -> None:
             ("features", ", ".join(job["features"]) or None),
             ("image", job["image"]),
             ("topology", _topology(job)),
+            ("with each node", _beside(job)),
             ("tasks", job["tasks"] if job["tasks"] > 1 else None),
             ("time limit", _limit(job["time_limit_s"])),
             ("begins", job["begin_at"]),
@@ -232,6 +234,14 @@ def _topology(job: Mapping[str, Any]) -> str | None:
     if job["preferred_topology"]:
         return f"all nodes in one {job['preferred_topology']} if there is room"
     return None
+
+
+def _beside(job: Mapping[str, Any]) -> str | None:
+    """The CPUs and the memory that it asks for on each node."""
+    cpus, memory = job["cpus_per_node"], job["memory_mib_per_node"]
+    parts = [] if cpus is None else [f"{cpus:,} CPU{'' if cpus == 1 else 's'}"]
+    parts += [] if memory is None else [f"{memory:,} MiB of memory"]
+    return " and ".join(parts) or None
 
 
 def _limit(limit_s: int | None) -> str | None:

@@ -20,6 +20,8 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _WITH_UNITS = re.compile(r"(?:[0-9]{1,9}[smhd])+")
 _CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,9}(?::[0-9]{1,9}){0,2})")
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_MEMORY = re.compile(r"([0-9]{1,9})([MGTmgt])?")
+_MEMORY_SHIFTS = {"M": 0, "G": 10, "T": 20}
 _LARGE = re.compile(r"[0-9]{10,}(?:\.[0-9]+)?")
 
 
@@ -68,6 +70,16 @@ def variables(pairs: Sequence[str]) -> dict[str, str] | None:
             raise CliError(f"--env {pair[:60]!r}: write NAME=VALUE.")
         found[name] = value
     return found or None
+
+
+def mebibytes(text: str | None, option: str) -> int | None:
+    """MiB in an amount of memory: 512M, 64G, 1T, a plain number being MiB. Raises CliError."""
+    if text is None:
+        return None
+    found = _MEMORY.fullmatch(text)
+    if found is None:
+        raise CliError(f"{option} {text[:40]!r}: write an amount of memory, such as 512M or 64G.")
+    return int(found[1]) << _MEMORY_SHIFTS[(found[2] or "M").upper()]
 
 
 def number(text: str | None, option: str) -> int | float | None:

@@ -48,6 +48,8 @@ def a_shown_job(**changes: Any) -> dict[str, Any]:
         "image": None,
         "required_topology": None,
         "preferred_topology": None,
+        "cpus_per_node": None,
+        "memory_mib_per_node": None,
         "array": None,
         "depends_on": [],
         "submitted_at": "2026-11-21T12:00:00Z",

@@ -2085,6 +2085,8 @@ export interface components {
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
+            /** @description null: as many as come with its GPUs there */
+            cpus_per_node: number | null;
             current_attempt: components["schemas"]["Attempt"] | null;
             end_reason: string | null;
             /** Format: date-time */
@@ -2099,6 +2101,8 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
+            /** @description null: as much as comes with its GPUs there */
+            memory_mib_per_node: number | null;
             /** @description In all, of an elastic job the most; what it was granted is in the attempt */
             mgpu: number;
             /** @description With which it starts at the least */
@@ -2228,6 +2232,8 @@ export interface components {
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
+            /** @description null: as many as come with its GPUs there */
+            cpus_per_node: number | null;
             current_attempt: components["schemas"]["Attempt"] | null;
             depends_on: components["schemas"]["Dependency"][];
             end_reason: string | null;
@@ -2247,6 +2253,8 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
+            /** @description null: as much as comes with its GPUs there */
+            memory_mib_per_node: number | null;
             /** @description In all, of an elastic job the most; what it was granted is in the attempt */
             mgpu: number;
             /** @description With which it starts at the least */
@@ -2415,6 +2423,8 @@ export interface components {
             checkpoint_path?: string;
             /** @description Pin it to this cluster */
             cluster?: string;
+            /** @description CPUs on each node, more or fewer than come with its GPUs there */
+            cpus_per_node?: number;
             /** @description It is not started before all are met; once one never can be, it is cancelled with the reason `dependency_never_met` */
             depends_on?: components["schemas"]["DependencyRequestRequest"][];
             environment?: {
@@ -2442,6 +2452,8 @@ export interface components {
             is_preemptible?: boolean;
             /** @default true */
             is_requeueable?: boolean;
+            /** @description Memory on each node, more or less than comes with its GPUs there */
+            memory_mib_per_node?: number;
             name?: string;
             nodes?: number;
             /** @description The same in nodes, beside `nodes` */
@@ -3451,11 +3463,13 @@ export interface components {
             begin_at: string | null;
             checkpoint_path: string | null;
             cluster: string | null;
+            cpus_per_node: number | null;
             features: string[];
             held: boolean;
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
+            memory_mib_per_node: number | null;
             mgpu: number;
             mgpu_min: number;
             mgpu_per_node: number;
@@ -3633,6 +3647,8 @@ export interface components {
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
+            /** @description null: as many as come with its GPUs there */
+            cpus_per_node: number | null;
             current_attempt: components["schemas"]["Attempt"] | null;
             end_reason: string | null;
             /** Format: date-time */
@@ -3647,6 +3663,8 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
+            /** @description null: as much as comes with its GPUs there */
+            memory_mib_per_node: number | null;
             /** @description In all, of an elastic job the most; what it was granted is in the attempt */
             mgpu: number;
             /** @description With which it starts at the least */

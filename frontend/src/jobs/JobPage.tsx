@@ -8,6 +8,7 @@ import { jobAttemptsQuery, jobHistoryQuery, jobQuery } from "../api/queries";
 import type { JobDetail } from "../api/types";
 import { JobDecisions } from "../decisions/JobDecisions";
 import { JOB_TABS } from "../shell/router";
+import { memoryText } from "../submit/draft";
 import { CliLine } from "../ui/CliLine";
 import { Lines, QueryView } from "../ui/states";
 import { Countdown, Time } from "../ui/Time";
@@ -328,6 +329,10 @@ function PlanCard({ job }: { job: JobDetail }) {
           {job.required_topology && <Fact name="Together in">one {LEVEL_WORDS[job.required_topology]}</Fact>}
           {job.preferred_topology && (
             <Fact name="Together in">one {LEVEL_WORDS[job.preferred_topology]}, if there is room</Fact>
+          )}
+          {job.cpus_per_node !== null && <Fact name="CPUs on each node">{job.cpus_per_node}</Fact>}
+          {job.memory_mib_per_node !== null && (
+            <Fact name="Memory on each node">{memoryText(job.memory_mib_per_node)}</Fact>
           )}
           {job.features.length > 0 && <Fact name="Nodes with">{job.features.join(", ")}</Fact>}
           {job.image && (

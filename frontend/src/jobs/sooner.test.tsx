@@ -30,6 +30,14 @@ describe("what would start a job sooner", () => {
     expect(other).toMatchObject({ nodes: 4, pool: "a100" });
   });
 
+  it("asks for no more than comes with the GPUs", () => {
+    const wide = aJob({ ...waiting, cpus_per_node: 64, memory_mib_per_node: 1500 });
+    const [modest] = variantsOf(wide, ["h100"]);
+    expect(modest?.label).toBe("With the CPUs and memory that come with its GPUs");
+    expect(modest?.request).not.toHaveProperty("cpus_per_node");
+    expect(modest?.request).not.toHaveProperty("memory_mib_per_node");
+  });
+
   it("has nothing to offer for one GPU with a short limit", () => {
     const small = aJob({ ...waiting, mgpu: 1000, mgpu_min: 1000, mgpu_per_node: 1000, time_limit_s: 600 });
     expect(variantsOf(small, ["h100"])).toEqual([]);

@@ -33,6 +33,9 @@ export function variantsOf(job: JobDetail, pools: readonly string[]): Variant[] 
     found.push([`Not all in one ${LEVEL_WORDS[job.required_topology]}`, { mustBeTogether: false }]);
   }
   if (job.features.length > 0) found.push([`On nodes without ${job.features.join(", ")}`, { features: [] }]);
+  if (job.cpus_per_node !== null || job.memory_mib_per_node !== null) {
+    found.push(["With the CPUs and memory that come with its GPUs", { cpus: "", memory: "" }]);
+  }
   if (job.cluster !== null) found.push(["On any cluster", { cluster: null }]);
   if (job.time_limit_s === null || job.time_limit_s > SHORT_S) {
     found.push(["With a time limit of 1 h", { timeLimit: `${SHORT_S}s` }]);

@@ -278,6 +278,8 @@ function FormFields({
       draft.features.length > 0 ||
       draft.image !== "" ||
       draft.together !== null ||
+      draft.cpus !== "" ||
+      draft.memory !== "" ||
       draft.beginAt !== "" ||
       draft.dependsOn !== "" || draft.array !== "",
   );
@@ -454,6 +456,23 @@ function FormFields({
               onChange={(otherPools) => set({ otherPools })}
             />
           )}
+          <div className="even">
+            <TextInput
+              label="CPUs on each node"
+              placeholder="what comes with the GPUs"
+              inputMode="numeric"
+              value={draft.cpus}
+              error={errors.cpus}
+              onChange={(event) => set({ cpus: event.currentTarget.value })}
+            />
+            <TextInput
+              label="Memory on each node"
+              placeholder="what comes with the GPUs, or 64G"
+              value={draft.memory}
+              error={errors.memory}
+              onChange={(event) => set({ memory: event.currentTarget.value })}
+            />
+          </div>
           <TagsInput
             label="Features of nodes"
             description="Each node of the job must have all of them."

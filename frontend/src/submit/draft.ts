@@ -17,6 +17,9 @@ export interface Draft {
   gpus: string;
   gpusPerNode: string;
   nodes: string;
+  /** On each node; empty is what comes with its GPUs. */
+  cpus: string;
+  memory: string;
   script: string;
   sbatch: string;
   timeLimit: string;
@@ -54,6 +57,8 @@ export function emptyDraft(): Draft {
     gpus: "1",
     gpusPerNode: "1",
     nodes: "1",
+    cpus: "",
+    memory: "",
     script: "#!/bin/bash\n",
     sbatch: "",
     timeLimit: "",
@@ -88,6 +93,8 @@ export function draftOf(job: JobDetail): Draft {
     gpus: spanText(gpusToDecimal(job.mgpu_min), gpusToDecimal(job.mgpu)),
     gpusPerNode: gpusToDecimal(job.mgpu_per_node),
     nodes: spanText(String(job.node_count_min), String(job.node_count)),
+    cpus: job.cpus_per_node === null ? "" : String(job.cpus_per_node),
+    memory: job.memory_mib_per_node === null ? "" : memoryText(job.memory_mib_per_node),
     script: job.script ?? "#!/bin/bash\n",
     timeLimit: job.time_limit_s === null ? "" : `${job.time_limit_s}s`,
     priorityClass: job.priority_class,
@@ -128,6 +135,20 @@ function span(text: string): { least: string | null; most: string } {
 /** A count of nodes, or null. */
 function parseNodes(text: string): number | null {
   return /^[1-9]\d{0,5}$/.test(text.trim()) ? Number(text.trim()) : null;
+}
+
+const MIB_SHIFTS = { M: 1, G: 1024, T: 1024 * 1024 } as const;
+
+/** MiB as people type them: "64G". */
+export function memoryText(mib: number): string {
+  return mib % 1024 === 0 ? `${mib / 1024}G` : `${mib}M`;
+}
+
+/** The MiB in "512M", "64G", "1T" or a plain number of MiB, or null. */
+function parseMemory(text: string): number | null {
+  const found = /^([1-9]\d{0,8})([MGT]?)$/i.exec(text.trim());
+  if (found === null) return null;
+  return Number(found[1]) * MIB_SHIFTS[(found[2] || "M").toUpperCase() as keyof typeof MIB_SHIFTS];
 }
 
 /** A datetime-local field's time in UTC, or null. */
@@ -232,6 +253,16 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
         if (least !== null) request.nodes_min = leastNodes;
       }
     }
+    if (draft.cpus.trim() !== "") {
+      const cpus = parseNodes(draft.cpus);
+      if (cpus === null) errors.cpus = "A whole number, at least 1.";
+      else request.cpus_per_node = cpus;
+    }
+    if (draft.memory.trim() !== "") {
+      const mib = parseMemory(draft.memory);
+      if (mib === null) errors.memory = "Such as 512M, 64G or 1T.";
+      else request.memory_mib_per_node = mib;
+    }
     if (draft.timeLimit.trim() !== "") {
       const seconds = parseTimeLimit(draft.timeLimit);
       if (seconds === null || seconds === 0) errors.timeLimit = "Such as 90m, 72h, 3d or 1-12:00:00.";
@@ -285,6 +316,8 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   gpus_per_node: "gpusPerNode",
   nodes: "nodes",
   nodes_min: "nodes",
+  cpus_per_node: "cpus",
+  memory_mib_per_node: "memory",
   script: "script",
   sbatch: "sbatch",
   time_limit_s: "timeLimit",
@@ -350,6 +383,8 @@ export function submitCommand(draft: Draft): string {
       option("gpus-per-node", draft.gpusPerNode);
       option("nodes", draft.nodes);
     }
+    option("cpus-per-node", draft.cpus);
+    option("memory-per-node", draft.memory);
     option("time", draft.timeLimit);
     option("class", draft.priorityClass);
     for (const [name, value] of Object.entries(parseEnvironment(draft.environment).environment)) {

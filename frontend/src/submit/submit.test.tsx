@@ -107,6 +107,24 @@ describe("the draft", () => {
     expect(placeRefusals(refusals, draft)).toEqual({ errors: { otherPools: refusals["pools/1"] }, others: [] });
   });
 
+  it("asks for CPUs and memory only where they are given, and clones them", () => {
+    const draft = { ...emptyDraft(), team: VISION, script: "run", cpus: "16", memory: "64g" };
+    expect(readDraft(draft).request).toMatchObject({ cpus_per_node: 16, memory_mib_per_node: 65_536 });
+    expect(readDraft({ ...draft, memory: "1500" }).request).toMatchObject({ memory_mib_per_node: 1500 });
+    expect(readDraft({ ...draft, cpus: "", memory: "" }).request).not.toHaveProperty("cpus_per_node");
+    expect(readDraft({ ...draft, cpus: "1.5", memory: "much" }).errors).toMatchObject({
+      cpus: "A whole number, at least 1.",
+      memory: "Such as 512M, 64G or 1T.",
+    });
+    expect(submitCommand(draft)).toBe(
+      `tidegate submit --team ${VISION} --gpus 1 --cpus-per-node 16 --memory-per-node 64g job.sh`,
+    );
+    const job = aJob({ cpus_per_node: 8, memory_mib_per_node: 1500 });
+    expect(draftOf(job)).toMatchObject({ cpus: "8", memory: "1500M" });
+    const refusal = { cpus_per_node: "no node has so many" };
+    expect(placeRefusals(refusal, draft)).toEqual({ errors: { cpus: "no node has so many" }, others: [] });
+  });
+
   it("asks for nodes close together only where a level is named, and clones that", () => {
     const draft = { ...emptyDraft(), team: VISION, script: "run", together: "rack" as const };
     expect(readDraft(draft).request).toMatchObject({ preferred_topology: "rack" });

@@ -54,6 +54,10 @@ def test_a_range_is_least_and_most(server: Server, words: list[str], size: dict[
         (["--gpus", "4.."], "--gpus '': write a number such as 8 or 0.5."),
         (["--gpus", "..4"], "--gpus '': write a number such as 8 or 0.5."),
         (["--gpus", "4-16"], "--gpus '4-16': write a number such as 8 or 0.5."),
+        (
+            ["--memory-per-node", "64 GB"],
+            "--memory-per-node '64 GB': write an amount of memory, such as 512M or 64G.",
+        ),
         (["--begin", "+2"], "--begin '+2': write +90s, +30m, +2h, +1d12h or a time."),
         (["--begin", "+999999999d"], "--begin +999999999d: that is too far ahead."),
     ],

@@ -31,6 +31,7 @@ def test_a_command_is_submitted(server: Server) -> None:
         *("--class", "high", "--env", "A=b=c", "--env", "D=", "--checkpoint", "/ckpt"),
         *("--no-requeue", "--preemptible", "--hold", "--cluster", "local", "--signal", "USR1"),
         *("--feature", "nvlink", "--feature", "ib", "--image", "nvcr.io#nvidia/pytorch:24.05"),
+        *("--cpus-per-node", "16", "--memory-per-node", "64G"),
         *("--", "python", "train me.py", "--gpus", "9"),
     )
     assert (ran.exit_code, ran.out, ran.err) == (0, f"{JOB_ID}\n", "")
@@ -48,6 +49,8 @@ def test_a_command_is_submitted(server: Server) -> None:
         "notice_signal": "USR1",
         "features": ["nvlink", "ib"],
         "image": "nvcr.io#nvidia/pytorch:24.05",
+        "cpus_per_node": 16,
+        "memory_mib_per_node": 65_536,
         "is_preemptible": True,
         "is_requeueable": False,
         "held": True,
@@ -239,6 +242,8 @@ PLAN = {
         "image": None,
         "required_topology": None,
         "preferred_topology": None,
+        "cpus_per_node": 16,
+        "memory_mib_per_node": None,
         "tasks": 1,
         "tasks_at_once": None,
         "name": "bert",
@@ -318,6 +323,7 @@ def test_a_plan(server: Server) -> None:
         "class            normal\n"
         "GPUs             16 (8 on each of 2 nodes)\n"
         "features         ib\n"
+        "with each node   16 CPUs\n"
         "could run        yes\n"
         "starts now       yes\n"
         "on               local\n"

@@ -112,6 +112,8 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
             "image": None,
             "required_topology": None,
             "preferred_topology": None,
+            "cpus_per_node": None,
+            "memory_mib_per_node": None,
             "notice_signal": "TERM",
             "held": False,
             "begin_at": None,
@@ -248,7 +250,7 @@ def test_bad_requests_are_refused_all_the_same(company: Company, bob: User) -> N
 
 
 def test_every_line_is_judged_where_no_cluster_runs_its_image(company: Company, bob: User) -> None:
-    text = "#SBATCH --gpus=8\n#SBATCH --container-image=x:1\n#SBATCH --mem=4G\ntrue\n"
+    text = "#SBATCH --gpus=8\n#SBATCH --container-image=x:1\n#SBATCH --mem=0\ntrue\n"
     body = plan(bob, gpus=..., script=..., sbatch=text)
     assert [(note["line"], note["verdict"]) for note in body["notes"]] == [
         (1, "understood"),

@@ -103,6 +103,8 @@ def test_a_submitted_job_is_answered_whole(world: World) -> None:
         "image": None,
         "required_topology": None,
         "preferred_topology": None,
+        "cpus_per_node": None,
+        "memory_mib_per_node": None,
         "array": None,
         "started_at": None,
         "ended_at": None,
