@@ -240,6 +240,16 @@ def test_nobody_delays_a_reservation_by_its_cpus() -> None:
     assert why(plan, "endless").code is Code.RESERVED_FOR_LARGER_JOB
 
 
+def test_a_reservation_begins_when_the_last_that_is_wanted_comes_free() -> None:
+    """Mutant: when the first GPUs come free there."""
+    running = [
+        a_run("r", slots(0, 1, gpus=1), cpus=40, started_at=NOW, time_limit_s=1_000),
+        a_run("s", slots(0, 1, gpus=1), cpus=4, started_at=NOW, time_limit_s=100),
+    ]
+    plan = decide(a_world(a_job("a", gpus=1, cpus=60), running=running), Policy())
+    assert [(one.job, one.start_at) for one in plan.reservations] == [("a", NOW + 1_000)]
+
+
 @pytest.mark.parametrize(
     ("demand", "is_counted"),
     [
