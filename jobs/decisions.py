@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -26,10 +26,11 @@ from arbiter.replay import (
     decided_today,
     differences,
 )
+from jobs.decision_list import named_job
 from jobs.explaining import iso
 from jobs.heavy_answers import ONE_CYCLE, worked_out
 from jobs.models import Cycle, Job
-from jobs.queries import may_see, visible_jobs
+from jobs.queries import visible_jobs
 from jobs.recording import unpack
 from jobs.snapshots import display_names
 from primitives.clock import from_epoch
@@ -129,14 +130,6 @@ def cycle_body(cycle: Cycle) -> dict[str, Any]:
     }
 
 
-class _JobName(NamedTuple):
-    id: UUID
-    name: str
-    user_id: UUID
-    username: str
-    team_path: str
-
-
 class _Teller:
     """Tells decisions of one cycle to one actor."""
 
@@ -161,10 +154,10 @@ class _Teller:
         for one in found[:DIFFERENCES_MAX]:
             ids.update((one.job, *one.then.other, *one.now.other))
         self._jobs = {
-            str(row[0]): _JobName(*row)
-            for row in Job.objects.filter(pk__in=ids).values_list(
-                "id", "name", "user_id", "user__username", "team__path"
-            )
+            str(job.pk): job
+            for job in Job.objects.filter(pk__in=ids)
+            .select_related("team", "user")
+            .only("name", "team__path", "user__username")
         }
 
     def told(self, one: Decided) -> dict[str, Any]:
@@ -235,18 +228,7 @@ class _Teller:
         return one.reclaim.grace_until
 
     def _job(self, job: str) -> dict[str, Any]:
-        """What the actor may know of a job: all, or its team in their own tree, or nothing."""
-        row = self._jobs.get(job)
-        is_seen = row is not None and may_see(
-            self._actor, user_id=row.user_id, team_path=row.team_path
-        )
-        is_near = row is not None and self._actor.holds(Permission.VIEW_TREE, row.team_path)
-        return {
-            "id": job if is_seen else None,
-            "name": row.name if row is not None and is_seen else None,
-            "user": row.username if row is not None and is_seen else None,
-            "team": row.team_path.rstrip("/") if row is not None and is_near else None,
-        }
+        return named_job(self._jobs.get(job), actor=self._actor)
 
     def _victim(self, stopped: Stopped) -> dict[str, Any]:
         named = self._job(stopped.victim.job)

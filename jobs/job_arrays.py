@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -27,11 +27,11 @@ from webapi.middleware import current_request_id
 
 @dataclass(frozen=True, slots=True)
 class ArrayView:
-    """An array and its tasks by state; the ends of the first and the last that have ended. `pool`
-    is the first that its tasks accept."""
+    """An array and its tasks by state; the ends of the first and the last that have ended. `pools`
+    are those that its tasks accept, in their order."""
 
     array: JobArray
-    pool: str
+    pools: Sequence[str]
     counts: Mapping[str, int]
     first_started_at: datetime | None
     first_ended_at: datetime | None
@@ -94,7 +94,7 @@ def get_array(array_id: UUID, *, actor: Actor) -> ArrayView:
     times = tasks.aggregate(Min("started_at"), Min("ended_at"), Max("ended_at"))
     return ArrayView(
         array=found,
-        pool=tasks.select_related("pool").order_by("pk")[0].pool_names[0],
+        pools=tasks.select_related("pool").order_by("pk")[0].pool_names,
         counts={state.value: by_state.get(state.value, 0) for state in JobState},
         first_started_at=times["started_at__min"],
         first_ended_at=times["ended_at__min"],

@@ -5,12 +5,13 @@ from __future__ import annotations
 from uuid import UUID, uuid5
 
 from django.contrib.postgres.fields import ArrayField
-from django.contrib.postgres.indexes import GinIndex, OpClass
+from django.contrib.postgres.indexes import BrinIndex, GinIndex, OpClass
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Upper
 from uuid_utils.compat import uuid7
 
+from arbiter.replay import Kind, Right
 from arbiter.snapshot import Level
 from clusters.models import Cluster, Pool
 from primitives.units import MGPU_MAX
@@ -482,7 +483,8 @@ class JobEvent(models.Model):
 
 class JobReason(models.Model):
     """For what a job waits or waited from `since` on: `document` is the explanation of that moment.
-    Lines of a job are numbered; of many only the latest are kept (`jobs.reason_history`)."""
+    Lines of a job are numbered; of many only the latest are kept (`jobs.reason_history`), and of a
+    job that ended long ago none (`jobs.retention`)."""
 
     id = models.BigAutoField(primary_key=True)
     job = models.ForeignKey(Job, models.PROTECT, related_name="reasons", db_index=False)
@@ -495,6 +497,7 @@ class JobReason(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["job", "number"], name="job_reason_number_once"),
         ]
+        indexes = [BrinIndex(fields=["since"], name="job_reason_by_age")]
 
     def __str__(self) -> str:
         return f"{self.code} of {self.job_id} since {self.since:%Y-%m-%dT%H:%M:%SZ}"
@@ -605,6 +608,61 @@ class Cycle(models.Model):
 
     def __str__(self) -> str:
         return f"cycle at {self.decided_at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class Decision(models.Model):
+    """What a recorded cycle did with a job, in one line (`jobs.decision_list`).
+
+    `guaranteed_mgpu` is what of a started or stopped job was guaranteed; `beneficiary`, `right` and
+    `unsaved_s` are of one that was stopped, `victims` and `victims_mgpu` of one for which others
+    were. `cycle` is the only reference that the database checks: nothing else named here is ever
+    deleted, and each check would cost every start.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    cycle = models.ForeignKey(Cycle, models.CASCADE, related_name="lines")
+    at = models.DateTimeField()
+    kind = models.CharField(
+        max_length=13, choices=[(kind.value, kind.value) for kind in Kind if kind != Kind.WAITS]
+    )
+    job = models.ForeignKey(
+        Job, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False
+    )
+    team = models.ForeignKey(
+        Node, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False
+    )
+    pool = models.ForeignKey(
+        Pool, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False
+    )
+    mgpu = models.BigIntegerField()
+    guaranteed_mgpu = models.BigIntegerField(null=True)
+    beneficiary = models.ForeignKey(
+        Job, models.DO_NOTHING, null=True, related_name="+", db_constraint=False, db_index=False
+    )
+    right = models.CharField(
+        max_length=14, null=True, choices=[(right.value, right.value) for right in Right]
+    )
+    unsaved_s = models.BigIntegerField(null=True)
+    grace_until = models.DateTimeField(null=True)
+    victims = models.IntegerField(default=0)
+    victims_mgpu = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(kind__in=["started", "claimed", "stopped", "claim_dropped"]),
+                name="decision_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind="stopped", beneficiary__isnull=False, unsaved_s__isnull=False)
+                | ~Q(kind="stopped") & Q(beneficiary=None, unsaved_s=None),
+                name="decision_stops_a_job_for_another",
+            ),
+        ]
+        indexes = [models.Index(fields=["team", "-id"], name="decision_by_team")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.job_id} at {self.at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 class Change(models.Model):

@@ -39,7 +39,6 @@ from jobs.observation import (
     is_known,
 )
 from jobs.questions import NotAsked, Questions
-from jobs.submission import DEFAULT_PRIORITY_CLASS
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
@@ -47,6 +46,7 @@ from primitives.clock import from_epoch
 from primitives.units import MGPU_MAX
 from quotas.cluster_users import users_by_name
 from quotas.models import PriorityClass, Quota
+from quotas.policies import DEFAULT_PRIORITY_CLASS
 from tenants.models import Node, NodeKind, User
 
 log = logging.getLogger(__name__)
@@ -363,9 +363,9 @@ def owners_of(
 def _default_classes(organizations: Collection[UUID]) -> dict[UUID, PriorityClass]:
     """The class of those who name none: the one of that name, else the lowest that there is."""
     found: dict[UUID, PriorityClass] = {}
-    for one in PriorityClass.objects.filter(organization__in=organizations).order_by(
-        "-order", "name"
-    ):
+    for one in PriorityClass.objects.filter(
+        organization__in=organizations, is_retired=False
+    ).order_by("-order", "name"):
         if (
             one.organization_id not in found
             or found[one.organization_id].name != DEFAULT_PRIORITY_CLASS

@@ -107,7 +107,8 @@ SELECT
                 'team_cap_mgpu', c.team_cap_mgpu,
                 'price_multiplier_ppm', c.price_multiplier_ppm)
             ORDER BY c."order" DESC, c.name)::text
-     FROM quotas_priorityclass c WHERE c.organization_id = %(organization)s::uuid),
+     FROM quotas_priorityclass c
+     WHERE c.organization_id = %(organization)s::uuid AND NOT c.is_retired),
     (SELECT json_agg(json_build_array(s.pool_id, s.cluster_id, s.mgpu, s.nodes))::text
      FROM (SELECT n.pool_id, n.cluster_id, count(*) AS nodes,
                   CASE WHEN n.is_schedulable THEN n.capacity_mgpu ELSE 0 END AS mgpu

@@ -22,6 +22,7 @@ from arbiter.decisions import Plan
 from arbiter.policy import Policy
 from arbiter.record import Record, UnreadableRecord, from_document, to_document
 from arbiter.snapshot import Snapshot
+from jobs.decision_list import write_decisions
 from jobs.models import Cycle
 from primitives.errors import Conflict
 
@@ -48,8 +49,9 @@ class Recorder:
         self, snapshot: Snapshot, policy: Policy, plan: Plan, *, epoch: int, now: datetime
     ) -> None:
         """Keep a cycle that decided something. In the caller's transaction."""
-        body = pack(Record(settings.PRODUCT_VERSION, policy, snapshot, plan))
-        Cycle.objects.create(
+        record = Record(settings.PRODUCT_VERSION, policy, snapshot, plan)
+        body = pack(record)
+        cycle = Cycle.objects.create(
             id=uuid7(),
             decided_at=now,
             epoch=epoch,
@@ -61,6 +63,7 @@ class Recorder:
             size=len(body),
             body=body,
         )
+        write_decisions(cycle, record)
         if self._left == 0:
             forget_old_cycles(now=now)
             self._left = FORGET_EVERY
@@ -111,7 +114,7 @@ def forget_old_cycles(*, now: datetime) -> int:
 
 
 _FORGET = """
-DELETE FROM jobs_cycle WHERE id IN (
+WITH old AS (
     SELECT id FROM (
         SELECT id, decided_at, row_number() OVER newest AS place, sum(size) OVER newest AS bytes
         FROM jobs_cycle
@@ -121,5 +124,8 @@ DELETE FROM jobs_cycle WHERE id IN (
         )
     ) ranked
     WHERE place > %s OR bytes > %s OR decided_at < %s
+), lines AS (
+    DELETE FROM jobs_decision WHERE cycle_id IN (SELECT id FROM old)
 )
+DELETE FROM jobs_cycle WHERE id IN (SELECT id FROM old)
 """

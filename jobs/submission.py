@@ -38,6 +38,7 @@ from live.publishing import publish
 from primitives.errors import FieldError, InvalidRequest, NotFound
 from primitives.units import MGPU_PER_GPU, gpus_text
 from quotas.models import PriorityClass
+from quotas.policies import DEFAULT_PRIORITY_CLASS
 from tenants.access import Actor, visible_node
 from tenants.models import Node, NodeKind
 from tenants.roles import Permission
@@ -56,8 +57,6 @@ TASK_DEPENDENCIES_MAX = 10_000
 
 #: How far ahead a job may begin.
 BEGIN_AHEAD_MAX = timedelta(days=366)
-
-DEFAULT_PRIORITY_CLASS = "normal"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from celery import shared_task
 from django.core.management import call_command
 
 from jobs.recording import forget_old_cycles
-from jobs.retention import forget_ended_attempts
+from jobs.retention import forget_ended_attempts, forget_old_reasons
 from outbox.delivery import drop_delivered
 from primitives.clock import SystemClock
 from webapi.idempotency import forget_old_answers
@@ -16,12 +16,13 @@ from webapi.idempotency import forget_old_answers
 
 @shared_task
 def drop_what_is_done() -> None:
-    """Drop delivered messages of last week, idempotent answers past their time, and records of
-    cycles beyond their bounds."""
+    """Drop delivered messages of last week, idempotent answers past their time, records of cycles
+    beyond their bounds, and why jobs waited that ended long ago."""
     now = SystemClock().now()
     drop_delivered(before=now - timedelta(days=7))
     forget_old_answers(now=now)
     forget_old_cycles(now=now)
+    forget_old_reasons(now=now)
 
 
 @shared_task

@@ -34,6 +34,12 @@ INSTALLATION_RANGES = {
 }
 
 
+#: A priority class is served by its order, up to here.
+CLASS_ORDER_MAX = 1_000_000
+#: A priority class costs at most so many times the price.
+PRICE_MULTIPLIER_PPM_MAX = 100 * PPM
+
+
 class Quota(models.Model):
     """A node's entitlement in one pool (semantics: guaranteed, lend limit, borrow limit, weight).
 
@@ -358,8 +364,8 @@ class OrganizationPolicy(models.Model):
 class PriorityClass(models.Model):
     """An organization's priority class (semantics section 4); higher `order` is served first.
 
-    Preempting across teams goes up to the cap, so it needs one. `version` counts changes and is
-    the ETag.
+    Preempting across teams goes up to the cap, so it needs one. A retired class takes no new jobs.
+    `version` counts changes and is the ETag.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -372,12 +378,25 @@ class PriorityClass(models.Model):
     team_cap_mgpu = models.BigIntegerField(null=True)
     price_multiplier_ppm = models.PositiveIntegerField(default=PPM)
     description = models.CharField(max_length=200, blank=True)
+    is_retired = models.BooleanField(default=False)
     version = models.IntegerField(default=1)
 
     class Meta:
         constraints = [
             models.UniqueConstraint(
                 fields=["organization", "name"], name="priority_class_once_per_organization"
+            ),
+            models.CheckConstraint(
+                condition=Q(order__gte=0, order__lte=CLASS_ORDER_MAX),
+                name="priority_class_order_is_sane",
+            ),
+            models.CheckConstraint(
+                condition=Q(grace_period_s__lte=86_400),
+                name="priority_class_grace_is_at_most_a_day",
+            ),
+            models.CheckConstraint(
+                condition=Q(price_multiplier_ppm__lte=PRICE_MULTIPLIER_PPM_MAX),
+                name="priority_class_price_is_at_most_hundredfold",
             ),
             models.CheckConstraint(
                 condition=Q(team_cap_mgpu=None) | Q(team_cap_mgpu__gte=0),

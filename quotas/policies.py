@@ -8,16 +8,17 @@ from datetime import datetime
 from typing import Any, TypedDict
 from uuid import UUID
 
-from django.db import models, transaction
+from django.db import IntegrityError, connection, models, transaction
 
 from arbiter.policy import SpareOrder
 from audit.recording import record
 from live.publishing import publish
-from primitives.errors import FieldError, InvalidRequest
+from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from primitives.units import PPM
 from quotas.models import OrganizationPolicy, PriorityClass
 from tenants.access import Actor, get_visible, require, under, visible_node
-from tenants.models import Node
+from tenants.models import Node, NodeKind
+from tenants.names import check_slug
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
 from webapi.preconditions import refuse_stale
@@ -56,8 +57,17 @@ class ClassEdit(TypedDict, total=False):
     preempts_across_teams: bool
     grace_period_s: int
     team_cap_mgpu: int | None
+    price_multiplier_ppm: int
     description: str
+    is_retired: bool
 
+
+#: The class of jobs that name none.
+DEFAULT_PRIORITY_CLASS = "normal"
+#: So many an organization may have, retired ones included: each cycle reads them all.
+CLASSES_MAX = 50
+#: What a class costs more is set by who sets prices; all else of it by who manages quota.
+_PRICE = "price_multiplier_ppm"
 
 #: What an organization starts with; its administrators may add classes.
 STANDARD_CLASSES: Mapping[str, ClassRules] = {
@@ -182,21 +192,75 @@ def set_priority_class(
 
 
 @transaction.atomic
+def create_priority_class(
+    organization_path: str, name: str, rules: ClassRules, *, actor: Actor, now: datetime
+) -> PriorityClass:
+    """Give the organization a new priority class.
+
+    Raises NotFound for a foreign organization, Forbidden without manage_quota on it, or without
+    manage_prices for a price of its own, Conflict for a name that is taken or one class too many,
+    and InvalidRequest for a name that is no slug and a class that preempts across teams without a
+    cap.
+    """
+    organization = visible_node(actor, organization_path)
+    if organization.kind != NodeKind.ORGANIZATION:
+        raise InvalidRequest(
+            f"{organization} is no organization; priority classes are an organization's.",
+            errors=[FieldError("/organization", "is not the slug of an organization")],
+        )
+    require(actor, Permission.MANAGE_QUOTA, organization)
+    if rules.price_multiplier_ppm != PPM:
+        require(actor, Permission.MANAGE_PRICES, organization)
+    check_slug(name, field="name")
+    _refuse_without_cap(rules.preempts_across_teams, rules.team_cap_mgpu)
+    known = {each.name: each for each in _locked_classes(organization)}
+    if (taken := known.get(name)) is not None:
+        raise Conflict(
+            f"{organization} has a priority class {name} already"
+            + ("; it is retired: change is_retired of it." if taken.is_retired else "; change it.")
+        )
+    if len(known) >= CLASSES_MAX:
+        raise Conflict(
+            f"{organization} has {CLASSES_MAX} priority classes, and no more are kept: remove one "
+            "that no job was ever of."
+        )
+    made = PriorityClass.objects.create(organization=organization, name=name, **asdict(rules))
+    _record(
+        "priority_class.created",
+        organization,
+        made.pk,
+        {"name": name, **asdict(rules)},
+        actor=actor,
+        now=now,
+    )
+    return made
+
+
+@transaction.atomic
 def change_priority_class(
     class_id: UUID, edit: ClassEdit, *, actor: Actor, if_version: int, now: datetime
 ) -> PriorityClass:
     """Change what `edit` names of a priority class that the actor has seen in this version.
 
-    Raises NotFound for a foreign class, Forbidden without manage_quota on its organization,
-    PreconditionFailed unless `if_version` is current, and InvalidRequest for a class that preempts
-    across teams without a cap.
+    A class that is retired takes no new jobs; those that are of it go on as before. What it costs
+    holds for what starts from now on.
+
+    Raises NotFound for a foreign class, Forbidden without manage_quota on its organization, or
+    manage_prices for its price, PreconditionFailed unless `if_version` is current, InvalidRequest
+    for a class that preempts across teams without a cap, and Conflict for retiring the default
+    class or the last one.
     """
     seen = visible_class(actor, class_id)
-    require(actor, Permission.MANAGE_QUOTA, seen.organization)
-    found = PriorityClass.objects.select_for_update().get(pk=seen.pk)
+    if edit.keys() != {_PRICE}:
+        require(actor, Permission.MANAGE_QUOTA, seen.organization)
+    if _PRICE in edit:
+        require(actor, Permission.MANAGE_PRICES, seen.organization)
+    found = _locked_class(seen)
     refuse_stale(if_version, found.version, body=None)
     if set_given(found, dict(edit)):
         _refuse_without_cap(found.preempts_across_teams, found.team_cap_mgpu)
+        if edit.get("is_retired"):
+            _refuse_indispensable(found)
         found.version += 1
         found.save()
         _record(
@@ -208,6 +272,65 @@ def change_priority_class(
             now=now,
         )
     return found
+
+
+@transaction.atomic
+def remove_priority_class(class_id: UUID, *, actor: Actor, if_version: int, now: datetime) -> None:
+    """Remove a priority class that no job was ever of, as the actor has seen it.
+
+    Raises NotFound for a foreign class, Forbidden without manage_quota on its organization,
+    PreconditionFailed unless `if_version` is current, and Conflict for a class that jobs are or
+    were of, the default class, and the last one.
+    """
+    seen = visible_class(actor, class_id)
+    require(actor, Permission.MANAGE_QUOTA, seen.organization)
+    found = _locked_class(seen)
+    refuse_stale(if_version, found.version, body=None)
+    _refuse_indispensable(found)
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            # Not by the model: that would load all jobs of the class in order to say no.
+            cursor.execute("DELETE FROM quotas_priorityclass WHERE id = %s", [found.pk])
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            cursor.execute("SET CONSTRAINTS ALL DEFERRED")
+    except IntegrityError:
+        raise Conflict(
+            f"Jobs are or were of the class {found.name}, so it stays known. Retire it "
+            "(is_retired): then no new job can be of it, and those that are go on."
+        ) from None
+    _record(
+        "priority_class.removed",
+        seen.organization,
+        found.pk,
+        {"name": found.name},
+        actor=actor,
+        now=now,
+    )
+
+
+def _locked_classes(organization: Node) -> list[PriorityClass]:
+    """The organization's classes, of which nobody else makes, retires or removes one meanwhile."""
+    _locked_policy(organization)
+    return list(PriorityClass.objects.filter(organization=organization))
+
+
+def _locked_class(seen: PriorityClass) -> PriorityClass:
+    """The class as it is now. Raises NotFound for one that was removed meanwhile."""
+    _locked_policy(seen.organization)
+    found = PriorityClass.objects.select_for_update().filter(pk=seen.pk).first()
+    if found is None:
+        raise NotFound("It does not exist, or you may not see it.")
+    return found
+
+
+def _refuse_indispensable(found: PriorityClass) -> None:
+    if found.name == DEFAULT_PRIORITY_CLASS:
+        raise Conflict(f"Jobs that name no class are of the class {found.name}, so it stays.")
+    others = PriorityClass.objects.filter(organization=found.organization, is_retired=False)
+    if not others.exclude(pk=found.pk).exists():
+        raise Conflict(
+            f"{found.name} is the only class that takes jobs; make another one before it goes."
+        )
 
 
 def visible_class(actor: Actor, class_id: UUID) -> PriorityClass:

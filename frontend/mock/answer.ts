@@ -16,9 +16,9 @@ import {
   TREE,
 } from "./company.ts";
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
-import { theCycles, theDecisions } from "./decisions.ts";
+import { theCycles, theDecisionLines, theDecisions } from "./decisions.ts";
 import { plannedChanges, thePlannedChanges } from "./planned.ts";
-import { rules, theRules, type TheRules } from "./policy.ts";
+import { priorityClasses, rules, theRules, type TheRules } from "./policy.ts";
 import { aReconciliation, theReconciliations } from "./reconciliation.ts";
 
 export interface MockRequest {
@@ -97,10 +97,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return clusters(request, id, action);
     case "nodes":
       return nodes(request, id, action);
-    case "priority-classes": {
-      const found = company.rules.classes.find((each) => each.id === id);
-      return found === undefined ? page(company.rules.classes, query) : rules(found, request);
-    }
+    case "priority-classes":
+      return priorityClasses(company.rules, request, id);
     case "tokens":
       if (method === "POST") {
         return { status: 201, body: { ...theTokens()[0], name: (request.body as { name: string }).name, secret: "tdg_9fK2exampleOnlyNotAToken" } };
@@ -110,6 +108,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return quotas(company, request, id, action);
     case "quota-changes":
       return plannedChanges(company, request, id, action);
+    case "decisions":
+      return page(theDecisionLines(query), query);
     case "cycles": {
       const cycle = theCycles().find((each) => each.id === id);
       return cycle === undefined ? page(theCycles(), query) : { status: 200, body: cycle };

@@ -351,6 +351,7 @@ export function thePriorityClasses(): PriorityClass[] {
     team_cap_mgpu: null,
     price_multiplier_ppm: name === "critical" ? 1_500_000 : 1_000_000,
     description,
+    is_retired: false,
   }));
 }
 

@@ -1,5 +1,5 @@
 /** Recorded cycles of the company's story: nlp's gang gets its GPUs back. */
-import type { Decision, NamedJob, ReplayedCycle } from "../src/api/types";
+import type { Decision, DecisionLine, NamedJob, ReplayedCycle } from "../src/api/types";
 import { iso } from "./company.ts";
 
 const GPU = 1000;
@@ -119,4 +119,49 @@ export function theCycles(): ReplayedCycle[] {
       differences: [],
     },
   ];
+}
+
+/** The same as lines, cut to what was asked for. */
+export function theDecisionLines(query: URLSearchParams): DecisionLine[] {
+  const decided_at = iso(Date.now() - 48_000);
+  const common = {
+    cycle: CYCLE,
+    decided_at,
+    pool: "h100",
+    guaranteed_mgpu: null,
+    beneficiary: null,
+    right: null,
+    unsaved_s: null,
+    at_risk_mgpu_s: null,
+    grace_until: null,
+    victims: 0,
+    victims_mgpu: 0,
+  };
+  const serving = job("0320", "serve-llama-7", "production/inference");
+  const stopped = {
+    ...common,
+    decision: "stopped" as const,
+    job: serving,
+    mgpu: 64 * GPU,
+    guaranteed_mgpu: 0,
+    right: "borrowed" as const,
+    unsaved_s: 160,
+    at_risk_mgpu_s: 160 * 64 * GPU,
+    grace_until: iso(Date.now() + 252_000),
+  };
+  const lines: DecisionLine[] = [
+    { ...common, id: 4, decision: "claimed", job: GANG, mgpu: 200 * GPU, victims: 2, victims_mgpu: 136 * GPU },
+    { ...stopped, id: 3, beneficiary: GANG },
+    { ...stopped, id: 2, right: "borrowed_above", beneficiary: NOBODY },
+    {
+      ...common,
+      id: 1,
+      decision: "started",
+      job: job("9001", "segment-anything", "research/vision"),
+      mgpu: 8 * GPU,
+      guaranteed_mgpu: 6 * GPU,
+    },
+  ];
+  const kind = query.get("decision");
+  return lines.filter((line) => kind === null || line.decision === kind);
 }

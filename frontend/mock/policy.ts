@@ -48,3 +48,26 @@ export function rules(found: { version: number }, { method, body, headers }: Moc
   }
   return { status: 200, body: { ...found } };
 }
+
+/** Lists, makes, changes and removes classes; jobs are or were of those that there are from the start. */
+export function priorityClasses(stored: TheRules, request: MockRequest, id: string | undefined): MockAnswer {
+  const found = stored.classes.find((each) => each.id === id);
+  if (found === undefined && request.method === "POST") {
+    const given = request.body as Partial<PriorityClass> & { name: string };
+    if (stored.classes.some((each) => each.name === given.name)) {
+      return aProblem(409, "conflict", `ai-company has a priority class ${given.name} already; change it.`);
+    }
+    const made = { ...thePriorityClasses()[2], ...given, id: `01935000-0000-7000-8000-00000000ff${stored.classes.length}0`, version: 1 };
+    stored.classes.push(made as PriorityClass);
+    return { status: 201, body: made };
+  }
+  if (found === undefined) return { status: 200, body: { items: stored.classes, next: null } };
+  if (request.method === "DELETE") {
+    if (thePriorityClasses().some((each) => each.id === id)) {
+      return aProblem(409, "conflict", `Jobs are or were of the class ${found.name}, so it stays known. Retire it.`);
+    }
+    stored.classes = stored.classes.filter((each) => each !== found);
+    return { status: 204 };
+  }
+  return rules(found, request);
+}

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from arbiter.replay import Kind, Right
+from jobs.decision_list import decision_line, list_decisions
 from jobs.decisions import CYCLES_MAX, cycle_body, decisions_about, list_cycles, replay_cycle
 from primitives.errors import FieldError, InvalidRequest
 from tenants.api.authentication import actor_from
@@ -32,6 +33,7 @@ _TIMES = (
     OpenApiParameter("decided_at__lt", OpenApiTypes.DATETIME),
 )
 _KINDS: list[str] = [kind.value for kind in Kind]
+_LISTED_KINDS = [kind for kind in _KINDS if kind != Kind.WAITS.value]
 _RIGHTS: list[str] = [right.value for right in Right]
 
 
@@ -95,6 +97,36 @@ class DecisionSerializer(serializers.Serializer[Any]):
     victims = VictimOfCycleSerializer(many=True)
 
 
+class DecisionLineSerializer(serializers.Serializer[Any]):
+    """What a cycle did with a job, in one line. `decision` says which members are set."""
+
+    id = serializers.IntegerField()
+    cycle = serializers.UUIDField()
+    decided_at = serializers.DateTimeField()
+    decision = serializers.ChoiceField(choices=_LISTED_KINDS)
+    job = NamedJobSerializer()
+    pool = serializers.CharField()
+    mgpu = serializers.IntegerField()
+    guaranteed_mgpu = serializers.IntegerField(
+        allow_null=True, help_text="Of `started` and `stopped`: what was inside the guarantee"
+    )
+    beneficiary = NamedJobSerializer(
+        allow_null=True, help_text="Of `stopped`: for whom; all null: of another organization"
+    )
+    right = serializers.ChoiceField(choices=_RIGHTS, allow_null=True, help_text="Of `stopped`")
+    unsaved_s = serializers.IntegerField(
+        allow_null=True, help_text="Of `stopped`: work since the last known checkpoint, or start"
+    )
+    at_risk_mgpu_s = serializers.IntegerField(
+        allow_null=True, help_text="Of `stopped`: the same, times what it held"
+    )
+    grace_until = serializers.DateTimeField(
+        allow_null=True, help_text="Of `claimed` and `stopped`: the latest end"
+    )
+    victims = serializers.IntegerField(help_text="Of `claimed`: how many jobs had to go for it")
+    victims_mgpu = serializers.IntegerField(help_text="Of `claimed`: what these held")
+
+
 class JobDecisionsSerializer(serializers.Serializer[Any]):
     """Decisions about one job, the latest first."""
 
@@ -142,6 +174,47 @@ class ReplayedCycleSerializer(CycleSerializer):
     is_same_policy = serializers.BooleanField()
     difference_count = serializers.IntegerField()
     differences = DifferenceSerializer(many=True, help_text="The first 500")
+
+
+class DecisionList(APIView):
+    """What recorded cycles did with the jobs that the caller may see."""
+
+    @extend_schema(
+        operation_id="list_decisions",
+        summary="Who was started, and who was stopped for whom",
+        description="Of the jobs that the caller may see, the latest first. Whoever manages a team "
+        "sees those of its jobs; of another organization's job nothing is told. Lines go with the "
+        "records of their cycles.",
+        parameters=[
+            OpenApiParameter("team", OpenApiTypes.STR, description="Only below this node (path)"),
+            OpenApiParameter("pool", OpenApiTypes.STR, description="Only in this pool"),
+            OpenApiParameter(
+                "decision",
+                OpenApiTypes.STR,
+                description=f"Only these, comma-separated: {', '.join(_LISTED_KINDS)}",
+            ),
+            *_TIMES,
+            *PAGE_PARAMETERS,
+        ],
+        responses=answers({200: page_of(DecisionLineSerializer)}, 404),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of them."""
+        refuse_unknown_filters(
+            request, {"team", "pool", "decision", "decided_at__gte", "decided_at__lt"}
+        )
+        actor = actor_from(request)
+        since, until = _times(request)
+        lines = list_decisions(
+            actor=actor,
+            team=request.query_params.get("team"),
+            pool=request.query_params.get("pool"),
+            kinds=_kinds(request),
+            since=since,
+            until=until,
+        )
+        page = page_by_id(request, lines, newest_first=True)
+        return Response(page_body(request, page, lambda line: decision_line(line, actor=actor)))
 
 
 class CycleList(APIView):
@@ -206,6 +279,17 @@ class JobDecisions(APIView):
             job_id, actor=actor_from(request), since=since, until=until, limit=_limit(request)
         )
         return Response({"items": items})
+
+
+def _kinds(request: Request) -> list[Kind] | None:
+    text = request.query_params.get("decision")
+    if text is None:
+        return None
+    given = text.split(",")
+    if not set(given) <= set(_LISTED_KINDS):
+        known = f"must be some of {', '.join(_LISTED_KINDS)}"
+        raise InvalidRequest(f"decision {known}.", errors=[FieldError("/decision", known)])
+    return [Kind(one) for one in given]
 
 
 def _times(request: Request) -> tuple[datetime | None, datetime | None]:

@@ -221,7 +221,7 @@ def array_body(view: ArrayView) -> dict[str, Any]:
         "team": array.team.path.rstrip("/"),
         "user": array.user.username,
         "organization": array.team.path.partition("/")[0],
-        "pool": view.pool,
+        "pools": view.pools,
         "indices": array.indices,
         "size": array.size,
         "max_running": array.max_running,

@@ -365,7 +365,9 @@ class JobArraySerializer(serializers.Serializer[Any]):
     team = serializers.CharField(help_text="Path")
     user = serializers.CharField(help_text="Username")
     organization = serializers.CharField(help_text="Slug")
-    pool = serializers.CharField()
+    pools = serializers.ListField(
+        child=serializers.CharField(), help_text="Those that its tasks accept, the best first"
+    )
     indices = serializers.CharField(help_text="As they were submitted: `0-9`, `1,3,5-7`, `0-31:4`")
     size = serializers.IntegerField(help_text="How many tasks it has")
     max_running = serializers.IntegerField(allow_null=True, help_text="At once; null: all")

@@ -28,6 +28,7 @@ urlpatterns: list[URLPattern] = [
     path("job-arrays/<uuid:array_id>", views.JobArrayDetail.as_view()),
     path("job-arrays/<uuid:array_id>/cancel", views.JobArrayCancel.as_view()),
     path("clusters/<uuid:cluster_id>/placements", ClusterPlacementList.as_view()),
+    path("decisions", cycle_views.DecisionList.as_view()),
     path("cycles", cycle_views.CycleList.as_view()),
     path("cycles/<uuid:cycle_id>", cycle_views.CycleDetail.as_view()),
     path("quota-changes/<uuid:planned_id>/preview", QuotaChangePreview.as_view()),

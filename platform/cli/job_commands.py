@@ -33,6 +33,7 @@ from cli.submitting import (
     pools,
     seconds,
     span,
+    time_limit,
     variables,
 )
 
@@ -102,7 +103,10 @@ def submit(
         typer.Option(help="Memory on each node, such as 512M, 64G or 1T, likewise."),
     ] = None,
     time: Annotated[
-        str | None, typer.Option(help="Time limit: 90s, 30m, 2h, 1d12h or H:MM:SS.")
+        str | None,
+        typer.Option(
+            help="Time limit: 90s, 30m, 2h, 1d12h, or as #SBATCH has it with colons: 2:00:00."
+        ),
     ] = None,
     priority_class: Annotated[str | None, typer.Option("--class", help="Priority class.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the job.")] = None,
@@ -190,7 +194,7 @@ def submit(
             "gpus_per_node": number(gpus_per_node, "--gpus-per-node"),
             "cpus_per_node": cpus_per_node,
             "memory_mib_per_node": mebibytes(memory_per_node, "--memory-per-node"),
-            "time_limit_s": seconds(time),
+            "time_limit_s": time_limit(time),
             "priority_class": priority_class,
             "name": name,
             "environment": variables(env or []),

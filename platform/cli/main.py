@@ -13,6 +13,7 @@ from cli import account_commands, fleet_commands, job_commands
 from cli.change_commands import changes_app
 from cli.checkpoint_command import checkpoint
 from cli.context import Commands
+from cli.decisions_command import decisions
 from cli.estimate_command import estimate
 from cli.policy_commands import policy_app
 from cli.push_commands import quota_push
@@ -43,6 +44,7 @@ app.add_typer(policy_app, name="policy")
 app.add_typer(report_app, name="report")
 app.command()(checkpoint)
 app.command()(estimate)
+app.command()(decisions)
 app.command()(replay)
 app.command()(simulate)
 app.command()(account_commands.version)

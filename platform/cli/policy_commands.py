@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -18,6 +20,9 @@ _CLASSES_MAX = 500
 _YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 #: Names whose values are typed in GPUs, by the name that the API takes.
 _GPUS = {"team_cap": "team_cap_mgpu"}
+#: All names that the API has others for.
+_NAMES = {**_GPUS, "price": "price_multiplier_ppm"}
+_MULTIPLIER = re.compile(r"([0-9]{1,4})(?:\.([0-9]{1,6}))?")
 
 policy_app = typer.Typer(
     no_args_is_help=True,
@@ -36,6 +41,18 @@ IfMatch = Annotated[
         metavar="VERSION",
         help="Change it only while this is its version, as `get` shows it, or `classes -o json`; "
         "without it, as it is now.",
+    ),
+]
+ClassArgument = Annotated[str, typer.Argument(metavar="CLASS", help="Its name.")]
+OfOrganization = Annotated[
+    str | None, typer.Option("--organization", help="Needed where several have such a class.")
+]
+ClassSettings = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NAME=VALUE...",
+        help="order=100, grace_period_s=5m, team_cap=64 (GPUs, or none), price=1.5 (times the "
+        "price), preempts_within_team=yes, preempts_across_teams=no, description=...",
     ),
 ]
 Settings = Annotated[
@@ -106,7 +123,7 @@ def policy_classes(
                 duration(each["grace_period_s"]),
                 "none" if each["team_cap_mgpu"] is None else gpus(each["team_cap_mgpu"]),
                 money(each["price_multiplier_ppm"] * 1_000),
-                each["description"],
+                f"(retired) {each['description']}" if each["is_retired"] else each["description"],
             ]
             for each in sorted(found, key=lambda one: (one["organization"], -one["order"]))
         ],
@@ -114,27 +131,57 @@ def policy_classes(
     )
 
 
+@policy_app.command("add-class")
+def policy_add_class(
+    ctx: typer.Context,
+    name: ClassArgument,
+    settings: ClassSettings,
+    organization: Annotated[str, typer.Option(help="Whose: its slug.")],
+    output: Output = Format.TABLE,
+) -> None:
+    """Add a priority class; `order=` is needed. For administrators of the organization.
+
+    What is not said is as of `normal`: it stops nobody, has 5 minutes of grace and no cap, and
+    costs the price.
+    """
+    body = {"organization": organization, "name": name, **_read(settings)}
+    _print(open_api(ctx).post("priority-classes", body, key=str(uuid.uuid4())), output)
+
+
 @policy_app.command("set-class")
 def policy_set_class(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="CLASS", help="Its name.")],
-    settings: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="NAME=VALUE...",
-            help="order=100, grace_period_s=5m, team_cap=64 (GPUs, or none), "
-            "preempts_within_team=yes, preempts_across_teams=no, description=...",
-        ),
-    ],
-    organization: Annotated[
-        str | None, typer.Option(help="Needed where several have such a class.")
-    ] = None,
+    name: ClassArgument,
+    settings: ClassSettings,
+    organization: OfOrganization = None,
     if_match: IfMatch = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Change a priority class. For administrators of its organization."""
+    """Change a priority class; `is_retired=yes`: no new jobs. For administrators of its
+    organization; its price for who manages prices, too."""
     api = open_api(ctx)
     patch = _read(settings)
+    each = _class_named(api, name, organization)
+    seen = _version(each) if if_match is None else _tag(if_match)
+    _print(api.patch(f"priority-classes/{each['id']}", patch, if_match=seen), output)
+
+
+@policy_app.command("remove-class")
+def policy_remove_class(
+    ctx: typer.Context,
+    name: ClassArgument,
+    organization: OfOrganization = None,
+    if_match: IfMatch = None,
+) -> None:
+    """Remove a priority class that no job was ever of; others are retired by `set-class`."""
+    api = open_api(ctx)
+    each = _class_named(api, name, organization)
+    seen = _version(each) if if_match is None else _tag(if_match)
+    api.delete(f"priority-classes/{each['id']}", if_match=seen)
+    tell(f"Removed {name} of {each['organization']}.")
+
+
+def _class_named(api: Api, name: str, organization: str | None) -> Mapping[str, Any]:
     classes = api.items("priority-classes", most=_CLASSES_MAX, organization=organization)
     found = [each for each in classes if each["name"] == name]
     if not found:
@@ -142,10 +189,7 @@ def policy_set_class(
     if len(found) > 1:
         where = ", ".join(sorted(str(each["organization"]) for each in found))
         raise CliError(f"{name} is a class of {where}; say which with --organization.")
-    (each,) = found
-    path = f"priority-classes/{each['id']}"
-    seen = _version(each) if if_match is None else _tag(if_match)
-    _print(api.patch(path, patch, if_match=seen), output)
+    return found[0]
 
 
 def _path(api: Api, organization: str | None) -> str:
@@ -174,7 +218,7 @@ def _read(settings: Sequence[str]) -> dict[str, Any]:
         name, equals, value = setting.partition("=")
         if not equals or not name:
             raise CliError(f"{setting[:60]!r}: write NAME=VALUE.")
-        found[_GPUS.get(name, name)] = _value(name, value)
+        found[_NAMES.get(name, name)] = _value(name, value)
     return found
 
 
@@ -185,13 +229,23 @@ def _value(name: str, text: str) -> object:
         return None if given is None else round(given * 1_000)
     if name == "rank":
         return [path for path in text.split(",") if path]
+    if name == "price":
+        return _multiplier(text)
     if name.endswith(("_s", "_s_max")):
-        return int(text) if text.isascii() and text.isdigit() else seconds(text, f"{name}=")
-    if name.startswith(("preempts_", "skips_")):
+        return seconds(text, f"{name}=")
+    if name.startswith(("preempts_", "skips_", "is_")):
         if text not in _YES_NO:
             raise CliError(f"{name}={text[:20]}: write yes or no.")
         return _YES_NO[text]
     return int(text) if text.isascii() and text.isdigit() and name != "description" else text
+
+
+def _multiplier(text: str) -> int:
+    """Times the price, in parts per million."""
+    match = _MULTIPLIER.fullmatch(text)
+    if match is None:
+        raise CliError(f"price={text[:40]}: write how many times the price, such as 1.5.")
+    return int(match[1]) * 1_000_000 + int((match[2] or "").ljust(6, "0"))
 
 
 def _stops(each: Mapping[str, Any]) -> str:

@@ -25,6 +25,11 @@ from cli.output import (
 _CLOCK = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?")
 _CYCLES_MAX = 10_000
 
+AtOption = Annotated[
+    str | None,
+    typer.Option(help="Only then (UTC): 14:03, 14:03:27, 2026-11-21T14:03 or ...T14:03:27Z."),
+]
+
 
 def replay(
     ctx: typer.Context,
@@ -35,10 +40,7 @@ def replay(
         str | None,
         typer.Option(help="What cycles did with this job: its id, or how its name begins."),
     ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option(help="Only then (UTC): 14:03, 14:03:27, 2026-11-21T14:03 or ...T14:03:27Z."),
-    ] = None,
+    at: AtOption = None,
     limit: Annotated[int, typer.Option(min=1, max=_CYCLES_MAX, help="Cycles at most.")] = 20,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
 ) -> None:
@@ -51,7 +53,7 @@ def replay(
     if cycle is not None and (job is not None or at is not None):
         raise CliError("Give a cycle, or --job and --at.")
     api = open_api(ctx)
-    times = {} if at is None else _times(at)
+    times = {} if at is None else times_at(at)
     if job is not None:
         job_id = api.job_id(job)
         found = api.get(f"jobs/{job_id}/decisions", **times, limit=min(limit, 20))["items"]
@@ -76,7 +78,10 @@ def replay(
             cycles = list(api.items("cycles", most=limit, **times))
         except Refused as refused:
             if refused.status == 403:
-                tell("What was decided about one of your jobs: `tidegate replay --job JOB`.")
+                tell(
+                    "What was decided about your jobs: `tidegate decisions`; about one of them: "
+                    "`tidegate replay --job JOB`."
+                )
             raise
         if output is not Format.TABLE:
             print_data(cycles, output)
@@ -96,7 +101,7 @@ def _cycle_id(given: str) -> str:
         ) from None
 
 
-def _times(text: str) -> dict[str, str]:
+def times_at(text: str) -> dict[str, str]:
     """The second or the minute that is meant, as the API's filters."""
     given = text.removesuffix("Z")
     if _CLOCK.fullmatch(given):

@@ -17,6 +17,7 @@ from primitives.units import MGPU_MAX, MGPU_PER_GPU
 
 FILE_BYTES_MAX = 1 << 20
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_WITH_UNIT = re.compile(r"([0-9]{1,9})([smhd])")
 _WITH_UNITS = re.compile(r"(?:[0-9]{1,9}[smhd])+")
 _CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,9}(?::[0-9]{1,9}){0,2})")
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
@@ -122,27 +123,36 @@ def begin_time(text: str | None, *, now: datetime) -> str | None:
         raise CliError(f"--begin {text[:40]}: that is too far ahead.") from None
 
 
-def seconds(text: str | None, option: str = "--time") -> int | None:
-    """What `option` was given as a time: 90s, 30m, 2h, 1d12h, or as Slurm writes it: minutes,
-    minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]]. Raises CliError."""
+def seconds(text: str | None, option: str) -> int | None:
+    """What `option` was given as a length of time: 90s, 30m, 2h, 1d12h. Raises CliError.
+
+    A number without a unit is refused, as it means minutes to some and seconds to others; but for
+    0, which means the same to all.
+    """
     if text is None:
         return None
-    if _WITH_UNITS.fullmatch(text):
-        return sum(
-            int(count) * _UNITS_S[unit] for count, unit in re.findall(r"([0-9]+)([smhd])", text)
-        )
-    match = _CLOCK.fullmatch(text)
-    if match is None:
-        raise CliError(
-            f"{option} {text[:40]!r}: write 90s, 30m, 2h, 1d12h or hours:minutes:seconds."
-        )
+    if text != "0" and not _WITH_UNITS.fullmatch(text):
+        said = f"{option}{'' if option.endswith('=') else ' '}{text[:40]!r}"
+        if text.isascii() and text.isdigit():
+            short = text[:9]
+            raise CliError(f"{said}: of what? Write {short}s, {short}m or {short}h.")
+        raise CliError(f"{said}: write 90s, 30m, 2h or 1d12h.")
+    return sum(int(count) * _UNITS_S[unit] for count, unit in _WITH_UNIT.findall(text))
+
+
+def time_limit(text: str | None) -> int | None:
+    """`--time`: as `seconds`, or with colons as `#SBATCH --time` has it: minutes:seconds,
+    hours:minutes:seconds, days-hours[:minutes[:seconds]]. Raises CliError."""
+    match = None if text is None else _CLOCK.fullmatch(text)
+    if match is None or not (match[1] or ":" in match[2]):
+        return seconds(text, "--time")
     numbers = [int(part) for part in match[2].split(":")]
     if match[1] is not None:
         hours, minutes, rest = [*numbers, 0, 0][:3]
         return ((int(match[1]) * 24 + hours) * 60 + minutes) * 60 + rest
     if len(numbers) == 3:
         return (numbers[0] * 60 + numbers[1]) * 60 + numbers[2]
-    return numbers[0] * 60 + (numbers[1] if len(numbers) == 2 else 0)
+    return numbers[0] * 60 + numbers[1]
 
 
 def _read(source: str) -> str:

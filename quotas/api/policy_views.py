@@ -1,11 +1,12 @@
-"""The policies of the installation and of an organization, and changes of priority classes."""
+"""The policies of the installation and of an organization, and priority classes."""
 
 from __future__ import annotations
 
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -17,22 +18,40 @@ from quotas.api.serializers import (
     InstallationPolicyUpdateSerializer,
     PolicySerializer,
     PolicyUpdateSerializer,
+    PriorityClassCreateSerializer,
     PriorityClassSerializer,
     PriorityClassUpdateSerializer,
 )
 from quotas.installation import change_installation_policy, installation_policy
+from quotas.models import PriorityClass
 from quotas.policies import (
     change_policy,
     change_priority_class,
+    create_priority_class,
     policy_of,
+    remove_priority_class,
     visible_class,
     visible_organization,
 )
-from tenants.access import Actor
+from tenants.access import Actor, visible, visible_node
 from tenants.api.authentication import actor_from
-from webapi.paging import refuse_unknown_parameters
+from tenants.roles import Permission
+from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.paging import (
+    page_body,
+    page_by_id,
+    refuse_unknown_filters,
+    refuse_unknown_parameters,
+)
 from webapi.preconditions import etag_of, required_version
-from webapi.serializers import answers, etag_header, if_match_header
+from webapi.serializers import (
+    IDEMPOTENCY_KEY,
+    PAGE_PARAMETERS,
+    answers,
+    etag_header,
+    if_match_header,
+    page_of,
+)
 
 _IF_MATCH = if_match_header("The ETag that the change is based on")
 _ETAG = etag_header("Version")
@@ -121,6 +140,70 @@ class PolicyDetail(APIView):
         return _answer(_policy(actor, organization_id))
 
 
+class PriorityClassList(APIView):
+    """The priority classes of the organizations that the caller may see."""
+
+    @extend_schema(
+        operation_id="list_priority_classes",
+        summary="Priority classes",
+        parameters=[
+            OpenApiParameter("organization", OpenApiTypes.STR, description="Only of this slug"),
+            *PAGE_PARAMETERS,
+        ],
+        responses=answers({200: page_of(PriorityClassSerializer)}, 404),
+    )
+    def get(self, request: Request) -> Response:
+        """A page of priority classes."""
+        refuse_unknown_filters(request, {"organization"})
+        actor = actor_from(request)
+        classes = visible(
+            actor,
+            PriorityClass.objects.select_related("organization"),
+            Permission.VIEW_TREE,
+            path_field="organization__path",
+        )
+        if "organization" in request.query_params:
+            organization = visible_node(actor, request.query_params["organization"])
+            classes = classes.filter(organization=organization)
+        page = page_by_id(request, classes)
+        return Response(page_body(request, page, lambda found: PriorityClassSerializer(found).data))
+
+    @extend_schema(
+        operation_id="create_priority_class",
+        summary="Add a priority class",
+        description="Jobs can be of it at once. For administrators of the organization.",
+        request=PriorityClassCreateSerializer,
+        parameters=[IDEMPOTENCY_KEY, _ETAG],
+        responses=answers({201: PriorityClassSerializer}, 403, 404, 409, 422),
+    )
+    def post(self, request: Request) -> Response:
+        """The new class and its ETag."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        body = PriorityClassCreateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        now = SystemClock().now()
+
+        def act() -> tuple[int, dict[str, Any]]:
+            made = create_priority_class(
+                body.validated_data["organization"],
+                body.validated_data["name"],
+                body.to_rules(),
+                actor=actor,
+                now=now,
+            )
+            return 201, _class(actor, made.pk)
+
+        status, answer, _ = answer_once(
+            principal_id=actor.user.pk,
+            key=idempotency_key(request),
+            fingerprint=fingerprint_of(request),
+            now=now,
+            act=act,
+        )
+        return Response(answer, status=status, headers={"ETag": etag_of(answer["version"])})
+
+
 class PriorityClassDetail(APIView):
     """One priority class."""
 
@@ -160,6 +243,28 @@ class PriorityClassDetail(APIView):
         except PreconditionFailed as stale:
             raise PreconditionFailed(stale.detail, current=_class(actor, class_id)) from stale
         return _answer(_class(actor, class_id))
+
+    @extend_schema(
+        operation_id="remove_priority_class",
+        summary="Remove a priority class that no job was ever of",
+        description="One that jobs are or were of is retired instead (409 says so).",
+        parameters=[_IF_MATCH],
+        responses=answers({204: None}, 403, 404, 409, 412, 428),
+    )
+    def delete(self, request: Request, class_id: UUID) -> Response:
+        """Nothing. A 412 shows the `current` class."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        try:
+            remove_priority_class(
+                class_id,
+                actor=actor,
+                if_version=required_version(request),
+                now=SystemClock().now(),
+            )
+        except PreconditionFailed as stale:
+            raise PreconditionFailed(stale.detail, current=_class(actor, class_id)) from stale
+        return Response(status=204)
 
 
 def _installation() -> dict[str, Any]:

@@ -13,14 +13,18 @@ from arbiter.policy import SpareOrder
 from primitives.units import BASIS_POINTS, MGPU_MAX
 from quotas.administration import REASON_LENGTH_MAX, QuotaEdit, percent_text
 from quotas.models import (
+    CLASS_ORDER_MAX,
     INSTALLATION_RANGES,
+    PRICE_MULTIPLIER_PPM_MAX,
     InstallationPolicy,
     OrganizationPolicy,
     PriorityClass,
     QuotaChange,
 )
+from quotas.policies import ClassRules
 from quotas.queries import QuotaRow
 from tenants.models import NodeKind
+from tenants.names import SLUG_LENGTH_MAX, SLUG_PATTERN
 from webapi.serializers import StrictSerializer, TextField, WholeNumberField, YesOrNoField
 
 WEIGHT_MAX = 1_000_000
@@ -226,25 +230,71 @@ class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
             "team_cap_mgpu",
             "price_multiplier_ppm",
             "description",
+            "is_retired",
             "version",
         ]
 
 
-class PriorityClassUpdateSerializer(StrictSerializer):
-    """What to change; what is left out stays."""
+class _ClassRulesSerializer(StrictSerializer):
+    """What a priority class means, as far as it is given."""
 
-    order = WholeNumberField(min_value=0, max_value=1_000_000, required=False)
+    order = WholeNumberField(
+        min_value=0,
+        max_value=CLASS_ORDER_MAX,
+        required=False,
+        help_text="Higher is served first inside a team",
+    )
     preempts_within_team = YesOrNoField(required=False, help_text="Lower classes of its own team")
     preempts_across_teams = YesOrNoField(
         required=False,
         help_text="Lower classes of all teams of the organization, protected or not, up to "
         "`team_cap_mgpu`, which it needs",
     )
-    grace_period_s = WholeNumberField(min_value=0, max_value=86_400, required=False)
+    grace_period_s = WholeNumberField(
+        min_value=0, max_value=86_400, required=False, help_text="From notice to forced stop"
+    )
     team_cap_mgpu = WholeNumberField(
-        min_value=0, max_value=MGPU_MAX, required=False, allow_null=True
+        min_value=0,
+        max_value=MGPU_MAX,
+        required=False,
+        allow_null=True,
+        help_text="What its jobs may hold in one team; null: no cap",
+    )
+    price_multiplier_ppm = WholeNumberField(
+        min_value=0,
+        max_value=PRICE_MULTIPLIER_PPM_MAX,
+        required=False,
+        help_text="Parts per million of the price; holds for what starts from then on, and is set "
+        "by who manages prices",
     )
     description = TextField(max_length=200, required=False, allow_blank=True)
+
+
+class PriorityClassCreateSerializer(_ClassRulesSerializer):
+    """A new priority class; what is left out is as of `normal`, without a cap."""
+
+    organization = TextField(max_length=SLUG_LENGTH_MAX, help_text="Its slug")
+    name = TextField(
+        max_length=SLUG_LENGTH_MAX,
+        help_text=f"`{SLUG_PATTERN}`; once in an organization, and it never changes",
+    )
+    order = WholeNumberField(
+        min_value=0, max_value=CLASS_ORDER_MAX, help_text="Higher is served first inside a team"
+    )
+
+    def to_rules(self) -> ClassRules:
+        """What was given, as the domain takes it."""
+        given = {**self.validated_data}
+        del given["organization"], given["name"]
+        return ClassRules(**given)
+
+
+class PriorityClassUpdateSerializer(_ClassRulesSerializer):
+    """What to change; what is left out stays."""
+
+    is_retired = YesOrNoField(
+        required=False, help_text="Takes no new jobs; those that are of it go on"
+    )
 
 
 class PolicySerializer(serializers.ModelSerializer[OrganizationPolicy]):

@@ -27,6 +27,7 @@ from quotas.api.policy_views import (
     InstallationPolicyDetail,
     PolicyDetail,
     PriorityClassDetail,
+    PriorityClassList,
 )
 from quotas.api.push_views import (
     AcceptedDifferenceDetail,
@@ -34,7 +35,7 @@ from quotas.api.push_views import (
     QuotaPushDetail,
     QuotaPushList,
 )
-from quotas.api.views import PriorityClassList, QuotaChanges, QuotaDetail, QuotaList
+from quotas.api.views import QuotaChanges, QuotaDetail, QuotaList
 
 urlpatterns: list[URLPattern] = [
     path("quotas", QuotaList.as_view()),

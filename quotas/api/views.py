@@ -1,4 +1,4 @@
-"""Quotas, their history, and priority classes."""
+"""Quotas and their history."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from primitives.errors import PreconditionFailed
 from quotas.administration import change_quota, create_quota, named_pool
 from quotas.api.paging_by_key import page_by_key
 from quotas.api.serializers import (
-    PriorityClassSerializer,
     QuotaChangeSerializer,
     QuotaCreateSerializer,
     QuotaSerializer,
     QuotaUpdateSerializer,
 )
-from quotas.models import PriorityClass, Quota
+from quotas.models import Quota
 from quotas.queries import quota_rows, visible_quotas
-from tenants.access import Actor, get_visible, under, visible, visible_node
+from tenants.access import Actor, get_visible, under, visible_node
 from tenants.api.authentication import actor_from
 from tenants.roles import Permission
 from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
@@ -178,35 +177,6 @@ class QuotaChanges(APIView):
         quota = _visible_quota(actor_from(request), quota_id)
         page = page_by_id(request, quota.changes.select_related("actor"), newest_first=True)
         return Response(page_body(request, page, lambda change: QuotaChangeSerializer(change).data))
-
-
-class PriorityClassList(APIView):
-    """The priority classes of the organizations that the caller may see."""
-
-    @extend_schema(
-        operation_id="list_priority_classes",
-        summary="Priority classes",
-        parameters=[
-            OpenApiParameter("organization", OpenApiTypes.STR, description="Only of this slug"),
-            *PAGE_PARAMETERS,
-        ],
-        responses=answers({200: page_of(PriorityClassSerializer)}, 404),
-    )
-    def get(self, request: Request) -> Response:
-        """A page of priority classes."""
-        refuse_unknown_filters(request, {"organization"})
-        actor = actor_from(request)
-        classes = visible(
-            actor,
-            PriorityClass.objects.select_related("organization"),
-            Permission.VIEW_TREE,
-            path_field="organization__path",
-        )
-        if "organization" in request.query_params:
-            organization = visible_node(actor, request.query_params["organization"])
-            classes = classes.filter(organization=organization)
-        page = page_by_id(request, classes)
-        return Response(page_body(request, page, lambda found: PriorityClassSerializer(found).data))
 
 
 def _visible_quota(actor: Actor, quota_id: UUID) -> Quota:

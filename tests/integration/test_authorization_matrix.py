@@ -180,6 +180,14 @@ TABLE: dict[tuple[str, str], Case] = {
     ("PATCH", "priority-classes/<uuid:class_id>"): a_case(
         "401 200 200 403 403 403 403 403 403 403 404", {"order": 7}, If_Match='"v1"'
     ),
+    ("POST", "priority-classes"): a_case(
+        "401 201 201 403 403 403 403 403 403 403 404",
+        {"organization": "ai-company", "name": "new", "order": 7},
+    ),
+    # Jobs of this world are of it, which who may remove it is told.
+    ("DELETE", "priority-classes/<uuid:class_id>"): a_case(
+        "401 409 409 403 403 403 403 403 403 403 404", If_Match='"v1"'
+    ),
     # What holds for all is read by all.
     ("GET", "policy"): a_case(CUT_TO_ALL),
     ("PATCH", "policy"): a_case(PLATFORM_ADMIN_200, {"starts_max": 7}, If_Match='"v1"'),
@@ -217,6 +225,7 @@ TABLE: dict[tuple[str, str], Case] = {
     ),
     # What a cycle did with one job is for whoever may see the job.
     ("GET", "jobs/<uuid:job_id>/decisions"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
+    ("GET", "decisions"): a_case(CUT_TO_ALL),
     ("GET", "cycles"): a_case(PLATFORM_ADMIN_200),
     ("GET", "cycles/<uuid:cycle_id>"): a_case(PLATFORM_ADMIN_200),
     # Nothing is in quarantine here: who may end one is told of the conflict.

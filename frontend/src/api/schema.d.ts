@@ -260,6 +260,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/decisions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Who was started, and who was stopped for whom
+         * @description Of the jobs that the caller may see, the latest first. Whoever manages a team sees those of its jobs; of another organization's job nothing is told. Lines go with the records of their cycles.
+         */
+        get: operations["list_decisions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/departments": {
         parameters: {
             query?: never;
@@ -849,7 +869,11 @@ export interface paths {
          */
         get: operations["list_priority_classes"];
         put?: never;
-        post?: never;
+        /**
+         * Add a priority class
+         * @description Jobs can be of it at once. For administrators of the organization.
+         */
+        post: operations["create_priority_class"];
         delete?: never;
         options?: never;
         head?: never;
@@ -870,7 +894,11 @@ export interface paths {
         get: operations["get_priority_class"];
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Remove a priority class that no job was ever of
+         * @description One that jobs are or were of is retired instead (409 says so).
+         */
+        delete: operations["remove_priority_class"];
         options?: never;
         head?: never;
         /**
@@ -1932,7 +1960,7 @@ export interface components {
             cycle: string;
             /** Format: date-time */
             decided_at: string;
-            decision: components["schemas"]["DecisionEnum"];
+            decision: components["schemas"]["Decision937Enum"];
             /** Format: date-time */
             grace_until: string | null;
             /** @description What of it was inside its team's guarantee */
@@ -1953,7 +1981,58 @@ export interface components {
          *     * `waits` - waits
          * @enum {string}
          */
-        DecisionEnum: "started" | "claimed" | "stopped" | "claim_dropped" | "waits";
+        Decision937Enum: "started" | "claimed" | "stopped" | "claim_dropped" | "waits";
+        /** @description What a cycle did with a job, in one line. `decision` says which members are set. */
+        DecisionLine: {
+            /** @description Of `stopped`: the same, times what it held */
+            at_risk_mgpu_s: number | null;
+            /** @description Of `stopped`: for whom; all null: of another organization */
+            beneficiary: components["schemas"]["NamedJob"] | null;
+            /** Format: uuid */
+            cycle: string;
+            /** Format: date-time */
+            decided_at: string;
+            decision: components["schemas"]["DecisionLineDecisionEnum"];
+            /**
+             * Format: date-time
+             * @description Of `claimed` and `stopped`: the latest end
+             */
+            grace_until: string | null;
+            /** @description Of `started` and `stopped`: what was inside the guarantee */
+            guaranteed_mgpu: number | null;
+            id: number;
+            job: components["schemas"]["NamedJob"];
+            mgpu: number;
+            pool: string;
+            /**
+             * @description Of `stopped`
+             *
+             *     * `borrowed` - borrowed
+             *     * `borrowed_above` - borrowed_above
+             *     * `preemptible` - preemptible
+             *     * `priority` - priority
+             */
+            right: components["schemas"]["RightEnum"] | components["schemas"]["NullEnum"];
+            /** @description Of `stopped`: work since the last known checkpoint, or start */
+            unsaved_s: number | null;
+            /** @description Of `claimed`: how many jobs had to go for it */
+            victims: number;
+            /** @description Of `claimed`: what these held */
+            victims_mgpu: number;
+        };
+        /**
+         * @description * `started` - started
+         *     * `claimed` - claimed
+         *     * `stopped` - stopped
+         *     * `claim_dropped` - claim_dropped
+         * @enum {string}
+         */
+        DecisionLineDecisionEnum: "started" | "claimed" | "stopped" | "claim_dropped";
+        DecisionLinePage: {
+            items: components["schemas"]["DecisionLine"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
         /** @description In which container image jobs of a pool run that name none. */
         DefaultImage: {
             /** @description null: they must name one */
@@ -2026,7 +2105,7 @@ export interface components {
         Fate: {
             cluster: string | null;
             code: string | null;
-            decision: components["schemas"]["DecisionEnum"];
+            decision: components["schemas"]["Decision937Enum"];
             nodes: string[];
             other_jobs: components["schemas"]["NamedJob"][];
         };
@@ -2199,7 +2278,8 @@ export interface components {
             name: string;
             /** @description Slug */
             organization: string;
-            pool: string;
+            /** @description Those that its tasks accept, the best first */
+            pools: string[];
             /** @description How many tasks it has */
             size: number;
             /** Format: date-time */
@@ -2884,6 +2964,7 @@ export interface components {
             grace_period_s?: number;
             /** Format: uuid */
             readonly id: string;
+            is_retired?: boolean;
             name: string;
             order: number;
             organization: string;
@@ -2894,6 +2975,29 @@ export interface components {
             team_cap_mgpu?: number | null;
             version?: number;
         };
+        /** @description A new priority class; what is left out is as of `normal`, without a cap. */
+        PriorityClassCreateRequest: {
+            description?: string;
+            /** @description From notice to forced stop */
+            grace_period_s?: number;
+            /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`; once in an organization, and it never changes */
+            name: string;
+            /** @description Higher is served first inside a team */
+            order: number;
+            /** @description Its slug */
+            organization: string;
+            /** @description Lower classes of all teams of the organization, protected or not, up to `team_cap_mgpu`, which it needs */
+            preempts_across_teams?: boolean;
+            /** @description Lower classes of its own team */
+            preempts_within_team?: boolean;
+            /** @description Parts per million of the price; holds for what starts from then on, and is set by who manages prices */
+            price_multiplier_ppm?: number;
+            /**
+             * Format: int64
+             * @description What its jobs may hold in one team; null: no cap
+             */
+            team_cap_mgpu?: number | null;
+        };
         PriorityClassPage: {
             items: components["schemas"]["PriorityClass"][];
             /** @description Path and query of the next page, null on the last */
@@ -2902,13 +3006,22 @@ export interface components {
         /** @description What to change; what is left out stays. */
         PriorityClassUpdateRequest: {
             description?: string;
+            /** @description From notice to forced stop */
             grace_period_s?: number;
+            /** @description Takes no new jobs; those that are of it go on */
+            is_retired?: boolean;
+            /** @description Higher is served first inside a team */
             order?: number;
             /** @description Lower classes of all teams of the organization, protected or not, up to `team_cap_mgpu`, which it needs */
             preempts_across_teams?: boolean;
             /** @description Lower classes of its own team */
             preempts_within_team?: boolean;
-            /** Format: int64 */
+            /** @description Parts per million of the price; holds for what starts from then on, and is set by who manages prices */
+            price_multiplier_ppm?: number;
+            /**
+             * Format: int64
+             * @description What its jobs may hold in one team; null: no cap
+             */
             team_cap_mgpu?: number | null;
         };
         /**
@@ -4784,6 +4897,62 @@ export interface operations {
                 };
             };
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_decisions: {
+        parameters: {
+            query?: {
+                /** @description Opaque, from `next` of a page */
+                cursor?: string;
+                decided_at__gte?: string;
+                decided_at__lt?: string;
+                /** @description Only these, comma-separated: started, claimed, stopped, claim_dropped */
+                decision?: string;
+                /** @description Items a page, 1 to 500; 50 if absent */
+                limit?: number;
+                /** @description Only in this pool */
+                pool?: string;
+                /** @description Only below this node (path) */
+                team?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DecisionLinePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6853,6 +7022,82 @@ export interface operations {
             };
         };
     };
+    create_priority_class: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. The same key with the same body has one effect and one answer for at least 24 hours; with another body it is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PriorityClassCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PriorityClass"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_priority_class: {
         parameters: {
             query?: never;
@@ -6891,6 +7136,85 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_priority_class: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag that the change is based on */
+                "If-Match": string;
+            };
+            path: {
+                class_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -33,6 +33,7 @@ export type PriorityClass = Required<Schemas["PriorityClass"]>;
 export type Cycle = Schemas["Cycle"];
 export type ReplayedCycle = Schemas["ReplayedCycle"];
 export type Decision = Schemas["Decision"];
+export type DecisionLine = Schemas["DecisionLine"];
 export type Difference = ReplayedCycle["differences"][number];
 export type NamedJob = Schemas["NamedJob"];
 export type Job = Schemas["Job"];

@@ -1,47 +1,126 @@
-import { TextInput } from "@mantine/core";
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { SegmentedControl, Select, TextInput } from "@mantine/core";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 
 import { ApiError } from "../api/client";
+import { poolsQuery } from "../api/queries";
 import type { Cycle } from "../api/types";
 import { localOfUtc, utcOfLocal } from "../planned/draft";
+import { may } from "../session/access";
+import { useSession } from "../session/useSession";
+import { DECISION_KINDS } from "../shell/router";
 import { PagedCard } from "../ui/PagedCard";
 import { Empty } from "../ui/states";
 import { Time } from "../ui/Time";
 import { zoneName } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
-import { cyclesQuery } from "./queries";
-import { cycleWords } from "./words";
+import { DecidedTable } from "./DecidedTable";
+import { cyclesQuery, decisionsQuery } from "./queries";
+import { cycleWords, kindWords } from "./words";
 
-/** The cycles that started or stopped something, as they were recorded. */
+/** What was decided about jobs; and, for platform administrators, the cycles that decided it. */
 export function DecisionsPage() {
   usePageTitle("Decisions");
-  const { before } = useSearch({ from: "/shell/decisions" });
+  const { view } = useSearch({ from: "/shell/decisions" });
   const navigate = useNavigate({ from: "/decisions" });
-  const cycles = useInfiniteQuery(cyclesQuery(before));
-  if (cycles.error instanceof ApiError && cycles.error.status === 403) return <NotYours />;
+  const mayReplay = may(useSession(), "manage_clusters", "");
   return (
     <>
       <h1>Decisions</h1>
       <p className="sub">
-        Every cycle of the arbiter that started or stopped something, with all that it knew. The latest first.
+        {view === "cycles"
+          ? "Every cycle of the arbiter that started or stopped something, with all that it knew. The latest first."
+          : "Who was started, and who was told to give GPUs back for whom: of the jobs that you may see, the latest first."}
       </p>
-      <div className="filters">
-        <TextInput
-          type="datetime-local"
-          step={1}
-          label="Before"
-          description={`Your time, ${zoneName(new Date())}`}
-          value={before === undefined ? "" : localOfUtc(before)}
-          onChange={(event) => {
-            const next = utcOfLocal(event.currentTarget.value) ?? undefined;
-            void navigate({ search: (old) => ({ ...old, before: next }), replace: true });
-          }}
+      {mayReplay && (
+        <SegmentedControl
+          aria-label="What to list"
+          data={[
+            { value: "jobs", label: "Jobs" },
+            { value: "cycles", label: "Cycles" },
+          ]}
+          value={view ?? "jobs"}
+          onChange={(next) =>
+            void navigate({ search: (old) => ({ ...old, view: next === "cycles" ? "cycles" : undefined }) })
+          }
         />
+      )}
+      {view === "cycles" ? <Cycles /> : <Decided />}
+    </>
+  );
+}
+
+function Decided() {
+  const { scope, decision, pool, before } = useSearch({ from: "/shell/decisions" });
+  const navigate = useNavigate({ from: "/decisions" });
+  const pools = useQuery(poolsQuery);
+  const poolNames = pools.data?.map(({ name }) => name) ?? [];
+  const lines = useInfiniteQuery(decisionsQuery({ team: scope, decision, pool, before }));
+  const options = { team: scope, decision, pool };
+  const isNarrowed = [scope, decision, pool, before].some((each) => each !== undefined);
+  return (
+    <>
+      <div className="filters">
+        <Select
+          label="Decision"
+          placeholder="any"
+          clearable
+          clearButtonProps={{ "aria-label": "Any decision" }}
+          data={DECISION_KINDS.map((value) => ({ value, label: kindWords(value) }))}
+          value={decision ?? null}
+          onChange={(next) =>
+            void navigate({
+              search: (old) => ({ ...old, decision: DECISION_KINDS.find((each) => each === next) }),
+            })
+          }
+        />
+        {poolNames.length > 1 && (
+          <Select
+            label="Pool"
+            placeholder="any"
+            clearable
+            clearButtonProps={{ "aria-label": "Any pool" }}
+            data={poolNames}
+            value={pool ?? null}
+            onChange={(next) => void navigate({ search: (old) => ({ ...old, pool: next ?? undefined }) })}
+          />
+        )}
+        <Before />
+      </div>
+      <PagedCard
+        query={lines}
+        label="decisions"
+        lines={8}
+        command={[
+          "tidegate decisions",
+          ...Object.entries(options).flatMap(([name, value]) => (value === undefined ? [] : [`--${name} ${value}`])),
+        ].join(" ")}
+        empty={
+          <Empty>
+            {isNarrowed
+              ? "Nothing of that kind is recorded about jobs that you may see."
+              : "Nothing is recorded yet about jobs that you may see. What is old is dropped in time."}
+          </Empty>
+        }
+      >
+        {(items) => <DecidedTable lines={items} />}
+      </PagedCard>
+    </>
+  );
+}
+
+function Cycles() {
+  const { before } = useSearch({ from: "/shell/decisions" });
+  const cycles = useInfiniteQuery(cyclesQuery(before));
+  if (cycles.error instanceof ApiError && cycles.error.status === 403) return <NotYours />;
+  return (
+    <>
+      <div className="filters">
+        <Before />
       </div>
       <PagedCard
         query={cycles}
-        label="decisions"
+        label="cycles"
         lines={8}
         command="tidegate replay"
         empty={<Empty>No cycle is recorded{before ? " before that" : " yet"}. What is old is dropped in time.</Empty>}
@@ -52,13 +131,32 @@ export function DecisionsPage() {
   );
 }
 
+function Before() {
+  const { before } = useSearch({ from: "/shell/decisions" });
+  const navigate = useNavigate({ from: "/decisions" });
+  return (
+    <TextInput
+      type="datetime-local"
+      step={1}
+      label="Before"
+      description={`Your time, ${zoneName(new Date())}`}
+      inputWrapperOrder={["label", "input", "description"]}
+      value={before === undefined ? "" : localOfUtc(before)}
+      onChange={(event) => {
+        const next = utcOfLocal(event.currentTarget.value) ?? undefined;
+        void navigate({ search: (old) => ({ ...old, before: next }), replace: true });
+      }}
+    />
+  );
+}
+
 /** Whole cycles hold jobs of every organization. */
 export function NotYours() {
   return (
     <div className="card empty">
-      <h1>Decisions are for platform administrators</h1>
-      <p>A cycle holds jobs of all organizations. What was decided about a job stands on its own page, under Decisions.</p>
-      <Link to="/jobs">Jobs</Link>
+      <h1>Cycles are for platform administrators</h1>
+      <p>A cycle holds jobs of all organizations. What was decided about the jobs that you may see is listed by itself.</p>
+      <Link to="/decisions">Decisions</Link>
     </div>
   );
 }

@@ -35,8 +35,42 @@ describe("words", () => {
 });
 
 describe("decisions", () => {
+  // Planted: the name of the beneficiary's team where it is null; the share that is not guaranteed as guaranteed.
+  it("say who was started, who had to go for whom, and what was at risk", async () => {
+    const { container } = open("/decisions");
+    const stopped = await screen.findAllByRole("row", { name: /serve-llama-7/ });
+    expect(stopped.map((row) => row.textContent)).toEqual([
+      expect.stringMatching(
+        /^serve-llama-7ai-company\/production\/inferencefor pretrain-13b of ai-company\/research\/nlp: its GPUs were borrowedtold to give back.*642\.84$/,
+      ),
+      expect.stringMatching(/for a job of another organization: its department had borrowedtold to give back/),
+    ]);
+    expect(screen.getByRole("row", { name: /^pretrain-13b/ })).toHaveTextContent(/from 2 jobs with 136 GPUs.*200–$/);
+    expect(screen.getByRole("row", { name: /^segment-anything/ })).toHaveTextContent(/2 borrowed/);
+    expect(screen.queryByRole("radio", { name: "Cycles" })).toBeNull();
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("are narrowed by scope, kind and time in the address", async () => {
+    const address = "/decisions?scope=ai-company/production&decision=stopped&before=2026-11-21T14:03:00Z";
+    const { requests } = open(address);
+    await screen.findAllByRole("row", { name: /serve-llama-7/ });
+    const [asked] = requests.filter(({ path }) => path === "/api/v1/decisions");
+    expect(["team", "decision", "decided_at__lt"].map((name) => asked?.query.get(name))).toEqual([
+      "ai-company/production",
+      "stopped",
+      "2026-11-21T14:03:00Z",
+    ]);
+    expect(screen.getByText("tidegate decisions --team ai-company/production --decision stopped")).toBeInTheDocument();
+  });
+
+  it("say that nothing is recorded", async () => {
+    open("/decisions?decision=claim_dropped");
+    expect(await screen.findByText(/Nothing of that kind is recorded/)).toBeInTheDocument();
+  });
+
   it("lists the cycles and leads to one, with reasons in words and links to the jobs", async () => {
-    const { user, container } = open("/decisions");
+    const { user, container } = open("/decisions?view=cycles");
     const row = await screen.findByRole("row", { name: /1 started, 1 has GPUs kept for it/ });
     expect(await accessibilityFaults(container)).toEqual([]);
     await user.click(within(row).getByRole("link"));
@@ -51,31 +85,31 @@ describe("decisions", () => {
   });
 
   it("goes back before a moment, kept in the address", async () => {
-    const { requests } = open("/decisions?before=2026-11-21T14:03:00Z");
+    const { requests } = open("/decisions?view=cycles&before=2026-11-21T14:03:00Z");
     await screen.findByRole("row", { name: /3 started/ });
     const [asked] = requests.filter(({ path }) => path === "/api/v1/cycles");
     expect(asked?.query.get("decided_at__lt")).toBe("2026-11-21T14:03:00Z");
   });
 
-  it("are not offered to who may not see them, who is told where a job's are", async () => {
-    open("/decisions", {
+  it("leave cycles to platform administrators, and lead others to their decisions", async () => {
+    open("/decisions?view=cycles", {
       override: ({ path }) => (path === "/api/v1/cycles" ? aProblem(403, "forbidden", "No.") : undefined),
     });
     expect(await screen.findByRole("heading", { name: /for platform administrators/ })).toBeInTheDocument();
     const [nav] = screen.getAllByRole("navigation", { name: "Main" });
-    expect(within(nav ?? document.body).queryByRole("link", { name: "Decisions" })).toBeNull();
+    expect(within(nav ?? document.body).getByRole("link", { name: "Decisions" })).toBeInTheDocument();
   });
 
-  it("are in the navigation of platform administrators", async () => {
+  it("lead platform administrators to the cycles", async () => {
     const session = aSession({ permissions: { "": ["view_tree", "manage_clusters"] } });
-    open("/decisions", { company: aCompany({ session }) });
-    const [nav] = await screen.findAllByRole("navigation", { name: "Main" });
-    expect(within(nav ?? document.body).getByRole("link", { name: "Decisions" })).toBeInTheDocument();
+    const { user } = open("/decisions", { company: aCompany({ session }) });
+    await user.click(await screen.findByRole("radio", { name: "Cycles" }));
+    expect(await screen.findByRole("row", { name: /3 started/ })).toBeInTheDocument();
   });
 
   it("say when nothing is recorded, and what failed", async () => {
     let isBroken = true;
-    const { user } = open("/decisions", {
+    const { user } = open("/decisions?view=cycles", {
       override: ({ path }) =>
         path !== "/api/v1/cycles"
           ? undefined

@@ -1,11 +1,35 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import { client, nextCursor, unwrap } from "../api/client";
-import type { JobState } from "../api/types";
+import type { DecisionLine, JobState } from "../api/types";
 
 const PAGE_LIMIT = 50;
-/** No live hint tells of a cycle, and there may be one every second. */
+/** No live hint tells of a decision, and there may be one every second. */
 const REFRESH_MS = 30_000;
+
+export interface DecisionFilter {
+  team?: string;
+  decision?: DecisionLine["decision"];
+  pool?: string;
+  before?: string;
+}
+
+/** What was decided about the jobs that I may see, the latest first. */
+export function decisionsQuery({ team, decision, pool, before }: DecisionFilter) {
+  return infiniteQueryOptions({
+    queryKey: ["decisions", "lines", team ?? null, decision ?? null, pool ?? null, before ?? null],
+    initialPageParam: undefined as string | undefined,
+    refetchInterval: REFRESH_MS,
+    getNextPageParam: (last: { next: string | null }) => nextCursor(last.next) ?? undefined,
+    queryFn: ({ pageParam, signal }) =>
+      unwrap(
+        client.GET("/api/v1/decisions", {
+          params: { query: { team, decision, pool, decided_at__lt: before, limit: PAGE_LIMIT, cursor: pageParam } },
+          signal,
+        }),
+      ),
+  });
+}
 
 /** Recorded cycles, the latest first; before a moment, where one is given. */
 export function cyclesQuery(before: string | undefined) {

@@ -1,5 +1,6 @@
-import type { Cycle, Decision, Difference } from "../api/types";
+import type { Cycle, Decision, DecisionLine, Difference } from "../api/types";
 import { codeWords } from "../jobs/words";
+import { formatGpus } from "../ui/units";
 
 const KIND_WORDS: Record<string, string> = {
   started: "started",
@@ -29,6 +30,18 @@ const RIGHT_WORDS: Record<string, string> = {
 /** By what right a job was stopped. */
 export function rightWords(right: string): string {
   return RIGHT_WORDS[right] ?? right.replaceAll("_", " ");
+}
+
+/** Of what is not a stop: from whom the GPUs come, or what of a start is borrowed. */
+export function partWords(line: DecisionLine): string {
+  if (line.decision === "claimed") {
+    if (line.victims === 0) return "from jobs that were being stopped already";
+    const jobs = line.victims === 1 ? "1 job" : `${line.victims} jobs`;
+    return `from ${jobs} with ${formatGpus(line.victims_mgpu)} GPUs`;
+  }
+  if (line.decision !== "started" || line.guaranteed_mgpu === null) return "";
+  const borrowed = line.mgpu - line.guaranteed_mgpu;
+  return borrowed === 0 ? "inside its team's guarantee" : `${formatGpus(borrowed)} borrowed`;
 }
 
 /** What a cycle did, in counts: "2 started, 1 told to give back". */

@@ -71,6 +71,7 @@ function Counted({
       <p>
         {index === undefined ? tasks : `Index ${index} · ${tasks}`}
         {array.max_running !== null && `, at most ${array.max_running.toLocaleString("en")} at once`}
+        {` · ${array.pools.join(", else ")}`}
         {array.last_ended_at !== null && (
           <>
             {" "}

@@ -159,7 +159,7 @@ function anArray(change: Partial<JobArray> = {}): JobArray {
     team: "ai-company/research/vision",
     user: "ana",
     organization: "ai-company",
-    pool: "h100",
+    pools: ["h100", "a100"],
     indices: "0-9",
     size: 10,
     max_running: 3,
@@ -193,7 +193,7 @@ describe("an array", () => {
     const { container } = open(`/jobs/${WAITING}`, { override });
     const card = await screen.findByRole("region", { name: "Array" });
     expect(await within(card).findByText("Array sweep[0-9]")).toBeInTheDocument();
-    expect(card).toHaveTextContent("Index 4 · 10 tasks, at most 3 at once");
+    expect(card).toHaveTextContent("Index 4 · 10 tasks, at most 3 at once · h100, else a100");
     const counts = within(within(card).getByRole("list", { name: "Tasks by state" })).getAllByRole("link");
     expect(counts.map((link) => link.textContent)).toEqual(["5 queued", "3 running", "2 succeeded"]);
     expect(counts[1]).toHaveAttribute("href", `/jobs?array=${ARRAY}&state=running`);

@@ -1,17 +1,17 @@
-import { Drawer, SegmentedControl } from "@mantine/core";
+import { SegmentedControl } from "@mantine/core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 
 import { client, unwrap } from "../api/client";
-import { priorityClassesQuery, treeQuery } from "../api/queries";
-import type { PriorityClass, TreeNode } from "../api/types";
+import { treeQuery } from "../api/queries";
+import type { TreeNode } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
 import { Empty, Lines, QueryView } from "../ui/states";
-import { formatCount, formatDuration, formatGpus, formatMultiplier } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
-import { CLASS_FIELDS, INSTALLATION_FIELDS, POLICY_FIELDS, showValue, type Field } from "./fields";
+import { INSTALLATION_FIELDS, POLICY_FIELDS, showValue, type Field } from "./fields";
+import { PriorityClasses } from "./PriorityClasses";
 import { installationPolicyQuery, policyQuery } from "./queries";
 import { RulesForm, type Rules } from "./RulesForm";
 import "./policy.css";
@@ -107,7 +107,7 @@ function OfOrganization({ organization, nodes }: { organization: TreeNode; nodes
           <CliLine command={`tidegate policy get ${organization.slug}`} />
         </p>
       </section>
-      <Classes organization={organization} mayChange={mayChange} />
+      <PriorityClasses organization={organization} />
     </>
   );
 }
@@ -158,133 +158,6 @@ function Facts({ rules, fields }: { rules: Rules; fields: readonly Field[] }) {
               {showValue(field, rules[field.name] ?? null)}
               <div className="small faint">{field.meaning}</div>
             </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  );
-}
-
-function Classes({ organization, mayChange }: { organization: TreeNode; mayChange: boolean }) {
-  const { name } = useSearch({ from: "/shell/policy" });
-  const navigate = useNavigate({ from: "/policy" });
-  const queryClient = useQueryClient();
-  const query = priorityClassesQuery(organization.slug);
-  const classes = useQuery(query);
-  const choose = (next: string | undefined) =>
-    void navigate({ search: (before) => ({ ...before, name: next }), replace: true });
-  return (
-    <section className="card" aria-label="Priority classes">
-      <h2>Priority classes</h2>
-      <QueryView query={classes} loading={<Lines count={4} label="Loading priority classes" />}>
-        {(found) => {
-          if (found.length === 0) return <Empty>No class yet: the first quota of an organization brings them.</Empty>;
-          const open = found.find((each) => each.name === name);
-          return (
-            <>
-              <ClassTable
-                classes={[...found].sort((a, b) => b.order - a.order)}
-                onChoose={mayChange ? choose : undefined}
-              />
-              {open && mayChange && (
-                <Drawer
-                  opened
-                  onClose={() => choose(undefined)}
-                  position="right"
-                  size="lg"
-                  title={<b>Priority class {open.name}</b>}
-                  closeButtonProps={{ "aria-label": "Close" }}
-                >
-                  <RulesForm
-                    rules={open}
-                    fields={CLASS_FIELDS}
-                    onSave={(patch, version) =>
-                      unwrap(
-                        client.PATCH("/api/v1/priority-classes/{class_id}", {
-                          params: { path: { class_id: open.id }, header: { "If-Match": `"v${version}"` } },
-                          body: patch,
-                        }),
-                      )
-                    }
-                    onSaved={() => {
-                      void queryClient.invalidateQueries({ queryKey: query.queryKey });
-                      choose(undefined);
-                    }}
-                  />
-                </Drawer>
-              )}
-            </>
-          );
-        }}
-      </QueryView>
-    </section>
-  );
-}
-
-function ClassTable({
-  classes,
-  onChoose,
-}: {
-  classes: readonly PriorityClass[];
-  onChoose: ((name: string) => void) | undefined;
-}) {
-  return (
-    <table>
-      <thead>
-        <tr>
-          <th scope="col">Class</th>
-          <th scope="col" className="n">
-            Order
-          </th>
-          <th scope="col">May stop</th>
-          <th scope="col" className="n hide">
-            Grace
-          </th>
-          <th scope="col" className="n hide">
-            Cap in a team
-          </th>
-          <th scope="col" className="n hide">
-            Price
-          </th>
-          {onChoose && (
-            <th scope="col">
-              <span className="visually-hidden">Change</span>
-            </th>
-          )}
-        </tr>
-      </thead>
-      <tbody>
-        {classes.map((each) => (
-          <tr key={each.id}>
-            <th scope="row">
-              {each.name}
-              <div className="small faint">{each.description}</div>
-            </th>
-            <td className="n">{formatCount(each.order)}</td>
-            <td>
-              {each.preempts_across_teams
-                ? "lower ones of all teams"
-                : each.preempts_within_team
-                  ? "lower ones of its team"
-                  : "nobody"}
-            </td>
-            <td className="n hide">{formatDuration(each.grace_period_s)}</td>
-            <td className="n hide">
-              {each.team_cap_mgpu === null ? <span className="faint">none</span> : formatGpus(each.team_cap_mgpu)}
-            </td>
-            <td className="n hide">{formatMultiplier(each.price_multiplier_ppm)}</td>
-            {onChoose && (
-              <td className="n">
-                <button
-                  type="button"
-                  className="plain link small"
-                  aria-label={`Change ${each.name}`}
-                  onClick={() => onChoose(each.name)}
-                >
-                  change
-                </button>
-              </td>
-            )}
           </tr>
         ))}
       </tbody>

@@ -128,7 +128,7 @@ export function RulesForm({
       )}
       <div className="even top">
         {reads.map(({ field, now, read }) => (
-          <Input
+          <RuleInput
             key={field.name}
             field={field}
             typed={now}
@@ -161,7 +161,8 @@ function isSame(a: Value, b: Value): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }
 
-function Input({
+/** One setting, as it is typed. */
+export function RuleInput({
   field,
   typed,
   paths,
@@ -216,7 +217,7 @@ function Input({
           label={field.label}
           description={description}
           error={error}
-          inputMode={field.kind === "count" || field.kind === "gpus" ? "decimal" : undefined}
+          inputMode={["count", "gpus", "multiplier"].includes(field.kind) ? "decimal" : undefined}
           maxLength={field.kind === "text" ? field.max : undefined}
           value={String(typed)}
           onChange={(event) => onChange(event.currentTarget.value)}

@@ -1,18 +1,22 @@
-import { formatCount, formatDuration, formatGpus, gpusToDecimal, parseGpus, parseTimeLimit } from "../ui/units";
+import { formatCount, formatDuration, formatGpus, formatMultiplier, gpusToDecimal, parseGpus, parseTimeLimit } from "../ui/units";
 
 /** A setting of a policy: how it is called, what it means, and what it may be. */
 export interface Field {
   name: string;
   label: string;
   meaning: string;
-  /** seconds: typed as a time; gpus: milli-GPU, empty for none; rank: paths, the first goes first. */
-  kind: "seconds" | "count" | "gpus" | "yes" | "choice" | "text" | "rank";
+  /**
+   * seconds: typed as a time; gpus: milli-GPU, empty for none; multiplier: parts per million, typed as times;
+   * rank: paths, the first goes first.
+   */
+  kind: "seconds" | "count" | "gpus" | "multiplier" | "yes" | "choice" | "text" | "rank";
   min?: number;
   max?: number;
   choices?: readonly { value: string; label: string }[];
 }
 
 const DAY_S = 86_400;
+const PPM = 1_000_000;
 
 const SPARE_ORDERS = [
   { value: "credits_then_fair_share", label: "credits, then fair-share" },
@@ -110,7 +114,22 @@ export const CLASS_FIELDS: readonly Field[] = [
     meaning: "Also inside their guarantees, up to the cap in each team: so it needs a cap.",
     kind: "yes",
   },
+  {
+    name: "is_retired",
+    label: "Retired",
+    meaning: "No new job can be of it. Those that are go on as before.",
+    kind: "yes",
+  },
 ];
+
+/** What a class costs is set by who manages prices. */
+export const PRICE_FIELD: Field = {
+  name: "price_multiplier_ppm",
+  label: "Price",
+  meaning: "How many times the price of its pool. Holds for what starts from now on.",
+  kind: "multiplier",
+  max: 100,
+};
 
 export const INSTALLATION_FIELDS: readonly Field[] = [
   {
@@ -209,6 +228,8 @@ export function typedOf(field: Field, value: Value): Typed {
       return timeText(Number(value));
     case "gpus":
       return value === null ? "" : gpusToDecimal(Number(value));
+    case "multiplier":
+      return String(Number(value) / PPM);
     case "yes":
       return value === true;
     case "rank":
@@ -220,6 +241,7 @@ export function typedOf(field: Field, value: Value): Typed {
 
 /** From and to where a number may go, in words. */
 export function rangeText(field: Field): string | null {
+  if (field.kind === "multiplier") return `0 to ${field.max ?? 0} times`;
   if (field.kind !== "seconds" && field.kind !== "count") return null;
   const show = (value: number) => (field.kind === "seconds" ? formatDuration(value) : formatCount(value));
   return `${show(field.min ?? 0)} to ${show(field.max ?? 0)}`;
@@ -243,6 +265,11 @@ export function readField(field: Field, typed: Typed): { value: Value } | { erro
       const value = text === "" ? null : parseGpus(text);
       return text !== "" && value === null ? { error: "A number of GPUs, or empty." } : { value };
     }
+    case "multiplier": {
+      if (!/^\d{1,4}(\.\d{1,6})?$/.test(text)) return { error: "How many times the price, such as 1.5." };
+      const value = Math.round(Number(text) * PPM);
+      return value > (field.max ?? Infinity) * PPM ? { error: `From ${rangeText(field) ?? ""}.` } : { value };
+    }
     default:
       return { value: text };
   }
@@ -258,6 +285,8 @@ export function showValue(field: Field, value: Value): string {
       return formatGpus(Number(value));
     case "count":
       return formatCount(Number(value));
+    case "multiplier":
+      return formatMultiplier(Number(value));
     case "yes":
       return value === true ? "yes" : "no";
     case "choice":

@@ -160,3 +160,82 @@ describe("the policy page", () => {
     expect((await screen.findAllByRole("alert"))[0]).toHaveTextContent("The database does not answer.");
   });
 });
+
+describe("priority classes", () => {
+  function theClasses() {
+    return within(screen.getByRole("region", { name: "Priority classes" }));
+  }
+
+  it("are made with a name, rules and a price", async () => {
+    const company = aCompany();
+    const { user, requests } = open("/policy", { company });
+    await user.click(await screen.findByRole("button", { name: "New class…" }));
+    const form = within(await screen.findByRole("dialog", { name: /New priority class/ }));
+    const add = form.getByRole("button", { name: "Add the class" });
+    expect(add).toBeDisabled();
+    await user.type(form.getByRole("textbox", { name: /^Name/ }), "deadline");
+    await user.type(form.getByRole("textbox", { name: "Cap in each team" }), "64");
+    const price = form.getByRole("textbox", { name: "Price" });
+    await user.clear(price);
+    await user.type(price, "100.1");
+    expect(form.getByText("From 0 to 100 times.")).toBeInTheDocument();
+    expect(add).toBeDisabled();
+    await user.clear(price);
+    await user.type(price, "2.5");
+    await user.click(add);
+    expect(await screen.findByRole("row", { name: /^deadline/ })).toBeInTheDocument();
+    const [sent] = requests.filter(({ method }) => method === "POST");
+    expect(sent?.body).toEqual({
+      organization: "ai-company",
+      name: "deadline",
+      description: "",
+      order: 50,
+      grace_period_s: 300,
+      team_cap_mgpu: 64_000,
+      preempts_within_team: false,
+      preempts_across_teams: false,
+      price_multiplier_ppm: 2_500_000,
+    });
+  });
+
+  it("that are taken are refused with the server's sentence", async () => {
+    const { user } = open("/policy");
+    await user.click(await screen.findByRole("button", { name: "New class…" }));
+    const form = within(await screen.findByRole("dialog", { name: /New priority class/ }));
+    await user.type(form.getByRole("textbox", { name: /^Name/ }), "high");
+    await user.click(form.getByRole("button", { name: "Add the class" }));
+    expect(await form.findByRole("alert")).toHaveTextContent("has a priority class high already");
+  });
+
+  it("are retired, and removed only while no job was of them", async () => {
+    const company = aCompany();
+    const { user, requests } = open("/policy?name=low", { company });
+    const drawer = within(await screen.findByRole("dialog", { name: "Priority class low" }));
+    await user.click(drawer.getByRole("button", { name: "Remove…" }));
+    await user.click(await screen.findByRole("button", { name: "Remove it" }));
+    expect(await drawer.findByRole("alert")).toHaveTextContent(/Jobs are or were of the class low/);
+    const [removal] = requests.filter(({ method }) => method === "DELETE");
+    expect(removal?.headers["if-match"]).toBe('"v1"');
+    await user.click(drawer.getByRole("switch", { name: "Retired" }));
+    await user.click(drawer.getByRole("button", { name: "Save" }));
+    expect(await theClasses().findByText("retired")).toBeInTheDocument();
+    expect(company.rules.classes.find(({ name }) => name === "low")?.is_retired).toBe(true);
+  });
+
+  // Planted: the default class could be retired.
+  it("keep the one of jobs that name none", async () => {
+    open("/policy?name=normal");
+    const drawer = within(await screen.findByRole("dialog", { name: "Priority class normal" }));
+    expect(drawer.queryByRole("switch", { name: "Retired" })).toBeNull();
+    expect(drawer.queryByRole("button", { name: "Remove…" })).toBeNull();
+  });
+
+  it("have a price that finance changes, and nothing else", async () => {
+    const session = aSession({ permissions: { "ai-company": ["view_tree", "manage_prices"] } });
+    open("/policy?name=high", { company: aCompany({ session }) });
+    const drawer = within(await screen.findByRole("dialog", { name: "Priority class high" }));
+    expect(drawer.getAllByRole("textbox").map((box) => box.getAttribute("value"))).toEqual(["1"]);
+    expect(drawer.queryByRole("button", { name: "Remove…" })).toBeNull();
+    expect(theClasses().queryByRole("button", { name: "New class…" })).toBeNull();
+  });
+});

@@ -50,7 +50,7 @@ const SECTIONS: { title: string | null; items: NavItem[] }[] = [
     title: "Fleet",
     items: [
       { to: "/clusters", label: "Clusters" },
-      { to: "/decisions", label: "Decisions", needs: "manage_clusters" },
+      { to: "/decisions", label: "Decisions" },
     ],
   },
   { title: "Access", items: [{ to: "/access", label: "My tokens" }] },

@@ -35,6 +35,7 @@ export const PLANNED_STATUSES: readonly PlannedStatus[] = [
   "expired",
   "failed",
 ];
+export const DECISION_KINDS = ["started", "claimed", "stopped", "claim_dropped"] as const;
 export const USAGE_CLASSES = ["guaranteed", "borrowed"] as const;
 
 const rootRoute = createRootRouteWithContext<{ queryClient: QueryClient }>()({
@@ -234,7 +235,14 @@ const addClusterRoute = createRoute({
 const decisionsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/decisions",
-  validateSearch: (search): { before?: string } => ({ before: textParam(search, "before") }),
+  validateSearch: (
+    search,
+  ): { view?: "cycles"; decision?: (typeof DECISION_KINDS)[number]; pool?: string; before?: string } => ({
+    view: choiceParam(search, "view", ["cycles"] as const),
+    decision: choiceParam(search, "decision", DECISION_KINDS),
+    pool: textParam(search, "pool"),
+    before: textParam(search, "before"),
+  }),
   component: lazyRouteComponent(() => import("../decisions/DecisionsPage"), "DecisionsPage"),
 });
 

@@ -325,7 +325,7 @@ function FormFields({
           clearable
           clearButtonProps={{ "aria-label": "The default class" }}
           disabled={draft.team === null}
-          data={(classes.data ?? []).map(({ name, description }) => ({
+          data={(classes.data ?? []).filter((each) => !each.is_retired).map(({ name, description }) => ({
             value: name,
             label: description ? `${name} · ${description}` : name,
           }))}

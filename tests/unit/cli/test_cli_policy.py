@@ -33,6 +33,7 @@ def a_class(**changes: Any) -> dict[str, Any]:
         "team_cap_mgpu": None,
         "price_multiplier_ppm": 1_500_000,
         "description": "production inference",
+        "is_retired": False,
         "version": 2,
         **changes,
     }
@@ -69,7 +70,7 @@ def test_settings_are_sent_in_the_version_that_was_read(server: Server) -> None:
         "set",
         "--organization=ai-company",
         "grace_period_s=10m",
-        "min_run_s=90",
+        "min_run_s=90s",
         "rank=ai-company/research,ai-company/production",
         "skips_blocked_within_team=no",
         "preemptions_max=7",
@@ -93,7 +94,7 @@ def test_a_script_changes_only_the_version_that_it_has_seen(server: Server, vers
     server.routes[f"GET {PATH}"] = POLICY
     server.routes[f"PATCH {PATH}"] = a_problem(412, detail="It was changed since; read it again.")
     ran = server.run(
-        *("policy", "set", "--organization=ai-company", "--if-match", version, "min_run_s=90")
+        *("policy", "set", "--organization=ai-company", "--if-match", version, "min_run_s=90s")
     )
     assert (ran.exit_code, "It was changed since" in ran.err) == (3, True)
     assert server.requests[-1].headers["If-Match"] == '"v3"'
@@ -136,6 +137,9 @@ def test_a_class_is_changed_and_its_refusal_told_by_field(server: Server) -> Non
     [
         (["get", "nowhere"], "There is no organization 'nowhere'; there are ai-company."),
         (["set", "grace"], "'grace': write NAME=VALUE."),
+        (["set", "min_run_s=30"], "min_run_s='30': of what? Write 30s, 30m or 30h."),
+        (["set-class", "critical", "price=much"], "price=much: write how many times the price"),
+        (["remove-class", "urgent"], "There is no priority class 'urgent'"),
         (["set", "skips_blocked_within_team=maybe"], "write yes or no."),
         (["set-class", "urgent", "order=1"], "There is no priority class 'urgent'"),
         (["set-class", "critical", "order=1"], "critical is a class of a, b; say which"),
@@ -146,3 +150,46 @@ def test_what_means_nothing_is_refused(server: Server, arguments: list[str], tol
     server.routes["GET priority-classes"] = {"items": both, "next": None}
     ran = server.run("policy", *arguments)
     assert (ran.exit_code, told in ran.err) == (2, True)
+
+
+def test_a_class_is_added_under_one_key(server: Server) -> None:
+    server.routes["POST priority-classes"] = a_class(
+        name="deadline", price_multiplier_ppm=2_500_000
+    )
+    ran = server.run(
+        *("policy", "add-class", "deadline", "--organization=ai-company", "order=500"),
+        *("team_cap=64", "preempts_across_teams=yes", "grace_period_s=1m", "price=2.5"),
+    )
+    assert (ran.exit_code, "price_multiplier_ppm   2.50" in ran.out) == (0, True)
+    assert server.requests[-1].headers["Idempotency-Key"]
+    assert server.body() == {
+        "organization": "ai-company",
+        "name": "deadline",
+        "order": 500,
+        "team_cap_mgpu": 64_000,
+        "preempts_across_teams": True,
+        "grace_period_s": 60,
+        "price_multiplier_ppm": 2_500_000,
+    }
+
+
+def test_a_class_is_retired_or_removed_in_the_version_that_was_read(server: Server) -> None:
+    server.routes["GET priority-classes"] = {"items": [a_class()], "next": None}
+    server.routes[f"PATCH priority-classes/{CLASS}"] = a_class(is_retired=True)
+    assert server.run("policy", "set-class", "critical", "is_retired=yes").exit_code == 0
+    assert server.body() == {"is_retired": True}
+    server.routes[f"DELETE priority-classes/{CLASS}"] = [
+        {},
+        a_problem(409, detail="Jobs are or were of the class critical."),
+    ]
+    ran = server.run("policy", "remove-class", "critical")
+    assert (ran.exit_code, ran.err) == (0, "Removed critical of ai-company.\n")
+    assert server.requests[-1].headers["If-Match"] == '"v2"'
+    ran = server.run("policy", "remove-class", "critical", "--if-match", "1")
+    assert (ran.exit_code, "Jobs are or were of" in ran.err) == (3, True)
+    assert server.requests[-1].headers["If-Match"] == '"v1"'
+
+
+def test_a_retired_class_says_so_in_the_list(server: Server) -> None:
+    server.routes["GET priority-classes"] = {"items": [a_class(is_retired=True)], "next": None}
+    assert "(retired) production inference" in server.run("policy", "classes").out

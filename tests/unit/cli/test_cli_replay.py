@@ -236,7 +236,8 @@ def test_a_refusal_is_told(server: Server) -> None:
     ran = server.run("replay")
     assert (ran.exit_code, ran.err) == (
         3,
-        "What was decided about one of your jobs: `tidegate replay --job JOB`.\n"
+        "What was decided about your jobs: `tidegate decisions`; about one of them: "
+        "`tidegate replay --job JOB`.\n"
         "Error: No: Only a platform administrator may do this.\n",
     )
 

@@ -44,7 +44,7 @@ def test_the_array_counts_its_tasks(company: Company, bob: User) -> None:
         "team": "ai-company/research/nlp",
         "user": "bob",
         "organization": "ai-company",
-        "pool": "h100",
+        "pools": ["h100"],
         "indices": "0-3",
         "size": 4,
         "max_running": 2,

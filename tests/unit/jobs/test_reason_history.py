@@ -11,11 +11,12 @@ from django.test.utils import CaptureQueriesContext
 from builders.api_callers import by_token
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_user, an_organization
-from jobs import reason_history
+from jobs import reason_history, retention
 from jobs.arbitration import Cycles
 from jobs.cancellation import hold_job, release_job
 from jobs.models import Job, JobReason, JobState
 from jobs.reason_history import write_reasons
+from jobs.retention import forget_old_reasons
 from quotas.models import Quota
 from tenants.access import actor_of
 from tenants.models import User
@@ -159,3 +160,38 @@ def test_the_database_numbers_the_lines_of_a_job_once(waiting: Job) -> None:
     JobReason.objects.create(**line)
     with pytest.raises(IntegrityError, match="job_reason_number_once"), transaction.atomic():
         JobReason.objects.create(**line)
+
+
+def test_why_a_job_waited_goes_90_days_after_its_end(company: Company, bob: User) -> None:
+    """Planted: by the age of the line alone, so that a job that waits for months forgot why."""
+    day = timedelta(days=1)
+    jobs = {
+        name: a_job(company, bob, state=state, ended_at=ended_at)
+        for name, state, ended_at in (
+            ("old", "succeeded", NOW - 90 * day - timedelta(seconds=1)),
+            ("at the bound", "failed", NOW - 90 * day),
+            ("waits", "queued", None),
+        )
+    }
+    for job in jobs.values():
+        for number in (1, 2):
+            JobReason.objects.create(
+                job=job, number=number, since=NOW - 200 * day, code="never_fits", document={}
+            )
+    assert forget_old_reasons(now=NOW, limit=1) == 1
+    assert forget_old_reasons(now=NOW) == 1
+    assert forget_old_reasons(now=NOW) == 0
+    kept = set(JobReason.objects.values_list("job_id", flat=True))
+    assert kept == {jobs["at the bound"].pk, jobs["waits"].pk}
+
+
+def test_old_reasons_go_a_part_at_a_time(
+    company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "_REASONS_AT_ONCE", 2)
+    job = a_job(company, bob, state="failed", ended_at=NOW)
+    for number in range(1, 6):
+        JobReason.objects.create(job=job, number=number, since=NOW, code="x", document={})
+    with CaptureQueriesContext(connection) as captured:
+        assert forget_old_reasons(now=NOW + timedelta(days=91)) == 5
+    assert len(captured) == 3

@@ -1,0 +1,79 @@
+"""`tidegate decisions`: who was started, and who was stopped for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from cli.context import open_api
+from cli.output import Format, gpu_hours, gpus, print_data, print_table, tell
+from cli.replay_command import AtOption, times_at
+
+_LISTED_MAX = 10_000
+
+
+def decisions(
+    ctx: typer.Context,
+    team: Annotated[
+        str | None, typer.Option(help="Only of this team, or of all below this node: its path.")
+    ] = None,
+    decision: Annotated[
+        str | None,
+        typer.Option(help="Only these, with commas: started, claimed, stopped, claim_dropped."),
+    ] = None,
+    pool: Annotated[str | None, typer.Option(help="Only in this pool.")] = None,
+    at: AtOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=_LISTED_MAX, help="At most.")] = 20,
+    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+) -> None:
+    """List what was decided about the jobs that you may see, the latest first.
+
+    Who was started, for whom GPUs were kept, and who was told to give back, for whom, by what right
+    and with how many GPU-hours of work at risk. `tidegate replay --job JOB` has all numbers of one.
+    """
+    times = {} if at is None else times_at(at)
+    api = open_api(ctx)
+    found = list(
+        api.items("decisions", most=limit, team=team, decision=decision, pool=pool, **times)
+    )
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    if not found:
+        tell("Nothing is recorded" + (f" at {at}." if at else "."))
+        return
+    print_table(
+        ["DECIDED", "DECISION", "JOB", "TEAM", "POOL", "GPUS", "AT RISK", "FOR OR FROM"],
+        [
+            [
+                one["decided_at"],
+                one["decision"].replace("_", " "),
+                one["job"]["name"],
+                one["job"]["team"],
+                one["pool"],
+                gpus(one["mgpu"]),
+                "none" if one["at_risk_mgpu_s"] is None else gpu_hours(one["at_risk_mgpu_s"]),
+                _other_side(one),
+            ]
+            for one in found
+        ],
+        squeeze="JOB",
+    )
+    tell("AT RISK: GPU-hours of work without a known checkpoint at that moment.")
+    if len(found) == limit:
+        tell(f"The first {limit}; use --limit for more.")
+
+
+def _other_side(one: Mapping[str, Any]) -> str:
+    """For whom a job was stopped, and by what right, or from how many others GPUs came."""
+    if one["decision"] == "stopped":
+        other = one["beneficiary"]
+        who = other["team"] or "another organization"
+        named = f"{other['name']} of {who}" if other["name"] else who
+        return f"for {named} ({one['right'].replace('_', ' ')})"
+    if one["victims"]:
+        jobs = "1 job" if one["victims"] == 1 else f"{one['victims']:,} jobs"
+        return f"from {jobs} with {gpus(one['victims_mgpu'])}"
+    return "-"
