@@ -67,7 +67,7 @@ def decisions(
 
 
 def _other_side(one: Mapping[str, Any]) -> str:
-    """For whom a job was stopped, and by what right, or from how many others GPUs came."""
+    """For whom a job was stopped, and by what right, or from whom its GPUs came."""
     if one["decision"] == "stopped":
         other = one["beneficiary"]
         who = other["team"] or "another organization"
@@ -76,4 +76,6 @@ def _other_side(one: Mapping[str, Any]) -> str:
     if one["victims"]:
         jobs = "1 job" if one["victims"] == 1 else f"{one['victims']:,} jobs"
         return f"from {jobs} with {gpus(one['victims_mgpu'])}"
+    if one["decision"] == "started" and one["guaranteed_mgpu"] < one["mgpu"]:
+        return f"{gpus(one['mgpu'] - one['guaranteed_mgpu'])} borrowed"
     return "-"

@@ -45,7 +45,9 @@ function CycleView({ cycle }: { cycle: ReplayedCycle }) {
       </h1>
       <p className="sub">
         {formatCount(cycle.queued)} jobs waited and {formatCount(cycle.running)} ran: {cycleWords(cycle)} · by version{" "}
-        {cycle.version} · <Link to="/decisions">all decisions</Link>
+        {cycle.version} · <Link to="/decisions" search={{ view: "cycles" }}>
+          all cycles
+        </Link>
       </p>
       <div className="two">
         <section className="card" aria-label="What it did and why">

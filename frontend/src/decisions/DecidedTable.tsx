@@ -1,6 +1,6 @@
 import type { DecisionLine } from "../api/types";
 import { Time } from "../ui/Time";
-import { formatGpuHours, formatGpus } from "../ui/units";
+import { formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
 import { JobName } from "./DecisionList";
 import { kindTone, kindWords, partWords, rightWords } from "./words";
 
@@ -36,7 +36,7 @@ export function DecidedTable({ lines }: { lines: readonly DecisionLine[] }) {
                 <Time at={line.decided_at} />
               </div>
               <div className="only-phone small dim">
-                {formatGpus(line.mgpu)} GPUs
+                {formatGpuCount(line.mgpu)}
                 {line.at_risk_mgpu_s !== null && ` · ${formatGpuHours(line.at_risk_mgpu_s)} GPU-h at risk`}
               </div>
             </td>

@@ -138,9 +138,7 @@ function Before() {
     <TextInput
       type="datetime-local"
       step={1}
-      label="Before"
-      description={`Your time, ${zoneName(new Date())}`}
-      inputWrapperOrder={["label", "input", "description"]}
+      label={`Before (your time, ${zoneName(new Date())})`}
       value={before === undefined ? "" : localOfUtc(before)}
       onChange={(event) => {
         const next = utcOfLocal(event.currentTarget.value) ?? undefined;

@@ -1,6 +1,6 @@
 import type { Cycle, Decision, DecisionLine, Difference } from "../api/types";
 import { codeWords } from "../jobs/words";
-import { formatGpus } from "../ui/units";
+import { formatGpuCount, formatGpus } from "../ui/units";
 
 const KIND_WORDS: Record<string, string> = {
   started: "started",
@@ -37,7 +37,7 @@ export function partWords(line: DecisionLine): string {
   if (line.decision === "claimed") {
     if (line.victims === 0) return "from jobs that were being stopped already";
     const jobs = line.victims === 1 ? "1 job" : `${line.victims} jobs`;
-    return `from ${jobs} with ${formatGpus(line.victims_mgpu)} GPUs`;
+    return `from ${jobs} with ${formatGpuCount(line.victims_mgpu)}`;
   }
   if (line.decision !== "started" || line.guaranteed_mgpu === null) return "";
   const borrowed = line.mgpu - line.guaranteed_mgpu;

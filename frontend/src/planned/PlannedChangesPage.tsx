@@ -155,7 +155,7 @@ function NextMoment({ change }: { change: PlannedChange }) {
         </>
       ) : (
         <>
-          for <Time at={change.apply_at} />
+          due <Time at={change.apply_at} />
         </>
       );
     case "scheduled":

@@ -81,7 +81,7 @@ export function PriorityClasses({ organization }: { organization: TreeNode }) {
       </QueryView>
       {mayRule && (
         <p>
-          <Button variant="default" size="xs" onClick={() => setMaking(true)}>
+          <Button className="button-new" variant="default" size="xs" onClick={() => setMaking(true)}>
             New class…
           </Button>
         </p>

@@ -50,6 +50,7 @@ describe("permissions", () => {
       "Policy",
       "Chargeback",
       "Clusters",
+      "Decisions",
       "My tokens",
     ]);
   });

@@ -21,6 +21,7 @@ def a_line(decision: str, job: dict[str, Any], **changes: Any) -> dict[str, Any]
         "job": job,
         "pool": "h100",
         "mgpu": 8_000,
+        "guaranteed_mgpu": 6_000,
         "beneficiary": None,
         "right": None,
         "at_risk_mgpu_s": None,
@@ -45,6 +46,8 @@ def test_decisions_are_listed_with_whom_they_were_for_and_what_was_at_risk(serve
             a_line("stopped", SERVE, beneficiary=UNSEEN, **{**stopped, "right": "borrowed_above"}),
             a_line("claimed", TRAIN, victims=2, victims_mgpu=40_000),
             a_line("claim_dropped", TRAIN),
+            a_line("started", TRAIN),
+            a_line("started", TRAIN, guaranteed_mgpu=8_000),
         ],
         "next": None,
     }
@@ -57,6 +60,8 @@ def test_decisions_are_listed_with_whom_they_were_for_and_what_was_at_risk(serve
         "for another organization (borrowed above)",
         "claimed        train  a/nlp        h100     8     none  from 2 jobs with 40",
         "claim dropped  train  a/nlp        h100     8     none  -",
+        "started        train  a/nlp        h100     8     none  2 borrowed",
+        "started        train  a/nlp        h100     8     none  -",
     ]
     assert dict(server.requests[-1].url.params) == {
         "team": "a",
