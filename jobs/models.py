@@ -21,6 +21,9 @@ from tenants.models import Node, User
 #: The levels that a job may require or prefer its nodes to be together in, the tightest first.
 TOPOLOGIES = [level.value for level in Level]
 
+#: What a cycle can do with a job; the rest it leaves as it is.
+DECISIONS = [kind.value for kind in Kind if kind is not Kind.WAITS]
+
 #: So many pools a job may accept.
 POOLS_MAX = 4
 #: More CPUs and memory than a node has.
@@ -622,9 +625,7 @@ class Decision(models.Model):
     id = models.BigAutoField(primary_key=True)
     cycle = models.ForeignKey(Cycle, models.CASCADE, related_name="lines")
     at = models.DateTimeField()
-    kind = models.CharField(
-        max_length=13, choices=[(kind.value, kind.value) for kind in Kind if kind != Kind.WAITS]
-    )
+    kind = models.CharField(max_length=13, choices=[(kind, kind) for kind in DECISIONS])
     job = models.ForeignKey(
         Job, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False
     )
@@ -650,7 +651,7 @@ class Decision(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                condition=Q(kind__in=["started", "claimed", "stopped", "claim_dropped"]),
+                condition=Q(kind__in=DECISIONS),
                 name="decision_is_known",
             ),
             models.CheckConstraint(

@@ -16,6 +16,7 @@ from rest_framework.views import APIView
 from arbiter.replay import Kind, Right
 from jobs.decision_list import decision_line, list_decisions
 from jobs.decisions import CYCLES_MAX, cycle_body, decisions_about, list_cycles, replay_cycle
+from jobs.models import DECISIONS
 from primitives.errors import FieldError, InvalidRequest
 from tenants.api.authentication import actor_from
 from webapi.paging import (
@@ -32,8 +33,7 @@ _TIMES = (
     OpenApiParameter("decided_at__gte", OpenApiTypes.DATETIME),
     OpenApiParameter("decided_at__lt", OpenApiTypes.DATETIME),
 )
-_KINDS: list[str] = [kind.value for kind in Kind]
-_LISTED_KINDS = [kind for kind in _KINDS if kind != Kind.WAITS.value]
+KINDS: list[str] = [kind.value for kind in Kind]
 _RIGHTS: list[str] = [right.value for right in Right]
 
 
@@ -82,7 +82,7 @@ class DecisionSerializer(serializers.Serializer[Any]):
 
     cycle = serializers.UUIDField()
     decided_at = serializers.DateTimeField()
-    decision = serializers.ChoiceField(choices=_KINDS)
+    decision = serializers.ChoiceField(choices=KINDS)
     sentence = serializers.CharField()
     job = NamedJobSerializer()
     pool = serializers.CharField(allow_null=True)
@@ -103,7 +103,7 @@ class DecisionLineSerializer(serializers.Serializer[Any]):
     id = serializers.IntegerField()
     cycle = serializers.UUIDField()
     decided_at = serializers.DateTimeField()
-    decision = serializers.ChoiceField(choices=_LISTED_KINDS)
+    decision = serializers.ChoiceField(choices=DECISIONS)
     job = NamedJobSerializer()
     pool = serializers.CharField()
     mgpu = serializers.IntegerField()
@@ -150,7 +150,7 @@ class CycleSerializer(serializers.Serializer[Any]):
 class FateSerializer(serializers.Serializer[Any]):
     """What a plan does with a job. `waits` is also said of one that goes on running."""
 
-    decision = serializers.ChoiceField(choices=_KINDS)
+    decision = serializers.ChoiceField(choices=KINDS)
     cluster = serializers.CharField(allow_null=True)
     nodes = serializers.ListField(child=serializers.CharField())
     other_jobs = NamedJobSerializer(many=True)
@@ -191,7 +191,7 @@ class DecisionList(APIView):
             OpenApiParameter(
                 "decision",
                 OpenApiTypes.STR,
-                description=f"Only these, comma-separated: {', '.join(_LISTED_KINDS)}",
+                description=f"Only these, comma-separated: {', '.join(DECISIONS)}",
             ),
             *_TIMES,
             *PAGE_PARAMETERS,
@@ -286,8 +286,8 @@ def _kinds(request: Request) -> list[Kind] | None:
     if text is None:
         return None
     given = text.split(",")
-    if not set(given) <= set(_LISTED_KINDS):
-        known = f"must be some of {', '.join(_LISTED_KINDS)}"
+    if not set(given) <= set(DECISIONS):
+        known = f"must be some of {', '.join(DECISIONS)}"
         raise InvalidRequest(f"decision {known}.", errors=[FieldError("/decision", known)])
     return [Kind(one) for one in given]
 

@@ -235,6 +235,8 @@ SPECTACULAR_SETTINGS = {
         "QuotaPushStatus": "quotas.models.QuotaPushStatus.values",
         "JobState": "jobs.models.JobState.values",
         "TopologyLevel": "jobs.models.TOPOLOGIES",
+        "DecisionEnum": "jobs.api.cycle_views.KINDS",
+        "ListedDecision": "jobs.models.DECISIONS",
         "JobAction": "jobs.api.serializers.ACTIONS",
         "AttemptState": "jobs.models.AttemptState.values",
         "ReconciliationStatus": "billing.models.ReconciliationStatus.values",

@@ -1960,7 +1960,7 @@ export interface components {
             cycle: string;
             /** Format: date-time */
             decided_at: string;
-            decision: components["schemas"]["Decision937Enum"];
+            decision: components["schemas"]["DecisionEnum"];
             /** Format: date-time */
             grace_until: string | null;
             /** @description What of it was inside its team's guarantee */
@@ -1981,7 +1981,7 @@ export interface components {
          *     * `waits` - waits
          * @enum {string}
          */
-        Decision937Enum: "started" | "claimed" | "stopped" | "claim_dropped" | "waits";
+        DecisionEnum: "started" | "claimed" | "stopped" | "claim_dropped" | "waits";
         /** @description What a cycle did with a job, in one line. `decision` says which members are set. */
         DecisionLine: {
             /** @description Of `stopped`: the same, times what it held */
@@ -1992,7 +1992,7 @@ export interface components {
             cycle: string;
             /** Format: date-time */
             decided_at: string;
-            decision: components["schemas"]["DecisionLineDecisionEnum"];
+            decision: components["schemas"]["ListedDecision"];
             /**
              * Format: date-time
              * @description Of `claimed` and `stopped`: the latest end
@@ -2020,14 +2020,6 @@ export interface components {
             /** @description Of `claimed`: what these held */
             victims_mgpu: number;
         };
-        /**
-         * @description * `started` - started
-         *     * `claimed` - claimed
-         *     * `stopped` - stopped
-         *     * `claim_dropped` - claim_dropped
-         * @enum {string}
-         */
-        DecisionLineDecisionEnum: "started" | "claimed" | "stopped" | "claim_dropped";
         DecisionLinePage: {
             items: components["schemas"]["DecisionLine"][];
             /** @description Path and query of the next page, null on the last */
@@ -2105,7 +2097,7 @@ export interface components {
         Fate: {
             cluster: string | null;
             code: string | null;
-            decision: components["schemas"]["Decision937Enum"];
+            decision: components["schemas"]["DecisionEnum"];
             nodes: string[];
             other_jobs: components["schemas"]["NamedJob"][];
         };
@@ -2614,6 +2606,14 @@ export interface components {
             borrowed_mgpu_s: number;
             guaranteed_mgpu_s: number;
         };
+        /**
+         * @description * `started` - started
+         *     * `claimed` - claimed
+         *     * `stopped` - stopped
+         *     * `claim_dropped` - claim_dropped
+         * @enum {string}
+         */
+        ListedDecision: "started" | "claimed" | "stopped" | "claim_dropped";
         /** @description A job; null where the caller may not know it. */
         NamedJob: {
             /** Format: uuid */
