@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
+from arbiter.decisions import Start
 from arbiter.explain import duration_text
 from arbiter.replay import (
     Decided,
@@ -184,7 +185,13 @@ class _Teller:
             "job": self._job(one.job),
             "pool": None if pool is None else self._names.get(pool),
             "cluster": None if place is None or own else self._names.get(place.cluster),
-            "mgpu": own.run.mgpu if own else asked.mgpu if asked else None,
+            "mgpu": own.run.mgpu
+            if own
+            else _granted_mgpu(one.start)
+            if one.start
+            else asked.mgpu
+            if asked
+            else None,
             "guaranteed_mgpu": own.guaranteed_mgpu
             if own
             else one.start.guaranteed_mgpu
@@ -271,9 +278,10 @@ class _Teller:
         theirs: Sequence[Mapping[str, Any]],
     ) -> str:
         if one.start is not None and one.queued is not None:
-            parted = _parted(one.queued.mgpu, one.start.guaranteed_mgpu)
+            granted = _granted_mgpu(one.start)
+            parted = _parted(granted, one.start.guaranteed_mgpu)
             where = self._on(one.start.cluster)
-            return f"It was started with {_gpus(one.queued.mgpu)}{where}, {parted}."
+            return f"It was started with {_gpus(granted)}{where}, {parted}."
         if one.kind is Kind.CLAIM_DROPPED:
             return (
                 "What was kept for it came back too late, went to somebody with more right to it, "
@@ -347,6 +355,11 @@ def _standing(who: str, standings: Sequence[Mapping[str, Any]]) -> str:
         f"{who} was guaranteed {_gpus(first['guaranteed_mgpu'])} and had "
         f"{gpus_text(first['in_use_mgpu'])} in use."
     )
+
+
+def _granted_mgpu(start: Start) -> int:
+    """What a job was started with: of an elastic one more than the least, for which it waited."""
+    return sum(slot.mgpu for slot in start.slots)
 
 
 def _parted(mgpu: int, guaranteed: int) -> str:

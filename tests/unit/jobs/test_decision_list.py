@@ -226,12 +226,13 @@ def test_a_claim_that_was_given_up_is_told(company: Company, cast: Cast, cycles:
 def test_what_was_planned_and_not_done_has_no_line(
     company: Company, cast: Cast, cycles: Cycles
 ) -> None:
-    """Planted: lines were made of the plan alone."""
+    """Planted: lines were made of the plan alone; an earlier attempt passed for this start."""
     job = a_job(company.nlp, cast.bob, company.pool, gpus=8, now=NOW)
-    start = Start(str(job.id), str(company.cluster.pk), (), 8_000)
-    a_record(company, Plan(int(NOW.timestamp()), starts=(start,)), NOW)
-    assert Cycle.objects.count() == 1
-    assert not Decision.objects.exists()
+    cycles.run(NOW)
+    again = Start(str(job.id), str(company.cluster.pk), (), 8_000)
+    a_record(company, Plan(int(LATER.timestamp()), starts=(again,)), LATER)
+    assert Cycle.objects.count() == 2
+    assert [line.at for line in Decision.objects.all()] == [NOW]
 
 
 def a_record(company: Company, plan: Plan, at: datetime) -> None:

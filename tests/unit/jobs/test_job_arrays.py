@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from audit.models import AuditEvent
 from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job, an_array, an_attempt, states_of, tasks_of
-from builders.portal_builders import NOW, Company, a_company, a_grant, a_user
+from builders.portal_builders import NOW, Company, a_company, a_grant, a_pool, a_user
 from jobs.intentions import start_intention
 from jobs.job_arrays import cancel_array, get_array
 from jobs.models import Attempt, Job, JobEvent
@@ -30,6 +30,14 @@ pytestmark = pytest.mark.django_db
 
 
 NOBODYS = "00000000-0000-7000-8000-000000000000"
+
+
+def test_an_array_tells_all_pools_that_its_tasks_accept(company: Company, bob: User) -> None:
+    """Planted: the first of them alone."""
+    array = an_array(company, bob)
+    pools = [a_pool("a100"), company.pool]
+    Job.objects.filter(array=array).update(pools=[pool.pk for pool in pools], pool=pools[0])
+    assert by_token(bob).get(f"job-arrays/{array.pk}").json()["pools"] == ["a100", "h100"]
 
 
 def test_the_array_counts_its_tasks(company: Company, bob: User) -> None:

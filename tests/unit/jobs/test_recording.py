@@ -190,6 +190,21 @@ def test_why_a_job_was_preempted_is_told_with_the_numbers(
     assert started["sentence"] == "It was started with 32 GPUs on local, 16 of them borrowed."
 
 
+def test_an_elastic_job_is_told_with_what_it_was_started_with(
+    company: Company, cast: Cast, cycles: Cycles
+) -> None:
+    """Planted: with the least, so that less than nothing of it was borrowed."""
+    job = a_job(
+        company.inference, cast.bob, company.pool, gpus=8, nodes=2, node_count_min=1, now=NOW
+    )
+    cycles.run(NOW)
+    (started,) = by_token(cast.bob).get(f"jobs/{job.id}/decisions").json()["items"]
+    assert (started["mgpu"], started["guaranteed_mgpu"]) == (16_000, 16_000)
+    assert started["sentence"] == (
+        "It was started with 16 GPUs on local, all inside its team's guarantee."
+    )
+
+
 def test_who_asked_for_the_gpus_is_told_whose_they_were_as_far_as_they_may_see(
     company: Company, cast: Cast, cycles: Cycles
 ) -> None:
