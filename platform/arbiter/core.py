@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import cache
 from itertools import chain
 
+from arbiter.accounts import Accounts
 from arbiter.decided import Decided
 from arbiter.decisions import Plan
 from arbiter.fair_share import (
     CHARGED_AT_START_S,
     WEIGHT_OF_REFERENCE,
     FairShares,
+    FairUse,
     fair_use,
     half_lives_of,
 )
@@ -120,8 +123,10 @@ class Core:
     be explained until the next thing is told or decided.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, accounts: Accounts | None = None) -> None:
+        """With `accounts`, use and credits are asked there and not told."""
         self._policy = policy
+        self._accounts = accounts
         self._pools: dict[str, _PoolState] = {}
         self._tree = tree_of(())
         self._half_lives_s: tuple[int, ...] = ()
@@ -140,9 +145,9 @@ class Core:
         self._young: dict[str, RunningJob] = {}
 
     @classmethod
-    def of(cls, snapshot: Snapshot, policy: Policy) -> Core:
+    def of(cls, snapshot: Snapshot, policy: Policy, accounts: Accounts | None = None) -> Core:
         """A core that knows what `snapshot` says."""
-        core = cls(policy)
+        core = cls(policy, accounts)
         core.set_tree(
             snapshot.nodes, snapshot.quotas, snapshot.priority_classes, snapshot.pool_weights
         )
@@ -279,9 +284,13 @@ class Core:
 
     # -- cycles -----------------------------------------------------------------------------
 
-    def cycle(self, now: int, *, explains: bool = True) -> Plan:
-        """Decide as of `now`, see `arbiter.cycle.decide`. Raises as `decide`."""
-        with closing(self._decide(now, explains=explains)) as decided:
+    def cycle(self, now: int, *, explains: bool = True, parts: bool = True) -> Plan:
+        """Decide as of `now`, see `arbiter.cycle.decide`. Raises as `decide`.
+
+        Without `parts`, which explanations need, it is not worked out what of each attempt is
+        guaranteed: none is classed, and of what starts it says 0.
+        """
+        with closing(self._decide(now, explains=explains, parts=parts or explains)) as decided:
             return decided.explained() if explains else decided.plan
 
     def decide(self, now: int) -> Decided:
@@ -290,22 +299,29 @@ class Core:
         Raises ValueError for a time before that of an earlier cycle: what was too old for something
         then is forgotten.
         """
-        return self._decide(now, explains=True)
+        return self._decide(now, explains=True, parts=True)
 
-    def _decide(self, now: int, *, explains: bool) -> Decided:
+    def _decide(self, now: int, *, explains: bool, parts: bool) -> Decided:
         if self._cycled_at is not None and now < self._cycled_at:
             raise ValueError(f"a cycle was at {self._cycled_at}, and {now} is before it")
         self._end_cycle()
         self._cycled_at = now
-        policy, tree = self._policy, self._tree
-        use_of_all = fair_use(
-            tree,
-            usage=self._usage,
-            running=self._starters(now),
-            weights=self._weights,
-            half_life_s=policy.fair_share_half_life_s,
-            at=now,
-        )
+        policy, tree, accounts = self._policy, self._tree, self._accounts
+
+        @cache
+        def use_of_all() -> FairUse:
+            return fair_use(
+                tree,
+                usage=self._usage if accounts is None else accounts.usage(now),
+                running=self._starters(now),
+                weights=self._weights,
+                half_life_s=policy.fair_share_half_life_s,
+                at=now,
+            )
+
+        def checkpoint_at(run: RunningJob) -> int | None:
+            return None if accounts is None else accounts.checkpoint_at(run, now)
+
         claims: dict[str, list[Claim]] = {}
         claimed: dict[str, str] = {}
         for job, of_job in self._claims.items():
@@ -332,13 +348,23 @@ class Core:
                 for claim in claims.get(name, ())
                 if claim.job not in shared.absent and claim.job not in shared.only_starts
             ]
-            pool = open_pool(ground, holdings, state.lines.jobs, in_force, state.balances, now)
-            shares = FairShares(
-                tree,
-                ground.quota.weights,
-                use_of_all,
-                pool_weight=ground.weight,
-                parts=ground.parts,
+
+            def balances() -> Iterable[Balance]:
+                if accounts is None:
+                    return state.balances
+                return (one for one in accounts.balances(now) if one.pool == name)
+
+            def shares() -> FairShares:
+                return FairShares(
+                    tree,
+                    ground.quota.weights,
+                    use_of_all(),
+                    pool_weight=ground.weight,
+                    parts=ground.parts,
+                )
+
+            pool = open_pool(
+                ground, holdings, state.lines.jobs, in_force, balances, checkpoint_at, now
             )
             cycle = PoolCycle(
                 pool,
@@ -366,7 +392,7 @@ class Core:
         )
         try:
             rounds.decide()
-            self._decided = Decided(rounds, self._shared, claimed, now=now)
+            self._decided = Decided(rounds, self._shared, claimed, now=now, parts=parts)
         except BaseException:
             rounds.close()
             raise

@@ -13,6 +13,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from math import lcm
 
 from arbiter.fair_share import CHARGED_AT_START_S
 from arbiter.quota_tree import ROOT, Tree
@@ -283,26 +284,32 @@ def _raise_poorest(
     books: Mapping[str, Account], most: Mapping[str, int], total: int
 ) -> dict[str, int]:
     """Give out `total`, to nobody more than `most` of it: the poorest is raised to the level of
-    the next, then both, and so on. Units that do not divide go by largest remainder, then id."""
+    the next, then both, and so on. Units that do not divide go by largest remainder, then id.
+
+    Levels are integers: balance over guarantee times a multiple of all guarantees.
+    """
     if total <= 0:
         return {}
-    low = {team: _richness(books[team]) for team in most}
-    high = {team: low[team] + Fraction(most[team], books[team].guaranteed) for team in most}
-    given, level = Fraction(0), min(low.values())
+    scale = lcm(*(books[team].guaranteed for team in most))
+    per_unit = {team: scale // books[team].guaranteed for team in most}
+    low = {team: books[team].balance * per_unit[team] for team in most}
+    high = {team: low[team] + most[team] * per_unit[team] for team in most}
+    left, level, slope = total * scale, min(low.values()), 0
     for until in sorted({*low.values(), *high.values()}):
         slope = sum(books[team].guaranteed for team in most if low[team] <= level < high[team])
-        step = slope * (until - level)
-        if given + step >= total:
-            level += (total - given) / slope if slope else 0
+        if slope * (until - level) >= left:
             break
-        given, level = given + step, until
+        left -= slope * (until - level)
+        level = until
+    # The level that is reached, and what each gets, as fractions over these.
+    parts = slope or 1
+    reached, unit = level * parts + (left if slope else 0), parts * scale
     exact = {
-        team: min(Fraction(most[team]), max(Fraction(0), (level - low[team]) * account.guaranteed))
+        team: min(most[team] * unit, max(0, (reached - low[team] * parts) * books[team].guaranteed))
         for team in most
-        for account in (books[team],)
     }
-    shares = {team: amount.numerator // amount.denominator for team, amount in exact.items()}
-    by_remainder = sorted(exact, key=lambda team: (shares[team] - exact[team], team))
+    shares = {team: amount // unit for team, amount in exact.items()}
+    by_remainder = sorted(exact, key=lambda team: (-(exact[team] % unit), team))
     for team in by_remainder[: total - sum(shares.values())]:
         shares[team] += 1
     return shares

@@ -36,8 +36,10 @@ class Decided:
         claimed: Mapping[str, str],
         *,
         now: int,
+        parts: bool,
     ) -> None:
-        """Of all pools, in `rounds` that have agreed; `shared` and `claimed` as there."""
+        """Of all pools, in `rounds` that have agreed; `shared` and `claimed` as there. Without
+        `parts` it cannot be explained, see `Core.cycle`."""
         self._cycles = {name: rounds.cycles[name] for name in sorted(rounds.cycles)}
         self._rounds: Rounds | None = rounds
         self._shared = shared
@@ -47,10 +49,13 @@ class Decided:
         dropped: set[str] = set()
         classed: list[Classed] = []
         for name, cycle in self._cycles.items():
-            found = self._outcomes[name] = outcome(cycle.pool, cycle.starts)
-            starts.extend(starts_of(cycle.starts, found.guaranteed_mgpu))
             reclaims.extend(cycle.reclaims)
             dropped.update(cycle.pool.dropped)
+            if not parts:
+                starts.extend(starts_of(cycle.starts, {}))
+                continue
+            found = self._outcomes[name] = outcome(cycle.pool, cycle.starts)
+            starts.extend(starts_of(cycle.starts, found.guaranteed_mgpu))
             classed.extend(found.classed)
         # Who starts in another pool than that of its claim gives that claim up.
         dropped.update(

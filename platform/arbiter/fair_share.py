@@ -37,7 +37,7 @@ _WORK_BITS = 128
 _EXPONENT_BITS = 96
 _DIGIT_BITS = 4
 #: So many ages are remembered at most.
-_AREAS_MAX = 1 << 13
+_AGES_MAX = 1 << 13
 #: 2^64 / ln 2, to the nearest.
 _PER_LN2 = 26_613_026_195_688_644_983
 #: Load of a node without weight: after every other.
@@ -66,22 +66,32 @@ _POWERS = _powers()
 class Decay:
     """Halves what was used in every `half_life_s`; integers only, the same on every machine.
 
-    It remembers what was asked: of starts each second of their hour, else some thousand ages.
+    It remembers what was asked: of starts each second of their hour, else some thousand ages. Who
+    asks for many at once asks for few different ones.
 
     Raises ValueError for a half-life below 1 second.
     """
 
-    __slots__ = ("_areas", "_at_start", "half_life_s")
+    __slots__ = ("_areas", "_at_start", "_factors", "half_life_s")
 
     def __init__(self, half_life_s: int) -> None:
         if half_life_s < 1:
             raise ValueError(f"a half-life is {half_life_s} s; choose 1 s or more")
         self.half_life_s = half_life_s
         self._areas: dict[int, int] = {}
+        self._factors: dict[int, int] = {}
         self._at_start: dict[int, int] = {}
 
     def factor(self, age_s: int) -> int:
         """2^(-age / half-life) in units of 2^-64, off by at most one; 1 for what is to come."""
+        known = self._factors.get(age_s)
+        if known is None:
+            if len(self._factors) >= _AGES_MAX:
+                self._factors.clear()
+            known = self._factors[age_s] = self._factor(age_s)
+        return known
+
+    def _factor(self, age_s: int) -> int:
         halvings, rest = divmod(max(0, age_s), self.half_life_s)
         exponent = (rest << _EXPONENT_BITS) // self.half_life_s
         value = 1 << _WORK_BITS
@@ -101,7 +111,7 @@ class Decay:
         """
         known = self._areas.get(age_s)
         if known is None:
-            if len(self._areas) >= _AREAS_MAX:
+            if len(self._areas) >= _AGES_MAX:
                 self._areas.clear()
             shift = 2 * _FACTOR_BITS - _AREA_BITS
             known = self._areas[age_s] = (self.half_life_s * self.factor(age_s) * _PER_LN2) >> shift

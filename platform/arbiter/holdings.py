@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from arbiter.placement import FreeDevices
@@ -96,8 +96,8 @@ class Holdings:
         self._rooms = rooms
         self._offered_mgpu = sum(sum(nodes.values()) for nodes in offered.values())
         self._beyond_mgpu = 0
-        #: Those that the last cycle found not to be protected everywhere.
-        self._unprotected: list[Holding] = []
+        #: Those that the last cycle found not to be protected everywhere, as it marked them.
+        self._unprotected: Mapping[Hashable, int] = {}
 
     def add(self, run: RunningJob) -> None:
         """`run` holds GPUs from now on."""
@@ -145,14 +145,17 @@ class Holdings:
                 end = run.started_at + run.time_limit_s, attempt
                 del self.ends[bisect_left(self.ends, end)]
 
-    def mark(self, unprotected: Iterable[tuple[Holding, int]]) -> None:
-        """All are protected everywhere but these, at the depths whose bits are given."""
-        for holding in self._unprotected:
+    def mark(self, unprotected: Mapping[Hashable, int]) -> None:
+        """All are protected everywhere but these holdings, at the depths whose bits are given. From
+        cycle to cycle most stay as they are."""
+        before, self._unprotected = self._unprotected, unprotected
+        for holding in before.keys() - unprotected.keys():
+            assert isinstance(holding, Holding)
             holding.protected = 0 if holding.is_going else holding.everywhere
-        self._unprotected = []
-        for holding, bits in unprotected:
-            holding.protected = holding.everywhere & ~bits
-            self._unprotected.append(holding)
+        for holding, bits in unprotected.items():
+            if before.get(holding) != bits:
+                assert isinstance(holding, Holding)
+                holding.protected = holding.everywhere & ~bits
 
     def left_of(self, offered: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
         """What of the `offered`, by cluster and node or room, they leave."""

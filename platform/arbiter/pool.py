@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -83,7 +83,8 @@ class Pool:
     dropped: list[str]
     coming_back: dict[str, dict[str, int]]
     class_use: dict[tuple[int, str], int]
-    credits: Credits
+    make_credits: Callable[[], Credits]
+    checkpoint_at: Callable[[RunningJob], int | None]
     stopped: list[Holding] = field(default_factory=list)
     name: str = field(init=False)
     tree: Tree = field(init=False)
@@ -91,6 +92,7 @@ class Pool:
     policy: Policy = field(init=False)
     kinds: NodeKinds = field(init=False)
     layout: Layout = field(init=False)
+    _credits: Credits | None = None
     _sparing: Sparing | None = None
 
     def __post_init__(self) -> None:
@@ -98,12 +100,20 @@ class Pool:
         self.name, self.tree, self.quota = ground.name, ground.tree, ground.quota
         self.policy, self.kinds, self.layout = ground.policy, ground.kinds, ground.layout
 
+    @property
+    def credits(self) -> Credits:
+        """What the teams have to spend, looked up at the first question."""
+        if self._credits is None:
+            self._credits = self.make_credits()
+        return self._credits
+
     def close(self) -> None:
         """The cycle is over: `holdings` are again as they were before it."""
         self.free.rewind()
         for holding in self.stopped:
             holding.is_going = holding.is_coming_back = False
-            holding.protected = holding.everywhere
+            bits = self.protection.unprotected.get(holding, 0)
+            holding.protected = holding.everywhere & ~bits
 
     def victim_keys(self, holding: Holding) -> tuple[VictimKey, VictimKey]:
         """What orders who is reclaimed first within the organization, and where another one takes
@@ -117,7 +127,7 @@ class Pool:
             self.tree.ranks[team],
             credits.tenths(team),
             holding.order,
-            cost_of_stopping(run, holding.mgpu, self.taken_at),
+            cost_of_stopping(run, holding.mgpu, self.taken_at, self.checkpoint_at(run)),
             -run.started_at,
             run.attempt,
         )
@@ -290,14 +300,19 @@ def open_pool(
     holdings: Holdings,
     waiting: Mapping[str, QueuedJob],
     claims: Sequence[Claim],
-    balances: Iterable[Balance],
+    balances: Callable[[], Iterable[Balance]],
+    checkpoint_at: Callable[[RunningJob], int | None],
     taken_at: int,
 ) -> Pool:
-    """Build the standing of one pool for a cycle; `waiting` are its queued jobs by id."""
+    """Build the standing of one pool for a cycle; `waiting` are its queued jobs by id. `balances`
+    and `checkpoint_at` are asked when they are needed."""
     tree, quota, policy = ground.tree, ground.quota, ground.policy
-    credits = Credits(
-        tree, quota.guaranteed, balances, weight=ground.weight, floor_s=policy.credit_floor_s
-    )
+
+    def make_credits() -> Credits:
+        return Credits(
+            tree, quota.guaranteed, balances(), weight=ground.weight, floor_s=policy.credit_floor_s
+        )
+
     for holding in holdings.going.values():
         grace_until = holding.run.grace_until
         holding.is_coming_back = (
@@ -355,7 +370,8 @@ def open_pool(
         dropped=dropped,
         coming_back=coming_back,
         class_use=class_use,
-        credits=credits,
+        make_credits=make_credits,
+        checkpoint_at=checkpoint_at,
     )
 
 
@@ -517,9 +533,5 @@ def _protect(ground: Ground, holdings: Holdings, earmarks: Collection[Earmark]) 
             ) - 1
             teams[earmark.team].add(stand_in.contender())
     protection = protect(ground.tree, ground.quota, teams)
-    holdings.mark(
-        (job.what, protection.unprotected[job.what])
-        for job in protection.jobs
-        if isinstance(job.what, Holding)
-    )
+    holdings.mark(protection.unprotected)
     return protection

@@ -69,22 +69,52 @@ class Contender(NamedTuple):
     what: Hashable
 
 
+class Fitted(NamedTuple):
+    """The `others` do not fit in `guaranteed` beside those before them, which take `mgpu`; `whats`
+    are what they are."""
+
+    guaranteed: int
+    mgpu: int
+    others: list[Contender]
+    whats: list[Hashable]
+
+
 @dataclass(slots=True, eq=False)
 class TeamJobs:
     """What is to be classed of one team, in order, and how much that is in all."""
 
     jobs: list[Contender] = field(default_factory=list)
     mgpu: int = 0
+    #: Most teams have the same jobs in cycle after cycle: what was found for them last.
+    _fitted: Fitted | None = None
 
     def add(self, job: Contender) -> None:
         """Put `job` in its place."""
         insort(self.jobs, job, key=_turn)
         self.mgpu += job.mgpu
+        self._fitted = None
 
     def remove(self, turn: Turn) -> None:
         """Take the job of this turn out."""
         at = bisect_left(self.jobs, turn, key=_turn)
         self.mgpu -= self.jobs.pop(at).mgpu
+        self._fitted = None
+
+    def fitted(self, guaranteed: int) -> Fitted:
+        """Which jobs do not fit in `guaranteed`, where nobody else is protected on it."""
+        found = self._fitted
+        if found is None or found.guaranteed != guaranteed:
+            left, others = guaranteed, list[Contender]()
+            if self.mgpu <= guaranteed:
+                left -= self.mgpu
+            for job in self.jobs if self.mgpu > guaranteed else ():
+                if job.mgpu <= left:
+                    left -= job.mgpu
+                else:
+                    others.append(job)
+            whats = [job.what for job in others]
+            found = self._fitted = Fitted(guaranteed, guaranteed - left, others, whats)
+        return found
 
     def copy(self) -> TeamJobs:
         """The same, independent of this one."""
@@ -149,6 +179,18 @@ def protect(tree: Tree, quota: PoolQuota, teams: Mapping[int, TeamJobs]) -> Prot
         else:
             again = []
         own = teams.get(node)
+        if own is not None and not (tried or again or used[node] or is_kept):
+            # At a leaf: nothing came up from below.
+            fitted = own.fitted(quota.guaranteed[node])
+            used[node] = fitted.mgpu
+            anywhere += fitted.others
+            unprotected.update(dict.fromkeys(fitted.whats, 1 << depth))
+            parent = tree.parents[node]
+            if parent != ROOT:
+                first[parent] += len(own.jobs) - len(fitted.others)
+                then[parent] += fitted.others
+                used[parent] += fitted.mgpu
+            continue
         if own is None:
             tried.sort(key=_turn)
         elif (

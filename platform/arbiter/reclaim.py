@@ -48,9 +48,9 @@ class Reclaimer:
     """Finds victims in one pool; keeps the borrowed attempts sorted for the whole cycle."""
 
     __slots__ = (
-        "_borrowers",
         "_by_parent",
         "_claims",
+        "_found",
         "_has_shields",
         "_held",
         "_in_teams",
@@ -70,7 +70,7 @@ class Reclaimer:
         self._held = held
         self._claims = [earmark.stand_in for earmark in pool.earmarks.values()]
         self._in_teams: dict[int, list[Holding]] | None = None
-        self._borrowers: list[Holding] = []
+        self._found: list[Holding] | None = None
         self._by_parent: dict[int, list[tuple[VictimKey, int, Holding]]] | None = None
         self._is_sorted: set[int] = set()
         self._slots_max: int | None = None
@@ -84,7 +84,7 @@ class Reclaimer:
     def may_find(self, team: int, priority: Priority) -> bool:
         """Whether there is anything at all that could come back for a job of `team`."""
         return bool(
-            self._borrowed
+            self._borrowers
             or self._pool.coming_back
             or (priority.preempts and team in self._by_team)
             or (priority.preempts_others and self._by_team)
@@ -179,7 +179,7 @@ class Reclaimer:
             for node, mgpu in nodes.items():
                 if node in free.get(cluster, ()):
                     free[cluster][node] += mgpu
-        for holding in self._borrowers if self._borrowed else ():
+        for holding in self._borrowers:
             if not holding.is_going:
                 for slot in holding.run.slots:
                     if slot.node in free[holding.run.cluster]:
@@ -250,38 +250,47 @@ class Reclaimer:
     def _borrowed(self) -> dict[int, list[tuple[VictimKey, int, Holding]]]:
         """By each parent: the attempts that are not protected at a child of it, with that child.
 
-        Sorted out at the first question, which comes before there is a victim in this cycle.
+        Sorted out when the first victim of this cycle is sought.
         """
         if self._by_parent is None:
             self._by_parent = self._sort_out()
         return self._by_parent
 
     def _sort_out(self) -> dict[int, list[tuple[VictimKey, int, Holding]]]:
-        """See `_borrowed`; fills the list of all that borrow anywhere on the way."""
+        """See `_borrowed`."""
         pool = self._pool
         depths, parents, paths = pool.tree.depths, pool.tree.parents, pool.tree.paths
         borrowed: dict[int, list[tuple[VictimKey, int, Holding]]] = {}
-        running = [
-            job.what
-            for job in pool.protection.jobs
-            if isinstance(job.what, Holding)
-            and job.what.claim_of is None
-            and self._may_stop(job.what)
-        ]
-        for holding in chain(self._claims, running):
-            path, protected = paths[holding.team], holding.protected
-            if protected == holding.everywhere:
-                continue
-            if not holding.run.is_preemptible and protected >> depths[holding.team] & 1:
-                continue
-            self._borrowers.append(holding)
+        for holding in self._borrowers:
+            protected = holding.protected
             at_home, abroad = pool.victim_keys(holding)
-            for node in path:
+            for node in paths[holding.team]:
                 if not protected >> depths[node] & 1:
                     parent = parents[node]
                     key = at_home if parent != ROOT else abroad
                     borrowed.setdefault(parent, []).append((key, node, holding))
         return borrowed
+
+    @property
+    def _borrowers(self) -> list[Holding]:
+        """All that borrow anywhere, claims included: as it was when first asked, before there is a
+        victim in this cycle."""
+        if self._found is None:
+            depths = self._pool.tree.depths
+            running = [
+                job.what
+                for job in self._pool.protection.jobs
+                if isinstance(job.what, Holding)
+                and job.what.claim_of is None
+                and self._may_stop(job.what)
+            ]
+            self._found = [
+                one
+                for one in chain(self._claims, running)
+                if one.protected != one.everywhere
+                and (one.run.is_preemptible or not one.protected >> depths[one.team] & 1)
+            ]
+        return self._found
 
     def _most_slots(self) -> int:
         """On how many nodes one attempt or claim runs, at most."""

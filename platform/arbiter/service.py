@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from arbiter.decisions import Code, Reclaim
 from arbiter.elastic import Elastic, is_elastic
 from arbiter.fair_share import FairShares
-from arbiter.lines import Group, Lines
+from arbiter.lines import Group, Line, Lines
 from arbiter.placement import Place, Shape
 from arbiter.policy import SpareOrder
-from arbiter.pool import Pool, in_turn
+from arbiter.pool import Earmark, Pool, in_turn
 from arbiter.queue_order import Age, Agenda, JobClass, JobLine, Priority, Standing, TeamQueue
 from arbiter.quota_tree import ROOT, UNLIMITED
 from arbiter.reclaim import Reclaimer
@@ -46,16 +47,17 @@ class PoolCycle:
         self,
         pool: Pool,
         lines: Lines,
-        shares: FairShares,
+        make_shares: Callable[[], FairShares],
         *,
         starts_left: int,
         reclaims_left: int,
         explains: bool,
         shared: SharedJobs,
     ) -> None:
-        """`explains`: somebody may ask why the others wait."""
+        """`make_shares` is called at the first question about fair-share. `explains`: somebody may
+        ask why the others wait."""
         self.pool = pool
-        self.shares = shares
+        self._make_shares = make_shares
         self.starts: list[NewStart] = []
         self.reclaims: list[Reclaim] = []
         self._starts_left = starts_left
@@ -64,8 +66,6 @@ class PoolCycle:
         self._lines = lines
         self.queues: dict[int, TeamQueue] = {}
         self.homeless: list[Age] = []
-        self._agenda = Agenda(shares)
-        self.spared = Spared(shares)
         self._not_again = shared.not_again.union(pool.dropped)
         self._shared = shared
         self._only_starts = shared.only_starts
@@ -74,16 +74,35 @@ class PoolCycle:
         self._service = self._serve_all()
         self._prospects: Iterator[tuple[TeamQueue, JobClass]] = iter(())
         self._prospect: tuple[TeamQueue, JobClass] | None = None
-        self._elastic = Elastic(pool, self.reserved, shares, self.queues)
         self._grows = False
+
+    @cached_property
+    def shares(self) -> FairShares:
+        """Where the nodes and users of the pool stand."""
+        return self._make_shares()
+
+    @cached_property
+    def spared(self) -> Spared:
+        """What starts took beyond their teams' guarantees."""
+        return Spared(self.shares)
+
+    @cached_property
+    def _agenda(self) -> Agenda:
+        return Agenda(self.shares)
+
+    @cached_property
+    def _elastic(self) -> Elastic:
+        return Elastic(self.pool, self.reserved, self.shares, self.queues)
 
     def run(self) -> None:
         """Start what is claimed, then serve the queues in order, as long as anybody could still
         start or take anything back."""
-        self._use_claims()
-        for earmark in self.pool.earmarks.values():
-            self._charge(earmark.team, earmark.job, is_borrowed=self.pool.is_borrowed(earmark))
+        used = self._use_claims()
         self._reclaimer = Reclaimer(self.pool, self.reserved.held)
+        if not self._explains and not self._may_serve():
+            return
+        for earmark in (*used, *self.pool.earmarks.values()):
+            self._charge(earmark.team, earmark.job, is_borrowed=self.pool.is_borrowed(earmark))
         self._line_up()
         for team in sorted(self.queues):
             self._enlist(self.queues[team])
@@ -115,6 +134,21 @@ class PoolCycle:
 
     # -- what may still happen --------------------------------------------------------------
 
+    def _may_serve(self) -> bool:
+        """Whether there are prospects (see `_has_prospects`) before anybody is lined up: where
+        there are none, nothing that is to be lined up, charged or reserved could be seen."""
+        if self._grows:
+            return True
+        for line in self._lines.by_kind.values():
+            group = self._group_of(line)
+            if (
+                group.team is not None
+                and group.code is None
+                and self._is_possible(group.team, group.shape, group.priority)
+            ):
+                return True
+        return False
+
     def _look_out(self) -> None:
         """Look at all classes anew for one that could still start, now or by reclaim."""
         self._prospects = ((queue, cls) for queue in self.queues.values() for cls in queue.classes)
@@ -133,35 +167,35 @@ class PoolCycle:
     def _is_prospect(self, queue: TeamQueue, cls: JobClass) -> bool:
         if cls.code is not None or not any(line.at < len(line.jobs) for line in cls.lines):
             return False
-        mgpu, priority = cls.shape.total_mgpu, cls.priority
+        return self._is_possible(queue.team, cls.shape, cls.priority)
+
+    def _is_possible(self, team: int, shape: Shape, priority: Priority) -> bool:
+        """Whether jobs of a team could start now, or look for victims."""
+        mgpu = shape.total_mgpu
         if (
             self._starts_left > 0
-            and self.reserved.fits(cls.shape)
-            and self.pool.blocker(queue.team, mgpu) is None
+            and self.reserved.fits(shape)
+            and self.pool.blocker(team, mgpu) is None
         ):
             return True
+        if self._reclaims_left <= 0:
+            return False
+        preempts = priority.preempts or priority.preempts_others
         return (
-            self._reclaims_left > 0
-            and self._reclaimer.may_find(queue.team, priority)
-            and (
-                priority.preempts
-                or priority.preempts_others
-                or (
-                    self.pool.source(queue.team, mgpu) != ROOT
-                    and self._reclaimer.could_be_freed(cls.shape)
-                )
-            )
+            (preempts or self.pool.source(team, mgpu) != ROOT)
+            and self._reclaimer.may_find(team, priority)
+            and (preempts or self._reclaimer.could_be_freed(shape))
         )
 
     # -- claims ---------------------------------------------------------------------------
 
-    def _use_claims(self) -> None:
+    def _use_claims(self) -> list[Earmark]:
         """Start every claimed job whose GPUs are free, there or elsewhere; give up a claim
-        that only quota still refuses (it was lowered since)."""
-        pool = self.pool
+        that only quota still refuses (it was lowered since). Returns the claims of what starts."""
+        pool, used = self.pool, list[Earmark]()
         for earmark in in_turn(pool.earmarks.values()):
             if self._starts_left <= 0:
-                return
+                break
             job = earmark.job
             pool.settle(earmark)
             claimed = earmark.place
@@ -173,13 +207,14 @@ class PoolCycle:
                     pool.dropped.append(job.id)
                 pool.occupy(job, earmark.team, place)
                 self._note_start(job, earmark.team, place)
-                self._charge(earmark.team, job, is_borrowed=self.pool.is_borrowed(earmark))
+                used.append(earmark)
                 del pool.earmarks[job.id]
             elif is_ready and not earmark.victims and not is_allowed:
                 pool.dropped.append(job.id)
                 del pool.earmarks[job.id]
             else:
                 pool.restore(earmark)
+        return used
 
     # -- queues ---------------------------------------------------------------------------
 
@@ -199,9 +234,7 @@ class PoolCycle:
                 ages = [age for age in ages if age not in left_out[id(known)]]
                 if not ages:
                     continue
-            group = known.group
-            if group is None:
-                group = known.group = self._group(known.first)
+            group = self._group_of(known)
             if group.team is None:
                 self.homeless.extend(ages)
                 continue
@@ -216,12 +249,14 @@ class PoolCycle:
         for queue in self.queues.values():
             queue.open()
 
-    def _group(self, job: QueuedJob) -> Group:
-        ground = self.pool.ground
-        team, shape = ground.tree.index.get(job.team), ground.shape_of(job)
-        priority = ground.priority(job.priority_class)
-        word = (None, 0) if team is None else ground.verdict(team, shape, priority.cap_mgpu)
-        return Group(team, shape, priority, *word)
+    def _group_of(self, line: Line) -> Group:
+        if line.group is None:
+            ground, job = self.pool.ground, line.first
+            team, shape = ground.tree.index.get(job.team), ground.shape_of(job)
+            priority = ground.priority(job.priority_class)
+            word = (None, 0) if team is None else ground.verdict(team, shape, priority.cap_mgpu)
+            line.group = Group(team, shape, priority, *word)
+        return line.group
 
     def _new_class(self, team: int, shape: Shape, priority: Priority) -> JobClass:
         queue = self.queues.get(team)

@@ -90,13 +90,13 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
 
 
 def starts_of(new: Iterable[NewStart], guaranteed_mgpu: Mapping[str, int]) -> list[Start]:
-    """The starts as the plan tells them."""
+    """The starts as the plan tells them; 0 is guaranteed of those that are not named."""
     return [
         Start(
             start.job.id,
             start.place.cluster,
             tuple(Slot(node, start.job.mgpu_per_node) for node in start.place.nodes),
-            guaranteed_mgpu[start.job.id],
+            guaranteed_mgpu.get(start.job.id, 0),
             start.job.pool if start.job.others else None,
         )
         for start in new

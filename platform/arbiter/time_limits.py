@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from heapq import merge
 
 from arbiter.holdings import Holding, Node
 from arbiter.pool import Earmark, Pool
@@ -66,7 +65,14 @@ class KnownEnds:
         """All that has a known end and is not stopped before it, in order of time; then what is
         being stopped and nobody waits for. Quota counts this as gone already."""
         self._note_claims()
-        return merge(self._running(), self._starting(), self._leaving(), key=_moment)
+        others = sorted([*self._starting(), *self._leaving()], key=_moment)
+        at = 0
+        for release in self._running():
+            while at < len(others) and others[at][0] < release[0]:
+                yield others[at]
+                at += 1
+            yield release
+        yield from others[at:]
 
     def add(self, end: int, job: QueuedJob, team: int, cluster: str, slots: Sequence[Slot]) -> None:
         """`job`, which starts now or later, gives `slots` back by `end`."""

@@ -23,11 +23,13 @@ UNPAID, PAID, SPARED = range(3)
 NOT_YET_RUNNING = -1
 
 
-def cost_of_stopping(run: RunningJob, mgpu: int, taken_at: int) -> int:
-    """What is lost of the work since the last known checkpoint or the start, in
-    milli-GPU-seconds, and a second of all its GPUs: between jobs that would lose nothing
-    the smaller one goes."""
-    saved_at = max(run.started_at, run.checkpoint_at or 0)
+def cost_of_stopping(
+    run: RunningJob, mgpu: int, taken_at: int, checkpoint_at: int | None = None
+) -> int:
+    """What is lost of the work since the last known checkpoint (that of `run`, or a later one at
+    `checkpoint_at`) or the start, in milli-GPU-seconds, and a second of all its GPUs: between jobs
+    that would lose nothing the smaller one goes."""
+    saved_at = max(run.started_at, run.checkpoint_at or 0, checkpoint_at or 0)
     return mgpu * (1 + max(0, taken_at - saved_at))
 
 

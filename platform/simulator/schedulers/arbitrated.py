@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from heapq import heappop, heappush
 
 from arbiter.core import Core
 from arbiter.decisions import Plan
-from arbiter.snapshot import Device, PriorityClass, QueuedJob, RunningJob
+from arbiter.snapshot import Balance, Device, PriorityClass, QueuedJob, RunningJob, Usage
 from simulator.accounts import Bank, RecentUse
 from simulator.book import Book
 from simulator.fleet import CLUSTER
@@ -22,6 +22,38 @@ _CLASS = PriorityClass("normal", 10, grace_period_s=86_400)
 Kind = tuple[str, str, int, int, frozenset[str] | None]
 
 
+class _Accounts:
+    """What the simulated world knows of use, credits and checkpoints, worked out when asked."""
+
+    def __init__(self, scene: Scene, settings: Settings, tasks: Mapping[str, Task]) -> None:
+        self._tasks = tasks
+        self._interval_s = settings.checkpoint_interval_s
+        self._use = RecentUse(scene.policy.fair_share_half_life_s)
+        self._bank: Bank | None = None
+        if settings.has_credits:
+            lends = {
+                quota.node: quota.lend_limit_mgpu
+                for quota in scene.quotas
+                if quota.lend_limit_mgpu is not None
+            }
+            self._bank = Bank(scene.teams, floor_s=scene.policy.credit_floor_s, lends=lends)
+
+    def hold(self, run: RunningJob, mgpu: int, now: int) -> None:
+        """`mgpu` more of the attempt are in use from now on."""
+        self._use.hold(run.team, run.user, mgpu, now)
+        if self._bank is not None:
+            self._bank.hold(run.team, mgpu, now)
+
+    def usage(self, now: int) -> tuple[Usage, ...]:
+        return self._use.usage(now)
+
+    def balances(self, now: int) -> tuple[Balance, ...]:
+        return () if self._bank is None else self._bank.balances(now)
+
+    def checkpoint_at(self, run: RunningJob, now: int) -> int | None:
+        return self._tasks[run.job].saved_s(now, self._interval_s)
+
+
 class Arbitrated:
     """Tells the arbiter's core what changes and does what the plans say.
 
@@ -34,8 +66,6 @@ class Arbitrated:
     name = "tidegate"
 
     def __init__(self, scene: Scene, settings: Settings) -> None:
-        self._scene = scene
-        self._settings = settings
         self._devices = {
             machine.name: Device(
                 CLUSTER, machine.name, POOL, machine.mgpu, features=machine.features
@@ -43,22 +73,13 @@ class Arbitrated:
             for machine in scene.machines
         }
         self._tasks: dict[str, Task] = {}
-        core = Core(scene.policy)
+        self._accounts = _Accounts(scene, settings, self._tasks)
+        core = Core(scene.policy, self._accounts)
         core.set_tree(scene.nodes, scene.quotas, (_CLASS,), ())
         core.set_devices(self._devices.values(), frozenset({CLUSTER}))
         self._book = Book(_kind, core)
-        self._saves: list[tuple[int, str, int]] = []
         self._has_news = True
         self._down: frozenset[str] = frozenset()
-        self._use = RecentUse(scene.policy.fair_share_half_life_s)
-        self._bank: Bank | None = None
-        if settings.has_credits:
-            lends = {
-                quota.node: quota.lend_limit_mgpu
-                for quota in scene.quotas
-                if quota.lend_limit_mgpu is not None
-            }
-            self._bank = Bank(scene.teams, floor_s=scene.policy.credit_floor_s, lends=lends)
 
     def admits(self, task: Task) -> bool:
         """What never fits waits for ever, as it does in the product."""
@@ -86,7 +107,7 @@ class Arbitrated:
     def leave(self, task: Task, nodes: tuple[str, ...], now: int) -> None:
         """The attempt is over."""
         run = self._book.release(_name(task))
-        self._hold(run, -run.mgpu, now)
+        self._accounts.hold(run, -run.mgpu, now)
         self._has_news = True
 
     def fail(self, node: str, now: int) -> None:
@@ -105,42 +126,17 @@ class Arbitrated:
             self._book.core.set_devices(devices, frozenset({CLUSTER}))
         if not self._has_news or not self._book.queued:
             return None
-        self._note_checkpoints(world.now)
-        core = self._book.core
-        core.set_usage(self._use.usage(world.now))
-        if self._bank is not None:
-            core.set_balances(self._bank.balances(world.now))
-        plan = core.cycle(world.now, explains=False)
+        plan = self._book.core.cycle(world.now, explains=False, parts=False)
         self._apply(plan, world)
         self._has_news = bool(plan.starts or plan.reclaims or plan.dropped_claims)
         return world.now + 1 if self._has_news else None
-
-    def _hold(self, run: RunningJob, mgpu: int, now: int) -> None:
-        """`mgpu` more of the attempt are in use from now on."""
-        self._use.hold(run.team, run.user, mgpu, now)
-        if self._bank is not None:
-            self._bank.hold(run.team, mgpu, now)
-
-    def _note_checkpoints(self, now: int) -> None:
-        """Bring `checkpoint_at` of what runs up to date."""
-        interval_s = self._settings.checkpoint_interval_s
-        while self._saves and self._saves[0][0] <= now:
-            _, name, attempt = heappop(self._saves)
-            task = self._tasks[name]
-            if task.attempt == attempt and task.is_running:
-                saved_s = task.saved_s(now, interval_s)
-                self._book.hold(replace(self._book.running[name], checkpoint_at=saved_s))
-                heappush(self._saves, (saved_s + interval_s, name, attempt))
 
     def _apply(self, plan: Plan, world: World) -> None:
         for start in plan.starts:
             task = self._tasks[start.job]
             queued = self._book.start(start, world.now, task.preemptions)
             world.start(task, tuple(slot.node for slot in start.slots))
-            self._hold(self._book.running[start.job], queued.mgpu, world.now)
-            if task.work.is_checkpointable:
-                first_s = task.works_from_s + self._settings.checkpoint_interval_s
-                heappush(self._saves, (first_s, start.job, task.attempt))
+            self._accounts.hold(self._book.running[start.job], queued.mgpu, world.now)
         for reclaim in plan.reclaims:
             self._book.reclaim(reclaim, world.now)
             for victim in reclaim.victims:
