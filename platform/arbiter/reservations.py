@@ -313,11 +313,11 @@ class Reservations:
     def _by_devices(self, shape: Shape, first: int) -> tuple[int, Place] | None:
         """From when on, `first` at the earliest, there is a place for `shape` for good, and
         that place; None when that cannot be told."""
-        pool, free = self._pool, self._pool.free
+        pool, free, on_node = self._pool, self._pool.free, self._on_node
         tallies = {cluster: free.tally(cluster, shape) for cluster in free.clusters(shape.clusters)}
         ready: list[Node] = []
         turns = []
-        for node in self._on_node:
+        for node in on_node:
             if (
                 node[0] in tallies
                 and not is_beside(node[1])
@@ -331,7 +331,7 @@ class Reservations:
         more: dict[str, dict[str, int]] = {cluster: {} for cluster in tallies}
         at = pool.taken_at
         for end, _, _, cluster, slots in self._ends.by_time():
-            if end > max(at, first) and any(one.is_enough for one in tallies.values()):
+            if end > at and end > first and any(one.is_enough for one in tallies.values()):
                 break
             at = end
             while turns and turns[-1][0] <= end:
@@ -345,7 +345,7 @@ class Reservations:
                 node = cluster, node_of(slot.node)
                 if (
                     node[1] not in free.free[cluster]
-                    or node in self._on_node
+                    or node in on_node
                     or not free.is_of(shape.kinds, *node)
                 ):
                     continue
@@ -380,21 +380,42 @@ class Reservations:
         """From when on a node on which something is reserved has room for a rank for good."""
         ready_at = self._pool.taken_at
         for slot in self._pool.ground.rooms.held(node[0], node[1:], shape.demand):
-            room = node[0], slot.node
-            moments = [self._pool.taken_at, *(end for end, _ in self._ends.on(room))]
-            at = next((at for at in moments if self._spare(room, at) >= slot.mgpu), None)
+            at = self._spare_from((node[0], slot.node), slot.mgpu)
             if at is None:
                 return None
             ready_at = max(ready_at, at)
         return ready_at
 
+    def _spare_from(self, node: Node, mgpu: int) -> int | None:
+        """From when on a node, or a room of one, has `mgpu` to spare for good: the first end, or
+        now, after the last start that leaves less."""
+        left = self._pool.free.left(*node) + self._held.get(node, 0)
+        now, ends = self._pool.taken_at, self._ends.on(node)
+        # At one moment starts come last: what has ended by then is there for them.
+        changes = [(now, 0, 0), *((end, 0, more) for end, more in ends)]
+        changes += [(one.start_at, 1, -one.needs[node]) for one in self._on_node.get(node, ())]
+        changes.sort()
+        ready = None
+        for at, is_start, change in changes:
+            left += change
+            if is_start:
+                if left < mgpu:
+                    ready = None
+            elif ready is None and left >= mgpu:
+                ready = at
+        return ready
+
     def _left(self, node: Node, at: int) -> int:
         """What is left on a node at `at` when everybody who has a reservation then runs."""
         left = self._pool.free.left(*node) + self._held.get(node, 0)
-        left += sum(mgpu for end, mgpu in self._ends.on(node) if end <= at)
-        return left - sum(
-            one.needs[node] for one in self._on_node.get(node, ()) if one.start_at <= at
-        )
+        for end, mgpu in self._ends.on(node):
+            if end > at:
+                break
+            left += mgpu
+        for one in self._on_node.get(node, ()):
+            if one.start_at <= at:
+                left -= one.needs[node]
+        return left
 
     def _spare(self, node: Node, at: int) -> int:
         """What is left on a node from `at` on: no reservation that begins later needs it."""

@@ -12,7 +12,7 @@ from arbiter.cycle import decide
 from arbiter.decided import TooLate
 from arbiter.policy import Policy
 from arbiter.reclaim import Reclaimer
-from arbiter.snapshot import Slot
+from arbiter.snapshot import Balance, RunningJob, Slot, Usage
 from builders.arbiter_builders import (
     GPU,
     NOW,
@@ -201,3 +201,59 @@ def test_what_is_refused_does_not_end_a_cycle() -> None:
     with pytest.raises(ValueError, match="is before it"):
         core.decide(NOW - 1)
     assert decided.explained() == decide(snapshot, Policy())
+
+
+class Saved:
+    """Knows when attempts saved their work, and no more."""
+
+    def __init__(self, **at: int) -> None:
+        self.at = at
+        self.asked = 0
+
+    def usage(self, now: int) -> tuple[Usage, ...]:
+        self.asked += 1
+        return ()
+
+    def balances(self, now: int) -> tuple[Balance, ...]:
+        self.asked += 1
+        return ()
+
+    def checkpoint_at(self, run: RunningJob, now: int) -> int | None:
+        return self.at.get(run.job)
+
+
+@pytest.mark.parametrize(("saved", "victim"), [("old", "old"), ("young", "young")])
+def test_who_lost_least_since_a_checkpoint_that_is_asked_for_is_the_victim(
+    saved: str, victim: str
+) -> None:
+    """Planted: only what the attempt itself says of its checkpoint counts, and the young one goes
+    each time."""
+    snapshot = a_snapshot(
+        quotas={"a": 8, "b": 0},
+        devices=devices(2),
+        running=[
+            a_running("old", "b", slots(0, 1), started_at=NOW - 9_000),
+            a_running("young", "b", slots(1, 1), started_at=NOW - 5_000),
+        ],
+        queued=[a_queued("j", "a", gpus=8)],
+    )
+    core = Core.of(snapshot, Policy(min_run_s=0), Saved(**{saved: NOW - 10}))
+    (reclaim,) = core.cycle(NOW, explains=False).reclaims
+    assert [one.job for one in reclaim.victims] == [victim]
+
+
+def test_nothing_is_asked_for_a_cycle_in_which_nobody_could_start() -> None:
+    """Planted: use and credits are looked up for each cycle."""
+    snapshot = a_snapshot(
+        quotas={"a": 0, "b": 8},
+        devices=devices(1),
+        running=[a_running("r", "b", slots(0, 1))],
+        queued=[a_queued("j", "a")],
+    )
+    accounts = Saved()
+    core = Core.of(snapshot, Policy(), accounts)
+    assert core.cycle(NOW, explains=False, parts=False).starts == ()
+    assert accounts.asked == 0
+    core.release("r.1")
+    assert [one.job for one in core.cycle(NOW, explains=False).starts] == ["j"]
+    assert accounts.asked == 2
