@@ -182,24 +182,20 @@ def fair_use(
     half_lives = half_lives_of(tree, half_life_s)
     decays = {value: _remembering(value) for value in half_lives}
     index, by_user = tree.index, dict[tuple[int, str], int]()
-    factors: dict[tuple[int, int], int] = {}
     for row in usage:
         team = index.get(row.team, ROOT)
         if team != ROOT:
-            key = half_lives[team], at - row.as_of
-            if key not in factors:
-                factors[key] = decays[key[0]].factor(key[1])
-            decayed = row.decayed_mgpu_s * weights.get(row.pool, WEIGHT_OF_REFERENCE) * factors[key]
+            factor = decays[half_lives[team]].factor(at - row.as_of)
+            decayed = row.decayed_mgpu_s * weights.get(row.pool, WEIGHT_OF_REFERENCE) * factor
             of = team, row.user
             by_user[of] = by_user.get(of, 0) + (decayed >> _FACTOR_BITS)
-    at_start = [decays[value].at_start for value in half_lives]
     for run in running:
         age_s = 0 if run.phase is Phase.STARTING else at - run.started_at
         team = index.get(run.team, ROOT) if age_s < CHARGED_AT_START_S else ROOT
         if team != ROOT:
             rate = run.mgpu * weights.get(run.pool, WEIGHT_OF_REFERENCE)
-            of = team, run.user
-            by_user[of] = by_user.get(of, 0) + (rate * at_start[team](age_s) >> _AREA_BITS)
+            of, charged = (team, run.user), decays[half_lives[team]].at_start(age_s)
+            by_user[of] = by_user.get(of, 0) + (rate * charged >> _AREA_BITS)
     by_node = [0] * len(tree.ids)
     for (team, _), amount in by_user.items():
         by_node[team] += amount

@@ -24,7 +24,7 @@ from arbiter.pool import Earmark, Pool
 from arbiter.quota_tree import UNLIMITED, Ledger
 from arbiter.rooms import is_beside, node_of
 from arbiter.snapshot import QueuedJob, Slot
-from arbiter.time_limits import KnownEnds
+from arbiter.time_limits import KnownEnds, Release
 
 #: How many jobs are tried at most for each reservation that the policy allows.
 _TRIES = 4
@@ -259,18 +259,22 @@ class Reservations:
         if pool.now.blocker(team, job.mgpu) is not None:
             # What is being stopped is in use until it is gone.
             first = max([first, *(one.run.grace_until or 0 for one in pool.leaving)])
-        permitted = self._by_quota(team, job.mgpu, first)
-        if permitted is None:
+        ledger = (pool.now if pool.later is None else pool.later).copy()
+        for one in self.made:
+            ledger.charge(one.team, one.job.mgpu)
+        outlook = _Outlook(ledger, self._ends.by_time())
+        permitted_at = outlook.allowed_from(first, team, job.mgpu)
+        if permitted_at is None:
             return
-        found = self._by_devices(shape, permitted[0])
+        found = self._by_devices(shape, permitted_at)
         if found is None:
             self._hopeless.add(shape)
             return
         start_at, place = found
-        if start_at != permitted[0]:
-            permitted = self._by_quota(team, job.mgpu, start_at)
-            assert permitted is not None
-        ledger = permitted[1]
+        outlook.advance(start_at)
+        for one in self.made:
+            if one.start_at > start_at:
+                ledger.charge(one.team, -one.job.mgpu)
         slots = pool.held_by(job, place)
         needs = {(place.cluster, slot.node): slot.mgpu for slot in slots}
         end = self._ends.of_start(job, start_at)
@@ -286,29 +290,6 @@ class Reservations:
             self._ends.add(end, job, team, place.cluster, slots)
         self._forget()
         self._hold_back(needs)
-
-    def _by_quota(self, team: int, mgpu: int, first: int) -> tuple[int, Ledger] | None:
-        """From when on, `first` at the earliest, quota lets `team` start `mgpu`, and how the
-        pool stands then; None when that cannot be told."""
-        pool = self._pool
-        ledger = (pool.now if pool.later is None else pool.later).copy()
-        for one in self.made:
-            ledger.charge(one.team, one.job.mgpu)
-        ended: dict[int, int] = {}
-        for end, whose, gone, _, _ in self._ends.by_time():
-            if end > first:
-                _give_back(ledger, ended)
-                if ledger.allows(team, mgpu):
-                    break
-                first = end
-            ended[whose] = ended.get(whose, 0) + gone
-        _give_back(ledger, ended)
-        if not ledger.allows(team, mgpu):
-            return None
-        for one in self.made:
-            if one.start_at > first:
-                ledger.charge(one.team, -one.job.mgpu)
-        return first, ledger
 
     def _by_devices(self, shape: Shape, first: int) -> tuple[int, Place] | None:
         """From when on, `first` at the earliest, there is a place for `shape` for good, and
@@ -465,8 +446,35 @@ class Reservations:
                 free.take(cluster, name, more)
 
 
-def _give_back(ledger: Ledger, ended: dict[int, int]) -> None:
-    """Take out of `ledger` what has ended, by team."""
-    for team, mgpu in ended.items():
-        ledger.charge(team, -mgpu)
-    ended.clear()
+class _Outlook:
+    """How quota stands while what has a known end ends: `ledger`, moment by moment."""
+
+    __slots__ = ("_ends", "_next", "ledger")
+
+    def __init__(self, ledger: Ledger, ends: Iterator[Release]) -> None:
+        self.ledger = ledger
+        self._ends = ends
+        self._next = next(ends, None)
+
+    def advance(self, until: int) -> None:
+        """Take out what has ended by `until`."""
+        ended: dict[int, int] = {}
+        following = self._next
+        while following is not None and following[0] <= until:
+            _, team, mgpu, _, _ = following
+            ended[team] = ended.get(team, 0) + mgpu
+            following = next(self._ends, None)
+        self._next = following
+        for team, mgpu in ended.items():
+            self.ledger.charge(team, -mgpu)
+
+    def allowed_from(self, first: int, team: int, mgpu: int) -> int | None:
+        """From when on, `first` at the earliest, quota lets `team` start `mgpu`; None when that
+        cannot be told."""
+        self.advance(first)
+        while not self.ledger.allows(team, mgpu):
+            if self._next is None:
+                return None
+            first = self._next[0]
+            self.advance(first)
+        return first
