@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from fractions import Fraction
 from math import lcm
 
 from arbiter.fair_share import CHARGED_AT_START_S
+from arbiter.queue_order import exact_ratio
 from arbiter.quota_tree import ROOT, Tree
 from arbiter.snapshot import Balance
 from primitives.units import largest_remainder
@@ -205,8 +205,7 @@ def settle(
     total = sum(paid.values())
     earned = _raise_poorest(books, idle, min(total, sum(idle.values())))
     transfers = _matched(books, paid, earned, limits)
-    for transfer in transfers:
-        pool = _book(books, pool, transfer, expires_at)
+    pool = _book(books, pool, transfers, expires_at)
     return Settlement(
         tuple(books.values()),
         pool,
@@ -246,8 +245,7 @@ def share_out(
             amount = min(share, _room(books[team], limits))
             if amount > 0:
                 transfers.append(Transfer(None, team, amount, TransferKind.DIVIDEND))
-    for transfer in transfers:
-        pool = _book(books, pool, transfer, expires_at)
+    pool = _book(books, pool, transfers, expires_at)
     return Settlement(tuple(books.values()), pool, tuple(transfers), {}, {}, {})
 
 
@@ -270,9 +268,9 @@ def held(holds: Iterable[Hold], *, at: int, settled_every_s: int) -> dict[str, i
     return found
 
 
-def _richness(account: Account) -> Fraction:
-    """Balance over guarantee; without one it counts as the least there is."""
-    return Fraction(account.balance, max(1, account.guaranteed))
+def _richness(account: Account) -> int:
+    """Orders as balance over guarantee; without one it counts as the least there is."""
+    return exact_ratio(account.balance, max(1, account.guaranteed))
 
 
 def _room(account: Account, limits: Limits) -> int:
@@ -294,13 +292,18 @@ def _raise_poorest(
     per_unit = {team: scale // books[team].guaranteed for team in most}
     low = {team: books[team].balance * per_unit[team] for team in most}
     high = {team: low[team] + most[team] * per_unit[team] for team in most}
+    # By level, how much more guarantee is being raised from there on.
+    changes: dict[int, int] = {}
+    for team in most:
+        changes[low[team]] = changes.get(low[team], 0) + books[team].guaranteed
+        changes[high[team]] = changes.get(high[team], 0) - books[team].guaranteed
     left, level, slope = total * scale, min(low.values()), 0
-    for until in sorted({*low.values(), *high.values()}):
-        slope = sum(books[team].guaranteed for team in most if low[team] <= level < high[team])
+    for until in sorted(changes):
         if slope * (until - level) >= left:
             break
         left -= slope * (until - level)
         level = until
+        slope += changes[until]
     # The level that is reached, and what each gets, as fractions over these.
     parts = slope or 1
     reached, unit = level * parts + (left if slope else 0), parts * scale
@@ -330,27 +333,41 @@ def _matched(
     rest = sum(paid.values()) - sum(earned.values())
     payees.append((None, rest, TransferKind.COMMON))
     transfers = []
-    left = dict(paid)
     payers = sorted(paid, key=lambda team: (-_richness(books[team]), team))
+    left, at = dict(paid), 0
     for payee, wanted, kind in payees:
-        for payer in payers:
+        while wanted and at < len(payers):
+            payer = payers[at]
             amount = min(wanted, left[payer])
             if amount:
                 transfers.append(Transfer(payer, payee, amount, kind))
                 left[payer] -= amount
                 wanted -= amount
+            if not left[payer]:
+                at += 1
     return transfers
 
 
-def _book(books: dict[str, Account], pool: int, transfer: Transfer, expires_at: int) -> int:
-    """Change the accounts by `transfer`; returns what POOL has then."""
-    if transfer.payer is None:
-        pool -= transfer.amount
-    else:
-        books[transfer.payer] = _spend(books[transfer.payer], transfer.amount)
-    if transfer.payee is None:
-        return pool + transfer.amount
-    books[transfer.payee] = _earn(books[transfer.payee], transfer.amount, expires_at)
+def _book(
+    books: dict[str, Account], pool: int, transfers: Iterable[Transfer], expires_at: int
+) -> int:
+    """Change the accounts by `transfers`, in which nobody both pays and earns; returns what POOL
+    has then."""
+    spent: dict[str, int] = {}
+    earned: dict[str, int] = {}
+    for one in transfers:
+        if one.payer is None:
+            pool -= one.amount
+        else:
+            spent[one.payer] = spent.get(one.payer, 0) + one.amount
+        if one.payee is None:
+            pool += one.amount
+        else:
+            earned[one.payee] = earned.get(one.payee, 0) + one.amount
+    for team, amount in spent.items():
+        books[team] = _spend(books[team], amount)
+    for team, amount in earned.items():
+        books[team] = _earn(books[team], amount, expires_at)
     return pool
 
 
