@@ -216,9 +216,8 @@ class Pool:
             self.stopped.append(holding)
             holding.is_coming_back = True
             self.later.charge(holding.team, -holding.mgpu)
-            grace_s = self._grace_s(holding)
-            grace_until = max(grace_until, self.taken_at + grace_s)
-            run = holding.run
+            grace_until = max(grace_until, self.grace_until(holding))
+            run, grace_s = holding.run, self._grace_s(holding)
             notices.append(Victim(run.attempt, run.job, run.team, holding.mgpu, grace_s))
             given_back = self.coming_back.setdefault(run.cluster, {})
             for slot in run.slots:
@@ -269,6 +268,10 @@ class Pool:
     def _add_class_use(self, team: int, job: QueuedJob) -> None:
         key = (team, job.priority_class)
         self.class_use[key] = self.class_use.get(key, 0) + job.mgpu
+
+    def grace_until(self, holding: Holding) -> int:
+        """When an attempt that is stopped in this cycle is gone at the latest."""
+        return self.taken_at + self._grace_s(holding)
 
     def _grace_s(self, holding: Holding) -> int:
         cls = self.ground.classes.get(holding.run.priority_class)

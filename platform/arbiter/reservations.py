@@ -257,8 +257,9 @@ class Reservations:
         pool = self._pool
         first = pool.taken_at
         if pool.now.blocker(team, job.mgpu) is not None:
-            # What is being stopped is in use until it is gone.
+            # What is being stopped, since earlier or in this cycle, is in use until it is gone.
             first = max([first, *(one.run.grace_until or 0 for one in pool.leaving)])
+            first = max([first, *(pool.grace_until(one) for one in pool.stopped)])
         ledger = (pool.now if pool.later is None else pool.later).copy()
         for one in self.made:
             ledger.charge(one.team, one.job.mgpu)

@@ -192,7 +192,8 @@ class PoolCycle:
     def _use_claims(self) -> list[Earmark]:
         """Start every claimed job whose GPUs are free, there or elsewhere; give up a claim
         that only quota still refuses (it was lowered since). Returns the claims of what starts."""
-        pool, used = self.pool, list[Earmark]()
+        pool = self.pool
+        started: list[tuple[Earmark, Place]] = []
         for earmark in in_turn(pool.earmarks.values()):
             if self._starts_left <= 0:
                 break
@@ -207,14 +208,17 @@ class PoolCycle:
                     pool.dropped.append(job.id)
                 pool.occupy(job, earmark.team, place)
                 self._note_start(job, earmark.team, place)
-                used.append(earmark)
                 del pool.earmarks[job.id]
+                started.append((earmark, place))
             elif is_ready and not earmark.victims and not is_allowed:
                 pool.dropped.append(job.id)
                 del pool.earmarks[job.id]
             else:
                 pool.restore(earmark)
-        return used
+        # Only now is it known which claims are left, whose ends reservations count on too.
+        for earmark, place in started:
+            self.reserved.note_start(earmark.job, earmark.team, place)
+        return [earmark for earmark, _ in started]
 
     # -- queues ---------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from builders.arbiter_builders import (
     GPU,
     NOW,
     World,
+    a_claim,
     a_queued,
     a_quota,
     a_running,
@@ -301,3 +302,48 @@ def test_gpus_of_a_victim_on_another_cluster_come_free_after_its_grace() -> None
     )
     assert [(one.job, one.cluster) for one in plan.reclaims] == [("first", "alpha")]
     assert held(plan) == {"then": 300}
+
+
+def test_quota_that_a_victim_of_this_cycle_uses_comes_free_after_its_grace() -> None:
+    """The job's devices are free all the time; the limit of its organization is not.
+
+    Planted: only what was stopped before this cycle is waited for.
+    """
+    plan = decide(
+        a_snapshot(
+            quotas=[
+                a_quota("o", 8),
+                a_quota("o/a", 8),
+                a_quota("x", 0, borrow=8),
+                a_quota("x/b", 0),
+                a_quota("x/c", 0),
+            ],
+            devices=devices(1) + devices(1, cluster="beta"),
+            running=[a_running("r", "x/b", slots(0, 1))],
+            queued=[
+                a_queued("first", "o/a", gpus=8, cluster="alpha"),
+                a_queued("then", "x/c", gpus=8, cluster="beta"),
+            ],
+        ),
+        Policy(),
+    )
+    assert [one.job for one in plan.reclaims] == ["first"]
+    assert held(plan) == {"then": 300}
+
+
+def test_the_end_of_a_job_that_uses_its_claim_is_known_at_once() -> None:
+    """Planted: who starts by a claim is noted before anything is reserved, and so by nobody."""
+    plan = decide(
+        a_snapshot(
+            quotas={"o": 8, "o/a": 8, "o/b": 0},
+            devices=devices(1),
+            queued=[
+                a_queued("claimed", "o/a", gpus=8, time_limit_s=1_000),
+                a_queued("then", "o/b", gpus=8),
+            ],
+            claims=[a_claim("claimed", slots(0, 1))],
+        ),
+        Policy(),
+    )
+    assert started(plan) == ["claimed"]
+    assert held(plan) == {"then": 1_000}
