@@ -19,6 +19,7 @@ RANGES = {
     "reservation_horizon_s": (0, 366 * DAY_S),
     "min_run_s": (0, DAY_S),
     "preemptions_max": (1, 1_000),
+    "costly_loss_s": (0, 3_650 * DAY_S),
 }
 
 
@@ -74,6 +75,10 @@ class Policy:
 
     `preemptions_max` (count, 1 to 1,000): so is a job that was stopped as often as that.
 
+    `costly_loss_s` (seconds, 0 to 315,360,000): a job that would lose more than that of its work,
+    since the last known checkpoint or its start, is stopped only where all others would not do,
+    before rank and credits are looked at and unpaid or not.
+
     Raises ValueError when a number is out of its range.
     """
 
@@ -89,6 +94,7 @@ class Policy:
     reservation_horizon_s: int = 7 * DAY_S
     min_run_s: int = 600
     preemptions_max: int = 100
+    costly_loss_s: int = 3_600
 
     def __post_init__(self) -> None:
         for name, (low, high) in RANGES.items():

@@ -18,7 +18,14 @@ from arbiter.queue_order import exact_ratio
 from arbiter.quota_tree import ROOT, UNLIMITED, Ledger, PoolQuota, Tree
 from arbiter.rooms import Demand, is_beside
 from arbiter.snapshot import Balance, Claim, Phase, QueuedJob, RunningJob, Slot
-from arbiter.victim_order import NOT_YET_RUNNING, UNPAID, Sparing, VictimKey, cost_of_stopping
+from arbiter.victim_order import (
+    COSTLY,
+    NOT_YET_RUNNING,
+    UNPAID,
+    Sparing,
+    VictimKey,
+    cost_of_stopping,
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -123,14 +130,17 @@ class Pool:
         if self._sparing is None:
             self._sparing = Sparing(self.tree, self.policy, self.taken_at)
         run, team, credits = holding.run, holding.team, self.credits.at_first
+        saved_at = self.checkpoint_at(run)
         rest = (
             self.tree.ranks[team],
             credits.tenths(team),
             holding.order,
-            cost_of_stopping(run, holding.mgpu, self.taken_at, self.checkpoint_at(run)),
+            cost_of_stopping(run, holding.mgpu, self.taken_at, saved_at),
             -run.started_at,
             run.attempt,
         )
+        if self._sparing.is_costly(run, saved_at):
+            return (COSTLY, *rest), (COSTLY, *rest)
         if credits.is_unpaid(team) and not holding.is_protected_at(self.tree.depths[team]):
             return (UNPAID, *rest), (UNPAID, *rest)
         at_home, abroad = self._sparing.of(run, self.tree.paths[team][-1])

@@ -337,7 +337,7 @@ def the_reclaim(**given: object) -> Snapshot:
         "quotas": {"x": 27, "x/owner": 24, "x/p": 1, "x/q": 1, "x/r": 1},
         "devices": devices(3),
         "running": [
-            a_running(team, f"x/{team}", slots(i, 1), started_at=NOW - 9_000)
+            a_running(team, f"x/{team}", slots(i, 1), started_at=NOW - 900)
             for i, team in enumerate("pqr")
         ],
         "queued": [a_queued("mine", "x/owner", gpus=8)],

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import highspy
 import pytest
 
 from arbiter.cycle import decide
-from arbiter.policy import Policy
+from arbiter.policy import DAY_S, Policy
 from arbiter.snapshot import PriorityClass, RunningJob, Slot, Snapshot
 from builders.arbiter_builders import (
     GPU,
@@ -23,7 +24,7 @@ from builders.arbiter_builders import (
     slots,
 )
 
-HARSH = Policy(min_run_s=0, preemptions_max=1_000)
+HARSH = Policy(min_run_s=0, preemptions_max=1_000, costly_loss_s=3_650 * DAY_S)
 
 
 def victims(snapshot: Snapshot, policy: Policy = HARSH) -> list[str]:
@@ -186,7 +187,7 @@ def two(**of_the_first: object) -> Snapshot:
             slots(0, 1),
             **{"started_at": NOW - 500, **of_the_first},  # type: ignore[arg-type]
         ),
-        a_running("b", "o/b1", slots(1, 1), started_at=NOW - 9_000),
+        a_running("b", "o/b1", slots(1, 1), started_at=NOW - 900),
     )
 
 
@@ -220,7 +221,7 @@ def test_no_organization_can_put_its_jobs_behind_those_of_another() -> None:
         devices=devices(2),
         running=[
             a_running("a", "p/t", slots(0, 1), started_at=NOW - 500),
-            a_running("b", "q/t", slots(1, 1), started_at=NOW - 9_000),
+            a_running("b", "q/t", slots(1, 1), started_at=NOW - 900),
         ],
         queued=[a_queued("j", "o/t", gpus=8)],
     )
@@ -246,6 +247,34 @@ def test_what_is_unpaid_is_not_spared() -> None:
         )
     )
     assert victims(owing, Policy(min_run_s=501)) == ["a"]
+
+
+@pytest.mark.parametrize("min_run_s", [0, 600])
+@pytest.mark.parametrize(
+    "other", [{"credits": {"o/b0": -9, "o/b1": 3}}, {"ranks": {"o/b1": 5}}], ids=["unpaid", "rank"]
+)
+def test_who_would_lose_much_goes_last_unpaid_or_of_a_lower_rank(
+    other: dict[str, Any], min_run_s: int
+) -> None:
+    """But goes; and is as cheap as any once it has saved its work.
+
+    Planted: the loss of a second less is much already; unpaid jobs are not looked at.
+    """
+    rule = Policy(min_run_s=min_run_s)
+    saved = a_running("a", "o/b0", slots(0, 1), started_at=NOW - 9_000, checkpoint_at=NOW - 3_600)
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/mine": 16, "o/b0": 0, "o/b1": 0},
+        devices=devices(2),
+        running=[saved, a_running("b", "o/b1", slots(1, 1), started_at=NOW - 300)],
+        queued=[a_queued("j", "o/mine", gpus=8)],
+        **other,
+    )
+    assert victims(snapshot, rule) == ["a"]
+    dear = replace(saved, checkpoint_at=NOW - 3_601)
+    lost = replace(snapshot, running=(dear, snapshot.running[1]))
+    assert victims(lost, rule) == ["b"]
+    both = replace(lost, queued=(a_queued("j", "o/mine", nodes=2, gpus=8),))
+    assert sorted(victims(both, rule)) == ["a", "b"]
 
 
 # -- rights -----------------------------------------------------------------------------------
