@@ -131,16 +131,11 @@ class Pool:
             self._sparing = Sparing(self.tree, self.policy, self.taken_at)
         run, team, credits = holding.run, holding.team, self.credits.at_first
         saved_at = self.checkpoint_at(run)
-        rest = (
-            self.tree.ranks[team],
-            credits.tenths(team),
-            holding.order,
-            cost_of_stopping(run, holding.mgpu, self.taken_at, saved_at),
-            -run.started_at,
-            run.attempt,
-        )
+        cost = cost_of_stopping(run, holding.mgpu, self.taken_at, saved_at)
+        last = cost, -run.started_at, run.attempt
         if self._sparing.is_costly(run, saved_at):
-            return (COSTLY, *rest), (COSTLY, *rest)
+            return (COSTLY, 0, 0, 0, *last), (COSTLY, 0, 0, 0, *last)
+        rest = self.tree.ranks[team], credits.tenths(team), holding.order, *last
         if credits.is_unpaid(team) and not holding.is_protected_at(self.tree.depths[team]):
             return (UNPAID, *rest), (UNPAID, *rest)
         at_home, abroad = self._sparing.of(run, self.tree.paths[team][-1])

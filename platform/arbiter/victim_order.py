@@ -6,9 +6,9 @@ is unpaid is not spared. An organization sets how long and how often for what is
 it; where another organization takes its GPUs back the installation's policy counts, so that nobody
 can put its own jobs behind those of strangers.
 
-A job that would lose much of its work is *costly* and comes after all others, unpaid or not: of
-those it is told apart by what it loses, before rank and credits are looked at. Else the team with
-the fewest credits would give back days of work where another one would lose minutes.
+A job that would lose much of its work is *costly* and comes after all others, unpaid or not; among
+such jobs what they lose decides, and neither rank nor credits nor priority. Else the team with the
+fewest credits would give back days of work where another one would lose minutes.
 """
 
 from __future__ import annotations

@@ -256,9 +256,9 @@ def test_what_is_unpaid_is_not_spared() -> None:
 def test_who_would_lose_much_goes_last_unpaid_or_of_a_lower_rank(
     other: dict[str, Any], min_run_s: int
 ) -> None:
-    """But goes; and is as cheap as any once it has saved its work.
+    """But goes, the least loss first; and is as cheap as any once it has saved its work.
 
-    Planted: the loss of a second less is much already; unpaid jobs are not looked at.
+    Planted: the loss of a second less is much already; what is unpaid is never too dear.
     """
     rule = Policy(min_run_s=min_run_s)
     saved = a_running("a", "o/b0", slots(0, 1), started_at=NOW - 9_000, checkpoint_at=NOW - 3_600)
@@ -273,6 +273,8 @@ def test_who_would_lose_much_goes_last_unpaid_or_of_a_lower_rank(
     dear = replace(saved, checkpoint_at=NOW - 3_601)
     lost = replace(snapshot, running=(dear, snapshot.running[1]))
     assert victims(lost, rule) == ["b"]
+    worse = replace(snapshot.running[1], started_at=NOW - 3_700)
+    assert victims(replace(snapshot, running=(dear, worse)), rule) == ["a"]
     both = replace(lost, queued=(a_queued("j", "o/mine", nodes=2, gpus=8),))
     assert sorted(victims(both, rule)) == ["a", "b"]
 
