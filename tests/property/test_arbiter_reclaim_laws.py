@@ -13,12 +13,14 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from arbiter.core import Core
 from arbiter.cycle import decide
 from arbiter.decisions import Plan
 from arbiter.policy import Policy
 from arbiter.record import Record, from_document, to_document
 from arbiter.snapshot import Phase, Slot, Snapshot
-from builders.arbiter_builders import World
+from builders.arbiter_builders import GPU, World
+from builders.telling_a_core import tell
 from property.test_arbiter_laws import (
     CYCLE_S,
     GRACE_S,
@@ -131,10 +133,13 @@ def check_need(snapshot: Snapshot, wanted: str, victims: set[str]) -> None:
 @settings(max_examples=100, suppress_health_check=list(HealthCheck))
 def test_a_tree_that_changes_gives_nothing_out_twice(data: st.DataObject) -> None:
     """Teams move to other parents and limits change between cycles: no start breaks a limit of
-    the tree as it is now.
+    the tree as it is now, also of a core that lives on and is told what changed.
+
+    Dies here: a core that goes on with the tree, or with the sums of it, that it was told first.
     """
     world = World(data.draw(empty_worlds()), POLICY)
-    whole = world.base
+    whole, known = world.base, world.snapshot()
+    core = Core.of(known, POLICY)
     leaves = teams(whole)
     inner = [node.id for node in whole.nodes if node.id not in leaves]
     for number in range(data.draw(st.integers(1, 6))):
@@ -148,9 +153,17 @@ def test_a_tree_that_changes_gives_nothing_out_twice(data: st.DataObject) -> Non
                 else node
                 for node in whole.nodes
             ),
+            quotas=tuple(
+                dataclasses.replace(quota, borrow_limit_mgpu=data.draw(st.integers(0, 2)) * GPU)
+                if data.draw(st.integers(0, 5)) == 0
+                else quota
+                for quota in whole.quotas
+            ),
         )
         snapshot = world.snapshot()
-        plan = world.step()
+        tell(core, known, snapshot)
+        known, plan = snapshot, core.cycle(snapshot.taken_at)
+        world.apply(plan)
         check_devices(snapshot, plan)
         check_quota(snapshot, plan)
         check_account(snapshot, plan)
@@ -160,7 +173,9 @@ def test_a_tree_that_changes_gives_nothing_out_twice(data: st.DataObject) -> Non
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_a_new_leader_counts_everything_once(data: st.DataObject) -> None:
     """Whoever reads the same state anew, in the middle of claims and stops, decides the same, and
-    what it counts as in use is what runs and starts.
+    what it counts as in use is what runs and starts; so does a core that is told all of it twice.
+
+    Dies here: a core that adds what holds GPUs, or waits, to what it knows of the same already.
     """
     world, other = (
         World(data.draw(empty_worlds()), POLICY),
@@ -175,6 +190,9 @@ def test_a_new_leader_counts_everything_once(data: st.DataObject) -> None:
         written = json.dumps(to_document(Record("1", POLICY, snapshot, plan)))
         anew = from_document(json.loads(written))
         assert decide(anew.snapshot, anew.policy) == plan
+        core = Core.of(snapshot, POLICY)
+        tell(core, dataclasses.replace(snapshot, running=(), queued=()), snapshot)
+        assert core.cycle(snapshot.taken_at) == plan
         check_account(snapshot, plan)
 
 
