@@ -103,7 +103,11 @@ def pool_of_start(plan: Plan, job: QueuedJob) -> int | None:
 @given(st.integers(0, 2**32))
 def test_who_accepts_a_further_pool_starts_where_it_would_have_started(seed: int) -> None:
     """A job that starts in this cycle also starts, in the same pool, if it accepts one more after
-    those that it accepts."""
+    those that it accepts.
+
+    Planted bugs that died of it: the last pool that would start a job does; a claim in one pool
+    goes before a start in another.
+    """
     dice = Random(seed)
     by = replace(policy(dice), starts_max=100, reclaims_max=100)
     for snapshot in histories(dice, by, 12, accept_several=True):

@@ -191,6 +191,7 @@ def test_a_new_leader_counts_everything_once(data: st.DataObject) -> None:
         anew = from_document(json.loads(written))
         assert decide(anew.snapshot, anew.policy) == plan
         core = Core.of(snapshot, POLICY)
+        core.cycle(snapshot.taken_at)
         tell(core, dataclasses.replace(snapshot, running=(), queued=()), snapshot)
         assert core.cycle(snapshot.taken_at) == plan
         check_account(snapshot, plan)
