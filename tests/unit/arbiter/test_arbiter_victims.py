@@ -11,7 +11,7 @@ import highspy
 import pytest
 
 from arbiter.cycle import decide
-from arbiter.policy import DAY_S, Policy
+from arbiter.policy import Policy
 from arbiter.snapshot import PriorityClass, RunningJob, Slot, Snapshot
 from builders.arbiter_builders import (
     GPU,
@@ -24,7 +24,7 @@ from builders.arbiter_builders import (
     slots,
 )
 
-HARSH = Policy(min_run_s=0, preemptions_max=1_000, costly_loss_s=3_650 * DAY_S)
+HARSH = Policy(min_run_s=0, preemptions_max=1_000)
 
 
 def victims(snapshot: Snapshot, policy: Policy = HARSH) -> list[str]:
@@ -260,7 +260,7 @@ def test_who_would_lose_much_goes_last_unpaid_or_of_a_lower_rank(
 
     Planted: the loss of a second less is much already; what is unpaid is never too dear.
     """
-    rule = Policy(min_run_s=min_run_s)
+    rule = Policy(min_run_s=min_run_s, costly_loss_s=3_600)
     saved = a_running("a", "o/b0", slots(0, 1), started_at=NOW - 9_000, checkpoint_at=NOW - 3_600)
     snapshot = a_snapshot(
         quotas={"o": 16, "o/mine": 16, "o/b0": 0, "o/b1": 0},
@@ -273,6 +273,7 @@ def test_who_would_lose_much_goes_last_unpaid_or_of_a_lower_rank(
     dear = replace(saved, checkpoint_at=NOW - 3_601)
     lost = replace(snapshot, running=(dear, snapshot.running[1]))
     assert victims(lost, rule) == ["b"]
+    assert victims(lost, Policy(min_run_s=min_run_s)) == ["a"]
     worse = replace(snapshot.running[1], started_at=NOW - 3_700)
     assert victims(replace(snapshot, running=(dear, worse)), rule) == ["a"]
     both = replace(lost, queued=(a_queued("j", "o/mine", nodes=2, gpus=8),))
