@@ -248,7 +248,8 @@ class PoolCycle:
                 cls = classes[key] = self._new_class(group.team, group.shape, group.priority)
                 cls.code, cls.could_ever_mgpu = group.code, group.could_ever_mgpu
                 if known.first.others:
-                    cls.may_reserve = self._shared.reserves(known.first)
+                    # Who opened the line may be gone; all in it accept the same pools.
+                    cls.may_reserve = self._shared.reserves(self.jobs[ages[0][1]])
             cls.lines.append(JobLine(cls, known.first.user, ages))
         for queue in self.queues.values():
             queue.open()

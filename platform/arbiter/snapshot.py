@@ -230,11 +230,13 @@ class QueuedJob:
         return (self.pool, *(other.pool for other in self.others))
 
     def in_pool(self, pool: str) -> QueuedJob:
-        """The job as it waits in one of its pools."""
+        """The job as it waits in one of its pools. In one that is not its first `others` has the
+        first too: jobs are of one kind only where they accept the same pools in the same order."""
         if pool == self.pool:
             return self
         other = next(other for other in self.others if other.pool == pool)
-        return replace(self, pool=pool, clusters=other.clusters)
+        others = OtherPool(self.pool, self.clusters), *self.others
+        return replace(self, pool=pool, clusters=other.clusters, others=others)
 
     @property
     def mgpu(self) -> int:

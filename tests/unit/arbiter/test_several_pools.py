@@ -236,3 +236,49 @@ def test_rounds_that_do_not_end_leave_each_job_in_one_pool(monkeypatch: pytest.M
     plan = decide(_world(first, second), Policy())
     assert _starts(plan) == {"1": "h100"}
     assert [(one.job, one.pool, one.elsewhere) for one in plan.waiting] == [("2", "h100", ())]
+
+
+def test_a_line_goes_on_when_the_job_that_opened_it_is_gone() -> None:
+    """Planted: the cycle asks where the first of the line could start, which is not there any
+    more; it failed with a KeyError."""
+    running = [
+        a_running("r", "o/y", slots(0, 1)),
+        a_running("s", "o/y", slots(0, 1, cluster="beta"), cluster="beta", pool="a100"),
+    ]
+    jobs = [a_queued(name, "o/x", gpus=8, others=["a100"]) for name in "12"]
+    snapshot = _world(*jobs, running=running)
+    core = Core.of(snapshot, Policy())
+    core.cycle(NOW)
+    core.withdraw("1")
+    assert core.cycle(NOW) == decide(replace(snapshot, queued=(jobs[1],)), Policy())
+
+
+def test_jobs_with_other_first_pools_are_of_different_kinds_in_a_later_one() -> None:
+    """Planted: only what comes after the first counts; who could start in no other pool was taken
+    for one that could, and got no place in the last one."""
+    pools = {"h100": 4, "a100": 8, "v100": 8, "b200": 4}
+    snapshot = a_snapshot(
+        quotas=[a_quota(node, 8, pool=pool) for pool in pools for node in ("o", "o/x")],
+        devices=[
+            one
+            for pool, gpus in pools.items()
+            for one in devices(1, gpus=gpus, cluster=pool, pool=pool)
+        ],
+        running=[
+            a_running(
+                pool,
+                "o/x",
+                slots(0, 1, cluster=pool),
+                cluster=pool,
+                pool=pool,
+                time_limit_s=3_600,
+            )
+            for pool in ("a100", "v100")
+        ],
+        queued=[
+            a_queued("wide", "o/x", gpus=8, pool="a100", others=["b200", "v100"]),
+            a_queued("only", "o/x", gpus=8, others=["b200", "v100"], submitted_at=NOW - 50),
+        ],
+    )
+    reserved = [(one.job, one.pool) for one in decide(snapshot, Policy()).reservations]
+    assert reserved == [("wide", "a100"), ("only", "v100")]

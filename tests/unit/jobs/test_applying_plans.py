@@ -243,14 +243,18 @@ def test_a_reclaim_whose_victim_has_ended_meanwhile_is_left_for_the_next_cycle(
     lender = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
     borrower = a_job(company.inference, bob, company.pool, gpus=8, now=NOW)
     attempt = a_running_attempt(borrower, company)
-    Attempt.objects.filter(pk=attempt.pk).update(
-        state="ended", ended_at=NOW, released_at=NOW, outcome="succeeded"
-    )
     victim = Victim(str(attempt.id), str(borrower.id), str(company.inference.id), 8000, 120)
     planned = PlannedReclaim(
         str(lender.id), str(company.cluster.id), (Slot("ai-company-000", 8000),), (victim,), 1
     )
-    use_plan(monkeypatch, Plan(0, reclaims=(planned,)))
+
+    def decide(memory: Memory, now: datetime) -> AsPlanned:
+        Attempt.objects.filter(pk=attempt.pk).update(
+            state="ended", ended_at=NOW, released_at=NOW, outcome="succeeded"
+        )
+        return AsPlanned(Plan(0, reclaims=(planned,)))
+
+    monkeypatch.setattr(Memory, "decide", decide)
     assert cycles.run(NOW).reclaims == 0
     assert not Reclaim.objects.exists()
 
