@@ -16,7 +16,8 @@ names; where it does not do for all, everybody stands in one pool only for the r
 A start now, wherever, goes before taking GPUs back, and that happens in the first pool that would.
 A job for which GPUs are being given back since an earlier cycle waits for them, and stands in no
 other line meanwhile: others were stopped for it. A reservation is made in one pool only, the first
-in which the job could ever start, so that a job is never worse off for accepting more pools.
+in which the job could ever start, so that who accepts more pools keeps its place there. A claim
+in a further pool binds it all the same: what comes free in its first meanwhile goes to others.
 """
 
 from __future__ import annotations
