@@ -18,6 +18,7 @@ from builders.connector_builders import eventually
 REPO = Path(__file__).resolve().parents[2]
 START_WITHIN_S = 240
 STOP_WITHIN_S = 120
+_OPEN_STATES = "held,queued,starting,running,preempting"
 
 Found = TypeVar("Found")
 
@@ -73,10 +74,21 @@ class Caller:
 
         def told() -> Any:
             job = self.job(job_id)
-            why = ("name", "state", "native_state", "message", "why", "end_reason", "attempts")
-            return {name: job[name] for name in why if name in job}
+            why = ("name", "state", "end_reason", "explanation", "current_attempt")
+            return {name: job[name] for name in why}
 
         return eventually(look, deadline_s=deadline_s, told=told)
+
+    def end_all(self) -> None:
+        """Cancel every job that the caller sees, and wait until none is left: what a first try of
+        a test began would be in the way of the second."""
+        for job in self._open_jobs():
+            self.post(f"/jobs/{job['id']}/cancel")
+        settle(lambda: not self._open_jobs())
+
+    def _open_jobs(self) -> list[Any]:
+        jobs: list[Any] = self.get("/jobs", state=_OPEN_STATES, limit=100)["items"]
+        return jobs
 
     def use(self, node: str) -> Any:
         """Where a tree node stands in the pool."""

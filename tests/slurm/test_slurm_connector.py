@@ -14,7 +14,7 @@ import pytest
 from builders.connector_builders import a_workload, eventually, lines, observed, until_released
 from conformance.rigs import ACCOUNT, BORROW_QOS, GUARANTEED_QOS, SlurmRig
 from connectors.errors import AnotherCluster, ClusterUnavailable, WorkloadRejected
-from connectors.protocol import NativeWorkload, Outcome, RankSlot, WorkloadPhase
+from connectors.protocol import NativeWorkload, Observation, Outcome, RankSlot, WorkloadPhase
 from connectors.registry import open_connector
 from connectors.slurm.connector import SlurmConnector
 from connectors.slurm.minter import mint
@@ -373,20 +373,22 @@ def test_accounting_knows_what_the_queue_forgot(rig: SlurmRig) -> None:
     native_id = rig.start(workload)
     listed = until_released(rig.connector, workload.key)
 
-    def look() -> object:
+    def find(key: str, number: str) -> tuple[Observation | None] | None:
+        """What accounting says, once it has no more to write: the bed is shared."""
         try:
-            return rig.connector.find_ended(workload.key, native_id)
+            return (rig.connector.find_ended(key, number),)
         except ClusterUnavailable:
             return None
 
-    found = eventually(look)
-    message = found.message  # type: ignore[attr-defined]
+    (found,) = eventually(lambda: find(workload.key, native_id))
+    assert found is not None
+    message = found.message
     # Whose it is, where, and how long it may run, is told of what is listed.
     assert found == replace(
         listed, message=message, user="", account="", pool="", time_limit_s=None
     )
-    assert rig.connector.find_ended("another", native_id) is None
-    assert rig.connector.find_ended(workload.key, "999999") is None
+    assert eventually(lambda: find("another", native_id)) == (None,)
+    assert eventually(lambda: find(workload.key, "999999")) == (None,)
     assert rig.connector.find_ended(workload.key, "1; DROP") is None
 
 
