@@ -55,8 +55,9 @@ from connectors.workload_checks import check_key
 #: What tells a cluster from others, see `protocol.Inventory`.
 CLUSTER = "cluster"
 VERSION_PATH = "/version"
-#: Seconds for which a look waits for the rest of the logs of what it tells to have ended.
-LOG_WAIT_S = 3.0
+#: Seconds for which a look waits for the rest of the logs of what it tells to have ended. Mostly
+#: they are whole at once; somebody waits for the GPUs, and a rest that is late comes without it.
+LOG_WAIT_S = 0.2
 
 
 def open_kubernetes(
