@@ -18,7 +18,6 @@ from uuid import UUID
 from django.db import connection
 
 from arbiter.decisions import Plan, Start
-from arbiter.decisions import Reclaim as PlannedReclaim
 from arbiter.snapshot import Slot
 from billing.fair_use import carry_on
 from billing.metering import Grant, record_classed, register_attempts
@@ -82,8 +81,7 @@ class Cycles:
         with self._leadership.fence():
             changed = _Changed()
             started = _apply_starts(plan.starts, self._leadership.epoch, now, changed)
-            reclaims, victims = _apply_reclaims(plan.reclaims, now, changed)
-            _close_claims([UUID(job) for job in plan.dropped_claims], now)
+            reclaims, victims = _apply_claims(plan, now, changed)
             _apply_classes(plan, now)
             _enforce_deadlines(now)
             changed.publish()
@@ -274,15 +272,16 @@ def _grant(job: _Startable, attempt: Attempt) -> Grant:
     )
 
 
-def _apply_reclaims(
-    reclaims: Sequence[PlannedReclaim], now: datetime, changed: _Changed
-) -> tuple[int, int]:
-    """Persist each claim with its victims and deadlines, then notify. Returns how many of both.
+def _apply_claims(plan: Plan, now: datetime, changed: _Changed) -> tuple[int, int]:
+    """Close the claims that are given up, whose jobs may claim again in the same plan; persist each
+    new one with its victims and deadlines, then notify. Returns how many of both.
 
     A claim whose job or victims have changed since the snapshot is left out whole. A constant
     number of statements.
     """
+    reclaims, given_up = plan.reclaims, [UUID(job) for job in plan.dropped_claims]
     if not reclaims:
+        _close_claims(given_up, now)
         return 0, 0
     jobs = {
         job.id: job
@@ -305,6 +304,8 @@ def _apply_reclaims(
         )
         .order_by("pk")
     }
+    # Jobs are locked before their claims, as by whoever cancels one.
+    _close_claims(given_up, now)
     claimed = set(
         Reclaim.objects.filter(
             job__in=[UUID(planned.job) for planned in reclaims], closed_at=None

@@ -199,6 +199,7 @@ class NodeUse:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The whole decision of one cycle. `dropped_claims` are jobs whose claim no longer holds;
+    whoever carries it out gives these up first, as their jobs may start or claim again in it.
     `reservations` are in the order in which they were made."""
 
     taken_at: int

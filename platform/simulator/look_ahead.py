@@ -196,6 +196,8 @@ class LookAhead:
 
     def _apply(self, plan: Plan) -> None:
         now = self.now
+        for dropped in plan.dropped_claims:
+            self._book.give_up(dropped)
         for start in plan.starts:
             job = self._book.start(start, now)
             self._waited[job.id] = job
@@ -207,8 +209,6 @@ class LookAhead:
             self._book.reclaim(reclaim, now)
             for victim in reclaim.victims:
                 self._note(victim, reclaim.job)
-        for dropped in plan.dropped_claims:
-            self._book.give_up(dropped)
         for classed in plan.classed:
             self._settle(classed.attempt, now)
             self._classed[classed.attempt] = classed.guaranteed_mgpu, now

@@ -132,6 +132,8 @@ class Arbitrated:
         return world.now + 1 if self._has_news else None
 
     def _apply(self, plan: Plan, world: World) -> None:
+        for job in plan.dropped_claims:
+            self._book.give_up(job)
         for start in plan.starts:
             task = self._tasks[start.job]
             queued = self._book.start(start, world.now, task.preemptions)
@@ -141,8 +143,6 @@ class Arbitrated:
             self._book.reclaim(reclaim, world.now)
             for victim in reclaim.victims:
                 world.stop(self._tasks[victim.job], victim.grace_s)
-        for job in plan.dropped_claims:
-            self._book.give_up(job)
 
 
 def _kind(job: QueuedJob) -> Kind:

@@ -237,6 +237,22 @@ def test_a_reclaim_is_stored_with_its_victims_and_deadlines_before_anybody_is_to
     assert (Reclaim.objects.count(), Message.objects.count()) == (1, 1)
 
 
+def test_whose_claim_is_given_up_may_claim_again_in_the_same_plan(
+    cycles: Cycles, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+    place = (str(job.id), str(company.cluster.id), (Slot("ai-company-000", 8000),))
+    use_plan(monkeypatch, Plan(0, reclaims=(PlannedReclaim(*place, (), 1),)))
+    cycles.run(NOW)
+    until = int(NOW.timestamp()) + 120
+    plan = Plan(0, reclaims=(PlannedReclaim(*place, (), until),), dropped_claims=(str(job.id),))
+    use_plan(monkeypatch, plan)
+    assert cycles.run(NOW).reclaims == 1
+    first, second = Reclaim.objects.order_by("created_at", "pk")
+    assert (first.closed_at, second.closed_at) == (NOW, None)
+    assert second.grace_until == NOW + timedelta(seconds=120)
+
+
 def test_a_reclaim_whose_victim_has_ended_meanwhile_is_left_for_the_next_cycle(
     cycles: Cycles, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

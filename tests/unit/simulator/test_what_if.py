@@ -7,8 +7,9 @@ from itertools import pairwise
 
 import pytest
 
+from arbiter.cycle import decide
 from arbiter.policy import Policy
-from arbiter.snapshot import Quota, RunningJob, Snapshot
+from arbiter.snapshot import Quota, RunningJob, Slot, Snapshot
 from builders.arbiter_builders import (
     GPU,
     NOW,
@@ -169,6 +170,32 @@ def test_a_job_that_is_being_stopped_already_is_no_news() -> None:
         TeamTime("a", "h100", "normal", 4 * GPU * 60, 3 * GPU * 60, 0, GPU * 60),
         TeamTime("b", "h100", "normal", 0, 0, 4 * GPU * 140, 4 * GPU * 140),
     )
+
+
+def test_whose_claim_is_given_up_may_claim_again_in_the_same_cycle() -> None:
+    """`small` had its turn and could not start, since y still uses what o may borrow; it claims the
+    same GPU again at once. In both futures it starts when y is gone."""
+    on = (Slot("alpha-000", GPU), Slot("alpha-001", GPU), Slot("alpha-002", GPU))
+    wide = devices(3, gpus=2)
+    snapshot = a_snapshot(
+        quotas=[a_quota("o", 2, borrow=1), a_quota("o/l", 0), a_quota("x", 5), a_quota("x/h", 0)],
+        devices=(wide[0], devices(2, gpus=1)[1], wide[2]),
+        running=[a_victim("y", "o", on, of="large", grace_until=NOW + 120)],
+        queued=[a_queued("small", "o/l"), a_queued("large", "x/h", nodes=3)],
+        claims=[
+            a_claim("large", on, grace_until=NOW + 120),
+            a_claim("small", on[:1], grace_until=NOW - 1),
+        ],
+    )
+    plan = decide(snapshot, Policy())
+    assert (plan.dropped_claims, [one.job for one in plan.reclaims]) == (("small",), ["small"])
+    found = asked(snapshot, a_quota("x", 4), horizon_s=200)
+    assert (found.shifts, found.reclaimed, found.spared) == ((), (), ())
+    assert {use.team: use.after_mgpu for use in found.use} == {
+        "o": 0,
+        "o/l": GPU,
+        "x/h": 3 * GPU,
+    }
 
 
 def test_other_pools_are_left_alone() -> None:
