@@ -51,6 +51,30 @@ _PORT_FIRST = 15_000
 _PORTS = 15_000
 _SHEBANG_CHARACTERS_MAX = 254
 
+#: Waits for a process and sets `status` to how it ended. `wait` also returns when a trap ran and
+#: when the process was suspended, not only at its end. And where a trap ran at that very moment,
+#: bash drops what the kernel tells it (`CHECK_WAIT_INTR` in its jobs.c): it takes the process for
+#: running, and would wait for it for ever. Then `status` is empty: nobody knows.
+_AWAIT = r"""
+await() {
+  local one
+  while :; do
+    wait "$1"
+    kill -0 "$1" || break
+    [ -z "$(jobs -sp)" ] || sleep 1
+  done
+  status=
+  for one in $(jobs -rp); do
+    [ "$one" != "$1" ] || return
+  done
+  # It says the same as often as it is asked, but for a trap that runs just now.
+  until wait "$1"; [ "$?" = "$status" ]; do
+    wait "$1"
+    status=$?
+  done
+}
+"""
+
 _RANK = r"""
 key=$1 directory=$2 settings_bytes=$3 script_bytes=$4 tag=$5
 gpus=$6 ranks=$7 master_address=$8 master_port=$9 work=
@@ -169,15 +193,10 @@ if [ "$limit_ms" -gt 0 ]; then
   timer=$!
 fi
 
-# `wait` also returns when a trap ran and when the script was suspended, not only at its end.
-while :; do
-  wait "$pid"
-  code=$?
-  kill -0 "$pid" || break
-  [ -z "$(jobs -sp)" ] || sleep 1
-done
-wait "$pid"
-code=$?
+@AWAIT@
+await "$pid"
+# What is lost was being ended.
+code=${status:-143}
 [ "$code" -le 128 ] || [ "$code" -gt 192 ] || code=$((128 - code))
 leave "$code"
 for helper in $reader $timer $killer; do kill -s KILL -- "-$helper"; done
@@ -206,6 +225,7 @@ set -C
 exec > "$directory/$key.shell" 2>&1
 
 noticed= aborted= stopped= cancelled=
+@AWAIT@
 order() { ( printf '%s\n' "$1" >&6 ) 2> /dev/null; }
 notice() { noticed=1; order notice; }
 stop() { stopped=1; order stop; }
@@ -241,11 +261,9 @@ while read -r word rank value <&5; do
       fi ;;
   esac
 done
-while :; do
-  wait "$ranks"
-  status=$?
-  kill -0 "$ranks" 2> /dev/null || break
-done
+await "$ranks" 2> /dev/null
+# Every rank has said how it ended, or its node is lost, which Slurm knows.
+status=${status:-0}
 if [ -n "$stopped" ]; then
   # The cancel that follows comes as TERM, and says how the job ended.
   for _ in {1..50}; do
@@ -332,7 +350,8 @@ def batch_script(
         "GPUS": str(gpus_per_node),
         "SETTINGS_BYTES": str(len(settings)),
         "SCRIPT_BYTES": str(len(script)),
-        "RANK": shlex.quote(_RANK.strip()),
+        "RANK": shlex.quote(_filled(_RANK.strip(), {"AWAIT": _AWAIT.strip()})),
+        "AWAIT": _AWAIT.strip(),
         **_container(workload, mounts),
         "PAYLOAD": base64.encodebytes(settings + script).decode().strip(),
     }

@@ -1,8 +1,10 @@
 """The text of the batch script; that it runs as it should is for the tests with a real Slurm."""
 
 import base64
+import contextlib
 import re
 import shutil
+import signal
 import subprocess
 from collections import Counter
 from dataclasses import replace
@@ -14,6 +16,8 @@ from builders.connector_builders import a_workload
 from connectors.protocol import Workload
 from connectors.slurm.batch import batch_script, command_of, pyxis_image
 
+#: From one signal to the next.
+PAUSE_S = 0.0002
 NASTY = (
     "'; touch /tmp/x; $(id) `id` @KEY@ @PAYLOAD@ TIDEGATE_PAYLOAD\nTIDEGATE_RANK\n#SBATCH -A root\n"
 )
@@ -82,6 +86,39 @@ def test_the_shell_is_bash_and_its_syntax_is_right(ranks: int) -> None:
     ).stdout
     assert rank.startswith(b"key=$1 ")
     subprocess.run(["/bin/bash", "-n"], input=rank, check=True)
+
+
+def test_what_ends_just_as_a_signal_comes_is_not_waited_for_for_ever() -> None:
+    """Of two ranks that failed at the same moment one stayed, and with it the job and its GPUs: it
+    was told to give up just as its script ended, and bash had dropped what the kernel said of it.
+
+    Mutants: `await` does not ask which jobs run; it asks for the status once.
+    """
+    text = text_of(a_workload())
+    function, again = re.findall(r"^await\(\) \{\n.*?^\}$", text, re.MULTILINE | re.DOTALL)
+    assert function == again
+    rounds = 200
+    lines = [
+        *(function, "trap : USR1", "set -m", "echo ready"),
+        f"for ((n = 0; n < {rounds}; n++)); do",
+        *("/bin/sh -c 'exit 3' &", 'await "$!"', 'echo "${status:-lost}"', "done"),
+    ]
+    shell = subprocess.Popen(
+        ["/bin/bash", "-c", "\n".join(lines)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert shell.stdout is not None
+    with shell, shell.stdout as told:
+        assert told.readline() == "ready\n"
+        while shell.poll() is None:
+            shell.send_signal(signal.SIGUSR1)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                shell.wait(PAUSE_S)
+        ends = told.read().split()
+    assert (shell.returncode, len(ends)) == (0, rounds)
+    assert set(ends) <= {"3", "lost"}
 
 
 def test_a_rank_that_is_alone_starts_few_programs_beside_its_script(tmp_path: Path) -> None:
