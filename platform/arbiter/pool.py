@@ -284,13 +284,16 @@ class Pool:
         return grace_s if cls is None else min(grace_s, cls.grace_period_s)
 
     def _last_return(self, place: Place) -> int:
-        """When what is being stopped on these nodes already is gone at the latest."""
+        """When what is being stopped on these nodes, since earlier or for somebody else in this
+        cycle, is gone at the latest."""
         nodes = set(place.nodes)
+        known = [(holding, holding.run.grace_until) for holding in self.leaving]
+        known += [(holding, self.grace_until(holding)) for holding in self.stopped]
         return max(
             (
-                holding.run.grace_until
-                for holding in self.leaving
-                if holding.run.grace_until is not None
+                grace_until
+                for holding, grace_until in known
+                if grace_until is not None
                 and holding.run.cluster == place.cluster
                 and any(slot.node in nodes for slot in holding.run.slots)
             ),

@@ -479,6 +479,38 @@ def test_a_victim_belongs_to_one_claim_only() -> None:
     ]
 
 
+def test_who_claims_what_is_left_over_of_a_victim_waits_for_its_grace_too() -> None:
+    """w is stopped for ja, and jb claims the rest of it: neither has anything before w is gone.
+    jc takes the other node, and waits for its own victim.
+
+    Planted: only what was being stopped before this cycle is looked at.
+    """
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/a": 4, "o/b": 4, "o/c": 0, "o/d": 8},
+        devices=devices(2),
+        running=[
+            a_running("v", "o/c", slots(0, 1), started_at=NOW - 9_000),
+            a_running("w", "o/c", slots(1, 1), started_at=NOW - 9_000, priority="low"),
+        ],
+        queued=[
+            a_queued("ja", "o/a", gpus=4),
+            a_queued("jb", "o/b", gpus=4, submitted_at=NOW - 1),
+            a_queued("jc", "o/d", gpus=8, submitted_at=NOW),
+        ],
+    )
+    plan = plan_of(snapshot)
+    assert [
+        (one.job, [v.job for v in one.victims], one.grace_until - NOW) for one in plan.reclaims
+    ] == [
+        ("ja", ["w"], 60),
+        ("jb", [], 60),
+        ("jc", ["v"], 300),
+    ]
+    told = why(plan, "jb")
+    assert told.numbers["grace_left_s"] == 60
+    assert (told.earliest, told.latest) == (NOW, NOW + 60)
+
+
 def test_a_claim_made_by_a_right_further_up_yields_to_one_further_down() -> None:
     """s claimed what d leaves idle; now t, guaranteed 8 inside d, wants it: s waits on."""
     snapshot = a_snapshot(
