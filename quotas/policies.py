@@ -101,7 +101,7 @@ def set_policy(
     """Set what `edit` names of the organization's policy; the rest stays.
 
     Raises NotFound for a foreign organization, Forbidden without manage_quota on it, and
-    InvalidRequest for a path in `rank` that is none of its nodes.
+    InvalidRequest for a path in `rank` that is none of its nodes or there twice.
     """
     organization = visible_node(actor, organization_path, Permission.MANAGE_QUOTA)
     policy = _locked_policy(organization)
@@ -151,7 +151,13 @@ def _edit_policy(
     policy: OrganizationPolicy, organization: Node, edit: PolicyEdit, *, actor: Actor, now: datetime
 ) -> None:
     known = set(Node.objects.filter(under([organization.path], "path")).values_list("path"))
-    for path in edit.get("rank", ()):
+    ranked = edit.get("rank", ())
+    for place, path in enumerate(ranked):
+        if path in ranked[:place]:
+            raise InvalidRequest(
+                f"rank names {path!r} twice; name each node once, the first served first.",
+                errors=[FieldError("/rank", f"{path!r} is named twice")],
+            )
         if (f"{path}/",) not in known:
             raise InvalidRequest(
                 f"rank names {path!r}, which is no node of {organization}.",

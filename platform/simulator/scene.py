@@ -15,7 +15,7 @@ import yaml
 from arbiter.policy import Policy
 from arbiter.snapshot import Quota, TreeNode
 from primitives.units import MGPU_PER_GPU, largest_remainder
-from simulator.traces import Machine, TraceError
+from simulator.traces import NO_TEXT, Machine, TraceError
 
 POOL = "gpu"
 _DEPTH_MAX = 16
@@ -208,7 +208,9 @@ def _read_list(path: Path) -> QuotaTree:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.reader(file, strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError:
+        raise TraceError(path, None, NO_TEXT) from None
+    except (OSError, csv.Error) as error:
         raise TraceError(path, None, getattr(error, "strerror", None) or str(error)) from None
     header = [name.strip() for name in rows[0]] if rows else []
     team = next((name for name in _NAMES if name in header), None)
@@ -352,7 +354,9 @@ def _load(path: Path) -> object:
     except yaml.MarkedYAMLError as error:
         line = None if error.problem_mark is None else error.problem_mark.line + 1
         raise TraceError(path, line, error.problem or "it is no YAML") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except UnicodeDecodeError:
+        raise TraceError(path, None, NO_TEXT) from None
+    except (OSError, yaml.YAMLError) as error:
         raise TraceError(path, None, getattr(error, "strerror", None) or str(error)) from None
 
 

@@ -19,6 +19,8 @@ from simulator.workload import TraceJob, gang
 
 _SWF_FIELDS = 18
 _BYTES_MAX = 4 << 30
+#: What is said of a file that is not even text.
+NO_TEXT = "it is no text in UTF-8"
 
 
 class TraceError(Exception):
@@ -279,6 +281,6 @@ def _lines(path: Path) -> Iterator[str]:
                         raise TraceError(path, None, "it is larger than 4 GiB")
                     yield line.rstrip("\n")
     except UnicodeDecodeError:
-        raise TraceError(path, None, "it is no text in UTF-8") from None
+        raise TraceError(path, None, NO_TEXT) from None
     except (OSError, EOFError, zlib.error) as error:
         raise TraceError(path, None, getattr(error, "strerror", None) or str(error)) from None

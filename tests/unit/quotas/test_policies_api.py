@@ -88,6 +88,7 @@ def test_open_pages_of_the_organization_are_told_of_a_change_and_of_nothing_else
     "body",
     [
         {"rank": ["ai-company/none"]},
+        {"rank": ["ai-company/research", "ai-company/production", "ai-company/research"]},
         {"grace_period_s": 86_401},
         {"spare_order": "luck"},
         {"min_run_s": -1},

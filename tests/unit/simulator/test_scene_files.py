@@ -192,6 +192,15 @@ def test_a_bad_policy_file_says_what_is_wrong(tmp_path: Path, text: str, words: 
         read_policy(written(tmp_path, text))
 
 
+@pytest.mark.parametrize("name", ["quotas.csv", "quotas.yaml", "policy.yaml"])
+def test_a_file_that_is_no_text_is_refused_with_one_sentence(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"\xff\xfe")
+    read = read_policy if name == "policy.yaml" else read_quotas
+    with pytest.raises(TraceError, match=f"{name}: it is no text in UTF-8$"):
+        read(path)
+
+
 def test_settings_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="cycle_s is 0; choose 1 to 86400"):
         Settings(cycle_s=0)
