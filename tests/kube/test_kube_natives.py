@@ -252,6 +252,25 @@ def test_nobody_else_opens_the_gate(person: Person) -> None:
             f"{path}/status",
             {
                 "status": {
+                    "conditions": [
+                        {
+                            "type": "Admitted",
+                            "status": "True",
+                            "reason": "Admitted",
+                            "message": "mine",
+                            "lastTransitionTime": "2026-01-01T00:00:00Z",
+                        }
+                    ]
+                }
+            },
+        ),
+        # Kueue reads the gate of the Workload.
+        (path, {"metadata": {"annotations": {GATE: None}}}),
+        (f"{path}/status", {"metadata": {"annotations": {GATE: None}}}),
+        (
+            f"{path}/status",
+            {
+                "status": {
                     "admissionChecks": [
                         {
                             "name": "tidegate",
@@ -519,6 +538,15 @@ def test_what_kueue_itself_evicts_waits_for_us_again(
     assert person.workload(body)["spec"]["active"] is False
     assert Attempt.objects.get(job=job).outcome == "preempted"
     assert loop.until(job, "running").attempt_number == 2
+
+
+def test_one_that_reached_kueues_own_time_limit_is_over(loop: NativesLoop, person: Person) -> None:
+    body = a_native_job("limited")
+    body["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = "3"
+    person.submit(body)
+    job = loop.until(native(loop, body, person), "timed_out")
+    assert (job.attempt_number, job.end_reason) == (1, "time_limit")
+    assert condition(person.workload(body), "Requeued")[0] == "False"
 
 
 def test_one_over_quota_says_why_in_its_own_status(loop: NativesLoop, person: Person) -> None:

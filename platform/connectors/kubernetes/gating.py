@@ -4,9 +4,10 @@ Admission policies, which the API server carries out by itself, also while the p
 is created with the label of a queue in a team's namespace by anybody but the portal's account gets
 Kueue's own annotation that keeps it from admission, and the name of who created it. Nobody but the
 portal takes that away, moves a workload to another queue, makes an inactive Workload active, says
-our admission check's Ready or writes the annotations that are ours. Nobody but Kueue starts what
-waits suspended in a queue, and no queue in a team's namespace leads to another team's quota. What
-the portal has submitted is changed by nobody but the portal and the cluster's own controllers.
+our admission check's Ready or writes the annotations that are ours. Nobody but Kueue says that a
+workload is admitted or starts what waits suspended in a queue, and no queue in a team's namespace
+leads to another team's quota. What the portal has submitted is changed by nobody but the portal and
+the cluster's own controllers.
 
 Whoever may write admission policies can change whatever the API server stores, so the portal may
 not: an administrator applies them (deploy/kubernetes/gate.yaml, which says the same as this
@@ -251,17 +252,25 @@ def _pod_rules(portal: str, operators: Sequence[str]) -> Object:
     }
 
 
-def _gate_rules(portal: str, operators: Sequence[str]) -> Object:
+_OPENED_BY_US = "only Tidegate opens this gate: the job starts when its team has room for it"
+#: Kueue, and whoever makes Pods of it, suspends and starts it, under names that every cluster gives
+#: them itself: they are Kubernetes' own, or accounts outside of teams' namespaces.
+_BY_CLUSTER = (
+    '(has(request.userInfo.groups) && "system:masters" in request.userInfo.groups) || '
+    '(request.userInfo.username.startsWith("system:") && '
+    f'!request.userInfo.username.startsWith("system:serviceaccount:{_TEAMS}"))'
+)
+
+
+def _stays_gated() -> str:
+    """That our gate is there if it was."""
     gates = 'variables.{0}["' + GATE + '"].split(",").exists(one, one == "' + OUR_GATE + '")'
     is_gated = '("' + GATE + '" in variables.{0} && ' + gates + ")"
+    return f"variables.isNew || !{is_gated.format('before')} || {is_gated.format('annotations')}"
+
+
+def _gate_rules(portal: str, operators: Sequence[str]) -> Object:
     same_queue = _same((QUEUE_LABEL,), "variables.labels", "variables.labelsBefore")
-    # Kueue, and whoever makes Pods of it, suspends and starts it, under names that every cluster
-    # gives them itself: they are Kubernetes' own, or accounts outside of teams' namespaces.
-    is_controller = (
-        '(has(request.userInfo.groups) && "system:masters" in request.userInfo.groups) || '
-        '(request.userInfo.username.startsWith("system:") && '
-        f'!request.userInfo.username.startsWith("system:serviceaccount:{_TEAMS}"))'
-    )
     same_labels = _same((ATTEMPT, CLUSTER), "variables.labels", "variables.labelsBefore")
     suspended_before = _SUSPENDED.format("oldObject")
     return {
@@ -277,9 +286,8 @@ def _gate_rules(portal: str, operators: Sequence[str]) -> Object:
         ],
         "validations": [
             _validation(
-                f"variables.isNew || !{is_gated.format('before')} || "
-                f"{is_gated.format('annotations')}",
-                "only Tidegate opens this gate: the job starts when its team has room for it",
+                _stays_gated(),
+                _OPENED_BY_US,
             ),
             _validation(
                 f"variables.isNew || {same_queue}",
@@ -295,12 +303,12 @@ def _gate_rules(portal: str, operators: Sequence[str]) -> Object:
             ),
             _validation(
                 f'variables.isNew || !("{ATTEMPT}" in variables.labelsBefore) || '
-                f"object.spec == oldObject.spec || {is_controller}",
+                f"object.spec == oldObject.spec || {_BY_CLUSTER}",
                 "what Tidegate has submitted is changed by Tidegate alone",
             ),
             _validation(
                 f'!variables.waited || variables.waits || !("{QUEUE_LABEL}" in '
-                f"variables.labelsBefore) || {is_controller}",
+                f"variables.labelsBefore) || {_BY_CLUSTER}",
                 "what is in a queue is started by Kueue alone",
             ),
             _validation(
@@ -322,6 +330,10 @@ def _workload_rules(portal: str) -> Object:
         "{0}.status.admissionChecks.exists(one, "
         f'one.name == "{ADMISSION_CHECK}" && one.state == "Ready"))'
     )
+    admitted = (
+        "(has({0}.status) && has({0}.status.conditions) && {0}.status.conditions.exists(one, "
+        'one.type == "Admitted" && one.status == "True"))'
+    )
     inactive = "(has({0}.spec.active) && !{0}.spec.active)"
     return {
         "matchConstraints": {
@@ -340,6 +352,14 @@ def _workload_rules(portal: str) -> Object:
                 f"variables.isNew || !{ready.format('object')} || {ready.format('oldObject')}",
                 "only Tidegate says that this admission check is Ready",
             ),
+            # Kueue starts what is said to be admitted, whatever its checks say.
+            _validation(
+                f"variables.isNew || !{admitted.format('object')} || "
+                f"{admitted.format('oldObject')} || {_BY_CLUSTER}",
+                "what is in a queue is admitted by Kueue alone",
+            ),
+            # Kueue copies from the job what we have opened there.
+            _validation(f"{_stays_gated()} || {_BY_CLUSTER}", _OPENED_BY_US),
             # One that is new had none: those who may create Workloads do not say who they are.
             _validation(
                 _same(_OURS, "variables.annotations", "variables.before"),
