@@ -12,7 +12,7 @@ from connectors.kubernetes.ends import end_times, is_stopped
 from connectors.kubernetes.naming import CREATOR
 from connectors.kubernetes.reading import Object, moment, needed, number, text, texts
 from connectors.kubernetes.runs import NAME_LENGTH_MAX, STATE_LENGTH_MAX, Look, Pod, Run, rank_count
-from connectors.kubernetes.states import Finish, WaitCode, finish_of, wait_of_pod
+from connectors.kubernetes.states import Finish, WaitCode, eviction, finish_of, wait_of_pod
 from connectors.protocol import NativeWorkload, Outcome, RankSlot, WorkloadPhase
 
 
@@ -62,6 +62,11 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
             is_stuck = gravest.is_stuck and not any(pod.node for pod in run.pods)
     elif run.alive:
         phase, slots, state = WorkloadPhase.STOPPING, tuple(run.alive), "Evicted"
+    elif admission.is_final and not admission.is_admitted:
+        # Granted again it would hold its GPUs for nothing: Kueue starts it no more.
+        is_released, phase = True, WorkloadPhase.ENDED
+        outcome, message = eviction(admission.reason, admission.message)
+        state = f"Evicted ({admission.reason})"
     else:
         phase = WorkloadPhase.HELD
         reason = admission.raw.partition(":")[0]
@@ -117,6 +122,8 @@ def _by_pool(
     ended_at = None
     if is_released and finish is not None:
         ended_at, _ = end_times(look, run, run.pods, admission, finish, started_at)
+    elif is_released and admission.is_final:
+        _, ended_at = end_times(look, run, run.pods, admission, finish, started_at)
     elif phase is WorkloadPhase.HELD:
         # When its last run was over, where it had one.
         ended_at = admission.evicted_at if admission.was_admitted else None

@@ -288,6 +288,69 @@ def test_a_native_without_pods_says_why() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("reason", "phase", "outcome"),
+    [
+        ("DeactivatedDueToMaximumExecutionTimeExceeded", ENDED, Outcome.TIMED_OUT),
+        ("DeactivatedDueToRequeuingLimitExceeded", ENDED, Outcome.START_FAILED),
+        ("DeactivatedDueToAdmissionCheck", ENDED, Outcome.STOPPED),
+        # By somebody's hand, or for a while: granted again, it runs.
+        ("Deactivated", HELD, None),
+        ("ClusterQueueStopped", HELD, None),
+    ],
+)
+def test_a_native_that_kueue_lets_in_no_more_has_ended(
+    reason: str, phase: WorkloadPhase, outcome: Outcome | None
+) -> None:
+    """It was granted anew every quarter of an hour, and held its GPUs for nothing each time."""
+    state = copy.deepcopy(recorded("started"))
+    (workload,) = (
+        one
+        for one in state.workloads
+        if one["metadata"]["ownerReferences"][0]["name"] == "native-run"
+    )
+    uid = workload["metadata"]["ownerReferences"][0]["uid"]
+    at = "2026-11-21T20:53:20Z"
+    workload["spec"]["active"] = False
+    workload["status"]["accumulatedPastExecutionTimeSeconds"] = 20
+    workload["status"]["conditions"] = [
+        {
+            "type": type_,
+            "status": status,
+            "reason": reason,
+            "message": "so",
+            "lastTransitionTime": at,
+        }
+        for type_, status in (
+            ("QuotaReserved", "False"),
+            ("Admitted", "False"),
+            ("Evicted", "True"),
+            ("Requeued", "False"),
+        )
+    ]
+
+    def look(found: KubeState) -> NativeWorkload:
+        (run,) = (one for one in listed(found).natives if one.name == "native-run")
+        return run
+
+    # Its GPUs are free when its Pods are gone.
+    assert (look(state).phase, look(state).outcome, look(state).mgpu) == (STOPPING, None, 4_000)
+    pods = tuple(
+        pod
+        for pod in state.pods
+        if all(owner["uid"] != uid for owner in pod["metadata"]["ownerReferences"])
+    )
+    run = look(replace(state, pods=pods))
+    assert (run.phase, run.outcome, run.is_released) == (phase, outcome, phase is ENDED)
+    if phase is ENDED:
+        times = (run.started_at, run.ended_at)
+        assert times == (1_795_294_400 - 20, state.observed_at)
+        assert run.message.endswith(f"({reason}: so).")
+    # Active again, it is let in no more all the same.
+    workload["spec"]["active"] = True
+    assert look(replace(state, pods=pods)).phase is phase
+
+
 def test_what_other_installations_have_is_native_here() -> None:
     listing = listing_of(recorded("started"), cluster_id="another", pools=pools_of())
     assert listing.observations == {}
