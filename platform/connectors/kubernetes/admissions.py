@@ -85,7 +85,8 @@ def admission_of(workload: Object | None, check: str) -> Admission:
         is_evicted=is_evicted
         or (evictions > 0 and was_admitted and not (is_admitted and past_s == 0)),
         is_active=flag(workload, "spec", "active") is not False,
-        is_final=_is_final(said.get("Requeued", {})),
+        # It (0.19) revives what was `Deactivated` by somebody, and knows no way back from these.
+        is_final=is_evicted and text(evicted, "reason").startswith("DeactivatedDueTo"),
         admitted_at=admitted_at,
         evicted_at=moment(evicted, "lastTransitionTime") if is_evicted else None,
         reason=text(evicted, "reason"),
@@ -93,10 +94,3 @@ def admission_of(workload: Object | None, check: str) -> Admission:
         wait=wait,
         raw=raw,
     )
-
-
-def _is_final(requeued: Object) -> bool:
-    """Whether the condition Requeued is one that Kueue (0.19) never takes back: it revives what was
-    `Deactivated` by somebody, waits out what has a time, and knows no way back from all else."""
-    is_waiting = text(requeued, "status") == "False"
-    return is_waiting and text(requeued, "reason").startswith("DeactivatedDueTo")

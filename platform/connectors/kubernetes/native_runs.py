@@ -60,9 +60,9 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
             gravest, raw = max(waits, key=lambda found: found[0].is_stuck)
             message = gravest.sentence(raw)
             is_stuck = gravest.is_stuck and not any(pod.node for pod in run.pods)
-    elif run.alive:
+    elif run.alive or (admission.is_final and admission.is_admitted):
         phase, slots, state = WorkloadPhase.STOPPING, tuple(run.alive), "Evicted"
-    elif admission.is_final and not admission.is_admitted:
+    elif admission.is_final:
         # Granted again it would hold its GPUs for nothing: Kueue starts it no more.
         is_released, phase = True, WorkloadPhase.ENDED
         outcome, message = eviction(admission.reason, admission.message)
