@@ -461,6 +461,26 @@ def test_a_jobset_is_gated_and_runs_when_it_is_granted(loop: NativesLoop, person
     assert loop.until(job, "running").attempt_number == 1
 
 
+def test_a_pod_in_a_queue_runs_when_it_is_granted(
+    loop: NativesLoop, person: Person, company: Company
+) -> None:
+    """It is there while it waits, unlike the Pods of a Job."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "notebook",
+            "labels": {"kueue.x-k8s.io/queue-name": "main"},
+            "annotations": {"bed.tidegate.io/start-seconds": "0"},
+        },
+        "spec": a_pod_spec(gpus=2),
+    }
+    person.submit(pod)
+    job = loop.until(native(loop, pod, person), "running")
+    assert (job.team, job.mgpu, job.attempt_number) == (company.nlp, 2000, 1)
+    assert person.get(pod)["status"]["phase"] == "Running"
+
+
 def test_a_ray_cluster_is_gated_and_let_in_when_it_is_granted(
     loop: NativesLoop, person: Person
 ) -> None:

@@ -10,10 +10,13 @@ from connectors.kubernetes.admissions import Admission, admission_of
 from connectors.kubernetes.asking import asked_by_native
 from connectors.kubernetes.ends import end_times, is_stopped
 from connectors.kubernetes.naming import CREATOR
-from connectors.kubernetes.reading import Object, moment, needed, number, text, texts
+from connectors.kubernetes.reading import Object, moment, needed, number, parts, text, texts
 from connectors.kubernetes.runs import NAME_LENGTH_MAX, STATE_LENGTH_MAX, Look, Pod, Run, rank_count
 from connectors.kubernetes.states import Finish, WaitCode, eviction, finish_of, wait_of_pod
 from connectors.protocol import NativeWorkload, Outcome, RankSlot, WorkloadPhase
+
+#: The scheduling gate that Kueue gives to Pods that wait in a queue themselves.
+ADMISSION_GATE = "kueue.x-k8s.io/admission"
 
 
 def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
@@ -60,7 +63,9 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
             gravest, raw = max(waits, key=lambda found: found[0].is_stuck)
             message = gravest.sentence(raw)
             is_stuck = gravest.is_stuck and not any(pod.node for pod in run.pods)
-    elif run.alive or (admission.is_final and admission.is_admitted):
+    elif any(not _is_gated(pod) for pod in run.alive) or (
+        admission.is_final and admission.is_admitted
+    ):
         phase, slots, state = WorkloadPhase.STOPPING, tuple(run.alive), "Evicted"
     elif admission.is_final:
         # Granted again it would hold its GPUs for nothing: Kueue starts it no more.
@@ -91,6 +96,16 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
         outcome=outcome,
         is_released=is_released,
     )
+
+
+def _is_gated(pod: Pod) -> bool:
+    """Whether Kueue keeps the Pod from being placed until its workload is admitted. Raises Odd.
+
+    Of what is no object of a kind with Pods of its own, such as a Pod in a queue, they are there
+    before it starts.
+    """
+    gates = parts(pod.source, "spec", "schedulingGates")
+    return not pod.node and any(text(gate, "name") == ADMISSION_GATE for gate in gates)
 
 
 def _by_pool(

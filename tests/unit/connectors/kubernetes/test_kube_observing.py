@@ -356,6 +356,31 @@ def test_a_native_that_kueue_lets_in_no_more_has_ended(
     assert look(replace(state, pods=pods)).phase is (STOPPING if phase is ENDED else HELD)
 
 
+def test_a_pod_in_a_queue_waits_for_its_grant(gang: Gang) -> None:
+    """Mutant: it counted as being stopped, as there is a Pod of it, and was never granted."""
+    _, workload, (pod, _) = gang
+    workload, pod = copy.deepcopy(workload), copy.deepcopy(pod)
+    uid = pod["metadata"]["uid"]
+    pod["metadata"] |= {"name": "notebook", "labels": {}, "annotations": {}, "ownerReferences": []}
+    pod["spec"] |= {"nodeName": "", "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+    pod["status"] = {"phase": "Pending"}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "notebook", "uid": uid, "controller": True}
+    workload["metadata"] |= {"name": "pod-notebook", "labels": {}, "ownerReferences": [owner]}
+    workload["metadata"]["annotations"] = {}
+    workload["spec"]["podSets"][0]["count"] = 1
+    (quota,) = (one for one in workload["status"]["conditions"] if one["type"] == "QuotaReserved")
+    workload["status"]["conditions"] = [quota]
+
+    (waits,) = listed(alone(None, workload, [pod])).natives
+    assert (waits.phase, waits.native_state) == (HELD, "QuotaReserved")
+    assert (waits.native_id, waits.slots, waits.mgpu) == (uid, (), 2_000)
+    # Its node is its end of waiting.
+    placed = copy.deepcopy(pod)
+    placed["spec"] |= {"nodeName": "gpu-000", "schedulingGates": []}
+    (ends,) = listed(alone(None, workload, [placed])).natives
+    assert (ends.phase, ends.slots) == (STOPPING, (RankSlot("gpu-000", 2_000),))
+
+
 def test_what_other_installations_have_is_native_here() -> None:
     listing = listing_of(recorded("started"), cluster_id="another", pools=pools_of())
     assert listing.observations == {}
