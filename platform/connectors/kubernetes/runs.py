@@ -232,6 +232,10 @@ class Look:
             seen.add(pod.uid)
             run = self._run_in(pod.namespace, pod.root) or self._left_over(pod, source)
             if run is None:
+                # In a queue itself, whoever made it (a Deployment). Asked last: anybody in the
+                # namespace can write a Workload that names another's Pod as its owner.
+                run = self._run_in(pod.namespace, self.root(pod.uid))
+            if run is None:
                 self.foreign.append(pod)
             else:
                 (run.over if pod.is_over else run.alive).append(pod)
@@ -242,6 +246,7 @@ class Look:
                 # It is only remembered: what is known of its workload stays true without it.
                 continue
             run = self._run_in(pod.namespace, pod.root)
+            run = run or self._run_in(pod.namespace, self.root(pod.uid))
             if run is not None and pod.uid not in seen:
                 run.gone.append(pod)
 

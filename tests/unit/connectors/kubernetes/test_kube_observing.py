@@ -379,6 +379,25 @@ def test_a_pod_in_a_queue_waits_for_its_grant(gang: Gang) -> None:
     placed["spec"] |= {"nodeName": "gpu-000", "schedulingGates": []}
     (ends,) = listed(alone(None, workload, [placed])).natives
     assert (ends.phase, ends.slots) == (STOPPING, (RankSlot("gpu-000", 2_000),))
+    # One of a Deployment's, which nobody watches: its GPUs are held once, and not outside.
+    made = copy.deepcopy(placed)
+    made["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "uid": "set", "controller": True}
+    ]
+    (ends,) = listed(alone(None, workload, [made])).natives
+    assert (ends.native_id, ends.slots) == (uid, (RankSlot("gpu-000", 2_000),))
+
+
+def test_a_workload_that_names_a_pod_of_ours_as_its_owner_takes_nothing_away(gang: Gang) -> None:
+    """Mutant: what a Workload says of its owner came before whose Pod it is."""
+    item, workload, pods = gang
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": pods[0]["metadata"]["uid"]}
+    forged = copy.deepcopy(workload)
+    forged["metadata"] |= {"name": "forged", "uid": "forged", "ownerReferences": [owner]}
+    before = alone(item, workload, pods)
+    state = replace(before, workloads=(workload, forged))
+    assert only(state) == only(before)
+    assert only(state).slots is not None
 
 
 def test_what_other_installations_have_is_native_here() -> None:
