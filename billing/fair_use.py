@@ -122,31 +122,35 @@ def _sums(since: datetime, at: datetime) -> tuple[Mapping[_Key, int], Sequence[i
         [],
     ):
         sums[team, user, pool] = mgpu_s * decay_of(organization).factor(age_s) >> 64
-    held: dict[tuple[_Key, str], list[tuple[int, int, int]]] = {}
     corrected: list[int] = []
     # One statement, so that a difference and the segments that made it are seen both or neither.
-    for team, user, pool, organization, start, end, mgpu, late in _rows(
+    for team, user, pool, organization, starts, ends, mgpus, late in _rows(
         """
-        SELECT a.team_id::text, a.user_id::text, a.pool_id::text, a.organization_id::text,
-               date_part('epoch', GREATEST(s.start, %s))::bigint,
-               date_part('epoch', LEAST(s."end", %s))::bigint,
-               sum(s.guaranteed_mgpu + s.borrowed_mgpu)::bigint, NULL::bigint
-        FROM billing_usagesegment s JOIN billing_meteredattempt a ON a.id = s.attempt_id
-        WHERE s.start < %s AND (s."end" > %s OR s."end" IS NULL)
-        GROUP BY 1, 2, 3, 4, 5, 6
-        UNION ALL
-        SELECT a.team_id::text, a.user_id::text, a.pool_id::text, a.organization_id::text,
-               date_part('epoch', LEAST(l.start, %s))::bigint,
-               date_part('epoch', LEAST(l."end", %s))::bigint, l.mgpu, l.id
-        FROM billing_lateuse l JOIN billing_meteredattempt a ON a.id = l.attempt_id
+        SELECT team_id::text, user_id::text, pool_id::text, organization_id::text,
+               array_agg(date_part('epoch', start)::bigint),
+               array_agg(date_part('epoch', "end")::bigint), array_agg(mgpu),
+               array_agg(late) FILTER (WHERE late IS NOT NULL)
+        FROM (
+            SELECT a.team_id, a.user_id, a.pool_id, a.organization_id,
+                   GREATEST(s.start, %s) AS start, LEAST(s."end", %s) AS "end",
+                   sum(s.guaranteed_mgpu + s.borrowed_mgpu)::bigint AS mgpu, NULL::bigint AS late
+            FROM billing_usagesegment s JOIN billing_meteredattempt a ON a.id = s.attempt_id
+            WHERE s.start < %s AND (s."end" > %s OR s."end" IS NULL)
+            GROUP BY 1, 2, 3, 4, 5, 6
+            UNION ALL
+            SELECT a.team_id, a.user_id, a.pool_id, a.organization_id,
+                   LEAST(l.start, %s), LEAST(l."end", %s), l.mgpu, l.id
+            FROM billing_lateuse l JOIN billing_meteredattempt a ON a.id = l.attempt_id
+        ) held
+        GROUP BY team_id, user_id, pool_id, organization_id
         """,
         [since, at, at, since, since, since],
     ):
-        if late is not None:
-            corrected.append(late)
-        held.setdefault(((team, user, pool), organization), []).append((start, end, mgpu))
-    for (key, organization), intervals in held.items():
-        sums[key] = sums.get(key, 0) + decay_of(organization).used(intervals, at_s)
+        corrected += late or ()
+        intervals = zip(starts, ends, mgpus, strict=True)
+        sums[team, user, pool] = sums.get((team, user, pool), 0) + decay_of(organization).used(
+            intervals, at_s
+        )
     return sums, corrected
 
 

@@ -25,7 +25,7 @@ from billing.models import (
     MeterEvent,
     UsageSegment,
 )
-from bulk.inserting import columns_of, insert_rows
+from bulk.inserting import insert_rows
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +69,19 @@ class _Told:
     at: datetime
     guaranteed_mgpu: int | None = None
     mgpu: int | None = None
+
+
+@dataclass(slots=True)
+class _Fact:
+    """What the meter was told of an attempt as it is stored; `id`, 0 before, by the order of the
+    recording."""
+
+    attempt_id: UUID
+    kind: EventKind
+    at: datetime
+    guaranteed_mgpu: int | None
+    mgpu: int | None
+    id: int = 0
 
 
 @transaction.atomic
@@ -174,7 +187,7 @@ def _record(told: Sequence[_Told], *, now: datetime, opened: Collection[UUID] = 
     ids = {item.attempt_id for item in told}.difference(opened)
     attempts = _lock(ids)
     known = _events_of(ids)
-    new: list[MeterEvent] = []
+    new: list[_Fact] = []
     anomalies: list[MeterAnomaly] = []
     for item in told:
         if item.at.tzinfo is None:
@@ -190,25 +203,18 @@ def _record(told: Sequence[_Told], *, now: datetime, opened: Collection[UUID] = 
             item.guaranteed_mgpu,
             item.mgpu,
         ):
-            event = MeterEvent(
-                attempt_id=item.attempt_id,
-                kind=item.kind,
-                at=at,
-                guaranteed_mgpu=item.guaranteed_mgpu,
-                mgpu=item.mgpu,
-                recorded_at=now,
-            )
-            new.append(event)
-            events.append(event)
+            fact = _Fact(item.attempt_id, item.kind, at, item.guaranteed_mgpu, item.mgpu)
+            new.append(fact)
+            events.append(fact)
         elif earlier.at != at and not is_ahead:
             anomalies.append(_anomaly(item, at, MeterAnomalyReason.CONFLICT, now))
     if new:
-        _store_events(new)
+        _store_events(new, now)
         # Without a start there is no segment.
         changed = {
-            event.attempt_id
-            for event in new
-            if any(fact.kind == "started" for fact in known[event.attempt_id])
+            fact.attempt_id
+            for fact in new
+            if any(other.kind == "started" for other in known[fact.attempt_id])
         }
         _refold({pk: attempts[pk] for pk in changed}, known, now)
         anomalies += _ends_before_start(new, known, now)
@@ -216,13 +222,21 @@ def _record(told: Sequence[_Told], *, now: datetime, opened: Collection[UUID] = 
         _set_aside(anomalies)
 
 
-def _store_events(new: Sequence[MeterEvent]) -> None:
+def _store_events(new: Sequence[_Fact], now: datetime) -> None:
     """Append, in this order, and let each have the id that says when it was recorded."""
-    rows = [columns_of(event) for event in new]
-    for row in rows:
-        del row["id"]
-    for event, pk in zip(new, insert_rows(MeterEvent, rows), strict=True):
-        event.pk = pk
+    rows = [
+        {
+            "attempt_id": fact.attempt_id,
+            "kind": fact.kind,
+            "at": fact.at,
+            "guaranteed_mgpu": fact.guaranteed_mgpu,
+            "mgpu": fact.mgpu,
+        }
+        for fact in new
+    ]
+    stored = insert_rows(MeterEvent, rows, same={"recorded_at": now})
+    for fact, pk in zip(new, stored, strict=True):
+        fact.id = pk
 
 
 def _set_aside(anomalies: Sequence[MeterAnomaly]) -> None:
@@ -252,29 +266,33 @@ def _set_aside(anomalies: Sequence[MeterAnomaly]) -> None:
     MeterAnomaly.objects.bulk_create(fresh, ignore_conflicts=True)
 
 
-def _lock(ids: Iterable[UUID]) -> Mapping[UUID, MeteredAttempt]:
-    """The attempts with `ids`, locked. Raises AttemptNotMetered when one is missing."""
+def _lock(ids: Iterable[UUID]) -> Mapping[UUID, int]:
+    """What milli-GPU the attempts with `ids` were granted, locked. Raises AttemptNotMetered when
+    one is missing."""
     wanted = set(ids)
-    attempts = {
-        attempt.pk: attempt
-        for attempt in MeteredAttempt.objects.filter(pk__in=wanted)
+    attempts = dict(
+        MeteredAttempt.objects.filter(pk__in=wanted)
         .order_by("pk")
         .select_for_update(no_key=True)
-    }
+        .values_list("pk", "mgpu")
+    )
     if missing := wanted - attempts.keys():
         raise AttemptNotMetered(f"not registered with the meter: {min(missing)}")
     return attempts
 
 
-def _events_of(ids: Iterable[UUID]) -> dict[UUID, list[MeterEvent]]:
+def _events_of(ids: Iterable[UUID]) -> dict[UUID, list[_Fact]]:
     """Stored events by attempt, in the order of recording."""
-    events: dict[UUID, list[MeterEvent]] = defaultdict(list)
-    for event in MeterEvent.objects.filter(attempt_id__in=set(ids)).order_by("pk"):
-        events[event.attempt_id].append(event)
+    events: dict[UUID, list[_Fact]] = defaultdict(list)
+    rows = MeterEvent.objects.filter(attempt_id__in=set(ids)).order_by("pk")
+    for attempt_id, kind, at, guaranteed_mgpu, mgpu, pk in rows.values_list(
+        "attempt_id", "kind", "at", "guaranteed_mgpu", "mgpu", "pk"
+    ):
+        events[attempt_id].append(_Fact(attempt_id, _KINDS[kind], at, guaranteed_mgpu, mgpu, pk))
     return events
 
 
-def _same_fact(events: Sequence[MeterEvent], kind: EventKind, at: datetime) -> MeterEvent | None:
+def _same_fact(events: Sequence[_Fact], kind: EventKind, at: datetime) -> _Fact | None:
     """What was told before of the same fact: a start, an end, or the latest class or size at
     `at`."""
     same = [e for e in events if e.kind == kind and (kind not in _CHANGES or e.at == at)]
@@ -288,7 +306,7 @@ def _anomaly(item: _Told, at: datetime, reason: MeterAnomalyReason, now: datetim
 
 
 def _ends_before_start(
-    new: Iterable[MeterEvent], known: Mapping[UUID, Sequence[MeterEvent]], now: datetime
+    new: Iterable[_Fact], known: Mapping[UUID, Sequence[_Fact]], now: datetime
 ) -> list[MeterAnomaly]:
     """Anomalies of the attempts of `new` whose first told end lies before their start."""
     found = []
@@ -302,11 +320,12 @@ def _ends_before_start(
 
 
 def _refold(
-    attempts: Mapping[UUID, MeteredAttempt],
-    known: Mapping[UUID, Sequence[MeterEvent]],
+    attempts: Mapping[UUID, int],
+    known: Mapping[UUID, Sequence[_Fact]],
     now: datetime,
 ) -> None:
-    """Make the stored segments of `attempts` equal to the fold of their events."""
+    """Make the stored segments of `attempts`, by what they were granted, equal to the fold of
+    their events."""
     stored: dict[UUID, dict[Segment, int]] = defaultdict(dict)
     for row in UsageSegment.objects.filter(attempt_id__in=attempts):
         segment = Segment(row.start, row.end, row.guaranteed_mgpu, row.borrowed_mgpu)
@@ -314,8 +333,8 @@ def _refold(
     superseded: list[int] = []
     fresh: list[UsageSegment] = []
     late: list[LateUse] = []
-    for pk, attempt in attempts.items():
-        folded = fold((_fact(event) for event in known[pk]), mgpu=attempt.mgpu)
+    for pk, mgpu in attempts.items():
+        folded = fold((_event(fact) for fact in known[pk]), mgpu=mgpu)
         superseded += [row for segment, row in stored[pk].items() if segment not in folded]
         late += late_use(pk, stored[pk], folded, now)
         fresh += [
@@ -346,5 +365,5 @@ _KINDS: Mapping[str, EventKind] = {
 }
 
 
-def _fact(event: MeterEvent) -> Event:
-    return Event(_KINDS[event.kind], event.at, event.pk, event.guaranteed_mgpu, event.mgpu)
+def _event(fact: _Fact) -> Event:
+    return Event(fact.kind, fact.at, fact.id, fact.guaranteed_mgpu, fact.mgpu)

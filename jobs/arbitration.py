@@ -101,6 +101,7 @@ class Cycles:
         if decides(plan):
             with self._leadership.fence():
                 self._recorder.record(snapshot, policy, plan, epoch=self._leadership.epoch, now=now)
+            self._memory.catch_up()
         return CycleReport(started, reclaims, victims, len(news))
 
 
@@ -138,15 +139,19 @@ def _apply_starts(starts: Sequence[Start], epoch: int, now: datetime, changed: _
     """Grant attempts to the jobs that are still queued, and intend to start them."""
     planned = {UUID(start.job): start for start in starts}
     granted = [
-        (_where_it_starts(job, planned[job.id]), _attempt(job, planned[job.id], epoch, now))
+        (_where_it_starts(job, planned[job.id]), _granted(job, planned[job.id]))
         for job in _lock_queued(planned)
     ]
     if not granted:
         return 0
-    insert_rows(Attempt, [columns_of(attempt) for _, attempt in granted])
+    insert_rows(
+        Attempt,
+        [attempt._asdict() for _, attempt in granted],
+        same={"state": AttemptState.RESERVED.value, "epoch": epoch, "granted_at": now},
+    )
     _mark_starting([job.id for job, _ in granted], now)
     _move_to_pools([job for job, _ in granted if planned[job.id].pool is not None])
-    register_attempts([_grant(job, attempt) for job, attempt in granted], now=now)
+    register_attempts([_grant(job, attempt, now) for job, attempt in granted], now=now)
     intend([start_intention(attempt) for _, attempt in granted], now=now)
     record_events(
         Happening(
@@ -207,9 +212,21 @@ def _where_it_starts(job: _Startable, start: Start) -> _Startable:
     return job if start.pool is None else job._replace(pool_id=UUID(start.pool))
 
 
-def _attempt(job: _Startable, start: Start, epoch: int, now: datetime) -> Attempt:
+class _Granted(NamedTuple):
+    """The columns of a new attempt that are its own."""
+
+    id: UUID
+    job_id: UUID
+    number: int
+    cluster_id: UUID
+    slots: list[dict[str, Any]]
+    mgpu: int
+    guaranteed_mgpu: int
+
+
+def _granted(job: _Startable, start: Start) -> _Granted:
     lifecycle.check_move(job.state, JobState.STARTING)
-    return Attempt(
+    return _Granted(
         id=attempt_id(job.id, job.attempt_number + 1),
         job_id=job.id,
         number=job.attempt_number + 1,
@@ -217,9 +234,6 @@ def _attempt(job: _Startable, start: Start, epoch: int, now: datetime) -> Attemp
         slots=_slots_json(start.slots),
         mgpu=sum(slot.mgpu for slot in start.slots),
         guaranteed_mgpu=start.guaranteed_mgpu,
-        state=AttemptState.RESERVED,
-        epoch=epoch,
-        granted_at=now,
     )
 
 
@@ -253,7 +267,7 @@ def _move_to_pools(jobs: Sequence[_Startable]) -> None:
         )
 
 
-def _grant(job: _Startable, attempt: Attempt) -> Grant:
+def _grant(job: _Startable, attempt: _Granted, now: datetime) -> Grant:
     return Grant(
         attempt_id=attempt.id,
         job_id=job.id,
@@ -268,7 +282,7 @@ def _grant(job: _Startable, attempt: Attempt) -> Grant:
         multiplier_ppm=job.multiplier_ppm,
         mgpu=attempt.mgpu,
         guaranteed_mgpu=attempt.guaranteed_mgpu,
-        at=attempt.granted_at,
+        at=now,
     )
 
 
@@ -302,6 +316,7 @@ def _apply_claims(plan: Plan, now: datetime, changed: _Changed) -> tuple[int, in
             stop_reason=None,
             state__in=[AttemptState.RESERVED, AttemptState.STARTING, AttemptState.RUNNING],
         )
+        .only("id", "job_id", "number", "cluster_id")
         .order_by("pk")
     }
     # Jobs are locked before their claims, as by whoever cancels one.

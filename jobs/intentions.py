@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Protocol
 from uuid import UUID
 
 from jobs.models import Attempt
@@ -18,7 +19,16 @@ def stop_shard(cluster_id: UUID) -> str:
     return f"{cluster_id}/stop"
 
 
-def start_intention(attempt: Attempt) -> Intention:
+class Granted(Protocol):
+    """An attempt, as far as its start is concerned."""
+
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def cluster_id(self) -> UUID: ...
+
+
+def start_intention(attempt: Granted) -> Intention:
     """To submit the attempt to its cluster."""
     return Intention("start_attempt", attempt.id, start_shard(attempt.cluster_id))
 

@@ -7,6 +7,12 @@ remembered as "read up to": all changes are read of transactions that had not en
 the last reading (PostgreSQL's `pg_snapshot_xmin`). Reading one twice does no harm, and none is
 missed. What is little, or changes with time alone, is read whole each time and compared.
 
+The nodes are many and seldom change, so that they did is noted too (a change of no job), and what
+is remembered of them holds until then.
+
+What a cycle itself has written is read at its end, when nobody who starts waits any more, and not
+at the begin of the next one.
+
 Now and then everything is read whole and compared with what is remembered.
 """
 
@@ -23,6 +29,7 @@ from django.db import connection
 from arbiter.core import Core
 from arbiter.decided import Decided
 from arbiter.snapshot import QueuedJob, RunningJob
+from clusters.queries import read_fleet
 from jobs.snapshots import (
     Reading,
     Surroundings,
@@ -40,6 +47,8 @@ CHANGED_MAX = 20_000
 #: Changes that are forgotten in one cycle at most.
 FORGOTTEN_MAX = 50_000
 _NAMED = 5
+#: Stands among the ids of changed jobs where nodes have changed.
+_NODES = "nodes"
 
 
 @dataclass(slots=True)
@@ -71,17 +80,39 @@ class Memory:
         known, self._known = self._known, None
         with one_instant():
             since = _unfinished_since()
-            around = read_surroundings(now, None if known is None else known.around)
-            changed = None if known is None else _changed(known, around, now)
-            if known is None or changed is None:
-                known = _whole(since, now, around)
+            if known is None:
+                known = _whole(since, now, read_surroundings(now))
             else:
-                _bring_up_to_date(known, around, changed)
-                known.since, known.at = since, now
-                if now - known.whole_at >= timedelta(seconds=settings.CYCLES_COMPARED_EVERY_S):
-                    known = _compared(known, _whole(since, now, around))
+                noted, before = _noted(known.since), known.around
+                is_due = now - known.whole_at >= _compared_every()
+                fleet = read_fleet(before.fleet) if _NODES in noted or is_due else before.fleet
+                around = read_surroundings(now, fleet)
+                changed = _changed(known, around, noted, now)
+                if changed is None:
+                    known = _whole(since, now, around)
+                else:
+                    if fleet is not before.fleet and _NODES not in noted:
+                        log.error("cycle: nodes were remembered wrongly")
+                    _bring_up_to_date(known, around, changed)
+                    known.since, known.at = since, now
+                    if is_due:
+                        known = _compared(known, _whole(since, now, around))
         self._known = known
-        return reading_of(now, around, known.attempts(), known.queued.values())
+        return reading_of(now, known.around, known.attempts(), known.queued.values())
+
+    def catch_up(self) -> None:
+        """Read what changed of jobs since the last reading; what was decided cannot be explained
+        any more. Where more than that changed it is left to the next reading."""
+        known, self._known = self._known, None
+        if known is None:
+            return
+        with one_instant():
+            since, noted = _unfinished_since(), _noted(known.since)
+            if _NODES not in noted and len(noted) <= CHANGED_MAX:
+                # What else now holds of them the next reading compares with what did until now.
+                _tell_jobs(known, noted)
+                known.since = since
+        self._known = known
 
     def decide(self, now: datetime) -> Decided:
         """The plan for what was read last, which was as of `now`; explained until the next reading
@@ -119,7 +150,20 @@ def _whole(since: int, now: datetime, around: Surroundings) -> _Known:
     return known
 
 
-def _changed(known: _Known, around: Surroundings, now: datetime) -> set[str] | None:
+def _compared_every() -> timedelta:
+    return timedelta(seconds=settings.CYCLES_COMPARED_EVERY_S)
+
+
+def _noted(since: int) -> set[str]:
+    """The jobs that are noted as changed, and `_NODES` where nodes are; of too many not all."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NOTED, [since, CHANGED_MAX + 2])
+        return {_NODES if job is None else job for (job,) in cursor.fetchall()}
+
+
+def _changed(
+    known: _Known, around: Surroundings, noted: Collection[str], now: datetime
+) -> set[str] | None:
     """The jobs to be read again; None where all are to be."""
     before = known.around
     if (
@@ -128,9 +172,7 @@ def _changed(known: _Known, around: Surroundings, now: datetime) -> set[str] | N
         or not around.usable.has_rules_of(before.usable)
     ):
         return None
-    with connection.cursor() as cursor:
-        cursor.execute(_CHANGED, [known.since, CHANGED_MAX + 1])
-        changed = {job for (job,) in cursor.fetchall()}
+    changed = {job for job in noted if job != _NODES}
     changed |= {item.job for item in before.withheld} ^ {item.job for item in around.withheld}
     changed |= {
         job
@@ -140,8 +182,9 @@ def _changed(known: _Known, around: Surroundings, now: datetime) -> set[str] | N
     return None if len(changed) > CHANGED_MAX else changed
 
 
-_CHANGED = """
-SELECT DISTINCT job_id::text FROM jobs_change WHERE transaction >= %s LIMIT %s
+_NOTED = """
+SELECT DISTINCT job_id::text FROM jobs_change WHERE transaction >= %s
+ORDER BY 1 NULLS FIRST LIMIT %s
 """
 _FORGET = """
 DELETE FROM jobs_change WHERE id IN (
@@ -166,6 +209,10 @@ def _bring_up_to_date(known: _Known, around: Surroundings, changed: Collection[s
     _tell_claims(known, around)
     # What the rules say of a kind of job is known already.
     known.around = around._replace(usable=before.usable)
+    _tell_jobs(known, changed)
+
+
+def _tell_jobs(known: _Known, changed: Collection[str]) -> None:
     if changed:
         _tell_queued(known, changed, queued_jobs(known.around, changed))
         _tell_running(known, changed, running_attempts(changed))

@@ -667,20 +667,21 @@ class Decision(models.Model):
 
 
 class Change(models.Model):
-    """Something that the arbiter may know changed of a job; noted by triggers, in the transaction
-    that changed it, and deleted by the arbiter's leader once it was read (`jobs.memory`)."""
+    """Something that the arbiter may know changed of a job, or, without one, of nodes; noted by
+    triggers, in the transaction that changed it, and deleted by the arbiter's leader once it was
+    read (`jobs.memory`)."""
 
     id = models.BigAutoField(primary_key=True)
     #: PostgreSQL's number of the transaction.
     transaction = models.BigIntegerField()
     #: No reference: the job may be gone by now.
-    job_id = models.UUIDField()
+    job_id = models.UUIDField(null=True)
 
     class Meta:
         indexes = [models.Index(fields=["transaction"], name="change_by_transaction")]
 
     def __str__(self) -> str:
-        return f"change of {self.job_id}"
+        return f"change of {self.job_id or 'nodes'}"
 
 
 class Leadership(models.Model):

@@ -83,13 +83,12 @@ def one_instant() -> Iterator[None]:
         yield
 
 
-def read_surroundings(now: datetime, before: Surroundings | None = None) -> Surroundings:
-    """Read what is little, or changes with time alone; large parts that are as they were `before`
-    are the same objects."""
+def read_surroundings(now: datetime, fleet: Fleet | None = None) -> Surroundings:
+    """Read what is little, or changes with time alone, and the fleet unless it is known."""
     stale_after = timedelta(seconds=settings.STALE_AFTER_S)
     return Surroundings(
         tree=quota_snapshot(),
-        fleet=read_fleet(None if before is None else before.fleet),
+        fleet=read_fleet() if fleet is None else fleet,
         clusters=frozenset() if is_quarantined() else accepting(now=now, stale_after=stale_after),
         claims=_claims(),
         pool_weights=tuple(

@@ -1,4 +1,4 @@
-"""Many new rows in one statement with one JSON parameter, for writes that somebody waits for.
+"""Many new rows in one statement with their values in JSON, for writes that somebody waits for.
 
 Django's `bulk_create` needs an object per row and prepares and quotes every value by itself,
 which takes longer than PostgreSQL takes to store them.
@@ -16,19 +16,24 @@ from django.db.models import Field, Model
 
 
 def insert_rows(
-    model: type[Model], rows: Sequence[Mapping[str, Any]], *, ignore_conflicts: bool = False
+    model: type[Model],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    same: Mapping[str, Any] | None = None,
+    ignore_conflicts: bool = False,
 ) -> list[Any]:
     """Insert `rows` in their order and return the primary keys of what was inserted.
 
     A row maps names of columns to values that JSON knows, ids or datetimes; all rows have the
-    names of the first. A column that they lack gets the model's default, the same for all. With
+    names of the first. What is the `same` in all rows is told once. A column that they lack gets
+    the model's default, the same for all. With
     `ignore_conflicts` a row that breaks a unique constraint is passed over. Raises ValueError
     for a name that is no column or a missing key, and what the database raises.
     """
     if not rows:
         return []
-    fields = _fields(model)
-    if unknown := rows[0].keys() - fields.keys():
+    fields, same = _fields(model), same or {}
+    if unknown := (rows[0].keys() | same.keys()) - fields.keys():
         raise ValueError(f"{model.__name__} has no column {min(unknown)}")
     pk = model._meta.pk
     assert pk is not None
@@ -37,13 +42,12 @@ def insert_rows(
     defaults = {
         column: field.get_default() for column, field in fields.items() if column not in rows[0]
     }
-    defaults = {column: value for column, value in defaults.items() if value is not None}
-    statement = _statement(model, (*rows[0], *defaults), ignore_conflicts)
-    if defaults:
-        rows = [{**defaults, **row} for row in rows]
-    body = orjson.dumps(rows, default=str).decode()
+    once = {column: value for column, value in defaults.items() if value is not None}
+    once.update(same)
+    statement = _statement(model, tuple(rows[0]), tuple(once), ignore_conflicts)
+    given = [orjson.dumps(part, default=str).decode() for part in (rows, once)]
     with connection.cursor() as cursor:
-        cursor.execute(statement, [body])
+        cursor.execute(statement, given if once else given[:1])
         return [pk for (pk,) in cursor.fetchall()]
 
 
@@ -60,15 +64,23 @@ def _fields(model: type[Model]) -> dict[str, Field[Any, Any]]:
 
 
 @lru_cache(256)
-def _statement(model: type[Model], columns: tuple[str, ...], ignore_conflicts: bool) -> str:
+def _statement(
+    model: type[Model], columns: tuple[str, ...], once: tuple[str, ...], ignore_conflicts: bool
+) -> str:
     fields, meta = _fields(model), model._meta
     assert meta.pk is not None
-    quoted = ", ".join(_quote(column) for column in columns)
-    types = ", ".join(f"{_quote(name)} {fields[name].db_type(connection)}" for name in columns)
-    # Names and types come from the model, and all values are in the one parameter.
+    quoted = ", ".join(_quote(column) for column in (*columns, *once))
+
+    def types(names: tuple[str, ...]) -> str:
+        return ", ".join(f"{_quote(name)} {fields[name].db_type(connection)}" for name in names)
+
+    given = f"json_to_recordset(%s) AS given ({types(columns)})"
+    if once:
+        given += f" CROSS JOIN json_to_record(%s) AS once ({types(once)})"
+    # Names and types come from the model, and all values are in the parameters.
     return (
         f"INSERT INTO {_quote(meta.db_table)} ({quoted}) "  # noqa: S608
-        f"SELECT {quoted} FROM json_to_recordset(%s) AS given ({types}) "
+        f"SELECT {quoted} FROM {given} "
         f"{'ON CONFLICT DO NOTHING ' if ignore_conflicts else ''}"
         f"RETURNING {_quote(_column(meta.pk))}"
     )

@@ -24,16 +24,8 @@ def intend(intentions: Iterable[Intention], *, now: datetime) -> None:
     """Store `intentions`, due at once. One that is stored already stays as it is."""
     insert_rows(
         Message,
-        [
-            {
-                "kind": item.kind,
-                "subject": item.subject,
-                "shard": item.shard,
-                "created_at": now,
-                "due_at": now,
-            }
-            for item in intentions
-        ],
+        [{"kind": item.kind, "subject": item.subject, "shard": item.shard} for item in intentions],
+        same={"created_at": now, "due_at": now},
         ignore_conflicts=True,
     )
 

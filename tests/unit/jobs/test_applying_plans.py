@@ -24,7 +24,7 @@ from jobs.cancellation import cancel_job, hold_job, release_job
 from jobs.explaining import explanation_of
 from jobs.leadership import NotLeading
 from jobs.memory import Memory
-from jobs.models import Attempt, Job, JobEvent, JobState, Leadership, Reclaim
+from jobs.models import Attempt, Change, Job, JobEvent, JobState, Leadership, Reclaim
 from jobs.queries import get_job
 from jobs.snapshots import load_snapshot
 from outbox.models import Message
@@ -121,6 +121,18 @@ def test_a_start_becomes_an_attempt_an_account_and_an_intention(
     message = Message.objects.get()
     assert (message.kind, message.subject) == ("start_attempt", attempt.id)
     assert [event.event for event in job.events.order_by("id")] == ["granted"]
+
+
+def test_what_a_cycle_wrote_is_known_to_the_next(
+    cycles: Cycles, company: Company, bob: User
+) -> None:
+    """Read when nobody waits for it any more. Planted: not caught up at the end."""
+    cycles.run(NOW)
+    a_job(company.nlp, bob, company.pool, now=NOW)
+    Change.objects.filter(job_id=None).delete()
+    assert cycles.run(NOW).started == 1
+    Change.objects.all().delete()
+    assert cycles._memory.read(NOW).snapshot == load_snapshot(NOW)
 
 
 def test_a_job_cancelled_since_the_snapshot_is_not_started(

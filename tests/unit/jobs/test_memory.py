@@ -16,6 +16,7 @@ from builders.billing_builders import a_metered_attempt, at
 from builders.job_builders import an_array
 from builders.loop_builders import a_job
 from builders.portal_builders import NOW, Company, a_cluster
+from clusters.models import ClusterNode
 from jobs import memory as memory_module
 from jobs.cancellation import hold_job
 from jobs.memory import Memory
@@ -77,6 +78,7 @@ NOT_TOLD: dict[type[Model], set[str]] = {
     },
     # Open ones are read in each cycle.
     Reclaim: {"id", "cluster_id", "pool_id", "slots", "created_at", "grace_until"},
+    ClusterNode: {"id", "reason", "seen_at"},
 }
 
 
@@ -126,7 +128,7 @@ def test_every_column_is_noted_or_is_none_of_the_arbiters_business(model: type[M
         cursor.execute(
             """
             SELECT event_object_column FROM information_schema.triggered_update_columns
-            WHERE event_object_table = %s AND trigger_name LIKE 'changed%%is_noted'
+            WHERE event_object_table = %s AND trigger_name LIKE 'changed%%noted'
             """,
             [table],
         )
@@ -142,6 +144,140 @@ def test_after_the_first_reading_only_what_changed_is_read(company: Company, bob
     a_job(company.nlp, bob, company.pool, now=NOW)
     assert whole_readings(memory, NOW) == 1
     assert whole_readings(memory, LATER) == 0
+
+
+def test_many_jobs_and_attempts_are_noted_with_one_statement_each(
+    company: Company, bob: User
+) -> None:
+    """New ones, and those that are deleted. Planted: only the first of a statement noted."""
+
+    def noted() -> list[Any]:
+        found = sorted(Change.objects.exclude(job_id=None).values_list("job_id", flat=True))
+        Change.objects.all().delete()
+        return found
+
+    jobs = [
+        a_job(company.nlp, bob, company.pool, now=NOW, name=f"job-{number}") for number in range(2)
+    ]
+    ids = sorted(job.pk for job in jobs)
+    assert noted() == ids
+    Attempt.objects.bulk_create(
+        Attempt(
+            job=job,
+            number=1,
+            cluster=company.cluster,
+            slots=[],
+            mgpu=1_000,
+            guaranteed_mgpu=0,
+            state="reserved",
+            epoch=1,
+            granted_at=NOW,
+        )
+        for job in jobs
+    )
+    assert noted() == ids
+    Attempt.objects.all()._raw_delete("default")
+    assert noted() == ids
+    copies = [Job(**{f.attname: getattr(job, f.attname) for f in Job._meta.fields}) for job in jobs]
+    Job.objects.all()._raw_delete("default")
+    assert noted() == ids
+    Job.objects.bulk_create(copies)
+    assert noted() == ids
+
+
+def fleets_read(memory: Memory, now: Any) -> int:
+    with CaptureQueriesContext(connection) as captured:
+        memory.read(now)
+    return sum("FROM clusters_clusternode" in one["sql"] for one in captured.captured_queries)
+
+
+def test_nodes_are_read_again_once_they_have_changed(company: Company) -> None:
+    """Planted: the change of a node not noted; the note not looked at."""
+    memory = Memory()
+    assert fleets_read(memory, NOW) == 1
+    Change.objects.all().delete()
+    assert fleets_read(memory, LATER) == 0
+    ClusterNode.objects.filter(name="ai-company-000").update(seen_at=LATER)
+    assert fleets_read(memory, LATER) == 0
+    ClusterNode.objects.filter(name="ai-company-000").update(outside_mgpu=3_000)
+    assert fleets_read(memory, LATER) == 1
+    assert memory.read(LATER).snapshot.devices[0].capacity_mgpu == 5_000
+
+
+def test_nodes_that_were_remembered_wrongly_are_told_and_mended(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: nodes not looked at when all is compared."""
+    memory = Memory()
+    memory.read(NOW)
+    ClusterNode.objects.filter(name="ai-company-000").update(outside_mgpu=3_000)
+    Change.objects.all().delete()
+    told: list[str] = []
+    monkeypatch.setattr(memory_module.log, "error", told.append)
+    assert memory.read(NOW + timedelta(seconds=299)).snapshot.devices[0].capacity_mgpu == 8_000
+    later = NOW + timedelta(seconds=300)
+    assert memory.read(later).snapshot == read_queue(later).snapshot
+    assert told == ["cycle: nodes were remembered wrongly"]
+
+
+def test_nodes_are_noted_however_many_jobs_are(
+    company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: with too many changes that of the nodes is beyond the bound."""
+    monkeypatch.setattr(memory_module, "CHANGED_MAX", 1)
+    memory = Memory()
+    memory.read(NOW)
+    Change.objects.all().delete()
+    for _ in range(4):
+        a_job(company.nlp, bob, company.pool, now=NOW)
+    ClusterNode.objects.filter(name="ai-company-000").update(outside_mgpu=3_000)
+    assert memory.read(LATER).snapshot == read_queue(LATER).snapshot
+
+
+def test_what_a_cycle_wrote_is_not_read_by_the_next(company: Company, bob: User) -> None:
+    """Planted: what was read at the end not told to the core; read again with the next."""
+    memory = Memory()
+    one = a_job(company.nlp, bob, company.pool, now=NOW)
+    two = a_job(company.nlp, bob, company.pool, now=NOW)
+    memory.read(NOW)
+    assert len(memory.decide(NOW).plan.starts) == 2
+    Change.objects.all().delete()
+    Job.objects.filter(pk=one.pk).update(state=JobState.STARTING)
+    an_attempt_of(one, company, state="reserved", started_at=None)
+    memory.catch_up()
+    Change.objects.all().delete()
+    read = memory.read(LATER).snapshot
+    assert read == read_queue(LATER).snapshot
+    assert [job.id for job in read.queued] == [str(two.pk)]
+    assert [run.job for run in read.running] == [str(one.pk)]
+    assert [start.job for start in memory.decide(LATER).plan.starts] == [str(two.pk)]
+
+
+def test_what_is_not_of_jobs_is_left_to_the_next_reading(company: Company, bob: User) -> None:
+    """Planted: the note of changed nodes passed over at the end of a cycle."""
+    memory = Memory()
+    memory.catch_up()
+    memory.read(NOW)
+    Change.objects.all().delete()
+    ClusterNode.objects.filter(name="ai-company-000").update(outside_mgpu=3_000)
+    memory.catch_up()
+    assert memory.read(LATER).snapshot == read_queue(LATER).snapshot
+
+
+def test_a_job_that_waits_for_another_since_is_not_offered_after_catching_up(
+    company: Company, bob: User
+) -> None:
+    """Which queued jobs are withheld is found in a whole reading; what is caught up in between may
+    know less. Planted: the jobs that are withheld anew not read again."""
+    memory = Memory()
+    memory.read(NOW)
+    Change.objects.all().delete()
+    begins = a_job(company.nlp, bob, company.pool, now=NOW, begin_at=NOW + timedelta(hours=1))
+    memory.catch_up()
+    Change.objects.all().delete()
+    assert memory.read(LATER).snapshot.queued == ()
+    read = memory.read(NOW + timedelta(hours=2)).snapshot
+    assert [job.id for job in read.queued] == [str(begins.pk)]
 
 
 def test_what_is_read_is_what_there_is(company: Company, bob: User) -> None:
@@ -336,6 +472,7 @@ def test_changes_are_deleted_once_they_are_read_for_good(company: Company, bob: 
 
     Planted: changes of this transaction taken for such of another server's life.
     """
+    Change.objects.all().delete()
     memory = Memory()
     memory.forget_changes()
     a_job(company.nlp, bob, company.pool, now=NOW)
