@@ -90,3 +90,14 @@ def test_a_name_that_is_no_column_and_a_missing_key_are_refused(job: Job) -> Non
 
 def test_nothing_is_nothing() -> None:
     assert insert_rows(Message, []) == []
+
+
+def test_what_is_the_same_in_all_rows_is_told_once() -> None:
+    """Also before the default of its column. Planted: the default kept."""
+    kinds = [{"kind": kind, "subject": a_message()["subject"], "shard": "s"} for kind in "ab"]
+    same = {"created_at": NOW, "due_at": NOW, "sends": 3, "error": "none"}
+    insert_rows(Message, kinds, same=same)
+    stored = Message.objects.order_by("id").values_list("kind", "sends", "error", "due_at")
+    assert list(stored) == [("a", 3, "none", NOW), ("b", 3, "none", NOW)]
+    with pytest.raises(ValueError, match="Message has no column colour"):
+        insert_rows(Message, kinds, same={"colour": "red"})
