@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 #: Up to how many queued jobs, how many milliseconds.
 TARGETS_MS = {50_000: 100, 100_000: 250}
-#: By queued jobs: running ones, nodes, and jobs that end before a cycle, in the larger sizes so many
-#: that about 500 can start; the second number is for the cycles with more starts.
+#: By queued jobs: running ones, nodes, and jobs that end before a cycle, in the larger sizes so
+#: many that about 500 can start; the second number is for the cycles with more starts.
 SIZES = {
     10_000: (1_000, 1_250, 50, 90),
     50_000: (5_000, 10_000, 140, 200),
