@@ -251,8 +251,9 @@ def running_attempts(of_jobs: Collection[str] | None = None) -> Iterator[Running
     }
     sql, parameters = _RUNNING, []
     if of_jobs is not None:
-        sql += " AND a.job_id = ANY(%s::uuid[])"
-        parameters.append(list(of_jobs))
+        # Said of both: the planner does not conclude it, and would read every job there is.
+        sql += " AND a.job_id = ANY(%s::uuid[]) AND j.id = ANY(%s::uuid[])"
+        parameters += [list(of_jobs)] * 2
     return (
         RunningJob(
             job=job,
