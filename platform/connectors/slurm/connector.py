@@ -55,7 +55,7 @@ from connectors.slurm.observing import (
     MGPU_PER_GPU,
     ended_observation,
     native_of,
-    node_capacity,
+    node_capacities,
     observation_of,
 )
 from connectors.slurm.options import (
@@ -361,14 +361,15 @@ class SlurmConnector:
             )
         options = self._options
         found = (
-            node_capacity(
+            offered
+            for node in seen
+            for offered in node_capacities(
                 node,
                 options.pools,
                 partitions,
                 cpus_per_gpu=options.cpus_per_gpu,
                 memory_mb_per_gpu=options.memory_mb_per_gpu,
             )
-            for node in seen
         )
         limits = {
             name: limit_s
@@ -378,7 +379,7 @@ class SlurmConnector:
         }
         return Inventory(
             observed_at,
-            tuple(node for node in found if node is not None),
+            tuple(found),
             api_version=self._rest.version,
             complaints=tuple(odd),
             identity=self._identity(),

@@ -206,6 +206,7 @@ class Dialect(ABC):
         nodes = _hosts(_text(record, "nodes"))
         requested = _gpus(_text(record, "tres_req_str"))
         allocated = _gpus(_text(record, "tres_alloc_str"))
+        types = _types_by_node(record, nodes, allocated)
         exit_code, exit_signal = None, None
         if state in _ENDED_STATES and "COMPLETING" not in flags:
             exit_code, exit_signal = self._exit(record)
@@ -231,7 +232,8 @@ class Dialect(ABC):
             nodes=nodes,
             gpus_requested=requested,
             gpus_allocated=allocated,
-            gpus_by_node=_gpus_by_node(record, nodes, sum(allocated.values())),
+            gpus_by_node=_gpus_by_node(record, types, nodes, sum(allocated.values())),
+            types_by_node=types,
             time_limit_s=None if time_limit is None else time_limit * 60,
             resize_time=self._time(record.get("resize_time")),
             restarts=self._number(record.get("restart_cnt")) or 0,
@@ -686,18 +688,29 @@ def _gpus(text: str) -> dict[str, int]:
         raise ClusterUnavailable(f"the cluster's resources: {error}") from error
 
 
-def _gpus_by_node(record: Record, nodes: tuple[str, ...], allocated: int) -> dict[str, int]:
-    """Who holds how many GPUs: as the cluster says, or as was asked for by node, or all of them
-    on an only node. {} when the parts do not make the whole."""
-    if not nodes or not allocated:
-        return {}
+def _types_by_node(
+    record: Record, nodes: tuple[str, ...], allocated: Mapping[str, int]
+) -> dict[str, dict[str, int]]:
+    """Who holds how many GPUs of which type: as the cluster says, or all of them on an only node.
+    {} where it does not say it, or the parts do not make the whole."""
     details = record.get("gres_detail")
     if isinstance(details, list) and len(details) == len(nodes):
-        counts = [tres.gpus_in_detail(str(detail)) for detail in details]
+        found = [tres.gpus_in_detail(str(detail)) for detail in details]
     elif len(nodes) == 1:
-        counts = [allocated]
+        found = [dict(allocated)]
     else:
-        counts = [tres.gpus_per_node(_text(record, "tres_per_node"))] * len(nodes)
-    if sum(counts) != allocated:
         return {}
-    return {node: count for node, count in zip(nodes, counts, strict=True) if count}
+    if sum(sum(one.values()) for one in found) != sum(allocated.values()):
+        return {}
+    return {node: one for node, one in zip(nodes, found, strict=True) if one}
+
+
+def _gpus_by_node(
+    record: Record, types: Mapping[str, Mapping[str, int]], nodes: tuple[str, ...], allocated: int
+) -> dict[str, int]:
+    """Who holds how many GPUs: as the cluster says, or as was asked for by node. {} when the parts
+    do not make the whole."""
+    if types or not allocated:
+        return {node: sum(one.values()) for node, one in types.items()}
+    each = tres.gpus_per_node(_text(record, "tres_per_node"))
+    return dict.fromkeys(nodes, each) if each * len(nodes) == allocated else {}

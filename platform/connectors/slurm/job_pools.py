@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from connectors.protocol import RankSlot
 from connectors.slurm.hardware import Hardware, Kept
 from connectors.slurm.neutral import SlurmJob
-from connectors.slurm.observing import slots_of, spread
+from connectors.slurm.observing import MGPU_PER_GPU, slots_of, spread
 from connectors.slurm.options import SlurmPool
 
 
@@ -28,27 +28,35 @@ class JobPools:
         return self.of_gpus(gpus) or self._of_untyped(job, gpus)
 
     def parts(self, job: SlurmJob) -> dict[str, tuple[RankSlot, ...]]:
-        """What `job` holds of each pool, by what its nodes are counted as; {} where its GPUs are
-        certainly of one type, or it does not run."""
+        """What `job` holds of each pool, by what the cluster says of its GPUs on each node, else by
+        what the nodes are counted as; {} where its GPUs are certainly of one type, or it does not
+        run."""
         gpus = job.gpus_allocated or job.gpus_requested
         if not job.nodes or (len(gpus) == 1 and "" not in gpus):
             return {}
-        nodes = self._hardware.get().nodes
         parts: dict[str, list[RankSlot]] = {}
         for slot in slots_of(job) or spread(job.nodes, sum(gpus.values())):
-            pool = self.of_gpus(nodes[slot.node].gpus) if slot.node in nodes else None
-            if pool is not None:
-                parts.setdefault(pool, []).append(slot)
+            types = job.types_by_node.get(slot.node, {})
+            if not types or "" in types:
+                types = {self._type_of(slot.node): slot.mgpu // MGPU_PER_GPU}
+            for kind, count in types.items():
+                pool = self.of_gpus({kind: count})
+                if pool is not None:
+                    parts.setdefault(pool, []).append(RankSlot(slot.node, count * MGPU_PER_GPU))
         return {pool: tuple(part) for pool, part in parts.items()}
+
+    def _type_of(self, node: str) -> str:
+        """The type of the GPUs of a node: the first that is a pool's where there are several."""
+        nodes = self._hardware.get().nodes
+        pool = self.of_gpus(nodes[node].gpus) if node in nodes else None
+        return "" if pool is None else self._pools[pool].gres_type
 
     def _of_untyped(self, job: SlurmJob, gpus: Mapping[str, int]) -> str | None:
         """The pool of a job that asked for any GPUs: its nodes', or else its partition's."""
         if not gpus.get(""):
             return None
         if job.nodes:
-            nodes = self._hardware.get().nodes
-            known = (self.of_gpus(nodes[name].gpus) for name in job.nodes if name in nodes)
-            return next((pool for pool in known if pool is not None), None)
+            return next(iter(self.parts(job)), None)
         of_partition = [
             name for name, pool in self._pools.items() if pool.partition == job.partition
         ]

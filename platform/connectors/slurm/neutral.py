@@ -48,9 +48,9 @@ class SlurmJob:
     is true of it ("COMPLETING", "SIGNALING", "REQUEUED", ...). v0.0.38 shows only one
     of them: there a job that is COMPLETING is RUNNING. `end_time` of a job that runs is the end
     that is expected. `exit_code` and `exit_signal` are None until it ended. `gpus_by_node` is
-    empty while the job does not run, and where the cluster does not say who has how many.
-    `resize_time` is when what it has was last changed while it ran, `restarts` how often the
-    cluster queued it anew.
+    empty while the job does not run, and where the cluster does not say who has how many, and
+    `types_by_node` where it does not say of which types besides. `resize_time` is when what it has
+    was last changed while it ran, `restarts` how often the cluster queued it anew.
     """
 
     job_id: int
@@ -77,6 +77,7 @@ class SlurmJob:
     time_limit_s: int | None
     resize_time: int | None = None
     restarts: int = 0
+    types_by_node: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,16 +169,17 @@ def native_of(job: SlurmJob, *, pool: str, gpus: int, borrow_qos: str) -> Native
     )
 
 
-def node_capacity(
+def node_capacities(
     node: SlurmNode,
     pools: Mapping[str, SlurmPool],
     partitions: Mapping[str, SlurmPartition],
     *,
     cpus_per_gpu: int | None = None,
     memory_mb_per_gpu: int | None = None,
-) -> NodeCapacity | None:
-    """What `node` offers, or None when it has no GPUs of our pools. `cpus_per_gpu` and
+) -> list[NodeCapacity]:
+    """What `node` offers to each of our pools that it has GPUs of. `cpus_per_gpu` and
     `memory_mb_per_gpu` are what jobs are given that do not say what they want."""
+    found = []
     for name, pool in pools.items():
         if (gpus := node.gpus.get(pool.gres_type, 0)) < 1:
             continue
@@ -191,21 +192,23 @@ def node_capacity(
         elif partition.state != "UP":
             is_schedulable = False
             state += f", partition {partition.name} {partition.state.lower()}"
-        return NodeCapacity(
-            name=node.name,
-            pool=name,
-            capacity_mgpu=gpus * MGPU_PER_GPU,
-            is_schedulable=is_schedulable,
-            state=state,
-            # What was written when the node was last taken out stays after its return.
-            reason="" if node.takes_work else _printable(node.reason),
-            features=node.features,
-            cpu_milli=None if node.cpus is None else node.cpus * 1_000,
-            memory_mib=node.memory_mb,
-            cpu_milli_per_gpu=(cpus_per_gpu or 0) * 1_000,
-            memory_mib_per_gpu=memory_mb_per_gpu or 0,
+        found.append(
+            NodeCapacity(
+                name=node.name,
+                pool=name,
+                capacity_mgpu=gpus * MGPU_PER_GPU,
+                is_schedulable=is_schedulable,
+                state=state,
+                # What was written when the node was last taken out stays after its return.
+                reason="" if node.takes_work else _printable(node.reason),
+                features=node.features,
+                cpu_milli=None if node.cpus is None else node.cpus * 1_000,
+                memory_mib=node.memory_mb,
+                cpu_milli_per_gpu=(cpus_per_gpu or 0) * 1_000,
+                memory_mib_per_gpu=memory_mb_per_gpu or 0,
+            )
         )
-    return None
+    return found
 
 
 def _altered(job: SlurmJob) -> str:

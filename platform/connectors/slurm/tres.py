@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 _GPU = re.compile(r"gres/gpu(?::([A-Za-z0-9_.-]+))?", re.ASCII)
 _COUNT = re.compile(r"[0-9]{1,18}", re.ASCII)
+#: A type may begin with a digit, as those of MIG slices do ("1g.10gb"), but is no number.
 _PER_NODE = re.compile(
-    r"(?:gres[:/])?gpu(?::([A-Za-z_][A-Za-z0-9_.-]*))?(?:[:=]([0-9]{1,9}))?", re.ASCII
+    r"(?:gres[:/])?gpu(?::(?![0-9]+(?:[:=]|\Z))([A-Za-z0-9_.-]+))?(?:[:=]([0-9]{1,9}))?", re.ASCII
 )
 _DETAIL = re.compile(r"gpu(?::([A-Za-z0-9_.-]+))?:([0-9]{1,9})\(", re.ASCII)
 _MAX_TEXT = 100_000
@@ -58,9 +59,14 @@ def gpus_per_node(tres_per_node: str) -> int:
     return found
 
 
-def gpus_in_detail(detail: str) -> int:
-    """GPUs of one node's part of a job ("gpu:h100:2(IDX:0-1)")."""
-    return sum(int(match.group(2)) for match in _DETAIL.finditer(detail))
+def gpus_in_detail(detail: str) -> dict[str, int]:
+    """GPUs of one node's part of a job ("gpu:h100:2(IDX:0-1)"), by type as it is said there."""
+    found: dict[str, int] = {}
+    for match in _DETAIL.finditer(detail):
+        if count := int(match.group(2)):
+            kind = match.group(1) or ""
+            found[kind] = found.get(kind, 0) + count
+    return found
 
 
 def split_name(name: str) -> tuple[str, str]:

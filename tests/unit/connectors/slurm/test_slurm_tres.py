@@ -42,6 +42,9 @@ def test_text_that_is_no_resource_is_refused(text: str) -> None:
         ("gres:gpu:h100:2,gres:license:1", 2),
         ("", 0),
         ("gres/shard:2", 0),
+        ("gres:gpu:1g.10gb:2", 2),
+        ("gres/gpu:1g.10gb", 1),
+        ("gres/gpu:12=2", 0),
     ],
 )
 def test_gpus_per_node(text: str, count: int) -> None:
@@ -49,16 +52,17 @@ def test_gpus_per_node(text: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "count"),
+    ("text", "gpus"),
     [
-        ("gpu:h100:2(IDX:0-1)", 2),
-        ("gpu:h100:3(IDX:0-1,3),gpu:a100:1(IDX:0)", 4),
-        ("gpu:1(IDX:0)", 1),
-        ("", 0),
+        ("gpu:h100:2(IDX:0-1)", {"h100": 2}),
+        ("gpu:h100:3(IDX:0-1,3),gpu:a100:1(IDX:0)", {"h100": 3, "a100": 1}),
+        ("gpu:a100:1(IDX:1),gpu:1g.10gb:2(IDX:2-3),gpu:x:0(IDX:)", {"a100": 1, "1g.10gb": 2}),
+        ("gpu:1(IDX:0)", {"": 1}),
+        ("", {}),
     ],
 )
-def test_gpus_in_a_nodes_detail(text: str, count: int) -> None:
-    assert tres.gpus_in_detail(text) == count
+def test_gpus_in_a_nodes_detail(text: str, gpus: dict[str, int]) -> None:
+    assert tres.gpus_in_detail(text) == gpus
 
 
 def test_names_for_the_accounting_go_there_and_back() -> None:
