@@ -357,7 +357,7 @@ class SlurmConnector:
             odd.append(
                 f"{len(shared)} nodes offer shards of their GPUs (gres/shard), {shared[0]} for "
                 "one; what holds shards is not seen here, so GPUs may be promised that are not "
-                "free."
+                "free. MIG slices, which are GPUs of a type of their own, are seen."
             )
         options = self._options
         found = (

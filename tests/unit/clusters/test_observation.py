@@ -8,7 +8,7 @@ import pytest
 
 from arbiter.snapshot import Device
 from builders.portal_builders import NOW, a_cluster, a_pool
-from clusters.models import CapacitySegment, Cluster, ClusterNode
+from clusters.models import CapacitySegment, Cluster, ClusterNode, Pool
 from clusters.observation import GONE, record_inventory, record_silence
 from clusters.queries import accepting, read_fleet
 from connectors.protocol import Inventory, NodeCapacity
@@ -350,3 +350,26 @@ def test_the_cpu_and_the_memory_of_a_node_are_kept() -> None:
     assert known() == (None, None, 8_000, 0)
     (device,) = read_fleet().devices
     assert (device.cpu_milli, device.memory_mib, device.cpu_milli_per_gpu) == (None, None, 8_000)
+
+
+def test_the_cpu_and_the_memory_of_a_node_of_several_pools_count_in_none() -> None:
+    """Each pool is decided without the others, so that all of them would give out the same.
+
+    Mutants: they count in the first pool, or in all.
+    """
+    for name in ("a", "b", "c"):
+        a_pool(name)
+    told = replace(a_node(), cpu_milli=64_000, memory_mib=1_000, cpu_milli_per_gpu=8_000)
+    nodes = [replace(told, pool=name, capacity_mgpu=mgpu) for name, mgpu in (("a", 1), ("b", 2))]
+    nodes += [replace(told, pool="c"), replace(told, name="n9", pool="c")]
+    record_inventory(a_cluster(), an_inventory(*nodes), now=NOW)
+    names = {str(pool.pk): pool.name for pool in Pool.objects.all()}
+    assert sorted(
+        (one.node, names[one.pool], one.capacity_mgpu, one.cpu_milli, one.memory_mib)
+        for one in read_fleet().devices
+    ) == [
+        ("n1", "a", 1, None, None),
+        ("n1", "b", 2, None, None),
+        ("n1", "c", 8_000, None, None),
+        ("n9", "c", 8_000, 64_000, 1_000),
+    ]

@@ -161,7 +161,8 @@ def test_shards_are_told() -> None:
         shared = a_connector(job, a_node("h001", "h100", **more), a_node("h002", "h100"))
         assert shared.inventory().complaints == (
             "1 nodes offer shards of their GPUs (gres/shard), h001 for one; what holds shards is "
-            "not seen here, so GPUs may be promised that are not free.",
+            "not seen here, so GPUs may be promised that are not free. MIG slices, which are GPUs "
+            "of a type of their own, are seen.",
         )
     cpu = a_node("c001", "x", tres="cpu=8,gres/shard=2")
     assert a_connector(job, cpu).inventory().complaints == ()
