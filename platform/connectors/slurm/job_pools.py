@@ -6,9 +6,17 @@ from collections.abc import Mapping
 
 from connectors.protocol import RankSlot
 from connectors.slurm.hardware import Hardware, Kept
-from connectors.slurm.neutral import SlurmJob
+from connectors.slurm.neutral import SlurmJob, SlurmNode
 from connectors.slurm.observing import MGPU_PER_GPU, slots_of, spread
 from connectors.slurm.options import SlurmPool
+from connectors.slurm.tres import CORES
+
+
+def is_of_cores(node: SlurmNode, pools: Mapping[str, SlurmPool]) -> bool:
+    """Whether the node's cores are devices of a pool."""
+    return CORES in node.gpus and any(
+        pool.gres_type == CORES and pool.partition in node.partitions for pool in pools.values()
+    )
 
 
 class JobPools:
@@ -25,6 +33,8 @@ class JobPools:
     def of_job(self, job: SlurmJob) -> str | None:
         """The one pool that a job holds GPUs of or waits for, None where it is none of ours."""
         gpus = job.gpus_allocated or job.gpus_requested
+        if CORES in gpus:
+            return self._of_cores(job)
         return self.of_gpus(gpus) or self._of_untyped(job, gpus)
 
     def parts(self, job: SlurmJob) -> dict[str, tuple[RankSlot, ...]]:
@@ -50,6 +60,28 @@ class JobPools:
         nodes = self._hardware.get().nodes
         pool = self.of_gpus(nodes[node].gpus) if node in nodes else None
         return "" if pool is None else self._pools[pool].gres_type
+
+    def cores_of(self, job: SlurmJob) -> tuple[RankSlot, ...]:
+        """What a job without GPUs holds of the pool of cores: on its nodes, wherever it was
+        submitted to; what it has on nodes with GPUs comes beside these."""
+        nodes = self._hardware.get().nodes
+        return tuple(
+            slot
+            for slot in slots_of(job)
+            if slot.node in nodes and is_of_cores(nodes[slot.node], self._pools)
+        )
+
+    def _of_cores(self, job: SlurmJob) -> str | None:
+        """The pool of cores, for a job without GPUs that has some of it or waits for some."""
+        found = next(
+            ((name, pool) for name, pool in self._pools.items() if pool.gres_type == CORES), None
+        )
+        if found is None:
+            return None
+        name, pool = found
+        if job.state == "PENDING" or not job.nodes:
+            return name if job.partition == pool.partition else None
+        return name if self.cores_of(job) else None
 
     def _of_untyped(self, job: SlurmJob, gpus: Mapping[str, int]) -> str | None:
         """The pool of a job that asked for any GPUs: its nodes', or else its partition's."""

@@ -1,7 +1,8 @@
 """What a Slurm cluster holds, in words that know no version of its REST API.
 
 All times are the cluster's epoch seconds; None is a time that is not known or not yet. GPU counts
-are by type as the cluster spells it ("h100"); the type "" holds the GPUs whose type is not said.
+are by type as the cluster spells it ("h100"); the type "" holds the GPUs whose type is not said,
+and what has no GPUs has its CPUs under the type `tres.CORES`.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from connectors.slurm.tres import CORES
+
 
 @dataclass(frozen=True, slots=True)
 class Submission:
     """A batch job to submit. It is never requeued by the cluster.
 
     `name` is how the job is found again. `gpus_per_node` GPUs of `gres_type` are asked for on each
-    of `node_count` nodes. Only the variables in `environment` reach the job, which must not be
-    empty. `hold` keeps the job pending until it is released.
+    of `node_count` nodes; where that is `tres.CORES`, no GPUs but as many CPUs. Only the variables
+    in `environment` reach the job, which must not be empty. `hold` keeps the job pending until it
+    is released.
     """
 
     name: str
@@ -38,6 +42,11 @@ class Submission:
     time_limit_minutes: int | None = None
     constraint: str | None = None
     hold: bool = True
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether it asks for GPUs, and not for cores alone."""
+        return self.gres_type != CORES
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from clusters.models import CapacitySegment, Cluster, ClusterNode, Pool
 from clusters.observation import GONE, record_inventory, record_silence
 from clusters.queries import accepting, read_fleet
 from connectors.protocol import Inventory, NodeCapacity
+from primitives.units import DeviceKind
 
 pytestmark = pytest.mark.django_db
 T0 = int(NOW.timestamp())
@@ -29,8 +30,9 @@ def a_node(
     capacity_mgpu: int = 8_000,
     is_schedulable: bool = True,
     state: str = "idle",
+    device: DeviceKind = DeviceKind.GPU,
 ) -> NodeCapacity:
-    return NodeCapacity(name, pool, capacity_mgpu, is_schedulable, state)
+    return NodeCapacity(name, pool, capacity_mgpu, is_schedulable, state, device=device)
 
 
 def an_inventory(*nodes: NodeCapacity, after_s: int = 0) -> Inventory:
@@ -154,6 +156,26 @@ def test_nodes_of_an_unknown_pool_are_left_out_and_named() -> None:
     assert nodes() == [("n1", 8_000, True, "idle"), ("n2", 8_000, True, "idle")]
     cluster.refresh_from_db()
     assert cluster.message == ""
+
+
+def test_nodes_that_offer_other_devices_than_their_pool_has_are_left_out_and_named() -> None:
+    """Mutant: cores are offered, guaranteed and charged as GPUs."""
+    a_pool()
+    a_pool("cpu", device="cpu")
+    cluster = a_cluster()
+    core = DeviceKind.CPU
+    seen = (a_node("n1"), a_node("n2", device=core), a_node("c1", pool="cpu", device=core))
+
+    record_inventory(cluster, an_inventory(*seen, a_node("c2", pool="cpu")), now=NOW)
+
+    assert nodes() == [("c1", 8_000, True, "idle"), ("n1", 8_000, True, "idle")]
+    cluster.refresh_from_db()
+    assert cluster.message == (
+        "1 nodes are left out because they offer cores and their pool has other devices: h100. "
+        "Give the cluster's options a pool of cores. "
+        "1 nodes are left out because they offer GPUs and their pool has other devices: cpu. "
+        "Give the cluster's options a pool of GPUs."
+    )
 
 
 def test_a_node_that_moves_to_an_unknown_pool_is_gone_from_its_old_one() -> None:

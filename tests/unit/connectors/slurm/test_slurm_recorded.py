@@ -440,6 +440,6 @@ def test_what_was_queued_anew_and_what_a_waiting_job_asks_for(version: str) -> N
         for job in waiting
     }
     assert ("hold", 0, 1, 2) in asked
-    again = {("requeue", 1, 1), ("requeue2", 1, 1)}
+    again = {("requeue", 1, 1, 1), ("requeue2", 1, 1, 1)}
     assert asked - {("hold", 0, 1, 2)} <= again
     assert version == "v0.0.40" or asked & again

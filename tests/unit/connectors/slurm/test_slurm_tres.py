@@ -9,7 +9,8 @@ from connectors.slurm import tres
     ("text", "gpus"),
     [
         ("", {}),
-        ("cpu=8,mem=15625G,node=1,billing=8", {}),
+        ("cpu=8,mem=15625G,node=1,billing=8", {tres.CORES: 8}),
+        ("cpu=0,mem=1G", {}),
         ("cpu=1,mem=2000M,gres/gpu=2", {"": 2}),
         ("cpu=8,gres/gpu=16,gres/gpu:h100=16", {"h100": 16}),
         ("gres/gpu:a100=4,gres/gpu:h100=2", {"a100": 4, "h100": 2}),
