@@ -6,7 +6,7 @@ decided otherwise today, are for platform administrators: they hold jobs of ever
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from arbiter.decisions import Start
-from arbiter.explain import duration_text
+from arbiter.explain import device_of, duration_text
 from arbiter.replay import (
     Decided,
     Difference,
@@ -181,7 +181,7 @@ class _Teller:
             "cycle": str(self._cycle.pk),
             "decided_at": iso(self._cycle.decided_at),
             "decision": one.kind.value,
-            "sentence": self._sentence(one, standings, theirs),
+            "sentence": self._sentence(one, self._count(pool), standings, theirs),
             "job": self._job(one.job),
             "pool": None if pool is None else self._names.get(pool),
             "cluster": None if place is None or own else self._names.get(place.cluster),
@@ -269,11 +269,16 @@ class _Teller:
         path = self._names.get(one.node)
         return path is not None and self._actor.holds(Permission.VIEW_TREE, f"{path}/")
 
+    def _count(self, pool: str | None) -> Callable[[int], str]:
+        """How so many devices of the pool are called."""
+        return device_of("" if pool is None else pool, self._names).text
+
     # -- sentences ------------------------------------------------------------------------
 
     def _sentence(
         self,
         one: Decided,
+        count: Callable[[int], str],
         standings: Sequence[Mapping[str, Any]],
         theirs: Sequence[Mapping[str, Any]],
     ) -> str:
@@ -281,7 +286,7 @@ class _Teller:
             granted = _granted_mgpu(one.start)
             parted = _parted(granted, one.start.guaranteed_mgpu)
             where = self._on(one.start.cluster)
-            return f"It was started with {_gpus(granted)}{where}, {parted}."
+            return f"It was started with {count(granted)}{where}, {parted}."
         if one.kind is Kind.CLAIM_DROPPED:
             return (
                 "What was kept for it came back too late, went to somebody with more right to it, "
@@ -291,30 +296,30 @@ class _Teller:
         if one.kind is Kind.CLAIMED and one.queued is not None:
             until = f"{from_epoch(one.reclaim.grace_until):%Y-%m-%d %H:%M:%S} UTC"
             where = self._on(one.reclaim.cluster)
-            kept = f"{_gpus(one.queued.mgpu)} were kept for it{where}"
+            kept = f"{count(one.queued.mgpu)} were kept for it{where}"
             if not one.stopped:
                 return f"{kept}, which jobs that were being stopped give back by {until}."
             given = sum(stopped.run.mgpu for stopped in one.stopped)
             jobs = "1 job" if len(one.stopped) == 1 else f"{len(one.stopped):,} jobs"
             return _joined(
-                f"{kept}: {jobs} with {_gpus(given)} had to go by {until} at the latest.",
-                _standing("Its team", standings),
+                f"{kept}: {jobs} with {count(given)} had to go by {until} at the latest.",
+                _standing("Its team", standings, count),
             )
         (own,) = one.stopped
         return _joined(
-            f"{_gpus(own.run.mgpu)} were asked back from it for {self._whose(one)}"
+            f"{count(own.run.mgpu)} were asked back from it for {self._whose(one, count)}"
             f", with {duration_text(own.victim.grace_s)} of grace.",
-            _because(own, standings),
-            _standing("The other job's team", theirs)
+            _because(own, standings, count),
+            _standing("The other job's team", theirs, count)
             if own.right in (Right.BORROWED, Right.BORROWED_ABOVE)
             else "",
             f"{duration_text(own.unsaved_s)} of its work had no known checkpoint.",
         )
 
-    def _whose(self, one: Decided) -> str:
+    def _whose(self, one: Decided, count: Callable[[int], str]) -> str:
         assert one.beneficiary is not None
         named = self._job(one.beneficiary.id)
-        size = _gpus(one.beneficiary.mgpu)
+        size = count(one.beneficiary.mgpu)
         if named["id"] is not None:
             return f"{named['name']} of {named['team']} ({size})"
         whose = f"a job of {named['team']}" if named["team"] else "a job of another organization"
@@ -325,7 +330,9 @@ class _Teller:
         return "" if name is None else f" on {name}"
 
 
-def _because(own: Stopped, standings: Sequence[Mapping[str, Any]]) -> str:
+def _because(
+    own: Stopped, standings: Sequence[Mapping[str, Any]], count: Callable[[int], str]
+) -> str:
     """Why this job could be stopped."""
     match own.right:
         case Right.PRIORITY:
@@ -335,7 +342,7 @@ def _because(own: Stopped, standings: Sequence[Mapping[str, Any]]) -> str:
         case Right.BORROWED:
             borrowed = own.run.mgpu - own.guaranteed_mgpu
             return _joined(
-                f"{_gpus(borrowed)} of it were borrowed.", _standing("Its team", standings)
+                f"{count(borrowed)} of it were borrowed.", _standing("Its team", standings, count)
             )
     above = next(
         (one for one in standings[1:] if one["in_use_mgpu"] > one["guaranteed_mgpu"]), None
@@ -343,16 +350,16 @@ def _because(own: Stopped, standings: Sequence[Mapping[str, Any]]) -> str:
     if above is None:
         return "Its team's department as a whole had borrowed."
     return _joined(
-        "Its team's department as a whole had borrowed.", _standing(above["node"], [above])
+        "Its team's department as a whole had borrowed.", _standing(above["node"], [above], count)
     )
 
 
-def _standing(who: str, standings: Sequence[Mapping[str, Any]]) -> str:
+def _standing(who: str, standings: Sequence[Mapping[str, Any]], count: Callable[[int], str]) -> str:
     if not standings:
         return ""
     first = standings[0]
     return (
-        f"{who} was guaranteed {_gpus(first['guaranteed_mgpu'])} and had "
+        f"{who} was guaranteed {count(first['guaranteed_mgpu'])} and had "
         f"{gpus_text(first['in_use_mgpu'])} in use."
     )
 
@@ -368,10 +375,6 @@ def _parted(mgpu: int, guaranteed: int) -> str:
     if guaranteed == 0:
         return "all borrowed"
     return f"{gpus_text(mgpu - guaranteed)} of them borrowed"
-
-
-def _gpus(mgpu: int) -> str:
-    return f"{gpus_text(mgpu)} GPU{'' if mgpu == 1_000 else 's'}"
 
 
 def _joined(*sentences: str) -> str:

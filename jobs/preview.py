@@ -12,7 +12,7 @@ from arbiter.cycle import decide
 from arbiter.decisions import Code, Plan
 from arbiter.snapshot import OtherPool, QueuedJob, Snapshot
 from billing.queries import cost_per_hour_nano
-from clusters.models import Cluster
+from clusters.models import Cluster, Pool
 from jobs.dependencies import fate
 from jobs.explaining import (
     HELD_BY_USER,
@@ -29,7 +29,6 @@ from jobs.snapshots import display_names, read_queue
 from jobs.submission import ResolvedRequest, never_sentence, refuse_far_begin, resolve
 from jobs.usable_clusters import UsableClusters
 from jobs.withholding import BEGIN_TIME, DEPENDENCY, Withheld, withheld_sentence
-from primitives.units import MGPU_PER_GPU, gpus_text
 from quotas.unprepared import unprepared_clusters
 from tenants.access import Actor
 
@@ -109,7 +108,7 @@ def _previewed(
         explanation = plain_explanation(
             WOULD_START,
             f"It would start now on {cluster}"
-            f"{f' in {here.pool.name}' if job.others else ''}{_so_many(job, mgpu)}.",
+            f"{f' in {here.pool.name}' if job.others else ''}{_so_many(job, mgpu, here.pool)}.",
             now,
             {"need_mgpu": mgpu, "borrowed_mgpu": mgpu - guaranteed_mgpu},
         )
@@ -195,11 +194,11 @@ def _usable(
     )
 
 
-def _so_many(job: QueuedJob, mgpu: int) -> str:
-    """With how many GPUs an elastic job would start."""
+def _so_many(job: QueuedJob, mgpu: int, pool: Pool) -> str:
+    """With how much an elastic job would start."""
     if job.node_count_max is None or job.node_count_max == job.node_count:
         return ""
-    return f" with {gpus_text(mgpu)} GPU{'' if mgpu == MGPU_PER_GPU else 's'}"
+    return f" with {pool.kind.text(mgpu)}"
 
 
 def _guaranteed_later(snapshot: Snapshot, plan: Plan, job: QueuedJob) -> int:

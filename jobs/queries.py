@@ -107,6 +107,7 @@ class JobRow(NamedTuple):
     user_id: UUID
     user__username: str
     pool__name: str
+    pool__device: str
     pool_names: Sequence[str]
     priority_class__name: str
     cluster__name: str | None
@@ -491,6 +492,7 @@ _PAGE = f"""
 SELECT j.id, j.name, j.type, j.origin, j.state,
        j.organization_id, split_part(t.path, '/', 1), t.path, j.user_id, u.username,
        (SELECT name FROM clusters_pool WHERE id = j.pool_id),
+       (SELECT device FROM clusters_pool WHERE id = j.pool_id),
        (SELECT array_agg(p.name ORDER BY w.place)
         FROM unnest(CASE WHEN j.pools = '{{}}' THEN ARRAY[j.pool_id] ELSE j.pools END)
             WITH ORDINALITY AS w (id, place)

@@ -36,7 +36,7 @@ from jobs.sbatch import (
 )
 from jobs.sizes import Size, read_size
 from primitives.errors import FieldError, InvalidRequest
-from primitives.units import MGPU_MAX, MGPU_PER_GPU, mgpu_of
+from primitives.units import MGPU_MAX, MGPU_PER_GPU, DeviceKind, mgpu_of
 from webapi.paging import time_or_refuse
 
 NAME_MAX = 200
@@ -124,6 +124,7 @@ class JobRequest:
     `pools` are those that it accepts, the one that it would like best first. None of them, and a
     `priority_class` of None, leave the choice to us; hints then come first, in order.
     `image_note` is that of the line of the sbatch text that names the image, if one does.
+    `cpus_per_node` are those beside GPUs; the cores of a job without GPUs are its `size`.
     """
 
     team: str
@@ -177,7 +178,8 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
     script, reading, notes = _script(reader)
     if reading is not None:
         notes = reader.merge(reading, notes)
-    size, topology = read_size(reader), _topology(reader)
+    cpus_per_node = reader.integer("cpus_per_node", low=1, high=CPUS_PER_NODE_MAX)
+    size, topology = read_size(reader, cpus_per_node), _topology(reader)
     request_type = reader.choice("type", [item.value for item in JobType])
     name, array = _name(reader, script), _array(reader)
     if array is not None:
@@ -196,7 +198,8 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
         image=_image(reader),
         required_topology=topology[0],
         preferred_topology=topology[1],
-        cpus_per_node=reader.integer("cpus_per_node", low=1, high=CPUS_PER_NODE_MAX),
+        # In a pool of CPU cores they are what it asks for, and so its size, not beside that.
+        cpus_per_node=None if size.device is DeviceKind.CPU else cpus_per_node,
         memory_mib_per_node=reader.integer(
             "memory_mib_per_node", low=1, high=MEMORY_MIB_PER_NODE_MAX
         ),

@@ -32,6 +32,7 @@ _MEMORY_SHIFTS = {"M": 0, "G": 10, "T": 20}
 _NO_MEMORY = re.compile(r"0[KMGTkmgt]?")
 _TYPED_COUNT = re.compile(r"(?:([A-Za-z0-9_.-]{1,64}):)?([0-9]{1,9})")
 _GRES_GPU = re.compile(r"gpu(?:[:=]([A-Za-z0-9_.-]{1,64}))??(?:[:=]([0-9]{1,9}))?")
+_GRES_SHARD = re.compile(r"(?:gres[/:])?shard(?:[:=]|\Z)")
 _JOB_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SIGNAL = re.compile(r"(?:([BR]{1,2}):)?(?:SIG)?([A-Z0-9]{1,10})(?:@([0-9]{1,5}))?")
 
@@ -472,6 +473,12 @@ def _gpus(field_name: str) -> Callable[[str], _Read]:
 
 
 def _gres(value: str) -> _Read:
+    if _GRES_SHARD.match(value):
+        raise NotUnderstood(
+            "No cluster gives shards here: ask for slices of GPUs by their type or pool "
+            "(gpu:1g.10gb:2), or for a part of one in the field `gpus` (0.25), where a cluster "
+            "gives parts."
+        )
     match = _GRES_GPU.fullmatch(value)
     if match is None:
         raise NotUnderstood(f"Of --gres only gpu:NUMBER or gpu:TYPE:NUMBER, not {value[:40]!r}.")

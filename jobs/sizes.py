@@ -1,4 +1,5 @@
-"""How many GPUs a job asks for, on how many nodes: read from a request, and laid out on a fleet."""
+"""How many GPUs or cores a job asks for, on how many nodes: read from a request, and laid out on a
+fleet."""
 
 from __future__ import annotations
 
@@ -8,20 +9,22 @@ from typing import Any, NamedTuple, Protocol
 from connectors.workload_checks import RANKS_MAX
 from jobs.fitting import Fleet, lay_out, lay_out_elastic
 from jobs.sbatch import Note, Verdict
-from primitives.units import MGPU_PER_GPU, gpus_text
+from primitives.units import MGPU_PER_GPU, DeviceKind
 
 
 class Size(NamedTuple):
     """Exactly one of `mgpu` (in all, over `node_count` equal parts, or laid out by us when that is
     None) and `mgpu_per_node` (on each of `node_count`, 1 when None) is set, but for a request that
     says neither, which is refused. An elastic job is content with `mgpu_min` (where we lay it out)
-    or with `node_count_min`."""
+    or with `node_count_min`. `device` is what it counts: cores, by `cpus_per_node`, where no GPUs
+    are asked for."""
 
     mgpu: int | None = None
     mgpu_per_node: int | None = None
     node_count: int | None = None
     mgpu_min: int | None = None
     node_count_min: int | None = None
+    device: DeviceKind = DeviceKind.GPU
 
 
 class Reader(Protocol):
@@ -34,15 +37,15 @@ class Reader(Protocol):
     def mgpu(self, name: str) -> int | None: ...
 
 
-def read_size(reader: Reader) -> Size:
-    """The size in the members `gpus`, `gpus_per_node`, `nodes`, `gpus_min` and `nodes_min`."""
+def read_size(reader: Reader, cpus_per_node: int | None) -> Size:
+    """The size in the members `gpus`, `gpus_per_node`, `nodes`, `gpus_min` and `nodes_min`; of a
+    job without GPUs in `cpus_per_node`, `nodes` and `nodes_min`."""
     nodes = reader.integer("nodes", low=1, high=RANKS_MAX)
     if "gpus" in reader.body and "gpus_per_node" in reader.body:
         reader.fail("gpus", "give gpus, or gpus_per_node and nodes, not both")
         return Size()
     if "gpus" not in reader.body and "gpus_per_node" not in reader.body:
-        reader.fail("gpus", "is required (or gpus_per_node and nodes)", "required")
-        return Size()
+        return _cores(reader, cpus_per_node, nodes)
     total, per_node = reader.mgpu("gpus"), reader.mgpu("gpus_per_node")
     if per_node is not None and (nodes or 1) > 1 and per_node % MGPU_PER_GPU:
         reader.fail("gpus_per_node", "must be whole GPUs on more than one node")
@@ -55,6 +58,21 @@ def read_size(reader: Reader) -> Size:
     if "nodes_min" in reader.body:
         return _from_nodes_min(reader, size)
     return size
+
+
+def _cores(reader: Reader, cpus_per_node: int | None, nodes: int | None) -> Size:
+    """The size of a job that asks for no GPUs."""
+    if "cpus_per_node" not in reader.body:
+        told = "is required (or gpus_per_node and nodes; in a pool of CPU cores cpus_per_node)"
+        reader.fail("gpus", told, "required")
+        return Size()
+    if "gpus_min" in reader.body:
+        reader.fail("gpus_min", "goes with gpus; beside cpus_per_node and nodes say nodes_min")
+        return Size()
+    if cpus_per_node is None:
+        return Size()
+    size = Size(None, cpus_per_node * MGPU_PER_GPU, nodes, device=DeviceKind.CPU)
+    return _from_nodes_min(reader, size) if "nodes_min" in reader.body else size
 
 
 def _from_gpus_min(reader: Reader, size: Size) -> Size:
@@ -122,7 +140,7 @@ def notes_on(size: Size, chosen: LaidOut) -> tuple[Note, ...]:
     ranks."""
     if size.mgpu is None or size.node_count is not None or chosen.node_count_max == 1:
         return ()
-    each = f"{_gpus(chosen.mgpu_per_node)} each"
+    each = f"{DeviceKind.GPU.text(chosen.mgpu_per_node)} each"
     if chosen.node_count < chosen.node_count_max:
         told = (
             f"This job takes {_nodes(chosen.node_count)} at least and "
@@ -130,7 +148,8 @@ def notes_on(size: Size, chosen: LaidOut) -> tuple[Note, ...]:
         )
     else:
         told = (
-            f"No node has {_gpus(size.mgpu)}, so this job takes {_nodes(chosen.node_count)} with "
+            f"No node has {DeviceKind.GPU.text(size.mgpu)}, so this job takes"
+            f" {_nodes(chosen.node_count)} with "
             f"{each}"
         )
     detail = (
@@ -138,10 +157,6 @@ def notes_on(size: Size, chosen: LaidOut) -> tuple[Note, ...]:
         "GPUs per node instead of GPUs in all."
     )
     return (Note(0, "", Verdict.UNDERSTOOD, detail),)
-
-
-def _gpus(mgpu: int) -> str:
-    return "1 GPU" if mgpu == MGPU_PER_GPU else f"{gpus_text(mgpu)} GPUs"
 
 
 def _nodes(count: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.db import connection, transaction
 
+from arbiter.explain import Names
 from arbiter.policy import Policy
 from arbiter.snapshot import (
     Claim,
@@ -350,19 +351,20 @@ def _slots(text: str) -> tuple[Slot, ...]:
     return tuple(Slot(slot["node"], slot["mgpu"]) for slot in json.loads(text))
 
 
-def display_names() -> dict[str, str]:
+def display_names() -> Names:
     """Display path of every tree node, and the name of every cluster and pool, by id, for
     sentences."""
-    return {
-        node: path.rstrip("/")
-        for node, path in _rows(
-            """
-            SELECT id::text, path FROM tenants_node
-            UNION ALL SELECT id::text, name FROM clusters_cluster
-            UNION ALL SELECT id::text, name FROM clusters_pool
-            """
-        )
-    }
+    rows = _rows(
+        """
+        SELECT id::text, path, false FROM tenants_node
+        UNION ALL SELECT id::text, name, false FROM clusters_cluster
+        UNION ALL SELECT id::text, name, device = 'cpu' FROM clusters_pool
+        """
+    )
+    return Names(
+        {node: path.rstrip("/") for node, path, _ in rows},
+        of_cores=[pool for pool, _, is_of_cores in rows if is_of_cores],
+    )
 
 
 def unexplained() -> set[str]:

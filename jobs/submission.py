@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -36,7 +36,7 @@ from jobs.sizes import laid_out, notes_on
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from primitives.errors import FieldError, InvalidRequest, NotFound
-from primitives.units import MGPU_PER_GPU, gpus_text
+from primitives.units import MGPU_PER_GPU, DeviceKind, gpus_text
 from quotas.models import PriorityClass
 from quotas.policies import DEFAULT_PRIORITY_CLASS
 from tenants.access import Actor, visible_node
@@ -231,6 +231,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     errors: list[FieldError] = []
     notes = request.notes
     pools, notes = _pools(request, team, offer.pools, notes, errors)
+    errors.extend(_other_devices(request, pools))
     priority_class, notes = _priority_class(request, offer.priority_classes, notes, errors)
     places = []
     for pool in pools:
@@ -372,8 +373,9 @@ def _pools(
                 if named
                 else f"there is no pool of that name; you have {_listed(offered)}",
             )
-    if not named and len(offered) == 1:
-        named = (next(iter(offered)),)
+    if not named:
+        fitting = [name for name, pool in offered.items() if pool.kind is request.size.device]
+        named = tuple(offered if len(offered) == 1 else fitting if len(fitting) == 1 else ())
     unknown = [name for name in named if name not in offered]
     if named and not unknown:
         return [offered[name] for name in named], notes
@@ -386,6 +388,34 @@ def _pools(
     pointer = f"/pools/{named.index(unknown[0])}" if len(named) > 1 else "/pool"
     errors.append(FieldError(pointer, detail, "unknown" if named else "required"))
     return [], notes
+
+
+def _other_devices(request: JobRequest, pools: Iterable[Pool]) -> Iterator[FieldError]:
+    """What of the request makes no sense for the devices of these pools, an error for each pool."""
+    asked = request.size.device
+    for pool in pools:
+        if pool.kind is DeviceKind.GPU and asked is DeviceKind.CPU:
+            yield FieldError(
+                "/gpus",
+                f"is required in {pool.name}, a pool of GPUs (or gpus_per_node and nodes); "
+                "cpus_per_node without GPUs is for a pool of CPU cores",
+                "required",
+            )
+        elif pool.kind is DeviceKind.CPU and asked is DeviceKind.GPU:
+            yield FieldError(
+                _size_pointer(request),
+                f"{pool.name} has CPU cores and no GPUs; ask for cpus_per_node and nodes instead",
+            )
+        elif pool.kind is DeviceKind.CPU and (level := _topology_member(request)) is not None:
+            yield FieldError(
+                f"/{level}", f"{pool.name} is a pool of CPU cores, which has no topology; remove it"
+            )
+
+
+def _topology_member(request: JobRequest) -> str | None:
+    if request.required_topology is not None:
+        return "required_topology"
+    return None if request.preferred_topology is None else "preferred_topology"
 
 
 def _priority_class(
@@ -571,11 +601,11 @@ def _check_units(request: JobRequest, mgpu_per_node: int, place: _Place) -> None
         return
     who = f"no cluster with {pool.name} gives" if pinned is None else f"{pinned} does not give"
     detail = (
-        f"{who} a node of a job {_gpus(mgpu_per_node)}; ask for a multiple of "
+        f"{who} a node of a job {pool.kind.text(mgpu_per_node)}; ask for a multiple of "
         f"{gpus_text(min(units))} on each node"
         + ("" if pinned is None else ", or choose another cluster")
     )
-    pointer = "/gpus" if request.size.mgpu is not None else "/gpus_per_node"
+    pointer = _size_pointer(request)
     raise InvalidRequest(
         f"{pointer.removeprefix('/')}: {detail}",
         errors=[FieldError(pointer, detail, "unavailable")],
@@ -585,7 +615,7 @@ def _check_units(request: JobRequest, mgpu_per_node: int, place: _Place) -> None
 def _never_fits(resolved: ResolvedRequest, never: Waiting) -> NeverFits:
     """The refusal, with what would fit."""
     detail, numbers = never_sentence(resolved, never)
-    pointer = "/gpus" if resolved.request.size.mgpu is not None else "/gpus_per_node"
+    pointer = _size_pointer(resolved.request)
     if _lacks_features(resolved, never):
         pointer = "/features"
     elif "nodes_large_enough" in never.numbers:
@@ -594,6 +624,13 @@ def _never_fits(resolved: ResolvedRequest, never: Waiting) -> NeverFits:
     elif _is_too_far_apart(resolved, never):
         pointer = "/required_topology"
     return NeverFits(detail, errors=[FieldError(pointer, detail, "never_fits")], numbers=numbers)
+
+
+def _size_pointer(request: JobRequest) -> str:
+    """The member that says how large the job is."""
+    if request.size.device is DeviceKind.CPU:
+        return "/cpus_per_node"
+    return "/gpus" if request.size.mgpu is not None else "/gpus_per_node"
 
 
 def _lacks_features(resolved: ResolvedRequest, never: Waiting) -> bool:
@@ -616,6 +653,7 @@ def _is_too_far_apart(resolved: ResolvedRequest, never: Waiting) -> bool:
 def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict[str, int]]:
     """Why a request can never run and what would, and the numbers behind it."""
     pool, fleet, clusters = resolved.pool.name, resolved.fleet, resolved.clusters
+    count, device = resolved.pool.kind.text, resolved.pool.kind
     features = resolved.request.features
     fitting = fleet.nodes_with(resolved.mgpu_per_node, clusters)
     cap_mgpu = resolved.priority_class.team_cap_mgpu
@@ -627,7 +665,7 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
         "largest_node_mgpu": fleet.largest_node_mgpu(clusters) or 0,
         "could_ever_mgpu": never.numbers.get("could_ever_mgpu", 0),
     }
-    asked = f"{_gpus(resolved.mgpu)} of {pool} can never run"
+    asked = f"{count(resolved.mgpu)} of {pool} can never run"
     if _lacks_features(resolved, never):
         having = numbers["nodes_with_features"] = never.numbers["nodes_with_features"]
         where = f"of pool {pool}"
@@ -646,6 +684,7 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
             beside=resolved.request.beside,
             having=having,
             needed=resolved.node_count,
+            device=device,
             where=f"of pool {pool}"
             + ("" if resolved.cluster is None else f" on {resolved.cluster}"),
         )
@@ -654,7 +693,7 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
     if total_mgpu is not None and resolved.mgpu > total_mgpu:
         were = "was" if resolved.mgpu == MGPU_PER_GPU else "were"
         return (
-            f"{asked}: the pool {pool} has {_gpus(total_mgpu)} in all; "
+            f"{asked}: the pool {pool} has {count(total_mgpu)} in all; "
             f"{gpus_text(resolved.mgpu)} {were} asked for.",
             numbers,
         )
@@ -664,8 +703,8 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
         with_features = f"{features_text(features)} and " if features else ""
         return (
             f"{asked}: {where} {_nodes(resolved.node_count)} with {with_features}"
-            f"{_gpus(resolved.mgpu_per_node)} each. The largest node has "
-            f"{_gpus(numbers['largest_node_mgpu'])}, and at most "
+            f"{count(resolved.mgpu_per_node)} each. The largest node has "
+            f"{count(numbers['largest_node_mgpu'])}, and at most "
             f"{_nodes(fitting)} of one cluster can give {gpus_text(resolved.mgpu_per_node)}.",
             numbers,
         )
@@ -677,25 +716,22 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
             nodes=resolved.node_count,
             mgpu=resolved.mgpu_per_node,
             together=together,
+            device=device,
             where="of the pool" if resolved.cluster is None else f"on {resolved.cluster}",
         )
         return f"{asked}: {told}.", numbers
     if cap_mgpu is not None and resolved.mgpu > cap_mgpu:
         return (
             f"{asked} in the class {resolved.priority_class.name}: it lets a team have at most "
-            f"{_gpus(cap_mgpu)} at once.",
+            f"{count(cap_mgpu)} at once.",
             numbers,
         )
     return (
         f"{asked} for {resolved.team.display_path}: its quota, with all that it may borrow, is at "
-        f"most {_gpus(numbers['could_ever_mgpu'])} even when everything is idle. Ask for "
+        f"most {count(numbers['could_ever_mgpu'])} even when everything is idle. Ask for "
         "at most that, or have the quota raised.",
         numbers,
     )
-
-
-def _gpus(mgpu: int) -> str:
-    return "1 GPU" if mgpu == MGPU_PER_GPU else f"{gpus_text(mgpu)} GPUs"
 
 
 def _nodes(count: int) -> str:

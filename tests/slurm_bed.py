@@ -64,6 +64,16 @@ class BedPartition:
 
 
 @dataclass(frozen=True)
+class BedCores:
+    """The partition of equal nodes without GPUs."""
+
+    partition: str
+    node_count: int
+    cores_per_node: int
+    first_node: str
+
+
+@dataclass(frozen=True)
 class SlurmBed:
     """Where the bed is, who may use it, and the switches of its daemons.
 
@@ -79,6 +89,7 @@ class SlurmBed:
     users: tuple[str, ...]
     user_ids: Mapping[str, int]
     partitions: Mapping[str, BedPartition]
+    cores: BedCores
     output_root: str
     working_directory: str
     slurm_conf: Path
@@ -227,6 +238,12 @@ def read_bed(folder: Path) -> SlurmBed:
             )
             for name, partition in told["partitions"].items()
         },
+        cores=BedCores(
+            partition=told["cores"]["partition"],
+            node_count=told["cores"]["nodes"],
+            cores_per_node=told["cores"]["cores_per_node"],
+            first_node=told["cores"]["first_node"],
+        ),
         output_root=told["output_root"],
         working_directory=told["working_directory"],
         slurm_conf=Path(told["slurm_conf"]),
@@ -306,7 +323,8 @@ def did_not_run(reason: NoSlurm) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def slurm_bed() -> Iterator[SlurmBed]:
-    """A real Slurm: 64 nodes of 8 H100 and 16 of 8 A100, unless the running bed is another."""
+    """A real Slurm: 64 nodes of 8 H100, 16 of 8 A100 and 2 without GPUs, unless the running bed is
+    another."""
     try:
         bed = start_bed(the_folder())
     except NoSlurm as reason:

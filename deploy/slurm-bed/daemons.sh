@@ -226,6 +226,7 @@ write_bed_json() {
     "h100": {"gres_type": "h100", "nodes": $H100_NODES, "gpus_per_node": $GPUS_PER_NODE, "first_node": "h001"},
     "a100": {"gres_type": "a100", "nodes": $A100_NODES, "gpus_per_node": $GPUS_PER_NODE, "first_node": "a01"}
   },
+  "cores": {"partition": "cpu", "nodes": $CPU_NODES, "cores_per_node": $NODE_CPUS, "first_node": "c01"},
   "gres_types": ["h100", "a100"],
   "output_root": "$BED/outputs/{user}",
   "working_directory": "$BED/home/{user}",

@@ -15,14 +15,16 @@ say() { printf 'Slurm bed: %s\n' "$*"; }
   complain "the folder '$BED' must be an absolute path of at most 70 letters, digits, dots, dashes" \
     "and underscores (sockets have short names); set TIDEGATE_SLURM_BED to another one."
 
-REMEMBERED="BASE CLUSTER H100_NODES A100_NODES NODE_CPUS NODE_MEMORY_MB MIN_JOB_AGE KILL_WAIT_S \
-NODE_TIMEOUT_S CREDENTIAL_S SERVICE_LEVEL NAMES API_VERSION"
+REMEMBERED="BASE CLUSTER H100_NODES A100_NODES CPU_NODES SLICED_NODES NODE_CPUS NODE_MEMORY_MB \
+MIN_JOB_AGE KILL_WAIT_S NODE_TIMEOUT_S CREDENTIAL_S SERVICE_LEVEL NAMES API_VERSION"
 if [ "${KEEP_SETTINGS:-yes}" = yes ] && [ -r "$BED/settings" ]; then . "$BED/settings"; fi
 
 BASE=${BASE:-17000}                       # first of the 1000 ports that the bed may use
 CLUSTER=${CLUSTER:-tidegate}
 H100_NODES=${H100_NODES:-64}
 A100_NODES=${A100_NODES:-16}
+CPU_NODES=${CPU_NODES:-2}                  # without GPUs, in a partition of their own
+SLICED_NODES=${SLICED_NODES:-0}           # with whole GPUs and MIG slices, in a partition of their own
 NODE_CPUS=${NODE_CPUS:-128}               # what a node claims; the machine need not have it
 NODE_MEMORY_MB=${NODE_MEMORY_MB:-2000000}
 MIN_JOB_AGE=${MIN_JOB_AGE:-300}           # seconds an ended job stays in the controller's list
@@ -34,6 +36,7 @@ API_VERSION=${API_VERSION:-}              # the only one that slurmrestd offers;
 NAMES=${NAMES:-}                          # private | shared; empty: private where the kernel lets us
 
 GPUS_PER_NODE=8
+SLICED_GPUS="a30:2 1g.6gb:4"              # TYPE:COUNT of each, GPUS_PER_NODE in all at most
 SERVICE_USER=tidegate
 REST_USER=tg-slurmrestd
 USERS="tg-ana tg-leo tg-vera tg-ivan tg-sam tg-mia tg-noah tg-eva"
@@ -42,6 +45,7 @@ USER_MARK="Tidegate Slurm bed"
 whole() { [[ ${!1} =~ ^[0-9]{1,9}$ ]] && ((10#${!1} >= $2 && 10#${!1} <= $3)) ||
   complain "$1 is '${!1}' and must be a whole number from $2 to $3."; }
 whole BASE 1024 64000; whole H100_NODES 1 200; whole A100_NODES 1 90
+whole CPU_NODES 1 90; whole SLICED_NODES 0 9
 whole NODE_CPUS 8 1024; whole NODE_MEMORY_MB 1000 100000000; whole MIN_JOB_AGE 2 86400
 whole KILL_WAIT_S 1 600; whole NODE_TIMEOUT_S 5 3600; whole CREDENTIAL_S 5 600
 [[ $CLUSTER =~ ^[a-z][a-z0-9]{0,30}$ ]] ||
@@ -54,7 +58,7 @@ whole KILL_WAIT_S 1 600; whole NODE_TIMEOUT_S 5 3600; whole CREDENTIAL_S 5 600
 
 PORT_SQL=$BASE; PORT_CTLD=$((BASE + 1)); PORT_DBD=$((BASE + 2)); PORT_REST=$((BASE + 3))
 PORT_NODE=$((BASE + 10)); PORT_SRUN=$((BASE + 400)); PORT_LAST=$((BASE + 999))
-NODE_COUNT=$((H100_NODES + A100_NODES))
+NODE_COUNT=$((H100_NODES + A100_NODES + CPU_NODES + SLICED_NODES))
 
 export SLURM_CONF=$BED/etc/slurm.conf
 export PATH=$PATH:/usr/sbin:/sbin
@@ -63,6 +67,8 @@ node_names() {
   local i
   for ((i = 1; i <= H100_NODES; i++)); do printf 'h%03d\n' "$i"; done
   for ((i = 1; i <= A100_NODES; i++)); do printf 'a%02d\n' "$i"; done
+  for ((i = 1; i <= CPU_NODES; i++)); do printf 'c%02d\n' "$i"; done
+  for ((i = 1; i <= SLICED_NODES; i++)); do printf 's%d\n' "$i"; done
 }
 
 is_node() { [[ " $(node_names | tr '\n' ' ')" == *" $1 "* ]]; }

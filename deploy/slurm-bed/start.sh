@@ -123,7 +123,8 @@ choose_names() {
   fi
 }
 
-# node_line FORMAT FIRST LAST FIRST_PORT TYPE FEATURES: nodes FIRST to LAST of a type; none, no line.
+# node_line FORMAT FIRST LAST FIRST_PORT GRES FEATURES: nodes FIRST to LAST of a kind, without GPUs where
+# GRES is empty; none, no line.
 node_line() {
   local list hosts
   (($2 <= $3)) || return 0
@@ -131,23 +132,44 @@ node_line() {
   hosts=$list
   [ "$NAMES" = private ] || { hosts=$(uname -n); hosts=${hosts%%.*}; }
   echo "NodeName=$list NodeHostname=$hosts NodeAddr=127.0.0.1 Port=[$4-$(($4 + $3 - $2))]" \
-    "Gres=gpu:$5:$GPUS_PER_NODE Feature=$6"
+    "${5:+Gres=$5 }Feature=$6"
 }
 
 # The last half of the H100 nodes has nvlink and the last quarter ib besides: Slurm fills nodes from
 # the first on, so what lands there was asked to.
 node_lines() {
   local half=$((H100_NODES - H100_NODES / 2)) most=$((H100_NODES - H100_NODES / 4))
-  node_line 'h[%03d-%03d]' 1 "$half" "$PORT_NODE" h100 h100
-  node_line 'h[%03d-%03d]' $((half + 1)) "$most" $((PORT_NODE + half)) h100 h100,nvlink
-  node_line 'h[%03d-%03d]' $((most + 1)) "$H100_NODES" $((PORT_NODE + most)) h100 h100,nvlink,ib
-  node_line 'a[%02d-%02d]' 1 "$A100_NODES" $((PORT_NODE + H100_NODES)) a100 a100
+  local h100=gpu:h100:$GPUS_PER_NODE a100=gpu:a100:$GPUS_PER_NODE
+  node_line 'h[%03d-%03d]' 1 "$half" "$PORT_NODE" "$h100" h100
+  node_line 'h[%03d-%03d]' $((half + 1)) "$most" $((PORT_NODE + half)) "$h100" h100,nvlink
+  node_line 'h[%03d-%03d]' $((most + 1)) "$H100_NODES" $((PORT_NODE + most)) "$h100" h100,nvlink,ib
+  node_line 'a[%02d-%02d]' 1 "$A100_NODES" $((PORT_NODE + H100_NODES)) "$a100" a100
+  node_line 'c[%02d-%02d]' 1 "$CPU_NODES" $((PORT_NODE + H100_NODES + A100_NODES)) "" cpu
+  node_line 's[%d-%d]' 1 "$SLICED_NODES" $((PORT_NODE + H100_NODES + A100_NODES + CPU_NODES)) \
+    "$(sliced_gpus | sed 's/^/gpu:/' | paste -sd,)" sliced
+  ((SLICED_NODES == 0)) || echo "PartitionName=sliced Nodes=s[1-$SLICED_NODES]" \
+    "DefaultTime=01:00:00 MaxTime=7-00:00:00 State=UP"
+}
+
+sliced_gpus() { printf '%s\n' $SLICED_GPUS; }
+
+# The GPUs of the sliced nodes in gres.conf, one kind after the other.
+sliced_devices() {
+  local one first=0
+  ((SLICED_NODES > 0)) || return 0
+  for one in $SLICED_GPUS; do
+    echo "NodeName=s[1-$SLICED_NODES] Name=gpu Type=${one%:*}" \
+      "File=$BED/dev/gpu[$first-$((first + ${one#*:} - 1))]"
+    first=$((first + ${one#*:}))
+  done
 }
 
 write_configuration() {
-  local name ctl loopback="" list_h list_a
+  local name ctl loopback="" list_h list_a list_c counted=""
+  ((SLICED_NODES == 0)) || counted=$(sliced_gpus | sed 's|^|,gres/gpu:|; s|:[0-9]*$||' | tr -d '\n')
   list_h=$(printf 'h[001-%03d]' "$H100_NODES")
   list_a=$(printf 'a[01-%02d]' "$A100_NODES")
+  list_c=$(printf 'c[01-%02d]' "$CPU_NODES")
   if [ "$NAMES" = private ]; then
     ctl=ctl
   else
@@ -165,14 +187,15 @@ write_configuration() {
       sed -e "s|@BED@|$BED|g; s|@CLUSTER@|$CLUSTER|g; s|@CTL_HOST@|$ctl|g; s|@LOOPBACK@|$loopback|g" \
         -e "s|@PORT_SQL@|$PORT_SQL|g; s|@PORT_CTLD@|$PORT_CTLD|g; s|@PORT_DBD@|$PORT_DBD|g" \
         -e "s|@PORT_NODE@|$PORT_NODE|g; s|@PORT_SRUN@|$PORT_SRUN|g; s|@PORT_LAST@|$PORT_LAST|g" \
-        -e "s|@H100_LIST@|$list_h|g; s|@A100_LIST@|$list_a|g" \
+        -e "s|@H100_LIST@|$list_h|g; s|@A100_LIST@|$list_a|g; s|@CPU_LIST@|$list_c|g" \
+        -e "s|@COUNTED@|$counted|g" \
         -e "s|@GPUS@|$GPUS_PER_NODE|g; s|@LAST_GPU@|$((GPUS_PER_NODE - 1))|g" \
         -e "s|@NODE_CPUS@|$NODE_CPUS|g; s|@CORES@|$((NODE_CPUS / 2))|g" \
         -e "s|@NODE_MEMORY_MB@|$NODE_MEMORY_MB|g; s|@MIN_JOB_AGE@|$MIN_JOB_AGE|g" \
         -e "s|@KILL_WAIT_S@|$KILL_WAIT_S|g; s|@NODE_TIMEOUT_S@|$NODE_TIMEOUT_S|g" \
         -e "s|@CREDENTIAL_S@|$CREDENTIAL_S|g; s|@SQL_PASSWORD@|$(cat "$BED/etc/sql_password")|g" \
-        -e "/@NODES@/{r /dev/fd/3" -e "d}" \
-        "$HERE/templates/$name.in" >"$BED/etc/$name" 3< <(node_lines)
+        -e "/@NODES@/{r /dev/fd/3" -e "d}" -e "/@SLICES@/{r /dev/fd/4" -e "d}" \
+        "$HERE/templates/$name.in" >"$BED/etc/$name" 3< <(node_lines) 4< <(sliced_devices)
     )
   done
   for name in $REMEMBERED; do printf '%s=%q\n' "$name" "${!name}"; done >"$BED/settings"

@@ -163,6 +163,7 @@ export const POOLS: readonly Pool[] = [
     id: uuid(30),
     name: "h100",
     description: "H100 80 GB",
+    device: "gpu",
     weight: 1000,
     capacity_mgpu: 1000 * GPU,
     guaranteed_mgpu: 1000 * GPU,

@@ -49,6 +49,7 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     organization: ORGANIZATION,
     pool: "h100",
     pools: [change.pool ?? "h100"],
+    device: "gpu",
     state: "running",
     priority_class: "normal",
     mgpu_per_node: 8 * GPU,

@@ -24,6 +24,7 @@ from jobs.queries import (
     may_read_content,
     may_see,
 )
+from primitives.units import MGPU_PER_GPU, DeviceKind
 from tenants.access import Actor
 from tenants.roles import Permission
 
@@ -68,6 +69,7 @@ def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
         "organization": job.organization__slug,
         "pool": job.pool__name,
         "pools": job.pool_names,
+        "device": job.pool__device,
         "state": job.state,
         "priority_class": job.priority_class__name,
         "mgpu_per_node": job.mgpu_per_node,
@@ -84,7 +86,9 @@ def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
         "image": job.image,
         "required_topology": job.required_topology,
         "preferred_topology": job.preferred_topology,
-        "cpus_per_node": job.cpus_per_node,
+        "cpus_per_node": job.mgpu_per_node // MGPU_PER_GPU
+        if job.pool__device == DeviceKind.CPU
+        else job.cpus_per_node,
         "memory_mib_per_node": job.memory_mib_per_node,
         "array": None
         if job.array_id is None

@@ -25,6 +25,7 @@ from jobs.models import (
 from jobs.requests import FEATURES_MAX, IMAGE_MAX, TIME_LIMIT_S_MAX
 from jobs.sbatch import FEATURE, NOTICE_SIGNALS, Verdict
 from jobs.withholding import ARRAY_LIMIT_REACHED, BEGIN_TIME, DEPENDENCY
+from webapi.serializers import DEVICE_HELP, DEVICES
 
 EXPLANATION_CODES = [
     *(code.value for code in Code),
@@ -162,6 +163,7 @@ class JobSerializer(serializers.Serializer[Any]):
     pools = serializers.ListField(
         child=serializers.CharField(), help_text="Those that it accepts, the best first"
     )
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     state = serializers.ChoiceField(choices=JobState.values)
     priority_class = serializers.CharField()
     mgpu_per_node = serializers.IntegerField()
@@ -193,10 +195,12 @@ class JobSerializer(serializers.Serializer[Any]):
         help_text="All its nodes are in one of these if there is room, else as close as there is",
     )
     cpus_per_node = serializers.IntegerField(
-        allow_null=True, help_text="null: as many as come with its GPUs there"
+        allow_null=True,
+        help_text="null: as many as come with its GPUs there. In a pool of CPU cores what it has "
+        "on each node: `mgpu_per_node` in whole cores, rounded down",
     )
     memory_mib_per_node = serializers.IntegerField(
-        allow_null=True, help_text="null: as much as comes with its GPUs there"
+        allow_null=True, help_text="null: as much as comes with its GPUs or cores there"
     )
     array = ArrayTaskSerializer(allow_null=True, help_text="null: it is no task of an array")
     submitted_at = serializers.DateTimeField()
@@ -263,8 +267,8 @@ class DependencyRequestSerializer(serializers.Serializer[Any]):
 
 class JobRequestSerializer(serializers.Serializer[Any]):
     """What to run. Either `gpus` in all (laid out on nodes when `nodes` is absent) or
-    `gpus_per_node` and `nodes`; either `script` or `sbatch`, whose directives are read, and over
-    which the other members win."""
+    `gpus_per_node` and `nodes`, and in a pool of CPU cores `cpus_per_node` and `nodes`; either
+    `script` or `sbatch`, whose directives are read, and over which the other members win."""
 
     team = serializers.CharField(help_text="Path: `ai-company/research/nlp`")
     name = serializers.CharField(required=False, max_length=200)
@@ -325,13 +329,14 @@ class JobRequestSerializer(serializers.Serializer[Any]):
         required=False,
         min_value=1,
         max_value=CPUS_PER_NODE_MAX,
-        help_text="CPUs on each node, more or fewer than come with its GPUs there",
+        help_text="CPUs on each node, more or fewer than come with its GPUs there. In a pool of "
+        "CPU cores, where no GPUs are asked for, the cores that count for quota and price",
     )
     memory_mib_per_node = serializers.IntegerField(
         required=False,
         min_value=1,
         max_value=MEMORY_MIB_PER_NODE_MAX,
-        help_text="Memory on each node, more or less than comes with its GPUs there",
+        help_text="Memory on each node, more or less than comes with its GPUs or cores there",
     )
     notice_signal = serializers.ChoiceField(
         choices=list(NOTICE_SIGNALS), required=False, default="TERM"
@@ -393,6 +398,7 @@ class ResolvedJobSerializer(serializers.Serializer[Any]):
     team = serializers.CharField()
     pool = serializers.CharField(help_text="The first of `pools`")
     pools = serializers.ListField(child=serializers.CharField())
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     priority_class = serializers.CharField()
     mgpu_per_node = serializers.IntegerField()
     node_count = serializers.IntegerField()

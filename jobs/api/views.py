@@ -49,6 +49,7 @@ from jobs.requests import read_job_request
 from jobs.submission import submit_job_here
 from primitives.clock import SystemClock
 from primitives.errors import FieldError, Forbidden, InvalidRequest
+from primitives.units import MGPU_PER_GPU, DeviceKind
 from tenants.api.authentication import actor_from
 from webapi.idempotency import respond_once
 from webapi.paging import (
@@ -417,6 +418,7 @@ def _plan_body(preview: Preview) -> dict[str, Any]:
             "team": resolved.team.display_path,
             "pool": resolved.pool.name,
             "pools": [one.pool.name for one in resolved.in_each_pool],
+            "device": resolved.pool.device,
             "priority_class": resolved.priority_class.name,
             "mgpu_per_node": resolved.mgpu_per_node,
             "node_count": resolved.node_count_max,
@@ -432,7 +434,9 @@ def _plan_body(preview: Preview) -> dict[str, Any]:
             "image": wanted.image,
             "required_topology": wanted.required_topology,
             "preferred_topology": wanted.preferred_topology,
-            "cpus_per_node": wanted.cpus_per_node,
+            "cpus_per_node": resolved.mgpu_per_node // MGPU_PER_GPU
+            if resolved.pool.kind is DeviceKind.CPU
+            else wanted.cpus_per_node,
             "memory_mib_per_node": wanted.memory_mib_per_node,
             "notice_signal": wanted.notice_signal,
             "held": wanted.is_held,

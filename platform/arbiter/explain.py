@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from arbiter.decisions import Code, Waiting
 from arbiter.snapshot import Level, QueuedJob
 from primitives.clock import from_epoch
-from primitives.units import gpus_text
+from primitives.units import DeviceKind, gpus_text
 
 #: Codes for which it helps to know how many jobs come first.
 _IN_LINE = frozenset(
@@ -21,13 +22,28 @@ _IN_LINE = frozenset(
 )
 
 
+class Names(dict[str, str]):
+    """What people call tree nodes, clusters and pools, by their ids; `of_cores` are the pools whose
+    devices are CPU cores."""
+
+    def __init__(self, names: Mapping[str, str], of_cores: Collection[str] = ()) -> None:
+        super().__init__(names)
+        self.of_cores = frozenset(of_cores)
+
+
+def device_of(pool: str, names: Mapping[str, str]) -> DeviceKind:
+    """What the devices of a pool are, as far as `names` know."""
+    is_cores = isinstance(names, Names) and pool in names.of_cores
+    return DeviceKind.CPU if is_cores else DeviceKind.GPU
+
+
 def sentence(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
     """Why `job` waits; `names` maps ids of tree nodes, clusters and pools to what people call
-    them.
+    them. Devices are GPUs but for `Names` that know better.
 
     A node that `names` lacks (the reader may not see it) is not named.
     """
-    told = _TELLERS[waiting.code](waiting, job, names)
+    told = _TELLERS[waiting.code](waiting, job, _Terms(names, device_of(job.pool, names)))
     if waiting.code in _IN_LINE and waiting.jobs_ahead:
         ahead = "1 job is" if waiting.jobs_ahead == 1 else f"{waiting.jobs_ahead:,} jobs are"
         told = f"{told} {ahead} ahead of it."
@@ -50,10 +66,18 @@ def features_text(features: Iterable[str]) -> str:
     return f"the features {', '.join(named)} together"
 
 
-def too_few_large_enough(*, mgpu: int, beside: str, having: int, needed: int, where: str) -> str:
+def too_few_large_enough(
+    *,
+    mgpu: int,
+    beside: str,
+    having: int,
+    needed: int,
+    where: str,
+    device: DeviceKind = DeviceKind.GPU,
+) -> str:
     """That `having` nodes of one cluster with `mgpu` and what is wanted beside it (`beside_text`)
     are too few; `where` is "of pool h100" or the like."""
-    each = f"{_gpus(mgpu)} and {beside}"
+    each = f"{device.text(mgpu)} and {beside}"
     if having == 0:
         return f"no node {where} has {each}"
     have = "1 node of one cluster has" if having == 1 else f"{having:,} nodes of one cluster have"
@@ -76,14 +100,23 @@ def level_text(level: Level) -> str:
     return "NVLink domain" if level is Level.NVLINK else level.value
 
 
-def too_far_apart(level: Level, *, nodes: int, mgpu: int, together: int, where: str) -> str:
+def too_far_apart(
+    level: Level,
+    *,
+    nodes: int,
+    mgpu: int,
+    together: int,
+    where: str,
+    device: DeviceKind = DeviceKind.GPU,
+) -> str:
     """That nowhere in the fleet `nodes` with `mgpu` each are in one domain of `level`; `together`
     are at most; `where` is "of pool h100" or the like."""
     if level is Level.NODE:
         return (
-            f"it must have its {_gpus(nodes * mgpu)} on one node, and no node {where} is so large"
+            f"it must have its {device.text(nodes * mgpu)} on one node, and no node {where}"
+            " is so large"
         )
-    needs = f"it needs {nodes:,} nodes with {_gpus(mgpu)} each in one {level_text(level)}"
+    needs = f"it needs {nodes:,} nodes with {device.text(mgpu)} each in one {level_text(level)}"
     if together == 0:
         return f"{needs}, and none {where} with such a node is known"
     return f"{needs}, and none {where} has more than {together:,}"
@@ -106,21 +139,30 @@ def duration_text(seconds: int) -> str:
     return " ".join(parts) or "0 s"
 
 
-def _gpus(mgpu: int) -> str:
-    return f"{gpus_text(mgpu)} GPU{'' if mgpu == 1_000 else 's'}"
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What people call things by their ids, and the devices of the job's pool."""
 
+    names: Mapping[str, str]
+    device: DeviceKind
 
-def _these(mgpu: int) -> str:
-    return "this GPU" if mgpu == 1_000 else f"these {_gpus(mgpu)}"
+    def count(self, mgpu: int) -> str:
+        """So many devices."""
+        return self.device.text(mgpu)
+
+    def these(self, mgpu: int) -> str:
+        """Those that were asked for."""
+        one = f"this {self.device.plural[:-1]}"
+        return one if mgpu == 1_000 else f"these {self.count(mgpu)}"
 
 
 def _are(mgpu: int) -> str:
     return "is" if mgpu == 1_000 else "are"
 
 
-def _need(waiting: Waiting, job: QueuedJob) -> str:
+def _need(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     """What the job needs: "8 GPUs", or "16 GPUs (2 nodes with 8 each)"."""
-    need = _gpus(waiting.numbers.get("need_mgpu", job.mgpu))
+    need = terms.count(waiting.numbers.get("need_mgpu", job.mgpu))
     if job.node_count_max is not None and job.node_count_max > job.node_count:
         need = f"at least {need}"
     if job.node_count > 1:
@@ -140,56 +182,59 @@ def _on_such_nodes(job: QueuedJob) -> str:
     return f" on nodes with {features_text(job.features)}" if job.features else ""
 
 
-def _never_fits(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+def _never_fits(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     having = waiting.numbers.get("nodes_with_features")
     if having is not None and having < job.node_count:
-        where = f"of pool {names.get(job.pool, job.pool)}"
+        where = f"of pool {terms.names.get(job.pool, job.pool)}"
         if job.clusters is not None:
-            where += f" on {_clusters(job, names)}"
+            where += f" on {_clusters(job, terms)}"
         told = missing_features(
             job.features or (), having=having, needed=job.node_count, where=where
         )
         return f"This job will never start as it is: {told}."
     together = waiting.numbers.get("nodes_in_one_domain")
     if together is not None and together < job.node_count and job.topology is not None:
-        where = f"of pool {names.get(job.pool, job.pool)}"
+        where = f"of pool {terms.names.get(job.pool, job.pool)}"
         if job.clusters is not None:
-            where += f" on {_clusters(job, names)}"
+            where += f" on {_clusters(job, terms)}"
         told = too_far_apart(
             job.topology.level,
             nodes=job.node_count,
             mgpu=job.mgpu_per_node,
             together=together,
             where=where,
+            device=terms.device,
         )
         return f"This job will never start as it is: {told}."
     large_enough = waiting.numbers.get("nodes_large_enough")
     if large_enough is not None:
-        where = f"of pool {names.get(job.pool, job.pool)}"
+        where = f"of pool {terms.names.get(job.pool, job.pool)}"
         if job.clusters is not None:
-            where += f" on {_clusters(job, names)}"
+            where += f" on {_clusters(job, terms)}"
         told = too_few_large_enough(
             mgpu=job.mgpu_per_node,
             beside=_beside(waiting),
             having=large_enough,
             needed=job.node_count,
             where=where,
+            device=terms.device,
         )
         return f"This job will never start as it is: {told}."
     most = waiting.numbers.get("could_ever_mgpu", 0)
-    asks = f"This job asks for {_need(waiting, job)} and will never start as it is:"
+    asks = f"This job asks for {_need(waiting, job, terms)} and will never start as it is:"
     if most <= 0:
-        return f"{asks} your team can get no such GPUs in this pool."
-    return f"{asks} the most your team can ever get for such a job is {_gpus(most)}."
+        return f"{asks} your team can get no such {terms.device.plural} in this pool."
+    return f"{asks} the most your team can ever get for such a job is {terms.count(most)}."
 
 
-def _waiting_for_guarantee(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+def _waiting_for_guarantee(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
-    told = f"Your team is entitled to {_these(numbers['need_mgpu'])}"
+    told = f"Your team is entitled to {terms.these(numbers['need_mgpu'])}"
     if "limit_mgpu" in numbers:
         return (
-            f"{told}, but {_node(waiting, names)} holds {gpus_text(numbers['held_mgpu'])} of the"
-            f" {_gpus(numbers['limit_mgpu'])} it may, and nothing there can be taken back now."
+            f"{told}, but {_node(waiting, terms)} holds {gpus_text(numbers['held_mgpu'])} of the"
+            f" {terms.count(numbers['limit_mgpu'])} it may, and nothing there can be taken back"
+            " now."
         )
     free = numbers["largest_free_on_a_cluster_mgpu"]
     return (
@@ -198,70 +243,75 @@ def _waiting_for_guarantee(waiting: Waiting, job: QueuedJob, names: Mapping[str,
     )
 
 
-def _limit_reached(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+def _limit_reached(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
-    who = "Your team" if waiting.node == job.team else _node(waiting, names)
+    who = "Your team" if waiting.node == job.team else _node(waiting, terms)
     return (
-        f"{who} may hold at most {_gpus(numbers['limit_mgpu'])} and holds"
-        f" {gpus_text(numbers['held_mgpu'])}; this job needs {_need(waiting, job)}."
+        f"{who} may hold at most {terms.count(numbers['limit_mgpu'])} and holds"
+        f" {gpus_text(numbers['held_mgpu'])}; this job needs {_need(waiting, job, terms)}."
     )
 
 
-def _waiting_for_free_gpus(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+def _waiting_for_free_gpus(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
     free, largest = numbers["free_mgpu"], numbers["largest_free_on_a_cluster_mgpu"]
     if largest >= numbers["need_mgpu"]:
         room = max(0, numbers["available_by_quota_mgpu"])
         return (
-            f"It needs {_need(waiting, job)}. {gpus_text(free)} {_are(free)} free but kept for"
+            f"It needs {_need(waiting, job, terms)}. {gpus_text(free)} {_are(free)} free but"
+            " kept for"
             f" other teams; quota leaves {gpus_text(room)} for yours."
         )
     if free >= numbers["need_mgpu"]:
         return (
-            f"It needs {_need(waiting, job)} on one cluster; {gpus_text(free)} are free in all, but"
+            f"It needs {_need(waiting, job, terms)} on one cluster; {gpus_text(free)} are free"
+            " in all, but"
             f" at most {gpus_text(largest)} on one."
         )
-    return f"It needs {_need(waiting, job)}; {gpus_text(free)} {_are(free)} free."
+    return f"It needs {_need(waiting, job, terms)}; {gpus_text(free)} {_are(free)} free."
 
 
-def _waiting_for_reclaim(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+def _waiting_for_reclaim(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
     need, here = numbers["need_mgpu"], numbers["earmarked_mgpu"]
     # A reason that was stored by an older version has no such number.
     if numbers.get("within_guarantee_mgpu", 0) >= need:
         they_are = "It is" if need == 1_000 else "They are"
         told = (
-            f"Your team is entitled to {_these(need)}."
+            f"Your team is entitled to {terms.these(need)}."
             f" {they_are} lent out and {_are(need)} being given back"
         )
     else:
-        told = f"{_gpus(need)} {_are(need)} being given back for it"
+        told = f"{terms.count(need)} {_are(need)} being given back for it"
     told += f": at the latest in {duration_text(numbers['grace_left_s'])}."
     if here:
         told += f" {gpus_text(here)} {_are(here)} here already."
     return told
 
 
-def _behind_higher_priority(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+def _behind_higher_priority(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     return (
-        f"It needs {_need(waiting, job)}, but a job of your team that comes first keeps its place"
+        f"It needs {_need(waiting, job, terms)}, but a job of your team that comes first keeps"
+        " its place"
         " until it can start."
     )
 
 
-def _behind_fair_share(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+def _behind_fair_share(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
     if "taken_mgpu" in numbers:
-        who = "Your team" if waiting.node == job.team else _node(waiting, names)
+        who = "Your team" if waiting.node == job.team else _node(waiting, terms)
         return (
-            f"It needs {_need(waiting, job)}. {_gpus(numbers['taken_mgpu'])} to spare went now"
+            f"It needs {_need(waiting, job, terms)}. {terms.count(numbers['taken_mgpu'])} to"
+            " spare went now"
             " to teams that have used less of their share lately."
             f" {who} has {_percent(numbers['weight_permille'])} of the weight and"
             f" {_percent(numbers['used_permille'])} of the recent use of its level."
         )
     if "starts_max" not in numbers:
         return (
-            f"It needs {_need(waiting, job)}. What is to spare went now to others that have used"
+            f"It needs {_need(waiting, job, terms)}. What is to spare went now to others that"
+            " have used"
             " less of their share lately."
         )
     ahead = waiting.jobs_ahead
@@ -278,11 +328,12 @@ def _percent(permille: int) -> str:
     return f"{whole}.{tenth} %" if tenth else f"{whole} %"
 
 
-def _reserved_for_larger_job(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+def _reserved_for_larger_job(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
     told = (
-        f"It needs {_need(waiting, job)}, and would keep a job waiting that comes first: that one"
-        f" needs {_gpus(numbers['reserved_mgpu'])} and starts by"
+        f"It needs {_need(waiting, job, terms)}, and would keep a job waiting that comes first:"
+        " that one"
+        f" needs {terms.count(numbers['reserved_mgpu'])} and starts by"
         f" {_moment(numbers['reserved_start_at'])} at the latest."
     )
     if job.time_limit_s is None:
@@ -294,7 +345,7 @@ def _moment(epoch_s: int) -> str:
     return from_epoch(epoch_s).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _topology_fragmented(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+def _topology_fragmented(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
     count, fitting = numbers["nodes_needed"], numbers["nodes_fitting"]
     by_gpus = numbers.get("nodes_fitting_by_gpus", 0)
@@ -303,10 +354,12 @@ def _topology_fragmented(waiting: Waiting, job: QueuedJob, names: Mapping[str, s
         nodes, each = ("1 node", "") if count == 1 else (f"{count} nodes of one cluster", " each")
         has = "none has" if fitting == 0 else "1 has" if fitting == 1 else f"at most {fitting} have"
         have = "1 has" if by_gpus == 1 else f"{by_gpus:,} have"
-        wants = f"{_gpus(numbers['mgpu_per_node'])} and {_beside(waiting)}"
+        wants = f"{terms.count(numbers['mgpu_per_node'])} and {_beside(waiting)}"
         return (
-            f"{_gpus(free)} {_are(free)} free on one cluster, but not what it wants beside them:"
-            f" it needs {nodes} with {wants} free{each}, and {has}; {have} the GPUs free."
+            f"{terms.count(free)} {_are(free)} free on one cluster, but not what it wants beside"
+            " them:"
+            f" it needs {nodes} with {wants} free{each}, and {has}; {have} the"
+            f" {terms.device.plural} free."
         )
     domain = "cluster"
     if job.topology is not None and "nodes_in_one_domain" in numbers:
@@ -321,49 +374,54 @@ def _topology_fragmented(waiting: Waiting, job: QueuedJob, names: Mapping[str, s
     if domain != "cluster" and fitting:
         has = f"none has more than {fitting}"
     return (
-        f"{_gpus(free)} {_are(free)} free on one cluster, but scattered:"
+        f"{terms.count(free)} {_are(free)} free on one cluster, but scattered:"
         f" it needs {nodes} {gpus_text(numbers['mgpu_per_node'])} free{each}, and {has}."
     )
 
 
-def _class_cap_reached(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+def _class_cap_reached(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     numbers = waiting.numbers
     return (
-        f"In this priority class your team may use {_gpus(numbers['class_cap_mgpu'])} at once and"
-        f" uses {gpus_text(numbers['class_in_use_mgpu'])}; this job needs {_need(waiting, job)}."
+        f"In this priority class your team may use {terms.count(numbers['class_cap_mgpu'])} at"
+        " once and"
+        f" uses {gpus_text(numbers['class_in_use_mgpu'])}; this job needs"
+        f" {_need(waiting, job, terms)}."
     )
 
 
-def _cluster_unavailable(waiting: Waiting, job: QueuedJob, names: Mapping[str, str]) -> str:
+def _cluster_unavailable(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     if job.clusters is None:
-        return "No cluster with such GPUs accepts jobs now."
+        return f"No cluster with such {terms.device.plural} accepts jobs now."
     if len(job.clusters) != 1 and job.has_image:
         return (
-            "No cluster with such GPUs that runs container images and on which you have a user"
-            " accepts jobs now."
+            f"No cluster with such {terms.device.plural} that runs container images and on which"
+            " you"
+            " have a user accepts jobs now."
         )
     if len(job.clusters) != 1:
-        return "No cluster with such GPUs on which you have a user accepts jobs now."
+        return (
+            f"No cluster with such {terms.device.plural} on which you have a user accepts jobs now."
+        )
     (cluster,) = job.clusters
-    named = names.get(cluster)
+    named = terms.names.get(cluster)
     which = "The cluster it is pinned to" if named is None else f"{named}, where it must run,"
     return f"{which} does not accept jobs now."
 
 
-def _clusters(job: QueuedJob, names: Mapping[str, str]) -> str:
+def _clusters(job: QueuedJob, terms: _Terms) -> str:
     """The clusters that may run the job, which are not all."""
     assert job.clusters is not None
-    named = {names.get(cluster) for cluster in job.clusters}
+    named = {terms.names.get(cluster) for cluster in job.clusters}
     (only,) = named if len(named) == 1 else (None,)
     return only or "the clusters that may run it"
 
 
-def _node(waiting: Waiting, names: Mapping[str, str]) -> str:
-    named = None if waiting.node is None else names.get(waiting.node)
+def _node(waiting: Waiting, terms: _Terms) -> str:
+    named = None if waiting.node is None else terms.names.get(waiting.node)
     return "A node above your team" if named is None else named
 
 
-_TELLERS: Mapping[Code, Callable[[Waiting, QueuedJob, Mapping[str, str]], str]] = {
+_TELLERS: Mapping[Code, Callable[[Waiting, QueuedJob, _Terms], str]] = {
     Code.NEVER_FITS: _never_fits,
     Code.WAITING_FOR_GUARANTEE: _waiting_for_guarantee,
     Code.BORROW_LIMIT_REACHED: _limit_reached,

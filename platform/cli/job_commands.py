@@ -82,7 +82,7 @@ def submit(
     ] = None,
     pool: Annotated[
         str | None,
-        typer.Option(help="GPU pool, or several with commas, the best first: h100,a100."),
+        typer.Option(help="Pool, or several with commas, the best first: h100,a100."),
     ] = None,
     gpus: Annotated[
         str | None,
@@ -96,7 +96,10 @@ def submit(
     gpus_per_node: Annotated[str | None, typer.Option(help="GPUs on each node.")] = None,
     cpus_per_node: Annotated[
         int | None,
-        typer.Option(help="CPUs on each node, instead of those that come with its GPUs."),
+        typer.Option(
+            help="CPUs on each node, instead of those that come with its GPUs; in a pool of CPU "
+            "cores what is asked for, beside --nodes."
+        ),
     ] = None,
     memory_per_node: Annotated[
         str | None,

@@ -72,7 +72,7 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("user", job["user"]),
             ("pool", _pool(job)),
             ("array", job["array"] and f"{job['array']['id']}, {job['array']['size']} tasks"),
-            ("GPUs", _size(job, granted_mgpu=attempt.get("mgpu"))),
+            (_devices(job), _size(job, granted_mgpu=attempt.get("mgpu"))),
             ("features", ", ".join(job["features"]) or None),
             ("image", job["image"]),
             ("topology", _topology(job)),
@@ -88,7 +88,7 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("cluster", attempt.get("cluster") or job["cluster"]),
             ("native id", attempt.get("native_id")),
             ("nodes", _nodes(attempt)),
-            ("borrowed GPUs", gpus(attempt["borrowed_mgpu"]) if attempt else None),
+            (f"borrowed {_devices(job)}", gpus(attempt["borrowed_mgpu"]) if attempt else None),
             ("stopped at", attempt.get("grace_until")),
             ("checkpoint", job["checkpoint_path"]),
             ("saved at", attempt.get("checkpoint_at")),
@@ -96,7 +96,8 @@ def print_job(job: Mapping[str, Any]) -> None:
             (
                 "used",
                 f"{gpu_hours(usage['guaranteed_mgpu_s'])} guaranteed and "
-                f"{gpu_hours(usage['borrowed_mgpu_s'])} borrowed GPU-hours",
+                f"{gpu_hours(usage['borrowed_mgpu_s'])} borrowed "
+                f"{_devices(job)[:-1]}-hours",
             ),
             *(("waits for", _waited_for(one)) for one in job.get("depends_on", ())),
             ("waits because", (job["explanation"] or {}).get("sentence")),
@@ -176,7 +177,7 @@ def print_plan(plan: Mapping[str, Any]) -> None:
             ("pool", ", else ".join(job["pools"])),
             ("class", job["priority_class"]),
             (
-                "GPUs",
+                _devices(job),
                 _size(job, granted_mgpu=plan["mgpu"] if plan["would_start_now"] else None) + each,
             ),
             ("features", ", ".join(job["features"]) or None),
@@ -189,11 +190,16 @@ def print_plan(plan: Mapping[str, Any]) -> None:
             ("could run", "yes" if plan["fits"] else "no"),
             ("starts now", "yes" if plan["would_start_now"] else "no"),
             ("on", plan["cluster"]),
-            ("guaranteed GPUs", gpus(plan["guaranteed_mgpu"]) + each),
-            ("borrowed GPUs", gpus(plan["borrowed_mgpu"]) + each),
+            (f"guaranteed {_devices(job)}", gpus(plan["guaranteed_mgpu"]) + each),
+            (f"borrowed {_devices(job)}", gpus(plan["borrowed_mgpu"]) + each),
             ("costs an hour", None if cost is None else f"{money(cost)} {plan['currency']}{each}"),
         ]
     )
+
+
+def _devices(job: Mapping[str, Any]) -> str:
+    """What is counted of it."""
+    return "cores" if job["device"] == "cpu" else "GPUs"
 
 
 def _size(job: Mapping[str, Any], *, granted_mgpu: int | None) -> str:
@@ -239,6 +245,9 @@ def _topology(job: Mapping[str, Any]) -> str | None:
 def _beside(job: Mapping[str, Any]) -> str | None:
     """The CPUs and the memory that it asks for on each node."""
     cpus, memory = job["cpus_per_node"], job["memory_mib_per_node"]
+    if job["device"] == "cpu":
+        # They are its size.
+        cpus = None
     parts = [] if cpus is None else [f"{cpus:,} CPU{'' if cpus == 1 else 's'}"]
     parts += [] if memory is None else [f"{memory:,} MiB of memory"]
     return " and ".join(parts) or None

@@ -8,20 +8,32 @@ from django.db import models
 from django.db.models import Func, Q
 from uuid_utils.compat import uuid7
 
+from primitives.units import DeviceKind
+
 
 class Pool(models.Model):
-    """GPUs of one kind that are interchangeable for quota; may have members in many clusters.
+    """Devices of one kind that are interchangeable for quota; may have members in many clusters.
 
-    `weight` is its worth against the reference GPU, per mille.
+    They are GPUs, or CPU cores (`device`): then all that is named `mgpu` counts thousandths of
+    cores. `weight` is the worth of one against the reference GPU, per mille.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=63, unique=True)
     description = models.CharField(max_length=200, blank=True)
     weight = models.PositiveIntegerField(default=1000)
+    device = models.CharField(
+        max_length=3,
+        choices=[(kind.value, kind.plural) for kind in DeviceKind],
+        default=DeviceKind.GPU.value,
+    )
 
     class Meta:
         constraints = [
+            models.CheckConstraint(
+                condition=Q(device__in=[kind.value for kind in DeviceKind]),
+                name="pool_has_known_devices",
+            ),
             models.CheckConstraint(
                 condition=Q(name__regex=r"\A[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z"),
                 name="pool_name_is_plain",
@@ -31,6 +43,11 @@ class Pool(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def kind(self) -> DeviceKind:
+        """What its devices are."""
+        return DeviceKind(self.device)
 
 
 class Cluster(models.Model):

@@ -21,7 +21,7 @@ from connectors.registry import UNIQUE_IDENTITIES
 from live.publishing import publish
 from live.waking import wake
 from primitives.clock import from_epoch
-from primitives.units import MGPU_MAX
+from primitives.units import MGPU_MAX, DeviceKind
 
 GONE = "gone"
 MESSAGE_LENGTH_MAX = 2_000
@@ -135,27 +135,36 @@ def _usable_nodes(
     listed: Sequence[NodeCapacity],
 ) -> tuple[dict[_NodeKey, NodeCapacity], list[str]]:
     """The nodes that can be stored, by name and pool, and sentences about the others."""
-    pools = dict(Pool.objects.values_list("name", "pk"))
+    pools = {pool.name: pool for pool in Pool.objects.only("name", "device")}
     usable: dict[_NodeKey, NodeCapacity] = {}
     unknown_pools: dict[str, int] = {}
+    other_devices: dict[DeviceKind, list[str]] = {}
     impossible: list[str] = []
     repeated: list[str] = []
     for node in listed:
         pool = pools.get(node.pool)
         if pool is None:
             unknown_pools[node.pool] = unknown_pools.get(node.pool, 0) + 1
+        elif pool.kind is not node.device:
+            other_devices.setdefault(node.device, []).append(node.pool)
         elif not _is_possible(node):
             impossible.append(node.name)
-        elif (node.name, pool) in usable:
+        elif (node.name, pool.pk) in usable:
             repeated.append(node.name)
         else:
-            usable[node.name, pool] = node
+            usable[node.name, pool.pk] = node
     complaints = []
     if unknown_pools:
         count = sum(unknown_pools.values())
         complaints.append(
             f"{count} nodes are left out because their pool does not exist here: "
             f"{_some(unknown_pools)}. Create the pool and they count from the next answer on."
+        )
+    for device, named in other_devices.items():
+        complaints.append(
+            f"{len(named)} nodes are left out because they offer {device.plural} and their pool"
+            " has "
+            f"other devices: {_some(named)}. Give the cluster's options a pool of {device.plural}."
         )
     if impossible:
         complaints.append(

@@ -18,6 +18,7 @@ from connectors.registry import ADDRESS_OPTIONS, LASTING_OPTIONS, OPENERS, check
 from live.publishing import publish
 from live.waking import wake
 from primitives.errors import Conflict, FieldError, InvalidRequest
+from primitives.units import DeviceKind
 from webapi.middleware import current_request_id
 
 
@@ -30,17 +31,32 @@ class Administrator:
     login: str
 
 
+#: Worth of one device against the reference GPU, per mille, where nobody says another: a core costs
+#: about a hundredth of a GPU.
+DEFAULT_WEIGHTS: Mapping[DeviceKind, int] = {DeviceKind.GPU: 1_000, DeviceKind.CPU: 10}
+
+
 @transaction.atomic
 def add_pool(
-    name: str, *, description: str = "", weight: int = 1000, by: Administrator, now: datetime
+    name: str,
+    *,
+    description: str = "",
+    weight: int | None = None,
+    device: DeviceKind = DeviceKind.GPU,
+    by: Administrator,
+    now: datetime,
 ) -> Pool:
-    """A new pool; `weight` is its worth against the reference GPU, per mille.
+    """A new pool of `device`; `weight` is the worth of one against the reference GPU, per mille,
+    `DEFAULT_WEIGHTS` where it is None.
 
     Raises Conflict when the name is taken.
     """
     _refuse_taken(Pool.objects.filter(name=name).exists(), "pool", name)
-    pool = Pool.objects.create(name=name, description=description, weight=weight)
-    _record("pool.created", pool, {"weight": weight}, by=by, now=now)
+    worth = DEFAULT_WEIGHTS[device] if weight is None else weight
+    pool = Pool.objects.create(
+        name=name, description=description, weight=worth, device=device.value
+    )
+    _record("pool.created", pool, {"weight": worth, "device": device.value}, by=by, now=now)
     return pool
 
 
@@ -50,17 +66,25 @@ def change_pool(
     *,
     description: str | None = None,
     weight: int | None = None,
+    device: DeviceKind | None = None,
     by: Administrator,
     now: datetime,
 ) -> Pool:
-    """Change what is not None. The name stays: clusters and jobs use it."""
+    """Change what is not None. The name stays: clusters and jobs use it.
+
+    Raises Conflict for another `device` once the pool is used: what was counted in GPUs would be
+    read as cores.
+    """
     kept = Pool.objects.select_for_update().get(pk=pool.pk)
-    before = {"description": kept.description, "weight": kept.weight}
+    before = {"description": kept.description, "weight": kept.weight, "device": kept.device}
     kept.description = kept.description if description is None else description
     kept.weight = kept.weight if weight is None else weight
-    after = {"description": kept.description, "weight": kept.weight}
+    if device is not None and device != kept.kind:
+        _refuse_other_device(kept)
+        kept.device = device.value
+    after = {"description": kept.description, "weight": kept.weight, "device": kept.device}
     if after != before:
-        kept.save(update_fields=["description", "weight"])
+        kept.save(update_fields=["description", "weight", "device"])
         _record("pool.changed", kept, {"before": before, "after": after}, by=by, now=now)
     return kept
 
@@ -124,6 +148,21 @@ def change_cluster(
         kept.save(update_fields=["is_enabled", "options", "identity"])
         _record("cluster.changed", kept, detail, by=by, now=now)
     return kept
+
+
+def _refuse_other_device(pool: Pool) -> None:
+    # Quotas and jobs are those of `quotas` and `jobs`, which know us and not the other way round.
+    used_by = {
+        "nodes": pool.nodes.exists(),
+        "quotas": pool.quotas.exists(),
+        "jobs": pool.jobs.exists(),
+    }
+    if any(used_by.values()):
+        what = " and ".join(name for name, is_used in used_by.items() if is_used)
+        raise Conflict(
+            f"{pool.name} has {what} that count its {pool.kind.plural}; add another pool for other "
+            "devices."
+        )
 
 
 def _lasting_changes(cluster: Cluster, options: Mapping[str, Any]) -> list[str]:

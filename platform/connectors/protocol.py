@@ -8,6 +8,8 @@ from enum import StrEnum
 from threading import Event
 from typing import Protocol, runtime_checkable
 
+from primitives.units import DeviceKind
+
 #: The levels of the places of nodes, from the widest on, by the names that `NodeCapacity.domains`
 #: and the topology of a `Workload` have for them.
 TOPOLOGY_LEVELS = ("block", "rack", "nvlink")
@@ -223,7 +225,8 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """One node: `capacity_mgpu` of `pool` on it, and whether new work may start there.
+    """One node: `capacity_mgpu` of `pool` on it, and whether new work may start there. It offers
+    `device`s of the pool, which decides what is counted: a core is 1000 as a GPU is.
 
     `state` is the cluster's word, `reason` what its administrators wrote beside it, `features`
     what it says that the node has. `domains` says by level in which block, rack and NVLink domain
@@ -245,6 +248,7 @@ class NodeCapacity:
     memory_mib: int | None = None
     cpu_milli_per_gpu: int = 0
     memory_mib_per_gpu: int = 0
+    device: DeviceKind = DeviceKind.GPU
 
 
 @dataclass(frozen=True, slots=True)

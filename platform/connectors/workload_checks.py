@@ -35,6 +35,7 @@ RESERVED_ENVIRONMENT = frozenset(
         "NODE_RANK",
         "NVIDIA_VISIBLE_DEVICES",
         "RANK",
+        "TIDEGATE_CPUS_PER_NODE",
         "TIDEGATE_GPUS_PER_NODE",
         "TIDEGATE_GPU_SLOTS",
         "TIDEGATE_NODE",

@@ -1,9 +1,13 @@
-"""Units of every quantity: milli-GPU, milli-GPU-seconds, nano-currency. Integers only."""
+"""Units of every quantity: milli-GPU, milli-GPU-seconds, nano-currency. Integers only.
+
+In a pool of CPU cores what is counted as milli-GPU elsewhere are thousandths of a core.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from decimal import Decimal
+from enum import StrEnum
 from typing import TypeVar
 
 MGPU_PER_GPU = 1_000
@@ -16,6 +20,23 @@ BASIS_POINTS = 10_000
 MGPU_MAX = 10_000_000 * MGPU_PER_GPU
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+class DeviceKind(StrEnum):
+    """What the devices of a pool are."""
+
+    GPU = "gpu"
+    CPU = "cpu"
+
+    @property
+    def plural(self) -> str:
+        """What people call several of them."""
+        return "GPUs" if self is DeviceKind.GPU else "cores"
+
+    def text(self, milli: int) -> str:
+        """`milli` thousandths of one as a person reads it: "8 GPUs", "0.5 GPUs", "1 core"."""
+        named = self.plural[:-1] if milli == MGPU_PER_GPU else self.plural
+        return f"{gpus_text(milli)} {named}"
 
 
 def gpus_text(mgpu: int) -> str:

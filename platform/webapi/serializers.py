@@ -11,9 +11,16 @@ from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
 
 from primitives.errors import InvalidRequest
+from primitives.units import DeviceKind
 from webapi.paging import time_or_refuse
 from webapi.problems import CONTENT_TYPE
 
+#: What the devices of a pool may be.
+DEVICES = [kind.value for kind in DeviceKind]
+DEVICE_HELP = (
+    "What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and "
+    "thousandths of cores"
+)
 #: Bodies name at most this many unknown fields back.
 _UNKNOWN_NAMED_MAX = 20
 

@@ -12,6 +12,7 @@ from rest_framework import serializers
 from clusters.models import Cluster
 from clusters.outside import Stranger
 from clusters.queries import Share, State, state_of
+from clusters.registration import DEFAULT_WEIGHTS
 from connectors.registry import (
     KINDS_WITH_OPEN_OPTIONS,
     OPENERS,
@@ -21,9 +22,17 @@ from connectors.registry import (
     runs_images,
 )
 from outbox.models import Quarantine
+from primitives.units import DeviceKind
 from quotas.fleet import PoolRow, cluster_message, may_manage_clusters, outside_use
 from tenants.access import Actor
-from webapi.serializers import StrictSerializer, TextField, WholeNumberField, YesOrNoField
+from webapi.serializers import (
+    DEVICE_HELP,
+    DEVICES,
+    StrictSerializer,
+    TextField,
+    WholeNumberField,
+    YesOrNoField,
+)
 
 WEIGHT_MAX = 1_000_000
 OPTIONS_HELP = "The connector's; never shown again where they hold a secret"
@@ -32,12 +41,15 @@ _CLUSTER_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)
 
 
 class PoolSerializer(serializers.Serializer[Any]):
-    """GPUs of one kind that are interchangeable for quota."""
+    """Devices of one kind that are interchangeable for quota: GPUs, or CPU cores."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
     description = serializers.CharField()
-    weight = serializers.IntegerField(help_text="Worth against the reference GPU, per mille")
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
+    weight = serializers.IntegerField(
+        help_text="Worth of one device against the reference GPU, per mille"
+    )
     capacity_mgpu = serializers.IntegerField(help_text="Healthy now, on all enabled clusters")
     guaranteed_mgpu = serializers.IntegerField(
         allow_null=True, help_text="To all organizations; null unless you administer the platform"
@@ -57,6 +69,7 @@ class PoolSerializer(serializers.Serializer[Any]):
                 "id": pool.pk,
                 "name": pool.name,
                 "description": pool.description,
+                "device": pool.device,
                 "weight": pool.weight,
                 "capacity_mgpu": instance.capacity_mgpu,
                 "guaranteed_mgpu": instance.guaranteed_mgpu,
@@ -70,7 +83,23 @@ class PoolUpdateSerializer(StrictSerializer):
     """What to change of a pool; what is left out stays."""
 
     description = TextField(max_length=200, allow_blank=True, required=False)
-    weight = WholeNumberField(min_value=1, max_value=WEIGHT_MAX, required=False)
+    weight = WholeNumberField(
+        min_value=1,
+        max_value=WEIGHT_MAX,
+        required=False,
+        help_text="Worth of one device against the reference GPU, per mille; of a new pool "
+        + ", ".join(f"{worth} for {kind.plural}" for kind, worth in DEFAULT_WEIGHTS.items())
+        + " where it is left out",
+    )
+    device = serializers.ChoiceField(
+        choices=DEVICES,
+        required=False,
+        help_text="Of a new pool gpu where it is left out; stays once nodes, quotas or jobs use it",
+    )
+
+    def validate_device(self, device: str) -> DeviceKind:
+        """What was checked to be one."""
+        return DeviceKind(device)
 
 
 class PoolCreateSerializer(PoolUpdateSerializer):

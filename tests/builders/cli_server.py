@@ -48,6 +48,7 @@ def a_shown_job(**changes: Any) -> dict[str, Any]:
         "image": None,
         "required_topology": None,
         "preferred_topology": None,
+        "device": "gpu",
         "cpus_per_node": None,
         "memory_mib_per_node": None,
         "array": None,

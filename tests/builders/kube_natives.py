@@ -260,14 +260,17 @@ def push_teams(connector: KubernetesConnector, company: Company) -> None:
     """The company's tree, as the product pushes it."""
     nodes = []
     for node in Node.objects.filter(path__startswith=company.organization.path).order_by("path"):
-        quota = Quota.objects.get(node=node)
+        quotas = Quota.objects.filter(node=node).select_related("pool")
         nodes.append(
             Entitlement(
                 path=node.display_path,
                 is_team=node.kind == "team",
                 shares={},
                 weight=1,
-                terms={"h100": Terms(quota.guaranteed_mgpu, None, quota.borrow_limit_mgpu)},
+                terms={
+                    quota.pool.name: Terms(quota.guaranteed_mgpu, None, quota.borrow_limit_mgpu)
+                    for quota in quotas
+                },
             )
         )
     wanted = Entitlements(tuple(nodes), frozenset({company.organization.slug}), grace_s=30)

@@ -79,8 +79,8 @@ def an_actor(node: Node | None, role: Role, username: str | None = None) -> Acto
     return actor_of(user)
 
 
-def a_pool(name: str = "h100", *, weight: int = 1000) -> Pool:
-    pool, _ = Pool.objects.get_or_create(name=name, defaults={"weight": weight})
+def a_pool(name: str = "h100", *, weight: int = 1000, device: str = "gpu") -> Pool:
+    pool, _ = Pool.objects.get_or_create(name=name, defaults={"weight": weight, "device": device})
     return pool
 
 

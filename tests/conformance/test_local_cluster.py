@@ -88,7 +88,7 @@ def test_what_finds_no_free_device_waits_and_starts_when_there_is_one(local_rig:
     seen = eventually(
         lambda: (
             (now := observed(local_rig.connector, second))
-            and now.native_state == "waiting_for_gpus"
+            and now.native_state == "waiting_for_devices"
             and now
         )
     )

@@ -17,13 +17,14 @@ from slurm_bed import FOLDER_VARIABLE, SCRIPTS, NoSlurm, SlurmBed, did_not_run, 
 MIN_JOB_AGE_S = 5
 _SHARED_FIRST_PORT = 17_000  # the default of deploy/slurm-bed/settings.sh
 _PORTS = 1_000  # of one bed
-_NAMES = ("own", "frail", "story")
+_NAMES = ("own", "frail", "story", "sliced")
 
 
 @contextmanager
 def a_bed_beside(name: str, **settings: str) -> Iterator[SlurmBed]:
-    """16 nodes of 8 H100 and 1 of 8 A100 beside the shared bed, one for each worker; removed with
-    the block. Skips the test where there can be none, or fails it where there must be one.
+    """16 nodes of 8 H100 and 1 of 8 A100, unless `settings` say otherwise, beside the shared bed,
+    one for each worker; removed with the block. Skips the test where there can be none, or fails
+    it where there must be one.
 
     Its ports follow on the shared bed's, a thousand for each name and worker.
     """
@@ -31,11 +32,12 @@ def a_bed_beside(name: str, **settings: str) -> Iterator[SlurmBed]:
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     shared = int(os.environ.get("BASE", str(_SHARED_FIRST_PORT)))
     folder = Path(tempfile.gettempdir()) / f"tidegate-{name}-bed-{worker}"
-    settings |= {
-        "BASE": str(shared + _PORTS * (1 + _NAMES.index(name) * workers + worker)),
-        "CLUSTER": f"{name}{worker}",
+    settings = {
         "H100_NODES": "16",
         "A100_NODES": "1",
+        **settings,
+        "BASE": str(shared + _PORTS * (1 + _NAMES.index(name) * workers + worker)),
+        "CLUSTER": f"{name}{worker}",
     }
     with pytest.MonkeyPatch.context() as patch:
         for setting, value in settings.items():

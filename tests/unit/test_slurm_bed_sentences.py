@@ -30,6 +30,7 @@ def _refusal(script: str, *words: str, **environment: str) -> str:
         ("BASE", "80", "BASE is '80' and must be a whole number from 1024 to 64000."),
         ("H100_NODES", "0", "H100_NODES is '0' and must be a whole number from 1 to 200."),
         ("A100_NODES", "many", "A100_NODES is 'many' and must be a whole number from 1 to 90."),
+        ("SLICED_NODES", "10", "SLICED_NODES is '10' and must be a whole number from 0 to 9."),
         ("MIN_JOB_AGE", "-5", "MIN_JOB_AGE is '-5' and must be a whole number from 2 to 86400."),
         ("CLUSTER", "My Bed", "CLUSTER is 'My Bed' and must be small letters and digits"),
         ("SERVICE_LEVEL", "God", "SERVICE_LEVEL is 'God' and must be None, Operator or Admin"),

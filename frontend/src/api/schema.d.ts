@@ -2060,6 +2060,12 @@ export interface components {
             /** Format: uuid */
             job?: string;
         };
+        /**
+         * @description * `gpu` - gpu
+         *     * `cpu` - cpu
+         * @enum {string}
+         */
+        DeviceEnum: "gpu" | "cpu";
         /** @description A job with which today something else would be done. */
         Difference: {
             job: components["schemas"]["NamedJob"];
@@ -2156,9 +2162,16 @@ export interface components {
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
-            /** @description null: as many as come with its GPUs there */
+            /** @description null: as many as come with its GPUs there. In a pool of CPU cores what it has on each node: `mgpu_per_node` in whole cores, rounded down */
             cpus_per_node: number | null;
             current_attempt: components["schemas"]["Attempt"] | null;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             end_reason: string | null;
             /** Format: date-time */
             ended_at: string | null;
@@ -2172,7 +2185,7 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
-            /** @description null: as much as comes with its GPUs there */
+            /** @description null: as much as comes with its GPUs or cores there */
             memory_mib_per_node: number | null;
             /** @description In all, of an elastic job the most; what it was granted is in the attempt */
             mgpu: number;
@@ -2304,10 +2317,17 @@ export interface components {
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
-            /** @description null: as many as come with its GPUs there */
+            /** @description null: as many as come with its GPUs there. In a pool of CPU cores what it has on each node: `mgpu_per_node` in whole cores, rounded down */
             cpus_per_node: number | null;
             current_attempt: components["schemas"]["Attempt"] | null;
             depends_on: components["schemas"]["Dependency"][];
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             end_reason: string | null;
             /** Format: date-time */
             ended_at: string | null;
@@ -2325,7 +2345,7 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
-            /** @description null: as much as comes with its GPUs there */
+            /** @description null: as much as comes with its GPUs or cores there */
             memory_mib_per_node: number | null;
             /** @description In all, of an elastic job the most; what it was granted is in the attempt */
             mgpu: number;
@@ -2480,8 +2500,8 @@ export interface components {
         };
         /**
          * @description What to run. Either `gpus` in all (laid out on nodes when `nodes` is absent) or
-         *     `gpus_per_node` and `nodes`; either `script` or `sbatch`, whose directives are read, and over
-         *     which the other members win.
+         *     `gpus_per_node` and `nodes`, and in a pool of CPU cores `cpus_per_node` and `nodes`; either
+         *     `script` or `sbatch`, whose directives are read, and over which the other members win.
          */
         JobRequestRequest: {
             /** @description Makes a job array of at most 1,000 tasks, as Slurm's `--array`: `0-9`, `1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task, and `Location` the array */
@@ -2495,7 +2515,7 @@ export interface components {
             checkpoint_path?: string;
             /** @description Pin it to this cluster */
             cluster?: string;
-            /** @description CPUs on each node, more or fewer than come with its GPUs there */
+            /** @description CPUs on each node, more or fewer than come with its GPUs there. In a pool of CPU cores, where no GPUs are asked for, the cores that count for quota and price */
             cpus_per_node?: number;
             /** @description It is not started before all are met; once one never can be, it is cancelled with the reason `dependency_never_met` */
             depends_on?: components["schemas"]["DependencyRequestRequest"][];
@@ -2524,7 +2544,7 @@ export interface components {
             is_preemptible?: boolean;
             /** @default true */
             is_requeueable?: boolean;
-            /** @description Memory on each node, more or less than comes with its GPUs there */
+            /** @description Memory on each node, more or less than comes with its GPUs or cores there */
             memory_mib_per_node?: number;
             name?: string;
             nodes?: number;
@@ -2906,11 +2926,18 @@ export interface components {
              */
             spare_order?: components["schemas"]["SpareOrderEnum"];
         };
-        /** @description GPUs of one kind that are interchangeable for quota. */
+        /** @description Devices of one kind that are interchangeable for quota: GPUs, or CPU cores. */
         Pool: {
             /** @description Healthy now, on all enabled clusters */
             capacity_mgpu: number;
             description: string;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             /** @description What its nodes have, for jobs to ask for */
             features: string[];
             /** @description To all organizations; null unless you administer the platform */
@@ -2920,7 +2947,7 @@ export interface components {
             /** @description Whether more is guaranteed to organizations than is healthy now */
             is_overcommitted: boolean;
             name: string;
-            /** @description Worth against the reference GPU, per mille */
+            /** @description Worth of one device against the reference GPU, per mille */
             weight: number;
         };
         /** @description Healthy capacity of a pool, what all organizations held of it, and the difference. */
@@ -2936,7 +2963,15 @@ export interface components {
         /** @description A new pool. Clusters report their nodes under its name. */
         PoolCreateRequest: {
             description?: string;
+            /**
+             * @description Of a new pool gpu where it is left out; stays once nodes, quotas or jobs use it
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device?: components["schemas"]["DeviceEnum"];
             name: string;
+            /** @description Worth of one device against the reference GPU, per mille; of a new pool 1000 for GPUs, 10 for cores where it is left out */
             weight?: number;
         };
         /** @description A pool that the change touches, as it would be. */
@@ -2956,6 +2991,14 @@ export interface components {
         /** @description What to change of a pool; what is left out stays. */
         PoolUpdateRequest: {
             description?: string;
+            /**
+             * @description Of a new pool gpu where it is left out; stays once nodes, quotas or jobs use it
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device?: components["schemas"]["DeviceEnum"];
+            /** @description Worth of one device against the reference GPU, per mille; of a new pool 1000 for GPUs, 10 for cores where it is left out */
             weight?: number;
         };
         /** @description A priority class of an organization; higher `order` is served first. */
@@ -3577,6 +3620,13 @@ export interface components {
             checkpoint_path: string | null;
             cluster: string | null;
             cpus_per_node: number | null;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             features: string[];
             held: boolean;
             image: string | null;
@@ -3760,9 +3810,16 @@ export interface components {
             checkpoint_path: string | null;
             /** @description The one it is pinned to */
             cluster: string | null;
-            /** @description null: as many as come with its GPUs there */
+            /** @description null: as many as come with its GPUs there. In a pool of CPU cores what it has on each node: `mgpu_per_node` in whole cores, rounded down */
             cpus_per_node: number | null;
             current_attempt: components["schemas"]["Attempt"] | null;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             end_reason: string | null;
             /** Format: date-time */
             ended_at: string | null;
@@ -3776,7 +3833,7 @@ export interface components {
             image: string | null;
             is_preemptible: boolean;
             is_requeueable: boolean;
-            /** @description null: as much as comes with its GPUs there */
+            /** @description null: as much as comes with its GPUs or cores there */
             memory_mib_per_node: number | null;
             /** @description In all, of an elastic job the most; what it was granted is in the attempt */
             mgpu: number;

@@ -12,7 +12,7 @@ import { memoryText } from "../submit/draft";
 import { CliLine } from "../ui/CliLine";
 import { Lines, QueryView } from "../ui/states";
 import { Countdown, Time } from "../ui/Time";
-import { formatDuration, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
+import { DEVICE_WORDS, formatDuration, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 import { describeDetail } from "./history";
 import { ArrayCard } from "./ArrayCard";
@@ -147,9 +147,9 @@ function PreemptionNotice({ job }: { job: JobDetail }) {
   if (job.state !== "preempting" || attempt === null) return null;
   return (
     <section className="card mark warn" aria-label="Giving back">
-      <h2>It is giving its GPUs back</h2>
+      <h2>It is giving its {DEVICE_WORDS[job.device]} back</h2>
       <p className="sentence">
-        {formatGpuCount(attempt.guaranteed_mgpu + attempt.borrowed_mgpu)} were asked back
+        {formatGpuCount(attempt.guaranteed_mgpu + attempt.borrowed_mgpu, job.device)} were asked back
         {attempt.beneficiary && (
           <>
             {" "}
@@ -287,7 +287,7 @@ function PlanCard({ job }: { job: JobDetail }) {
       <table className="facts">
         <tbody>
           <Fact name="Runs as">{used ?? <span className="faint">not running</span>}</Fact>
-          {job.node_count_min < job.node_count && <Fact name="GPUs">{gpusOf(job)}</Fact>}
+          {job.node_count_min < job.node_count && <Fact name={job.device === "cpu" ? "Cores" : "GPUs"}>{gpusOf(job)}</Fact>}
           {job.begin_at && (
             <Fact name="Begins">
               <Time at={job.begin_at} show="both" />
@@ -330,7 +330,7 @@ function PlanCard({ job }: { job: JobDetail }) {
           {job.preferred_topology && (
             <Fact name="Together in">one {LEVEL_WORDS[job.preferred_topology]}, if there is room</Fact>
           )}
-          {job.cpus_per_node !== null && <Fact name="CPUs on each node">{job.cpus_per_node}</Fact>}
+          {job.cpus_per_node !== null && <Fact name={`${job.device === "cpu" ? "Cores" : "CPUs"} on each node`}>{job.cpus_per_node}</Fact>}
           {job.memory_mib_per_node !== null && (
             <Fact name="Memory on each node">{memoryText(job.memory_mib_per_node)}</Fact>
           )}

@@ -3,6 +3,7 @@ import { Link } from "@tanstack/react-router";
 import type { Job } from "../api/types";
 import { Time } from "../ui/Time";
 import { BorrowedPill, NativePill, StatePill } from "./StatePill";
+import { DEVICE_WORDS } from "../ui/units";
 import { gpusOf, lastPart, poolsText } from "./words";
 import "./job-table.css";
 
@@ -58,7 +59,10 @@ export function JobTable({ jobs, caption }: { jobs: readonly Job[]; caption: str
             </td>
             <td className="hide">{job.user}</td>
             <td className="hide">{job.priority_class}</td>
-            <td className="n gpus">{gpusOf(job)}</td>
+            <td className="n gpus">
+              {gpusOf(job)}
+              {job.device === "cpu" && <span className="faint small"> {DEVICE_WORDS.cpu}</span>}
+            </td>
             <td className="hide">{poolsText(job)}</td>
             <td className="n hide">{job.attempt === 0 ? <span className="faint">–</span> : job.attempt}</td>
             <td className="n">

@@ -100,9 +100,9 @@ function Outcome({ plan }: { plan: JobPlan }) {
   if (latest != null) {
     return (
       <>
-        <Time at={latest} /> at the latest <span className="faint">· {codeWords(plan.explanation.code)}</span>
+        <Time at={latest} /> at the latest <span className="faint">· {codeWords(plan.explanation.code, plan.job.device)}</span>
       </>
     );
   }
-  return <span className="dim">unknown: {codeWords(plan.explanation.code)}</span>;
+  return <span className="dim">unknown: {codeWords(plan.explanation.code, plan.job.device)}</span>;
 }

@@ -33,7 +33,9 @@ export function variantsOf(job: JobDetail, pools: readonly string[]): Variant[] 
     found.push([`Not all in one ${LEVEL_WORDS[job.required_topology]}`, { mustBeTogether: false }]);
   }
   if (job.features.length > 0) found.push([`On nodes without ${job.features.join(", ")}`, { features: [] }]);
-  if (job.cpus_per_node !== null || job.memory_mib_per_node !== null) {
+  if (job.device === "cpu") {
+    if (job.memory_mib_per_node !== null) found.push(["With the memory that comes with its cores", { memory: "" }]);
+  } else if (job.cpus_per_node !== null || job.memory_mib_per_node !== null) {
     found.push(["With the CPUs and memory that come with its GPUs", { cpus: "", memory: "" }]);
   }
   if (job.cluster !== null) found.push(["On any cluster", { cluster: null }]);
@@ -45,9 +47,13 @@ export function variantsOf(job: JobDetail, pools: readonly string[]): Variant[] 
       const nodes = Math.floor(job.node_count / part);
       if (nodes < 1) continue;
       found.push([
-        `With ${formatGpuCount(nodes * job.mgpu_per_node)} on ${nodes === 1 ? "1 node" : `${nodes} nodes`}`,
-        { shape: "per_node", nodes: String(nodes) },
+        `With ${formatGpuCount(nodes * job.mgpu_per_node, job.device)} on ${nodes === 1 ? "1 node" : `${nodes} nodes`}`,
+        { shape: job.device === "cpu" ? "cores" : "per_node", nodes: String(nodes) },
       ]);
+    } else if (job.device === "cpu") {
+      const cores = Math.floor(job.mgpu / part / 1000);
+      if (cores < 1) continue;
+      found.push([`With ${formatGpuCount(cores * 1000, "cpu")}`, { cpus: String(cores), nodes: "1" }]);
     } else {
       const mgpu = Math.floor(job.mgpu / part / 1000) * 1000;
       if (mgpu < 1000) continue;

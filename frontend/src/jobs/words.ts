@@ -1,5 +1,5 @@
 import type { Attempt, Explanation, Job, JobState } from "../api/types";
-import { formatGpuCount, formatGpus } from "../ui/units";
+import { DEVICE_WORDS, formatGpuCount, formatGpus } from "../ui/units";
 
 export const JOB_STATES: readonly JobState[] = [
   "queued",
@@ -105,11 +105,11 @@ export const WAITS_FOR_JOBS: ReadonlySet<string> = new Set([
   "begin_time",
 ]);
 
-type Size = Pick<Job, "mgpu" | "mgpu_min" | "node_count" | "node_count_min">;
+type Size = Pick<Job, "mgpu" | "mgpu_min" | "node_count" | "node_count_min" | "device">;
 
 /** "16 GPUs", or "4 to 16 GPUs" of an elastic job. */
 export function gpuSpan(job: Size): string {
-  const most = formatGpuCount(job.mgpu);
+  const most = formatGpuCount(job.mgpu, job.device);
   return job.node_count_min < job.node_count ? `${formatGpus(job.mgpu_min)} to ${most}` : most;
 }
 
@@ -126,14 +126,14 @@ export function nodeSpan(job: Size): string {
 }
 
 /** The category of an explanation in words. An unknown code is shown as it is, never guessed. */
-export function codeWords(code: string): string {
-  return CODE_WORDS[code] ?? code.replaceAll("_", " ");
+export function codeWords(code: string, device: Job["device"] = "gpu"): string {
+  return (CODE_WORDS[code] ?? code.replaceAll("_", " ")).replaceAll("GPUs", DEVICE_WORDS[device]);
 }
 
 /** What a waiting job's pill says: why it waits if that is known, else its state. */
-export function jobPill(job: Pick<Job, "state" | "explanation">): { text: string; tone: PillTone } {
+export function jobPill(job: Pick<Job, "state" | "explanation" | "device">): { text: string; tone: PillTone } {
   if (job.state === "queued" && job.explanation) {
-    return { text: codeWords(job.explanation.code), tone: "wait" };
+    return { text: codeWords(job.explanation.code, job.device), tone: "wait" };
   }
   return { text: stateWord(job.state), tone: stateTone(job.state) };
 }

@@ -6,7 +6,7 @@ import { useMemo, useRef, useState } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
 import { clustersQuery, jobQuery, poolsQuery, priorityClassesQuery, treeQuery } from "../api/queries";
-import type { Job, JobPlan, JobRequest, Session, TreeNode } from "../api/types";
+import type { Job, JobPlan, JobRequest, Pool, Session, TreeNode } from "../api/types";
 import { SbatchNotes } from "../jobs/SbatchNotes";
 import { LEVEL_WORDS } from "../jobs/words";
 import { teamsWhereIMay } from "../session/access";
@@ -14,7 +14,7 @@ import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { toastDone } from "../ui/toast";
-import { formatGpus, formatMultiplier } from "../ui/units";
+import { DEVICE_WORDS, formatGpus, formatMultiplier } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 import {
   draftOf,
@@ -233,6 +233,13 @@ function SubmitForm({
   );
 }
 
+/** The way to say the size that fits a pool; the one that was chosen where it does. */
+function shapeFor(pool: Pool | undefined, { shape }: Draft): Draft["shape"] {
+  if (pool === undefined) return shape;
+  if (pool.device === "cpu") return "cores";
+  return shape === "cores" ? "total" : shape;
+}
+
 /** "100 tasks" beside what was typed, as soon as it is an array. */
 function ArraySize({ text }: { text: string }) {
   if (text.trim() === "") return null;
@@ -283,6 +290,7 @@ function FormFields({
       draft.beginAt !== "" ||
       draft.dependsOn !== "" || draft.array !== "",
   );
+  const isOfCores = draft.shape === "cores";
   const advice = imageAdvice(clusters.data ?? [], pool?.name, draft.cluster);
   const image = (
     <TextInput
@@ -311,13 +319,13 @@ function FormFields({
           placeholder="the default pool"
           clearable
           clearButtonProps={{ "aria-label": "The default pool" }}
-          data={(pools.data ?? []).map(({ name, capacity_mgpu }) => ({
+          data={(pools.data ?? []).map(({ name, capacity_mgpu, device }) => ({
             value: name,
-            label: `${name} · ${formatGpus(capacity_mgpu)} GPUs`,
+            label: `${name} · ${formatGpus(capacity_mgpu)} ${DEVICE_WORDS[device]}`,
           }))}
           value={draft.pool}
           error={errors.pool}
-          onChange={(pool) => set({ pool })}
+          onChange={(pool) => set({ pool, shape: shapeFor(pools.data?.find(({ name }) => name === pool), draft) })}
         />
         <Select
           label="Priority class"
@@ -340,16 +348,19 @@ function FormFields({
         />
       </div>
       <fieldset className="plain-set">
-        <legend>GPUs</legend>
+        <legend>{isOfCores ? "CPU cores" : "GPUs"}</legend>
         <div className="inline top">
           <SegmentedControl
             aria-label="How the GPUs are counted"
             data={[
               { value: "total", label: "in total" },
               { value: "per_node", label: "per node" },
+              ...(isOfCores || pools.data?.some(({ device }) => device === "cpu")
+                ? [{ value: "cores", label: "only CPU cores" }]
+                : []),
             ]}
             value={draft.shape}
-            onChange={(shape) => set({ shape: shape === "per_node" ? "per_node" : "total" })}
+            onChange={(shape) => set({ shape: shape === "per_node" || shape === "cores" ? shape : "total" })}
           />
           {draft.shape === "total" ? (
             <TextInput
@@ -373,16 +384,29 @@ function FormFields({
                 onChange={(event) => set({ nodes: event.currentTarget.value })}
               />
               <span className="dim times">×</span>
-              <TextInput
-                aria-label="GPUs per node"
-                inputMode="decimal"
-                w={120}
-                value={draft.gpusPerNode}
-                error={errors.gpusPerNode}
-                rightSection={<span className="faint small">GPUs</span>}
-                rightSectionWidth={44}
-                onChange={(event) => set({ gpusPerNode: event.currentTarget.value })}
-              />
+              {isOfCores ? (
+                <TextInput
+                  aria-label="Cores per node"
+                  inputMode="numeric"
+                  w={120}
+                  value={draft.cpus}
+                  error={errors.cpus}
+                  rightSection={<span className="faint small">cores</span>}
+                  rightSectionWidth={44}
+                  onChange={(event) => set({ cpus: event.currentTarget.value })}
+                />
+              ) : (
+                <TextInput
+                  aria-label="GPUs per node"
+                  inputMode="decimal"
+                  w={120}
+                  value={draft.gpusPerNode}
+                  error={errors.gpusPerNode}
+                  rightSection={<span className="faint small">GPUs</span>}
+                  rightSectionWidth={44}
+                  onChange={(event) => set({ gpusPerNode: event.currentTarget.value })}
+                />
+              )}
             </>
           )}
         </div>
@@ -457,17 +481,19 @@ function FormFields({
             />
           )}
           <div className="even">
-            <TextInput
-              label="CPUs on each node"
-              placeholder="what comes with the GPUs"
-              inputMode="numeric"
-              value={draft.cpus}
-              error={errors.cpus}
-              onChange={(event) => set({ cpus: event.currentTarget.value })}
-            />
+            {!isOfCores && (
+              <TextInput
+                label="CPUs on each node"
+                placeholder="what comes with the GPUs"
+                inputMode="numeric"
+                value={draft.cpus}
+                error={errors.cpus}
+                onChange={(event) => set({ cpus: event.currentTarget.value })}
+              />
+            )}
             <TextInput
               label="Memory on each node"
-              placeholder="what comes with the GPUs, or 64G"
+              placeholder={`what comes with the ${isOfCores ? "cores" : "GPUs"}, or 64G`}
               value={draft.memory}
               error={errors.memory}
               onChange={(event) => set({ memory: event.currentTarget.value })}

@@ -13,11 +13,12 @@ export interface Draft {
   pool: string | null;
   /** Further pools that would do, the better ones first. */
   otherPools: string[];
-  shape: "total" | "per_node";
+  /** How the size is said: in GPUs, or of a pool of CPU cores in `nodes` and `cpus`. */
+  shape: "total" | "per_node" | "cores";
   gpus: string;
   gpusPerNode: string;
   nodes: string;
-  /** On each node; empty is what comes with its GPUs. */
+  /** On each node; empty is what comes with its GPUs, and not allowed where it is the size. */
   cpus: string;
   memory: string;
   script: string;
@@ -89,7 +90,7 @@ export function draftOf(job: JobDetail): Draft {
     name: job.array === null ? job.name : job.name.replace(/\[\d+\]$/, ""),
     pool: job.pools[0] ?? job.pool,
     otherPools: job.pools.slice(1),
-    shape: job.node_count > 1 ? "per_node" : "total",
+    shape: job.device === "cpu" ? "cores" : job.node_count > 1 ? "per_node" : "total",
     gpus: spanText(gpusToDecimal(job.mgpu_min), gpusToDecimal(job.mgpu)),
     gpusPerNode: gpusToDecimal(job.mgpu_per_node),
     nodes: spanText(String(job.node_count_min), String(job.node_count)),
@@ -241,9 +242,11 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
         if (least !== null) request.gpus_min = Number(gpusToDecimal(leastMgpu));
       }
     } else {
-      const mgpu = parseGpus(draft.gpusPerNode);
-      if (mgpu === null || mgpu === 0) errors.gpusPerNode = "A number of GPUs, such as 8.";
-      else request.gpus_per_node = Number(gpusToDecimal(mgpu));
+      if (draft.shape === "per_node") {
+        const mgpu = parseGpus(draft.gpusPerNode);
+        if (mgpu === null || mgpu === 0) errors.gpusPerNode = "A number of GPUs, such as 8.";
+        else request.gpus_per_node = Number(gpusToDecimal(mgpu));
+      }
       const { least, most } = span(draft.nodes);
       const nodes = parseNodes(most);
       const leastNodes = least === null ? nodes : parseNodes(least);
@@ -253,7 +256,7 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
         if (least !== null) request.nodes_min = leastNodes;
       }
     }
-    if (draft.cpus.trim() !== "") {
+    if (draft.cpus.trim() !== "" || draft.shape === "cores") {
       const cpus = parseNodes(draft.cpus);
       if (cpus === null) errors.cpus = "A whole number, at least 1.";
       else request.cpus_per_node = cpus;
@@ -351,6 +354,7 @@ export function placeRefusals(
     let field = FIELD_OF_POINTER[pointer] ?? FIELD_OF_POINTER[/^(features|pools)\/\d+$/.exec(pointer)?.[1] ?? ""];
     if (draft.door === "sbatch" && field !== "team") field = "sbatch";
     else if (field === "gpus" && draft.shape === "per_node") field = "gpusPerNode";
+    else if ((field === "gpus" || field === "gpusPerNode") && draft.shape === "cores") field = "cpus";
     if (field === undefined) others.push(detail);
     else errors[field] = field in errors ? `${errors[field] ?? ""} ${detail}` : detail;
   }
@@ -380,7 +384,7 @@ export function submitCommand(draft: Draft): string {
     option("pool", draft.pool === null ? null : [...new Set([draft.pool, ...draft.otherPools])].join(","));
     if (draft.shape === "total") option("gpus", draft.gpus);
     else {
-      option("gpus-per-node", draft.gpusPerNode);
+      if (draft.shape === "per_node") option("gpus-per-node", draft.gpusPerNode);
       option("nodes", draft.nodes);
     }
     option("cpus-per-node", draft.cpus);

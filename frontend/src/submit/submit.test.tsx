@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { aProblem } from "../../mock/answer.ts";
 import { POOLS, theClusters } from "../../mock/company.ts";
 import { aJob, theJobs } from "../../mock/jobs.ts";
+import { gpuSpan } from "../jobs/words";
 import { accessibilityFaults, open } from "../test/render";
 import { draftOf, emptyDraft, parseArray, parseEnvironment, placeRefusals, readDraft, submitCommand } from "./draft";
 import { imageAdvice } from "./images";
@@ -105,6 +106,23 @@ describe("the draft", () => {
     expect([cloned.pool, cloned.otherPools]).toEqual(["h100", ["a100"]]);
     const refusals = { "pools/1": "there is no pool 'x' for you" };
     expect(placeRefusals(refusals, draft)).toEqual({ errors: { otherPools: refusals["pools/1"] }, others: [] });
+  });
+
+  it("asks a pool of CPU cores for nodes and cores on each, and clones that", () => {
+    const asked = { pool: "cpu", shape: "cores", cpus: "16", nodes: "1..2" } as const;
+    const draft = { ...emptyDraft(), ...asked, team: VISION, script: "run" };
+    const { request } = readDraft(draft);
+    expect(request).toMatchObject({ pool: "cpu", cpus_per_node: 16, nodes: 2, nodes_min: 1 });
+    expect(request).not.toHaveProperty("gpus");
+    expect(request).not.toHaveProperty("gpus_per_node");
+    expect(readDraft({ ...draft, cpus: "" }).errors).toEqual({ cpus: "A whole number, at least 1." });
+    expect(submitCommand(draft)).toBe(`tidegate submit --team ${VISION} --pool cpu --nodes 1..2 --cpus-per-node 16 job.sh`);
+    const size = { mgpu_per_node: 16_000, mgpu: 32_000, mgpu_min: 16_000, node_count: 2, node_count_min: 1 };
+    const job = aJob({ ...size, device: "cpu", pool: "cpu", cpus_per_node: 16 });
+    expect(readDraft(draftOf(job)).request).toMatchObject({ pool: "cpu", cpus_per_node: 16, nodes: 2, nodes_min: 1 });
+    expect(gpuSpan(job)).toBe("16 to 32 cores");
+    const refused = placeRefusals({ gpus: "it has GPUs" }, draft);
+    expect(refused).toEqual({ errors: { cpus: "it has GPUs" }, others: [] });
   });
 
   it("asks for CPUs and memory only where they are given, and clones them", () => {

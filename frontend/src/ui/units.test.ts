@@ -30,7 +30,7 @@ describe("GPUs", () => {
   ])("%d mGPU reads %s", (mgpu, text) => expect(formatGpus(mgpu)).toBe(text));
 
   it("says GPU for one and GPUs for all else", () => {
-    expect([1000, 500, 0, 8000].map(formatGpuCount)).toEqual(["1 GPU", "0.5 GPUs", "0 GPUs", "8 GPUs"]);
+    expect([1000, 500, 0, 8000].map((mgpu) => formatGpuCount(mgpu))).toEqual(["1 GPU", "0.5 GPUs", "0 GPUs", "8 GPUs"]);
   });
 
   it.each([

@@ -51,10 +51,14 @@ export function formatGpus(mgpu: Quantity): string {
   return formatRatio(mgpu, MGPU_PER_GPU, 3, false);
 }
 
-/** "1 GPU", "200 GPUs", "0.5 GPUs". */
-export function formatGpuCount(mgpu: Quantity): string {
+/** What the devices of a pool are called, several of them. */
+export const DEVICE_WORDS = { gpu: "GPUs", cpu: "cores" } as const;
+
+/** "1 GPU", "200 GPUs", "0.5 GPUs"; "8 cores" in a pool of CPU cores. */
+export function formatGpuCount(mgpu: Quantity, device: keyof typeof DEVICE_WORDS = "gpu"): string {
   const gpus = formatGpus(mgpu);
-  return `${gpus} ${gpus === "1" ? "GPU" : "GPUs"}`;
+  const words = DEVICE_WORDS[device];
+  return `${gpus} ${gpus === "1" ? words.slice(0, -1) : words}`;
 }
 
 /** Milli-GPU-seconds as GPU-hours with two decimals: 3600000 -> "1.00". */

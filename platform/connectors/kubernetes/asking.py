@@ -8,7 +8,7 @@ Workload asks for something else is not started.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from connectors.kubernetes import naming
 from connectors.kubernetes.manifests.pod_template import claim_template_name, pool_of
@@ -18,6 +18,7 @@ from connectors.protocol import Workload
 
 #: As many as the quota of a team's namespace allows; each is looked at whenever the cluster is.
 PODS_MAX = 10_000
+_NO_FLAVORS: Mapping[str, str] = {}
 
 
 def asked_for(workload: Workload, options: KubernetesOptions) -> str:
@@ -91,15 +92,14 @@ def asked_by_pool(
     found: dict[str, tuple[int, ...]] = {}
     for pod_set in parts(workload, "spec", "podSets"):
         spec = part(pod_set, "template", "spec")
-        counts = resource_counts(spec, resources)
-        wanted = [pool for pool in pools.values() if counts.get(pool.resource)]
-        if not wanted:
-            continue
-        flavor = flavors.get(text(pod_set, "name"), {}).get(wanted[0].resource, "")
-        pool = chosen(wanted, None, part(spec, "nodeSelector"), flavor)
-        name = "" if pool is None else pool.name
-        each = counts[(pool or wanted[0]).resource] * (pool or wanted[0]).mgpu_per_unit
-        found[name] = found.get(name, ()) + (each,) * _count(pod_set)
+        each = gpus_by_pool(
+            resource_counts(spec, resources),
+            pools,
+            selector=part(spec, "nodeSelector"),
+            flavors=flavors.get(text(pod_set, "name"), {}),
+        )
+        for name, mgpu in each.items():
+            found[name] = found.get(name, ()) + (mgpu,) * _count(pod_set)
     return found
 
 
@@ -140,12 +140,37 @@ def _asked(container: Object, resource: str) -> int:
     )
 
 
-def chosen(
-    wanted: Sequence[KubernetesPool], of_node: str | None, selector: Object, flavor: str = ""
+def gpus_by_pool(
+    counts: Mapping[str, int],
+    pools: Mapping[str, KubernetesPool],
+    *,
+    selector: Object,
+    of_node: Collection[str] | None = None,
+    flavors: Mapping[str, str] = _NO_FLAVORS,
+) -> dict[str, int]:
+    """The milli-GPU of each pool that `counts` of resources are, for a Pod with `selector`.
+
+    Pools are told by those of its node (None: not known), else by the flavors that Kueue gave it,
+    by resource. Pool "" has what cannot be told, unless the node tells some of it: then the rest
+    is of no pool.
+    """
+    found: dict[str, int] = {}
+    for resource, count in counts.items():
+        wanted = [pool for pool in pools.values() if pool.resource == resource]
+        pool = _chosen(wanted, of_node, selector, flavors.get(resource, ""))
+        name = "" if pool is None else pool.name
+        found[name] = found.get(name, 0) + count * (pool or wanted[0]).mgpu_per_unit
+    if of_node is not None and len(found) > 1:
+        found.pop("", None)
+    return found
+
+
+def _chosen(
+    wanted: Sequence[KubernetesPool], of_node: Collection[str] | None, selector: Object, flavor: str
 ) -> KubernetesPool | None:
-    """Which of `wanted` it is: by the node, else by the selector, else by the flavor."""
+    """Which of `wanted` it is: by the node, else by the flavor, else by the selector."""
     if of_node is not None:
-        return next((pool for pool in wanted if pool.name == of_node), None)
+        return next((pool for pool in wanted if pool.name in of_node), None)
     if flavor:
         fitting = [pool for pool in wanted if pool.flavor == flavor]
     else:

@@ -43,55 +43,74 @@ def nodes_of(
     pools: Mapping[str, KubernetesPool],
     features: Mapping[str, tuple[str, str | None]],
 ) -> tuple[tuple[NodeCapacity, ...], tuple[str, ...]]:
-    """What each node of our pools offers, by name, and complaints about nodes that are left out.
+    """What each node of our pools offers, by name and pool, and complaints about what is left out.
 
-    `features` are those that the options name: by feature a label and its value, or any. A node of
-    no pool is no complaint.
+    A node whose GPUs are of several kinds, as one with whole GPUs beside slices of others, is in a
+    pool with each. `features` are those that the options name: by feature a label and its value,
+    or any. A node of no pool is no complaint.
     """
     found: list[NodeCapacity] = []
     complaints: list[str] = []
     for node in nodes:
         try:
             name = needed(node, "metadata", "name")
-            fitting = _pools_of(node, pools)
-            if len(fitting) > 1:
-                names = " and ".join(sorted(pool.name for pool in fitting)[:_NAMED_MAX])
+            counting, disputed = _pools_of(node, pools)
+            found += [_capacity(name, node, pool, features) for pool in counting]
+            if disputed:
+                names = " and ".join(sorted(pool.name for pool in disputed)[:_NAMED_MAX])
                 complaints.append(
-                    f"Node {printable(name, _LENGTH_MAX)} belongs to the pools {names} by their "
-                    "node_selector and resource; it is left out until it belongs to one of them."
+                    f"Node {printable(name, _LENGTH_MAX)} has the same GPUs for the pools {names} "
+                    "by their node_selector and resource; it is left out of them until it has "
+                    "them for one only."
                 )
-            elif fitting:
-                found.append(_capacity(name, node, fitting[0], features))
         except Odd as error:
             complaints.append(f"Node {_name_of(node)} makes no sense and is left out: {error}.")
-    return tuple(sorted(found, key=lambda one: one.name)), tuple(sorted(complaints))
+    return tuple(sorted(found, key=lambda one: (one.name, one.pool))), tuple(sorted(complaints))
 
 
 def pools_of_nodes(
     nodes: Iterable[Object], pools: Mapping[str, KubernetesPool]
-) -> Mapping[str, str]:
-    """By node, the pool that it belongs to; those of none or several are left out."""
-    found: dict[str, str] = {}
+) -> Mapping[str, frozenset[str]]:
+    """By node, the pools that it counts in; those of none are left out."""
+    found: dict[str, frozenset[str]] = {}
     for node in nodes:
         try:
-            fitting = _pools_of(node, pools)
-            if len(fitting) == 1:
-                found[needed(node, "metadata", "name")] = fitting[0].name
+            counting, _ = _pools_of(node, pools)
+            if counting:
+                found[needed(node, "metadata", "name")] = frozenset(pool.name for pool in counting)
         except Odd:
             # `nodes_of` complains about it.
             continue
     return found
 
 
-def _pools_of(node: Object, pools: Mapping[str, KubernetesPool]) -> list[KubernetesPool]:
-    """The pools whose nodes look like `node`. Raises Odd."""
+def _pools_of(
+    node: Object, pools: Mapping[str, KubernetesPool]
+) -> tuple[list[KubernetesPool], list[KubernetesPool]]:
+    """The pools whose nodes look like `node`: those that it counts in, and those that would count
+    the same GPUs as another of them. Raises Odd."""
     labels = texts(node, "metadata", "labels")
-    return [
+    alike = [
         pool
         for pool in pools.values()
         if all(labels.get(name) == value for name, value in pool.node_selector.items())
         and _may_have(node, pool)
     ]
+    # A GPU that was cut in slices leaves 0 whole ones behind, and slices that are cut anew 0 of
+    # their kind.
+    fitting = [pool for pool in alike if _has_any(node, pool)] or alike
+    disputed = [
+        pool
+        for pool in fitting
+        if any(other is not pool and _counts_the_same(pool, other) for other in fitting)
+    ]
+    return [pool for pool in fitting if pool not in disputed], disputed
+
+
+def _counts_the_same(one: KubernetesPool, other: KubernetesPool) -> bool:
+    # The label by which devices are counted tells all GPUs of a node.
+    by_label = one.device_class is not None or other.device_class is not None
+    return by_label or one.resource == other.resource
 
 
 def _may_have(node: Object, pool: KubernetesPool) -> bool:
@@ -99,6 +118,13 @@ def _may_have(node: Object, pool: KubernetesPool) -> bool:
         return DEVICE_COUNT in texts(node, "metadata", "labels")
     return any(
         pool.resource in part(node, "status", where) for where in ("capacity", "allocatable")
+    )
+
+
+def _has_any(node: Object, pool: KubernetesPool) -> bool:
+    """Whether the node has GPUs of the pool, healthy or not. Raises Odd."""
+    return _allocatable(node, pool) > 0 or (
+        pool.device_class is None and units(node, "status", "capacity", pool.resource) > 0
     )
 
 

@@ -128,7 +128,7 @@ def _by_pool(
     ordered = sorted(pods, key=lambda pod: pod.order)
     holding = [pod for pod in ordered if pod.mgpu and pod.node]
     # What waits and asks for none of our GPUs is told too: somebody must start it.
-    names = sorted({pod.pool or "" for pod in holding} or set(asked) or {""})
+    names = sorted({pool for pod in holding for pool in pod.gpus} or set(asked) or {""})
     is_mixed = len(names) > 1
     started_at = admission.admitted_at if phase is not WorkloadPhase.HELD else None
     if phase is WorkloadPhase.STARTING and not any(pod.node for pod in run.pods):
@@ -148,7 +148,7 @@ def _by_pool(
     found = []
     for name in names:
         ranks = asked.get(name, ())
-        slots = tuple(RankSlot(pod.node, pod.mgpu) for pod in holding if (pod.pool or "") == name)
+        slots = tuple(RankSlot(pod.node, pod.gpus[name]) for pod in holding if name in pod.gpus)
         found.append(
             NativeWorkload(
                 native_id=f"{run.uid} ({name})" if is_mixed else run.uid,
@@ -180,21 +180,24 @@ def foreign_pods(look: Look) -> list[NativeWorkload]:
     """Pods with GPUs that no queue of Kueue let in: nobody's, they count as held outside."""
     return [
         NativeWorkload(
-            native_id=pod.uid,
+            native_id=f"{pod.uid} ({pool})" if len(pod.gpus) > 1 else pod.uid,
             submitted_at=pod.created_at,
             name=f"{pod.namespace}/{pod.name}"[:NAME_LENGTH_MAX],
             account="",
             user="",
             place=pod.namespace,
-            pool=pod.pool or "",
-            mgpu=pod.mgpu,
+            pool=pool,
+            mgpu=mgpu,
             native_state=pod.phase[:STATE_LENGTH_MAX],
             phase=_phase_of_foreign(pod),
             started_at=pod.started_at or pod.created_at if pod.node else None,
-            slots=(RankSlot(pod.node, pod.mgpu),) if pod.node else (),
+            slots=(RankSlot(pod.node, mgpu),) if pod.node else (),
+            is_mixed=len(pod.gpus) > 1,
         )
         for pod in sorted(look.foreign, key=lambda pod: pod.uid)
-        if pod.mgpu and not pod.is_over
+        if not pod.is_over
+        for pool, mgpu in sorted(pod.gpus.items())
+        if mgpu
     ]
 
 

@@ -130,7 +130,7 @@ def _observation(look: Look, key: str, run: Run) -> Observation:
         is_stuck=wait is not None and wait.is_stuck,
         is_held_by_others=wait is not None and wait.is_held_by_others,
         account=text(item, "metadata", "namespace"),
-        pool=next((pod.pool for pod in ranks if pod.pool), ""),
+        pool=next((pool for pod in ranks for pool in pod.gpus if pool), ""),
     )
 
 
@@ -154,7 +154,7 @@ def _left_observation(look: Look, key: str, run: Run) -> Observation:
         message="Somebody deleted it on the cluster; its Pods are ending.",
         slots=_slots(ranks),
         account=ranks[0].namespace,
-        pool=next((pod.pool for pod in ranks if pod.pool), ""),
+        pool=next((pool for pod in ranks for pool in pod.gpus if pool), ""),
     )
 
 

@@ -360,6 +360,12 @@ def _pools(value: object, *, requires_digest: bool) -> Mapping[str, KubernetesPo
     for name, settings in value.items():
         if not _matches(_POOL, name):
             raise ValueError(f"{name!r} is no name of a pool: use letters, digits, '.', '_', '-'")
+        if isinstance(settings, Mapping) and (
+            "device" in settings or settings.get("resource") == "cpu"
+        ):
+            raise ValueError(
+                f"pool {name}: pools of CPU cores are not run on Kubernetes yet; leave it out"
+            )
         if not isinstance(settings, Mapping) or set(settings) - _POOL_KNOWN:
             raise ValueError(f"pool {name} has {', '.join(sorted(_POOL_KNOWN))}, nothing else")
         pools[name] = _pool(name, settings, requires_digest=requires_digest)

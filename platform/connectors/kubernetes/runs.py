@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from connectors.kubernetes import naming
-from connectors.kubernetes.asking import chosen, resource_counts
+from connectors.kubernetes.asking import gpus_by_pool, resource_counts
 from connectors.kubernetes.cluster_state import OWNERS_MAX, KubeState, controller_of
 from connectors.kubernetes.inventory import pools_of_nodes
 from connectors.kubernetes.options import KubernetesPool
@@ -42,8 +42,8 @@ _BEGUN_PHASES = frozenset({"Running", "Succeeded"})
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """What is needed of one Pod. `units` are the GPUs it asks for by pool and resource in use,
-    `end` how its main container ended."""
+    """What is needed of one Pod. `gpus` are the milli-GPU that it asks for, by pool ("" where that
+    cannot be told), `end` how its main container ended."""
 
     uid: str
     name: str
@@ -53,13 +53,17 @@ class Pod:
     node: str
     phase: str
     rank: int | None
-    pool: str | None
-    mgpu: int
+    gpus: Mapping[str, int]
     is_deleting: bool
     started_at: int | None
     ended_at: int | None
     end: RankEnd | None
     source: Object
+
+    @property
+    def mgpu(self) -> int:
+        """The milli-GPU that it asks for in all."""
+        return sum(self.gpus.values())
 
     @property
     def is_over(self) -> bool:
@@ -114,7 +118,7 @@ class Look:
         self.check = check
         self.cluster = naming.cluster_label(cluster_id)
         self.unread: list[Unread] = []
-        self.pool_of_node = pools_of_nodes(state.nodes, pools)
+        self.pools_of_node = pools_of_nodes(state.nodes, pools)
         self.foreign: list[Pod] = []
         self._parents: dict[str, str] = {}
         self._runs: dict[str, Run] = {}
@@ -298,7 +302,6 @@ class Look:
         labels = texts(source, "metadata", "labels")
         texts(source, "metadata", "annotations")
         owner = labels.get(JOBSET_UID) or controller_of(source) or uid
-        pool, mgpu = self._gpus(source)
         started_at, ended_at, end = _container_times(source)
         phase = text(source, "status", "phase")
         return Pod(
@@ -310,8 +313,7 @@ class Look:
             node=text(source, "spec", "nodeName"),
             phase=phase,
             rank=naming.rank_of(source),
-            pool=pool,
-            mgpu=mgpu,
+            gpus=self._gpus(source),
             is_deleting=bool(text(source, "metadata", "deletionTimestamp")),
             started_at=started_at,
             ended_at=ended_at,
@@ -319,21 +321,15 @@ class Look:
             source=source,
         )
 
-    def _gpus(self, source: Object) -> tuple[str | None, int]:
-        """The pool whose GPUs the Pod asks for and how many milli-GPU; (None, 0) for none, and pool
-        "" where that cannot be told."""
-        counts = resource_counts(part(source, "spec"), {p.resource for p in self.pools.values()})
-        wanted = [pool for pool in self.pools.values() if counts.get(pool.resource)]
-        if not wanted:
-            return None, 0
-        pool = chosen(
-            wanted,
-            self.pool_of_node.get(text(source, "spec", "nodeName")),
-            part(source, "spec", "nodeSelector"),
+    def _gpus(self, source: Object) -> Mapping[str, int]:
+        """The milli-GPU that the Pod asks for, by pool."""
+        resources = {pool.resource for pool in self.pools.values()}
+        return gpus_by_pool(
+            resource_counts(part(source, "spec"), resources),
+            self.pools,
+            selector=part(source, "spec", "nodeSelector"),
+            of_node=self.pools_of_node.get(text(source, "spec", "nodeName")),
         )
-        if pool is None:
-            return "", counts[wanted[0].resource] * wanted[0].mgpu_per_unit
-        return pool.name, counts[pool.resource] * pool.mgpu_per_unit
 
     def _not_read(self, item: Object, error: Odd) -> None:
         """`item` makes no sense: what it belongs to is unread, or, where that cannot be told,

@@ -34,7 +34,8 @@ class Credentials:
 
 
 class AttemptSpec:
-    """One attempt. `trace` is unique to it and stands in every rank's environment."""
+    """One attempt. `trace` is unique to it and stands in every rank's environment. One that
+    `is_of_cores` has cores and no GPUs."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class AttemptSpec:
         grace_s: int,
         log_cap_bytes: int,
         credentials: Credentials | None,
+        is_of_cores: bool = False,
     ) -> None:
         self.key = key
         self.trace = trace
@@ -62,6 +64,7 @@ class AttemptSpec:
         self.grace_s = grace_s
         self.log_cap_bytes = log_cap_bytes
         self.credentials = credentials
+        self.is_of_cores = is_of_cores
 
     def to_json(self) -> dict[str, object]:
         """The record that `read_spec` reads."""
@@ -81,6 +84,7 @@ class AttemptSpec:
             "notice_signal": self.notice_signal,
             "grace_s": self.grace_s,
             "log_cap_bytes": self.log_cap_bytes,
+            "is_of_cores": self.is_of_cores,
             "credentials": credentials
             and {
                 "uid": credentials.uid,
@@ -108,6 +112,7 @@ def read_spec(path: str) -> AttemptSpec:
         notice_signal=integer(record, "notice_signal"),
         grace_s=integer(record, "grace_s"),
         log_cap_bytes=integer(record, "log_cap_bytes"),
+        is_of_cores=record.get("is_of_cores") is True,
         credentials=None if record.get("credentials") is None else _credentials(record),
     )
 

@@ -160,12 +160,13 @@ class LocalConnector:
             NodeCapacity(
                 name=node.name,
                 pool=node.pool,
-                capacity_mgpu=node.gpus * MGPU_PER_DEVICE,
+                capacity_mgpu=node.devices * MGPU_PER_DEVICE,
                 is_schedulable=node.name not in drained and not is_full,
                 state="drained" if node.name in drained else "disk full" if is_full else "up",
                 reason=drained.get(node.name, ""),
                 features=node.features,
                 domains=node.domains,
+                device=node.device,
             )
             for node in nodes_of(self._options)
         )

@@ -31,24 +31,29 @@ def rank_environment(spec: AttemptSpec, allocation: Allocation, rank: int) -> Ma
     """All that rank `rank` finds in its environment: the workload's own, and its place.
 
     Every rank is the only one on its (virtual) node, so its local rank is 0. With virtual GPUs
-    the CUDA variables say that there are none, so that nothing touches a real device by chance.
+    or none the CUDA variables say that there are none, so that nothing touches a real device by
+    chance. Cores are counted and not bound: a rank is told how many it has.
     """
     devices = ",".join(map(str, allocation.devices[rank]))
+    held = str(len(allocation.devices[rank]))
     if spec.uses_real_gpus:
-        gpus = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": devices}
+        place = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": devices}
     else:
-        gpus = {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+        place = {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+    if spec.is_of_cores:
+        place |= {"TIDEGATE_CPUS_PER_NODE": held, "TIDEGATE_GPUS_PER_NODE": "0"}
+        place |= {"TIDEGATE_GPU_SLOTS": ""}
+    else:
+        place |= {"TIDEGATE_GPUS_PER_NODE": held, "TIDEGATE_GPU_SLOTS": devices}
     return {
         **spec.environment,
-        **gpus,
+        **place,
         "LOCAL_RANK": "0",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(allocation.port),
         "NNODES": str(len(spec.slots)),
         "NODE_RANK": str(rank),
         "RANK": str(rank),
-        "TIDEGATE_GPUS_PER_NODE": str(len(allocation.devices[rank])),
-        "TIDEGATE_GPU_SLOTS": devices,
         "TIDEGATE_NODE": spec.slots[rank].node,
         "WORLD_SIZE": str(len(spec.slots)),
         TRACE_VARIABLE: spec.trace,

@@ -3,9 +3,12 @@
 root            directory that keeps the attempts; on a local disk, for this connector only
 nodes           a group {count, gpus, pool, prefix, features, domains} of virtual nodes, or a
                 list of groups; features, none by default, are names that jobs may ask for, and
-                domains, such as {"block": "b1", "rack": "r1"}, say where the group stands
+                domains, such as {"block": "b1", "rack": "r1"}, say where the group stands. A
+                group with cores instead of gpus offers these, to a pool of CPU cores; how many
+                this machine really has is not asked
 use_real_gpus   "auto" (default): the GPUs that nvidia-smi lists, if any, on one node named
-                after this machine, else the virtual nodes; true: real ones or none; false
+                after this machine, else the virtual nodes; true: real ones or none; false.
+                Nodes with cores are there in any case
 log_cap_bytes   cap of each stream of each rank, 16 MiB by default
 path            PATH of the jobs
 run_as          {portal user: UNIX user}; the portal must run as root to use it
@@ -28,9 +31,10 @@ from typing import Any
 from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.local.attempt_spec import Credentials
 from connectors.protocol import TOPOLOGY_LEVELS
+from primitives.units import DeviceKind
 
 NODES_MAX = 10_000
-GPUS_PER_NODE_MAX = 1_024
+DEVICES_PER_NODE_MAX = 1_024
 FEATURES_MAX = 64
 LOG_CAP_BYTES = 16 << 20
 LOG_CAP_BYTES_MAX = 1 << 40
@@ -57,19 +61,20 @@ _NVIDIA_SMI_NO_GPU = (6, 9)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node: this machine, or a virtual part of it."""
+    """One node: this machine, or a virtual part of it. It has so many `devices`: `device`s."""
 
     name: str
     pool: str
-    gpus: int
+    devices: int
     is_real: bool
     features: tuple[str, ...] = ()
     domains: Mapping[str, str] = field(default_factory=dict)
+    device: DeviceKind = DeviceKind.GPU
 
 
 @dataclass(frozen=True, slots=True)
 class LocalOptions:
-    """Checked options. `virtual_nodes` are used unless real GPUs are."""
+    """Checked options. Of `virtual_nodes` those with GPUs are used unless real GPUs are."""
 
     root: str
     virtual_nodes: tuple[Node, ...]
@@ -111,11 +116,13 @@ def nodes_of(options: LocalOptions) -> tuple[Node, ...]:
 
     Raises ClusterUnavailable when real GPUs are asked for and nvidia-smi lists none.
     """
-    if options.use_real_gpus == "never":
+    like = next((node for node in options.virtual_nodes if node.device is DeviceKind.GPU), None)
+    if options.use_real_gpus == "never" or like is None:
         return options.virtual_nodes
     if (count := _real_gpu_count()) > 0:
-        like = options.virtual_nodes[0]
-        return (Node(_host_name(), like.pool, count, is_real=True, features=like.features),)
+        real = Node(_host_name(), like.pool, count, is_real=True, features=like.features)
+        cores = (node for node in options.virtual_nodes if node.device is DeviceKind.CPU)
+        return (real, *cores)
     if options.use_real_gpus == "always":
         raise ClusterUnavailable("nvidia-smi lists no GPU on this machine")
     return options.virtual_nodes
@@ -152,26 +159,49 @@ def _virtual_nodes(groups: Any) -> tuple[Node, ...]:
         )
     nodes: list[Node] = []
     for group in groups:
-        if not isinstance(group, Mapping) or set(group) - set(_DEFAULT_GROUP):
+        if not isinstance(group, Mapping) or set(group) - {*_DEFAULT_GROUP, "cores"}:
             raise ValueError(
-                "a group of nodes has count, gpus, pool, prefix, features and domains, nothing else"
+                "a group of nodes has count, gpus or cores, pool, prefix, features and domains, "
+                "nothing else"
             )
+        device = DeviceKind.CPU if "cores" in group else DeviceKind.GPU
+        if device is DeviceKind.CPU:
+            _check_cores(group)
         whole: dict[str, Any] = {**_DEFAULT_GROUP, **group}
-        count, gpus, pool, prefix = (whole[name] for name in ("count", "gpus", "pool", "prefix"))
+        counted = "cores" if device is DeviceKind.CPU else "gpus"
+        count, devices, pool, prefix = (
+            whole[name] for name in ("count", counted, "pool", "prefix")
+        )
         features, domains = _features(whole["features"]), _domains(whole["domains"])
         _check_count("count", count, 1, NODES_MAX)
-        _check_count("gpus", gpus, 0, GPUS_PER_NODE_MAX)
+        _check_count(counted, devices, 0, DEVICES_PER_NODE_MAX)
         width = max(3, len(str(count)))
         names = [f"{prefix}{number:0{width}d}" for number in range(1, count + 1)]
         if not all(_NAME.fullmatch(name) for name in (names[-1], str(pool))):
             raise ValueError(f"{prefix!r} and {pool!r} must be letters, digits, '.', '_' and '-'")
         nodes.extend(
-            Node(name, str(pool), gpus, is_real=False, features=features, domains=domains)
+            Node(
+                name,
+                str(pool),
+                devices,
+                is_real=False,
+                features=features,
+                domains=domains,
+                device=device,
+            )
             for name in names
         )
     if len(nodes) > NODES_MAX or len({node.name for node in nodes}) != len(nodes):
         raise ValueError(f"at most {NODES_MAX} nodes, and no name twice: give groups own prefixes")
     return tuple(nodes)
+
+
+def _check_cores(group: Mapping[str, Any]) -> None:
+    """Raises ValueError for what a group of nodes with cores cannot have, or has to say."""
+    if "gpus" in group or "domains" in group:
+        raise ValueError("a group of nodes with cores has neither gpus nor domains")
+    if "pool" not in group:
+        raise ValueError("a group of nodes with cores must name its pool")
 
 
 def _features(value: object) -> tuple[str, ...]:

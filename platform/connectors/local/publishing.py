@@ -25,6 +25,7 @@ from connectors.local.attempt_files import (
 from connectors.local.attempt_spec import AttemptSpec, Slot
 from connectors.local.options import LocalOptions, Node, credentials_of
 from connectors.protocol import Outcome, Workload, WorkloadPhase
+from primitives.units import DeviceKind
 
 _TIDY_EVERY_S = 3_600
 _STAGING_KEPT_S = 3_600
@@ -153,6 +154,7 @@ def _spec(options: LocalOptions, nodes: Mapping[str, Node], workload: Workload) 
         trace=uuid.uuid4().hex,
         boot_id=boot_id(),
         slots=_slots(nodes, workload),
+        is_of_cores=nodes[workload.slots[0].node].device is DeviceKind.CPU,
         uses_real_gpus=any(nodes[slot.node].is_real for slot in workload.slots),
         environment={
             "PATH": options.path,
@@ -180,11 +182,12 @@ def _slots(nodes: Mapping[str, Node], workload: Workload) -> tuple[Slot, ...]:
             )
         if slot.mgpu > MGPU_PER_DEVICE and slot.mgpu % MGPU_PER_DEVICE:
             raise WorkloadRejected(
-                f"rank {rank} asks for {slot.mgpu} milli-GPU; above one GPU only whole ones"
+                f"rank {rank} asks for {node.device.text(slot.mgpu)}; above one only whole ones"
             )
         asked_mgpu[node.name] = asked_mgpu.get(node.name, 0) + slot.mgpu
-        if asked_mgpu[node.name] > node.gpus * MGPU_PER_DEVICE:
+        if asked_mgpu[node.name] > node.devices * MGPU_PER_DEVICE:
             raise WorkloadRejected(
-                f"rank {rank}: {node.name} has {node.gpus} GPUs in all, fewer than asked of it"
+                f"rank {rank}: {node.name} has {node.device.text(node.devices * MGPU_PER_DEVICE)}"
+                " in all, fewer than asked of it"
             )
-    return tuple(Slot(slot.node, slot.mgpu, nodes[slot.node].gpus) for slot in workload.slots)
+    return tuple(Slot(slot.node, slot.mgpu, nodes[slot.node].devices) for slot in workload.slots)

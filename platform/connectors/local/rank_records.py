@@ -162,5 +162,7 @@ def describe(ranks: Sequence[Rank], cause: str, *, is_waiting: bool) -> dict[str
         summary["phase"] = summary["native_state"] = "running"
     else:
         summary["phase"] = "starting"
-        summary["native_state"] = "waiting_for_gpus" if is_waiting and not started else "starting"
+        summary["native_state"] = (
+            "waiting_for_devices" if is_waiting and not started else "starting"
+        )
     return summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 from connectors.accounts import AccountedRun, AccountedRuns, AccountLate
@@ -9,12 +10,16 @@ from connectors.protocol import ClusterConnector
 from connectors.slurm.accounting import SlurmAccounting
 from connectors.slurm.connector import SlurmConnector
 from connectors.slurm.controller import SlurmController
+from connectors.slurm.job_pools import is_of_cores
 from connectors.slurm.naming import account_name, key_of, own_cluster
 from connectors.slurm.neutral import HistoryJob
-from connectors.slurm.observing import MGPU_PER_GPU
+from connectors.slurm.observing import MGPU_PER_GPU, spread
 from connectors.slurm.options import SlurmOptions
 from connectors.slurm.resizing import held_since, joined
 from connectors.slurm.states import native_state
+from connectors.slurm.tres import CORES
+
+log = logging.getLogger(__name__)
 
 #: A day with many jobs is asked for in parts, so that no answer is too large.
 PART_S = 6 * 3600
@@ -60,7 +65,8 @@ class SlurmAccount:
                 if run.cluster in ("", cluster) and run.start_time is not None:
                     # Read later, known better: it may have ended in between.
                     found[run.job_id, run.submit_time, run.start_time] = run
-        translated = (self._translated(run) for run in self._whole(found))
+        of_cores = self._nodes_of_cores()
+        translated = (self._translated(run, of_cores) for run in self._whole(found))
         return AccountedRuns(
             diag.observed_at,
             tuple(
@@ -83,7 +89,15 @@ class SlurmAccount:
                     found[run.job_id, run.submit_time, run.start_time] = run
         return joined(found.values()) if parts else runs
 
-    def _translated(self, run: HistoryJob) -> AccountedRun | None:
+    def _nodes_of_cores(self) -> frozenset[str]:
+        """The nodes of the pool of cores, where there is one."""
+        pools = self._options.pools
+        if len(self._options.gpu_pools) == len(pools):
+            return frozenset()
+        nodes = self._controller.nodes(odd=log.warning)
+        return frozenset(node.name for node in nodes if is_of_cores(node, pools))
+
+    def _translated(self, run: HistoryJob, of_cores: frozenset[str]) -> AccountedRun | None:
         """The run in the protocol's words; None for one that held nothing of ours."""
         began = held_since(run)
         if began is None or not run.nodes:
@@ -91,7 +105,7 @@ class SlurmAccount:
         if run.end_time is not None and run.end_time <= began:
             return None
         key = key_of(self._options.tag_secret, run.name, run.user)
-        pool, gpus = self._pool_and_gpus(run)
+        pool, gpus = self._pool_and_gpus(run, of_cores)
         # Ours without GPUs is a finding, everybody else's is none of our business.
         if pool is None or (gpus == 0 and key is None):
             return None
@@ -115,10 +129,16 @@ class SlurmAccount:
     def _gpus_of(self, pool: str, gpus: Mapping[str, int]) -> int:
         return gpus.get(self._options.pools[pool].gres_type, gpus.get("", 0))
 
-    def _pool_and_gpus(self, run: HistoryJob) -> tuple[str | None, int]:
-        """By the type of the GPUs; where the cluster does not record it, by the partition."""
+    def _pool_and_gpus(self, run: HistoryJob, of_cores: frozenset[str]) -> tuple[str | None, int]:
+        """By the type of the GPUs; where the cluster does not record it, by the partition. What has
+        no GPUs is of the pool of cores as far as it ran on its nodes."""
         pools = self._options.pools
-        for name, pool in pools.items():
+        if CORES in run.gpus:
+            slots = spread(run.nodes, run.gpus[CORES])
+            held = sum(slot.mgpu for slot in slots if slot.node in of_cores) // MGPU_PER_GPU
+            if held:
+                return next(name for name, pool in pools.items() if pool.gres_type == CORES), held
+        for name, pool in self._options.gpu_pools.items():
             if gpus := run.gpus.get(pool.gres_type, 0):
                 return name, gpus
         of_partition = [name for name, pool in pools.items() if pool.partition == run.partition]

@@ -50,17 +50,18 @@ from connectors.slurm.hardware import Kept, read_hardware
 from connectors.slurm.job_pools import JobPools
 from connectors.slurm.logs import FILES_S, RankExits, SlurmLogs, read_exits, within
 from connectors.slurm.naming import comment_of, key_of, secret_mark
-from connectors.slurm.neutral import JobList, SlurmJob, Submission
+from connectors.slurm.neutral import JobList, SlurmJob, SlurmNode, Submission
 from connectors.slurm.observing import (
     MGPU_PER_GPU,
     ended_observation,
     native_of,
-    node_capacity,
+    node_capacities,
     observation_of,
 )
 from connectors.slurm.options import (
     SETTLE_S_STRICT,
     SlurmOptions,
+    SlurmPool,
     parse_options,
 )
 from connectors.slurm.qos_room import QosRoom
@@ -70,7 +71,9 @@ from connectors.slurm.states import is_held_by_others, never_starts, phase_of
 from connectors.slurm.submissions import SubmissionBuilder, asked_by
 from connectors.slurm.tokens import MinterTokens, TokenRefused
 from connectors.slurm.transport import TokenSource
+from connectors.slurm.tres import CORES
 from connectors.workload_checks import check_key, check_workload
+from primitives.units import DeviceKind
 
 log = logging.getLogger(__name__)
 
@@ -357,18 +360,20 @@ class SlurmConnector:
             odd.append(
                 f"{len(shared)} nodes offer shards of their GPUs (gres/shard), {shared[0]} for "
                 "one; what holds shards is not seen here, so GPUs may be promised that are not "
-                "free."
+                "free. MIG slices, which are GPUs of a type of their own, are seen."
             )
         options = self._options
+        odd += _mixed_partitions(options.pools, seen)
         found = (
-            node_capacity(
+            offered
+            for node in seen
+            for offered in node_capacities(
                 node,
                 options.pools,
                 partitions,
                 cpus_per_gpu=options.cpus_per_gpu,
                 memory_mb_per_gpu=options.memory_mb_per_gpu,
             )
-            for node in seen
         )
         limits = {
             name: limit_s
@@ -378,7 +383,7 @@ class SlurmConnector:
         }
         return Inventory(
             observed_at,
-            tuple(node for node in found if node is not None),
+            tuple(found),
             api_version=self._rest.version,
             complaints=tuple(odd),
             identity=self._identity(),
@@ -551,8 +556,37 @@ class SlurmConnector:
         pool = self._pools.of_job(job)
         if pool is None:
             return
+        if CORES in gpus:
+            yield self._native_on_cores(job, pool)
+            return
         count = gpus.get(self._options.pools[pool].gres_type) or gpus[""]
         yield native_of(job, pool=pool, gpus=count, borrow_qos=self._options.borrow_qos)
+
+    def _native_on_cores(self, job: SlurmJob, pool: str) -> NativeWorkload:
+        cores = sum((job.gpus_allocated or job.gpus_requested).values())
+        found = native_of(job, pool=pool, gpus=cores, borrow_qos=self._options.borrow_qos)
+        if job.state == "PENDING" or not job.nodes:
+            return found
+        slots = self._pools.cores_of(job)
+        return replace(found, slots=slots, mgpu=sum(slot.mgpu for slot in slots))
+
+
+def _mixed_partitions(pools: Mapping[str, SlurmPool], nodes: Iterable[SlurmNode]) -> list[str]:
+    """That jobs for cores may be started by the cluster on nodes that are none of their pool."""
+    return [
+        f"Partition {pool.partition} of the pool {name} of CPU cores has nodes with GPUs, "
+        f"{mixed[0]} for one, which are not offered there; what starts on them is not counted. "
+        "Give the pool a partition of nodes without GPUs."
+        for name, pool in pools.items()
+        if pool.device is DeviceKind.CPU
+        and (
+            mixed := [
+                node.name
+                for node in nodes
+                if pool.partition in node.partitions and CORES not in node.gpus
+            ]
+        )
+    ]
 
 
 def _refusal(user: str, submission: Submission, words: str) -> str:

@@ -177,7 +177,9 @@ class SlurmController:
                 budget -= 1
                 seen = self.job(job.job_id)
                 if seen is not None and seen.nodes == job.nodes:
-                    job = replace(job, gpus_by_node=seen.gpus_by_node)
+                    job = replace(
+                        job, gpus_by_node=seen.gpus_by_node, types_by_node=seen.types_by_node
+                    )
             found.append(job)
         return tuple(found)
 

@@ -206,6 +206,7 @@ class Dialect(ABC):
         nodes = _hosts(_text(record, "nodes"))
         requested = _gpus(_text(record, "tres_req_str"))
         allocated = _gpus(_text(record, "tres_alloc_str"))
+        types = _types_by_node(record, nodes, allocated)
         exit_code, exit_signal = None, None
         if state in _ENDED_STATES and "COMPLETING" not in flags:
             exit_code, exit_signal = self._exit(record)
@@ -231,7 +232,8 @@ class Dialect(ABC):
             nodes=nodes,
             gpus_requested=requested,
             gpus_allocated=allocated,
-            gpus_by_node=_gpus_by_node(record, nodes, sum(allocated.values())),
+            gpus_by_node=_gpus_by_node(record, types, nodes, allocated),
+            types_by_node=types,
             time_limit_s=None if time_limit is None else time_limit * 60,
             resize_time=self._time(record.get("resize_time")),
             restarts=self._number(record.get("restart_cnt")) or 0,
@@ -401,7 +403,6 @@ class _Plain(Dialect):
             "account": submission.account,
             "partition": submission.partition,
             "qos": submission.qos,
-            "gres": f"gpu:{submission.gres_type}:{submission.gpus_per_node}",
             "nodes": submission.node_count,
             "tasks": submission.node_count * submission.tasks_per_node,
             "tasks_per_node": submission.tasks_per_node,
@@ -414,6 +415,9 @@ class _Plain(Dialect):
             "no_requeue": True,
         }
         optional = {
+            "gres": f"gpu:{submission.gres_type}:{submission.gpus_per_node}"
+            if submission.has_gpus
+            else None,
             "cpus_per_task": submission.cpus_per_task,
             "memory_per_node": submission.memory_mb_per_node,
             "time_limit": submission.time_limit_minutes,
@@ -493,7 +497,6 @@ class _Structured(Dialect):
             "account": submission.account,
             "partition": submission.partition,
             "qos": submission.qos,
-            "tres_per_node": f"gres/gpu:{submission.gres_type}:{submission.gpus_per_node}",
             "nodes": str(submission.node_count),
             "tasks": submission.node_count * submission.tasks_per_node,
             "tasks_per_node": submission.tasks_per_node,
@@ -505,6 +508,8 @@ class _Structured(Dialect):
             "requeue": False,
             "script": submission.script,
         }
+        if submission.has_gpus:
+            job["tres_per_node"] = f"gres/gpu:{submission.gres_type}:{submission.gpus_per_node}"
         if submission.cpus_per_task is not None:
             job["cpus_per_task"] = submission.cpus_per_task
         if submission.memory_mb_per_node is not None:
@@ -686,18 +691,36 @@ def _gpus(text: str) -> dict[str, int]:
         raise ClusterUnavailable(f"the cluster's resources: {error}") from error
 
 
-def _gpus_by_node(record: Record, nodes: tuple[str, ...], allocated: int) -> dict[str, int]:
-    """Who holds how many GPUs: as the cluster says, or as was asked for by node, or all of them
-    on an only node. {} when the parts do not make the whole."""
-    if not nodes or not allocated:
-        return {}
+def _types_by_node(
+    record: Record, nodes: tuple[str, ...], allocated: Mapping[str, int]
+) -> dict[str, dict[str, int]]:
+    """Who holds how many GPUs of which type: as the cluster says, or all of them on an only node.
+    {} where it does not say it, or the parts do not make the whole."""
     details = record.get("gres_detail")
     if isinstance(details, list) and len(details) == len(nodes):
-        counts = [tres.gpus_in_detail(str(detail)) for detail in details]
+        found = [tres.gpus_in_detail(str(detail)) for detail in details]
     elif len(nodes) == 1:
-        counts = [allocated]
+        found = [dict(allocated)]
     else:
-        counts = [tres.gpus_per_node(_text(record, "tres_per_node"))] * len(nodes)
-    if sum(counts) != allocated:
         return {}
-    return {node: count for node, count in zip(nodes, counts, strict=True) if count}
+    if sum(sum(one.values()) for one in found) != sum(allocated.values()):
+        return {}
+    return {node: one for node, one in zip(nodes, found, strict=True) if one}
+
+
+def _gpus_by_node(
+    record: Record,
+    types: Mapping[str, Mapping[str, int]],
+    nodes: tuple[str, ...],
+    by_type: Mapping[str, int],
+) -> dict[str, int]:
+    """Who holds how many GPUs: as the cluster says, or as was asked for by node. {} when the parts
+    do not make the whole. Cores are as even as they go: a list does not say whose they are."""
+    allocated = sum(by_type.values())
+    if types or not nodes or not allocated:
+        return {node: sum(one.values()) for node, one in types.items()}
+    if tres.CORES in by_type:
+        each, more = divmod(allocated, len(nodes))
+        return {node: each + (rank < more) for rank, node in enumerate(nodes)}
+    each = tres.gpus_per_node(_text(record, "tres_per_node"))
+    return dict.fromkeys(nodes, each) if each * len(nodes) == allocated else {}

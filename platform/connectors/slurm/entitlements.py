@@ -33,6 +33,7 @@ from connectors.slurm.naming import (
 )
 from connectors.slurm.neutral import Account, Association, Qos, SlurmJob, User
 from connectors.slurm.options import SlurmOptions
+from connectors.slurm.tres import CORES
 
 ACCOUNT = "account"
 QOS = "qos"
@@ -159,9 +160,12 @@ class SlurmEntitlements:
         """The pools whose GPUs each limit counts.
 
         Jobs that ask for GPUs of any type are not counted by type before they run, so all GPUs
-        are limited together as well, unless the cluster has some that are no pool's.
+        are limited together as well, unless the cluster has some that are no pool's. Cores are not
+        limited: Slurm would count those that come with GPUs too.
         """
-        pools = self._options.pools
+        pools = self._options.gpu_pools
+        if not pools:
+            return {}
         by_type = {f"{_GPUS}:{pool.gres_type}": (name,) for name, pool in pools.items()}
         tracked = {name for name in known.resources if name.startswith(f"{_GPUS}:")}
         if untracked := sorted(by_type.keys() - tracked):
@@ -605,6 +609,8 @@ def _in_use(jobs: Iterable[SlurmJob], counts: _Test) -> Mapping[str, int]:
     for job in jobs:
         if job.state in _HOLDING and counts(job):
             for kind, count in job.gpus_allocated.items():
+                if kind == CORES:
+                    continue
                 found[_GPUS] += count
                 if kind:
                     found[f"{_GPUS}:{kind}"] += count

@@ -6,9 +6,17 @@ from collections.abc import Mapping
 
 from connectors.protocol import RankSlot
 from connectors.slurm.hardware import Hardware, Kept
-from connectors.slurm.neutral import SlurmJob
-from connectors.slurm.observing import slots_of, spread
+from connectors.slurm.neutral import SlurmJob, SlurmNode
+from connectors.slurm.observing import MGPU_PER_GPU, slots_of, spread
 from connectors.slurm.options import SlurmPool
+from connectors.slurm.tres import CORES
+
+
+def is_of_cores(node: SlurmNode, pools: Mapping[str, SlurmPool]) -> bool:
+    """Whether the node's cores are devices of a pool."""
+    return CORES in node.gpus and any(
+        pool.gres_type == CORES and pool.partition in node.partitions for pool in pools.values()
+    )
 
 
 class JobPools:
@@ -25,30 +33,62 @@ class JobPools:
     def of_job(self, job: SlurmJob) -> str | None:
         """The one pool that a job holds GPUs of or waits for, None where it is none of ours."""
         gpus = job.gpus_allocated or job.gpus_requested
+        if CORES in gpus:
+            return self._of_cores(job)
         return self.of_gpus(gpus) or self._of_untyped(job, gpus)
 
     def parts(self, job: SlurmJob) -> dict[str, tuple[RankSlot, ...]]:
-        """What `job` holds of each pool, by what its nodes are counted as; {} where its GPUs are
-        certainly of one type, or it does not run."""
+        """What `job` holds of each pool, by what the cluster says of its GPUs on each node, else by
+        what the nodes are counted as; {} where its GPUs are certainly of one type, or it does not
+        run."""
         gpus = job.gpus_allocated or job.gpus_requested
         if not job.nodes or (len(gpus) == 1 and "" not in gpus):
             return {}
-        nodes = self._hardware.get().nodes
         parts: dict[str, list[RankSlot]] = {}
         for slot in slots_of(job) or spread(job.nodes, sum(gpus.values())):
-            pool = self.of_gpus(nodes[slot.node].gpus) if slot.node in nodes else None
-            if pool is not None:
-                parts.setdefault(pool, []).append(slot)
+            types = job.types_by_node.get(slot.node, {})
+            if not types or "" in types:
+                types = {self._type_of(slot.node): slot.mgpu // MGPU_PER_GPU}
+            for kind, count in types.items():
+                pool = self.of_gpus({kind: count})
+                if pool is not None:
+                    parts.setdefault(pool, []).append(RankSlot(slot.node, count * MGPU_PER_GPU))
         return {pool: tuple(part) for pool, part in parts.items()}
+
+    def _type_of(self, node: str) -> str:
+        """The type of the GPUs of a node: the first that is a pool's where there are several."""
+        nodes = self._hardware.get().nodes
+        pool = self.of_gpus(nodes[node].gpus) if node in nodes else None
+        return "" if pool is None else self._pools[pool].gres_type
+
+    def cores_of(self, job: SlurmJob) -> tuple[RankSlot, ...]:
+        """What a job without GPUs holds of the pool of cores: on its nodes, wherever it was
+        submitted to; what it has on nodes with GPUs comes beside these."""
+        nodes = self._hardware.get().nodes
+        return tuple(
+            slot
+            for slot in slots_of(job)
+            if slot.node in nodes and is_of_cores(nodes[slot.node], self._pools)
+        )
+
+    def _of_cores(self, job: SlurmJob) -> str | None:
+        """The pool of cores, for a job without GPUs that has some of it or waits for some."""
+        found = next(
+            ((name, pool) for name, pool in self._pools.items() if pool.gres_type == CORES), None
+        )
+        if found is None:
+            return None
+        name, pool = found
+        if job.state == "PENDING" or not job.nodes:
+            return name if job.partition == pool.partition else None
+        return name if self.cores_of(job) else None
 
     def _of_untyped(self, job: SlurmJob, gpus: Mapping[str, int]) -> str | None:
         """The pool of a job that asked for any GPUs: its nodes', or else its partition's."""
         if not gpus.get(""):
             return None
         if job.nodes:
-            nodes = self._hardware.get().nodes
-            known = (self.of_gpus(nodes[name].gpus) for name in job.nodes if name in nodes)
-            return next((pool for pool in known if pool is not None), None)
+            return next(iter(self.parts(job)), None)
         of_partition = [
             name for name, pool in self._pools.items() if pool.partition == job.partition
         ]

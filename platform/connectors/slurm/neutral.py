@@ -1,7 +1,8 @@
 """What a Slurm cluster holds, in words that know no version of its REST API.
 
 All times are the cluster's epoch seconds; None is a time that is not known or not yet. GPU counts
-are by type as the cluster spells it ("h100"); the type "" holds the GPUs whose type is not said.
+are by type as the cluster spells it ("h100"); the type "" holds the GPUs whose type is not said,
+and what has no GPUs has its CPUs under the type `tres.CORES`.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from connectors.slurm.tres import CORES
+
 
 @dataclass(frozen=True, slots=True)
 class Submission:
     """A batch job to submit. It is never requeued by the cluster.
 
     `name` is how the job is found again. `gpus_per_node` GPUs of `gres_type` are asked for on each
-    of `node_count` nodes. Only the variables in `environment` reach the job, which must not be
-    empty. `hold` keeps the job pending until it is released.
+    of `node_count` nodes; where that is `tres.CORES`, no GPUs but as many CPUs. Only the variables
+    in `environment` reach the job, which must not be empty. `hold` keeps the job pending until it
+    is released.
     """
 
     name: str
@@ -39,6 +43,11 @@ class Submission:
     constraint: str | None = None
     hold: bool = True
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether it asks for GPUs, and not for cores alone."""
+        return self.gres_type != CORES
+
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
@@ -48,9 +57,9 @@ class SlurmJob:
     is true of it ("COMPLETING", "SIGNALING", "REQUEUED", ...). v0.0.38 shows only one
     of them: there a job that is COMPLETING is RUNNING. `end_time` of a job that runs is the end
     that is expected. `exit_code` and `exit_signal` are None until it ended. `gpus_by_node` is
-    empty while the job does not run, and where the cluster does not say who has how many.
-    `resize_time` is when what it has was last changed while it ran, `restarts` how often the
-    cluster queued it anew.
+    empty while the job does not run, and where the cluster does not say who has how many, and
+    `types_by_node` where it does not say of which types besides. `resize_time` is when what it has
+    was last changed while it ran, `restarts` how often the cluster queued it anew.
     """
 
     job_id: int
@@ -77,6 +86,7 @@ class SlurmJob:
     time_limit_s: int | None
     resize_time: int | None = None
     restarts: int = 0
+    types_by_node: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

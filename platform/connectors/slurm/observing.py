@@ -26,6 +26,8 @@ from connectors.slurm.states import (
     phase_of,
     remark,
 )
+from connectors.slurm.tres import CORES
+from primitives.units import DeviceKind
 
 MGPU_PER_GPU = 1_000
 _SIGNAL_CODES = range(129, 129 + signal.NSIG)
@@ -169,18 +171,26 @@ def native_of(job: SlurmJob, *, pool: str, gpus: int, borrow_qos: str) -> Native
     )
 
 
-def node_capacity(
+def node_capacities(
     node: SlurmNode,
     pools: Mapping[str, SlurmPool],
     partitions: Mapping[str, SlurmPartition],
     *,
     cpus_per_gpu: int | None = None,
     memory_mb_per_gpu: int | None = None,
-) -> NodeCapacity | None:
-    """What `node` offers, or None when it has no GPUs of our pools. `cpus_per_gpu` and
-    `memory_mb_per_gpu` are what jobs are given that do not say what they want."""
+) -> list[NodeCapacity]:
+    """What `node` offers to each of our pools that it has something of. `cpus_per_gpu` and
+    `memory_mb_per_gpu` are what jobs are given that do not say what they want.
+
+    The CPUs of a node of a pool of cores are its devices, and nothing beside these.
+    """
+    found = []
     for name, pool in pools.items():
         if (gpus := node.gpus.get(pool.gres_type, 0)) < 1:
+            continue
+        is_of_cores = pool.device is DeviceKind.CPU
+        if is_of_cores and pool.partition not in node.partitions:
+            # Any node without GPUs has cores; only those of the partition were ever meant.
             continue
         partition = partitions.get(pool.partition)
         state = native_state(node.state, node.state_flags).lower()
@@ -191,25 +201,32 @@ def node_capacity(
         elif partition.state != "UP":
             is_schedulable = False
             state += f", partition {partition.name} {partition.state.lower()}"
-        return NodeCapacity(
-            name=node.name,
-            pool=name,
-            capacity_mgpu=gpus * MGPU_PER_GPU,
-            is_schedulable=is_schedulable,
-            state=state,
-            # What was written when the node was last taken out stays after its return.
-            reason="" if node.takes_work else _printable(node.reason),
-            features=node.features,
-            cpu_milli=None if node.cpus is None else node.cpus * 1_000,
-            memory_mib=node.memory_mb,
-            cpu_milli_per_gpu=(cpus_per_gpu or 0) * 1_000,
-            memory_mib_per_gpu=memory_mb_per_gpu or 0,
+        found.append(
+            NodeCapacity(
+                name=node.name,
+                pool=name,
+                capacity_mgpu=gpus * MGPU_PER_GPU,
+                is_schedulable=is_schedulable,
+                state=state,
+                # What was written when the node was last taken out stays after its return.
+                reason="" if node.takes_work else _printable(node.reason),
+                features=node.features,
+                cpu_milli=None if node.cpus is None or is_of_cores else node.cpus * 1_000,
+                memory_mib=node.memory_mb,
+                cpu_milli_per_gpu=0 if is_of_cores else (cpus_per_gpu or 0) * 1_000,
+                memory_mib_per_gpu=(pool.memory_mb_per_core if is_of_cores else memory_mb_per_gpu)
+                or 0,
+                device=pool.device,
+            )
         )
-    return None
+    return found
 
 
 def _altered(job: SlurmJob) -> str:
-    gpus = " and ".join(f"{count} {kind or 'GPUs'}" for kind, count in job.gpus_requested.items())
+    words = {"": "GPUs", CORES: "cores and no GPUs"}
+    gpus = " and ".join(
+        f"{count} {words.get(kind, kind)}" for kind, count in job.gpus_requested.items()
+    )
     nodes = "1 node" if job.node_count == 1 else f"{job.node_count} nodes"
     return _printable(
         f"Somebody changed it on the cluster before it began: it asks for {gpus or 'no GPUs'} on "

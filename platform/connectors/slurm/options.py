@@ -5,7 +5,10 @@ service_user        UNIX user whose tokens read, release and cancel; an Operator
 token_socket        Unix socket of the minter (see `connectors.slurm.minter`)
 tag_secret          what the tags of our jobs are signed with, or instead of it
 tag_secret_file     a file that holds it
-pools               {pool: {"partition", "gres_type", "constraint"?}}
+pools               {pool: {"partition", "gres_type", "constraint"?}}; one may be of CPU cores, the
+                    CPUs (as Slurm counts them) of the partition's nodes, which have no GPUs:
+                    {"partition", "device": "cpu", "memory_mb_per_core"?, "constraint"?}, where
+                    memory_mb_per_core are the MiB that are asked for with each core
 containers          "pyxis": srun takes container images (NVIDIA's plugin for it); null (default):
                     the cluster runs none, and never gets a job that names one
 container_mounts    directories that containers see as the nodes do, beside the working directory
@@ -39,6 +42,8 @@ from urllib.parse import urlsplit
 
 from connectors.slurm.dialects import DIALECTS
 from connectors.slurm.naming import team_path
+from connectors.slurm.tres import CORES
+from primitives.units import DeviceKind
 
 LOG_CAP_BYTES = 16 << 20
 LOG_CAP_BYTES_MAX = 1 << 40
@@ -63,6 +68,8 @@ _KNOWN = frozenset(
     }
 )
 _POOL_KNOWN = frozenset({"partition", "gres_type", "constraint"})
+_POOL_OF_CORES_KNOWN = frozenset({"partition", "device", "memory_mb_per_core", "constraint"})
+_MEMORY_MB_MAX = 1 << 30
 #: What Slurm takes for names of partitions, GRES types, accounts, QoS and UNIX users alike.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{0,32}", re.ASCII)
@@ -73,11 +80,18 @@ _SEARCH_PATH = re.compile(r"[A-Za-z0-9._/@+:-]{1,2000}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SlurmPool:
-    """How a pool is asked for on the cluster."""
+    """How a pool is asked for on the cluster. That of a pool of CPU cores is of the type
+    `tres.CORES`; `memory_mb_per_core` is asked for with each, None is the cluster's own default."""
 
     partition: str
     gres_type: str
     constraint: str | None
+    memory_mb_per_core: int | None = None
+
+    @property
+    def device(self) -> DeviceKind:
+        """What its devices are."""
+        return DeviceKind.CPU if self.gres_type == CORES else DeviceKind.GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +117,11 @@ class SlurmOptions:
     path: str
     runs_images: bool
     container_mounts: tuple[str, ...]
+
+    @property
+    def gpu_pools(self) -> Mapping[str, SlurmPool]:
+        """Those of the pools that are of GPUs."""
+        return {name: pool for name, pool in self.pools.items() if pool.device is DeviceKind.GPU}
 
     def output_directory(self, user: str) -> str:
         """Where the ranks of `user` write."""
@@ -276,21 +295,46 @@ def _pools(value: object) -> Mapping[str, SlurmPool]:
     for pool, settings in value.items():
         if not isinstance(pool, str) or not is_name(pool):
             raise ValueError(f"{pool!r} is no name of a pool: use letters, digits, '.', '_', '-'")
+        if isinstance(settings, Mapping) and "device" in settings:
+            pools[pool] = _pool_of_cores(pool, settings)
+            continue
         if not isinstance(settings, Mapping) or set(settings) - _POOL_KNOWN:
             raise ValueError(f"pool {pool} has partition, gres_type and constraint, nothing else")
-        constraint = settings.get("constraint")
-        if constraint is not None and not _matches(_CONSTRAINT, constraint):
-            raise ValueError(f"the constraint of pool {pool} must be features with '&' or '|'")
         pools[pool] = SlurmPool(
             partition=_name(f"pools.{pool}.partition", settings.get("partition")),
             gres_type=_name(f"pools.{pool}.gres_type", settings.get("gres_type")),
-            constraint=constraint,
+            constraint=_constraint(pool, settings),
         )
     types = [pool.gres_type for pool in pools.values()]
+    if types.count(CORES) > 1:
+        raise ValueError("two pools are of CPU cores; the nodes without GPUs are one pool")
     if len(set(types)) != len(types):
         # Nodes and foreign jobs are told apart by their type of GPU alone.
         raise ValueError("two pools have the same gres_type; one type of GPU is one pool")
     return pools
+
+
+def _pool_of_cores(pool: str, settings: Mapping[str, Any]) -> SlurmPool:
+    if settings["device"] != DeviceKind.CPU or set(settings) - _POOL_OF_CORES_KNOWN:
+        raise ValueError(
+            f'pool {pool} has device "cpu" beside partition, memory_mb_per_core and constraint, '
+            "nothing else; a pool of GPUs has no device but a gres_type"
+        )
+    return SlurmPool(
+        partition=_name(f"pools.{pool}.partition", settings.get("partition")),
+        gres_type=CORES,
+        constraint=_constraint(pool, settings),
+        memory_mb_per_core=_count_or_none(
+            f"pools.{pool}.memory_mb_per_core", settings.get("memory_mb_per_core"), _MEMORY_MB_MAX
+        ),
+    )
+
+
+def _constraint(pool: str, settings: Mapping[str, Any]) -> str | None:
+    constraint = settings.get("constraint")
+    if constraint is not None and not _matches(_CONSTRAINT, constraint):
+        raise ValueError(f"the constraint of pool {pool} must be features with '&' or '|'")
+    return constraint
 
 
 def _count(option: str, value: object, least: int, most: int) -> int:

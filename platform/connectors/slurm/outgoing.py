@@ -48,7 +48,8 @@ def check_signal(signal: str) -> None:
 
 def check_submission(submission: Submission) -> None:
     """Raises WorkloadRejected with a sentence for the first thing that Slurm can not carry."""
-    for what in ("account", "partition", "qos", "gres_type"):
+    names = ("account", "partition", "qos", *(("gres_type",) if submission.has_gpus else ()))
+    for what in names:
         check_name(what, getattr(submission, what))
     for what in ("name", "comment", "working_directory", "standard_output", "standard_error"):
         check_line(what, getattr(submission, what))

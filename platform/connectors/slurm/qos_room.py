@@ -21,6 +21,7 @@ from connectors.errors import ConnectorError
 from connectors.slurm.accounting import SlurmAccounting
 from connectors.slurm.controller import SlurmController
 from connectors.slurm.neutral import SlurmJob, Submission
+from connectors.slurm.tres import CORES
 
 #: The limits are read from the accounting at most this often, and after every write of ours.
 LIMITS_KEPT_S = 60
@@ -139,9 +140,11 @@ class QosRoom:
 
 
 def _counted(gpus: Mapping[str, int]) -> Counter[str]:
-    """GPUs by type as Slurm's limits count them."""
+    """GPUs by type as Slurm's limits count them; cores are limited by none of ours."""
     found: Counter[str] = Counter()
     for kind, count in gpus.items():
+        if kind == CORES:
+            continue
         found[_GPUS] += count
         if kind:
             found[f"{_GPUS}:{kind}"] += count

@@ -14,6 +14,7 @@ from connectors.slurm.neutral import SlurmJob, SlurmNode, Submission
 from connectors.slurm.observing import MGPU_PER_GPU
 from connectors.slurm.options import USER_FIELD, SlurmOptions, SlurmPool, is_name
 from connectors.workload_checks import TIME_LIMIT_S_MAX
+from primitives.units import DeviceKind
 
 _S_PER_MINUTE = 60
 
@@ -46,7 +47,9 @@ class SubmissionBuilder:
                 "this cluster runs no container images: its option containers is not set, and "
                 f"the job names the image {workload.image}"
             )
-        gpus = _gpus_per_node(workload)
+        gpus = _gpus_per_node(workload, pool)
+        is_of_cores = pool.device is DeviceKind.CPU
+        each_mb = pool.memory_mb_per_core if is_of_cores else options.memory_mb_per_gpu
         account = account_name(workload.team, options.account_prefix)
         name = tag(options.tag_secret, workload.key, user)
         working_directory = options.working_directory.replace(USER_FIELD, user)
@@ -62,18 +65,18 @@ class SubmissionBuilder:
             gres_type=pool.gres_type,
             gpus_per_node=gpus,
             node_count=len(workload.slots),
-            cpus_per_task=workload.cpus_per_node
-            or (options.cpus_per_gpu and options.cpus_per_gpu * gpus),
-            memory_mb_per_node=workload.memory_mib_per_node
-            or (options.memory_mb_per_gpu and options.memory_mb_per_gpu * gpus),
+            cpus_per_task=gpus
+            if is_of_cores
+            else workload.cpus_per_node or (options.cpus_per_gpu and options.cpus_per_gpu * gpus),
+            memory_mb_per_node=workload.memory_mib_per_node or (each_mb and each_mb * gpus),
             time_limit_minutes=self._time_limit_minutes(workload, gpus, pool),
             constraint=constraint_of(pool, workload),
             environment={"PATH": options.path},
             script=batch_script(
-                workload,
+                _told_its_cores(workload, gpus) if is_of_cores else workload,
                 tag=name,
                 directory=options.output_directory(user),
-                gpus_per_node=gpus,
+                gpus_per_node=0 if is_of_cores else gpus,
                 path=options.path,
                 mounts=self._mounts(user, working_directory),
             ),
@@ -140,14 +143,23 @@ def constraint_of(pool: SlurmPool, workload: Workload) -> str | None:
     return "&".join((own, *workload.features))
 
 
-def _gpus_per_node(workload: Workload) -> int:
+def _told_its_cores(workload: Workload, cores: int) -> Workload:
+    """`workload` with how many cores its ranks have, which Slurm tells in its own words only."""
+    environment = {**workload.environment, "TIDEGATE_CPUS_PER_NODE": str(cores)}
+    return replace(workload, environment=environment)
+
+
+def _gpus_per_node(workload: Workload, pool: SlurmPool) -> int:
+    """The GPUs on each node, in a pool of cores the cores."""
     sizes = {slot.mgpu for slot in workload.slots}
+    named = pool.device.plural
     if len(sizes) > 1:
-        raise WorkloadRejected("a Slurm cluster gives every node of a job as many GPUs")
+        raise WorkloadRejected(f"a Slurm cluster gives every node of a job as many {named}")
     mgpu = sizes.pop()
     if mgpu < MGPU_PER_GPU or mgpu % MGPU_PER_GPU:
         raise WorkloadRejected(
-            f"a Slurm cluster gives whole GPUs, at least one on each node, not {mgpu} milli-GPU"
+            f"a Slurm cluster gives whole {named}, at least one on each node, not {mgpu} "
+            "thousandths"
         )
     return mgpu // MGPU_PER_GPU
 
@@ -166,6 +178,8 @@ def _check_room(
         if name in hardware.nodes and hardware.nodes[name].gpus.get(pool.gres_type, 0) >= gpus
     ]
     wants = f"{gpus} GPUs of type {pool.gres_type}"
+    if pool.device is DeviceKind.CPU:
+        wants = f"{gpus} cores and no GPUs"
     if len(workload.slots) <= len(large):
         large = [name for name in large if _has_beside(hardware.nodes[name], workload)]
         if workload.cpus_per_node is not None:

@@ -6,17 +6,22 @@ import re
 from collections.abc import Mapping
 
 _GPU = re.compile(r"gres/gpu(?::([A-Za-z0-9_.-]+))?", re.ASCII)
+_CPU = "cpu"
+#: The type under which the cores of what has no GPUs are counted. No GPU of Slurm's can have it.
+CORES = "(cores)"
 _COUNT = re.compile(r"[0-9]{1,18}", re.ASCII)
+#: A type may begin with a digit, as those of MIG slices do ("1g.10gb"), but is no number.
 _PER_NODE = re.compile(
-    r"(?:gres[:/])?gpu(?::([A-Za-z_][A-Za-z0-9_.-]*))?(?:[:=]([0-9]{1,9}))?", re.ASCII
+    r"(?:gres[:/])?gpu(?::(?![0-9]+(?:[:=]|\Z))([A-Za-z0-9_.-]+))?(?:[:=]([0-9]{1,9}))?", re.ASCII
 )
 _DETAIL = re.compile(r"gpu(?::([A-Za-z0-9_.-]+))?:([0-9]{1,9})\(", re.ASCII)
 _MAX_TEXT = 100_000
 
 
 def gpus_in(tres: str) -> dict[str, int]:
-    """GPUs by type in a TRES text. The sum without a type is told from its parts: what no type
-    accounts for stands under "". Raises ValueError on text that is no TRES."""
+    """GPUs by type in a TRES text, and the CORES where there are none. The sum without a type is
+    told from its parts: what no type accounts for stands under "". Raises ValueError on text that
+    is no TRES."""
     if len(tres) > _MAX_TEXT:
         raise ValueError(f"resources of {len(tres)} characters are too long")
     counts: dict[str, int] = {}
@@ -24,15 +29,16 @@ def gpus_in(tres: str) -> dict[str, int]:
         name, equals, count = item.partition("=")
         if not equals:
             raise ValueError(f"{item!r} is no resource")
-        if _GPU.fullmatch(name):
+        if _GPU.fullmatch(name) or name == _CPU:
             if not _COUNT.fullmatch(count):
-                raise ValueError(f"{item!r} has no whole number of GPUs")
+                raise ValueError(f"{item!r} has no whole number")
             counts[name] = int(count)
     return gpus_of(counts)
 
 
 def gpus_of(counts: Mapping[str, int]) -> dict[str, int]:
-    """GPUs by type from resource names ("gres/gpu", "gres/gpu:h100") and their counts."""
+    """GPUs by type from resource names ("gres/gpu", "gres/gpu:h100") and their counts; the CORES
+    ("cpu") where there are none."""
     typed: dict[str, int] = {}
     total = 0
     for name, count in counts.items():
@@ -44,7 +50,8 @@ def gpus_of(counts: Mapping[str, int]) -> dict[str, int]:
         elif count:
             typed[match.group(1)] = count
     rest = total - sum(typed.values())
-    return {**typed, "": rest} if rest > 0 else typed
+    found = {**typed, "": rest} if rest > 0 else typed
+    return found or ({CORES: counts[_CPU]} if counts.get(_CPU) else {})
 
 
 def gpus_per_node(tres_per_node: str) -> int:
@@ -58,9 +65,14 @@ def gpus_per_node(tres_per_node: str) -> int:
     return found
 
 
-def gpus_in_detail(detail: str) -> int:
-    """GPUs of one node's part of a job ("gpu:h100:2(IDX:0-1)")."""
-    return sum(int(match.group(2)) for match in _DETAIL.finditer(detail))
+def gpus_in_detail(detail: str) -> dict[str, int]:
+    """GPUs of one node's part of a job ("gpu:h100:2(IDX:0-1)"), by type as it is said there."""
+    found: dict[str, int] = {}
+    for match in _DETAIL.finditer(detail):
+        if count := int(match.group(2)):
+            kind = match.group(1) or ""
+            found[kind] = found.get(kind, 0) + count
+    return found
 
 
 def split_name(name: str) -> tuple[str, str]:

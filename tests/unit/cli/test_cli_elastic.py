@@ -95,6 +95,26 @@ def test_a_begin_is_a_time_or_so_long_from_now() -> None:
         begin_time("+1 day", now=NOW + timedelta(1))
 
 
+def test_a_job_of_cores_asks_for_no_gpus_and_is_shown_in_cores(server: Server) -> None:
+    """Mutant: what it holds is called GPUs."""
+    server.routes["POST jobs"] = created()
+    words = ("--pool", "cpu", "--nodes", "1..2", "--cpus-per-node", "4", "--", "true")
+    ran = server.run("submit", "--team", TEAM, *words)
+    assert ran.exit_code == 0, ran.err
+    asked = {"pool": "cpu", "nodes": 2, "nodes_min": 1, "cpus_per_node": 4}
+    assert asked.items() <= server.body().items()
+    assert not {"gpus", "gpus_per_node"} & server.body().keys()
+    size = {"mgpu_per_node": 4_000, "node_count": 2, "mgpu": 8_000, "cpus_per_node": 4}
+    job = a_shown_job(**size, node_count_min=2, pool="cpu", pools=["cpu"], device="cpu")
+    server.routes[f"GET jobs/{JOB_ID}"] = job
+    shown = server.run("get", JOB_ID).out
+    fields = [line.split(None, 1) for line in shown.splitlines()]
+    assert ["cores", "8 (4 on each of 2 nodes)"] in fields
+    assert ["used", "0.000 guaranteed and 0.000 borrowed core-hours"] in fields
+    assert "GPU" not in shown
+    assert "with each node" not in shown
+
+
 def test_a_job_is_shown_with_what_it_was_granted(server: Server) -> None:
     for attempt, size, listed in (
         (None, "4 to 16 (4 on each node)", "4..16"),

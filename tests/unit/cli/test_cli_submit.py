@@ -250,6 +250,7 @@ PLAN = {
         "team": TEAM,
         "pool": "h100",
         "pools": ["h100"],
+        "device": "gpu",
         "priority_class": "normal",
         "mgpu_per_node": 8_000,
         "node_count": 2,

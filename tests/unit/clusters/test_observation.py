@@ -8,10 +8,11 @@ import pytest
 
 from arbiter.snapshot import Device
 from builders.portal_builders import NOW, a_cluster, a_pool
-from clusters.models import CapacitySegment, Cluster, ClusterNode
+from clusters.models import CapacitySegment, Cluster, ClusterNode, Pool
 from clusters.observation import GONE, record_inventory, record_silence
 from clusters.queries import accepting, read_fleet
 from connectors.protocol import Inventory, NodeCapacity
+from primitives.units import DeviceKind
 
 pytestmark = pytest.mark.django_db
 T0 = int(NOW.timestamp())
@@ -29,8 +30,9 @@ def a_node(
     capacity_mgpu: int = 8_000,
     is_schedulable: bool = True,
     state: str = "idle",
+    device: DeviceKind = DeviceKind.GPU,
 ) -> NodeCapacity:
-    return NodeCapacity(name, pool, capacity_mgpu, is_schedulable, state)
+    return NodeCapacity(name, pool, capacity_mgpu, is_schedulable, state, device=device)
 
 
 def an_inventory(*nodes: NodeCapacity, after_s: int = 0) -> Inventory:
@@ -154,6 +156,26 @@ def test_nodes_of_an_unknown_pool_are_left_out_and_named() -> None:
     assert nodes() == [("n1", 8_000, True, "idle"), ("n2", 8_000, True, "idle")]
     cluster.refresh_from_db()
     assert cluster.message == ""
+
+
+def test_nodes_that_offer_other_devices_than_their_pool_has_are_left_out_and_named() -> None:
+    """Mutant: cores are offered, guaranteed and charged as GPUs."""
+    a_pool()
+    a_pool("cpu", device="cpu")
+    cluster = a_cluster()
+    core = DeviceKind.CPU
+    seen = (a_node("n1"), a_node("n2", device=core), a_node("c1", pool="cpu", device=core))
+
+    record_inventory(cluster, an_inventory(*seen, a_node("c2", pool="cpu")), now=NOW)
+
+    assert nodes() == [("c1", 8_000, True, "idle"), ("n1", 8_000, True, "idle")]
+    cluster.refresh_from_db()
+    assert cluster.message == (
+        "1 nodes are left out because they offer cores and their pool has other devices: h100. "
+        "Give the cluster's options a pool of cores. "
+        "1 nodes are left out because they offer GPUs and their pool has other devices: cpu. "
+        "Give the cluster's options a pool of GPUs."
+    )
 
 
 def test_a_node_that_moves_to_an_unknown_pool_is_gone_from_its_old_one() -> None:
@@ -350,3 +372,26 @@ def test_the_cpu_and_the_memory_of_a_node_are_kept() -> None:
     assert known() == (None, None, 8_000, 0)
     (device,) = read_fleet().devices
     assert (device.cpu_milli, device.memory_mib, device.cpu_milli_per_gpu) == (None, None, 8_000)
+
+
+def test_the_cpu_and_the_memory_of_a_node_of_several_pools_count_in_none() -> None:
+    """Each pool is decided without the others, so that all of them would give out the same.
+
+    Mutants: they count in the first pool, or in all.
+    """
+    for name in ("a", "b", "c"):
+        a_pool(name)
+    told = replace(a_node(), cpu_milli=64_000, memory_mib=1_000, cpu_milli_per_gpu=8_000)
+    nodes = [replace(told, pool=name, capacity_mgpu=mgpu) for name, mgpu in (("a", 1), ("b", 2))]
+    nodes += [replace(told, pool="c"), replace(told, name="n9", pool="c")]
+    record_inventory(a_cluster(), an_inventory(*nodes), now=NOW)
+    names = {str(pool.pk): pool.name for pool in Pool.objects.all()}
+    assert sorted(
+        (one.node, names[one.pool], one.capacity_mgpu, one.cpu_milli, one.memory_mib)
+        for one in read_fleet().devices
+    ) == [
+        ("n1", "a", 1, None, None),
+        ("n1", "b", 2, None, None),
+        ("n1", "c", 8_000, None, None),
+        ("n9", "c", 8_000, 64_000, 1_000),
+    ]

@@ -63,6 +63,16 @@ def test_the_environment_of_a_rank() -> None:
     }
 
 
+def test_a_rank_on_cores_is_told_how_many_and_sees_no_gpu() -> None:
+    """Mutant: cores are told as GPUs."""
+    spec = a_spec()
+    spec.is_of_cores = True
+    environment = rank_environment(spec, Allocation(20_001, ((0, 5), (3,))), 0)
+    names = ("CPUS_PER_NODE", "GPUS_PER_NODE", "GPU_SLOTS")
+    assert [environment[f"TIDEGATE_{name}"] for name in names] == ["2", "0", ""]
+    assert environment["CUDA_VISIBLE_DEVICES"] == ""
+
+
 def test_real_devices_are_visible_and_the_workload_cannot_say_otherwise() -> None:
     environment = rank_environment(
         a_spec(uses_real_gpus=True), Allocation(20_001, ((0, 5), (3,))), 0

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from connectors.local.options import Node, parse_options
+from primitives.units import DeviceKind
 
 
 def test_defaults() -> None:
@@ -30,6 +31,15 @@ def test_groups_of_nodes() -> None:
     )
 
 
+def test_a_group_of_cores() -> None:
+    groups = [{"count": 2, "cores": 64, "pool": "cpu", "prefix": "c-", "features": ["avx"]}]
+    options = parse_options({"root": "/somewhere", "nodes": groups})
+    assert options.virtual_nodes == (
+        Node("c-001", "cpu", 64, is_real=False, features=("avx",), device=DeviceKind.CPU),
+        Node("c-002", "cpu", 64, is_real=False, features=("avx",), device=DeviceKind.CPU),
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -47,6 +57,10 @@ def test_groups_of_nodes() -> None:
         ({"nodes": {"count": 0}}, "count"),
         ({"nodes": {"count": 10_001}}, "count"),
         ({"nodes": {"gpus": -1}}, "gpus"),
+        ({"nodes": {"cores": -1, "pool": "cpu"}}, "cores"),
+        ({"nodes": {"cores": 8}}, "a group of nodes with cores must name its pool"),
+        ({"nodes": {"cores": 8, "gpus": 1, "pool": "cpu"}}, "has neither gpus nor domains"),
+        ({"nodes": {"cores": 8, "pool": "cpu", "domains": {}}}, "has neither gpus nor domains"),
         ({"nodes": {"prefix": "a b"}}, "letters"),
         ({"nodes": {"prefix": "x" * 99}}, "letters"),
         ({"nodes": {"pool": ""}}, "letters"),

@@ -86,6 +86,7 @@ def test_a_submitted_job_is_answered_whole(world: World) -> None:
         "organization": "ai-company",
         "pool": "h100",
         "pools": ["h100"],
+        "device": "gpu",
         "state": "queued",
         "priority_class": "normal",
         "mgpu_per_node": 1_000,

@@ -138,6 +138,17 @@ def test_refused_with_a_note(line: str) -> None:
     assert verdicts(line) == [(2, "refused")]
 
 
+def test_parts_of_gpus_are_asked_for_in_other_words() -> None:
+    (note,) = parse_sbatch("#!/bin/bash\n#SBATCH --gres=shard:h100:2\n").notes
+    assert note.detail == (
+        "No cluster gives shards here: ask for slices of GPUs by their type or pool "
+        "(gpu:1g.10gb:2), or for a part of one in the field `gpus` (0.25), where a cluster gives "
+        "parts."
+    )
+    assert fields("#SBATCH --gres=gpu:1g.10gb:2") == {"gpus_per_node": 2, "gpu_type": "1g.10gb"}
+    assert fields("#SBATCH --gpus=1g.10gb:4") == {"gpus": 4, "gpu_type": "1g.10gb"}
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [

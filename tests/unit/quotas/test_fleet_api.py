@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import IntegrityError, transaction
 
 from audit.models import AuditEvent
 from builders.api_callers import Caller, as_nobody, by_token
@@ -72,6 +73,28 @@ def test_a_pool_is_overcommitted_when_more_is_guaranteed_than_is_healthy() -> No
     assert flags() == (0, 16_000, True)
 
 
+def test_a_pool_of_cores_is_added_and_keeps_its_devices_once_it_is_used() -> None:
+    """Mutants: a core weighs as much as a GPU; what was counted in GPUs is read as cores."""
+    admin = platform()
+    added = admin.post("pools", {"name": "cpu", "device": "cpu"}).json()
+    assert (added["device"], added["weight"]) == ("cpu", 10)
+    path = f"pools/{added['id']}"
+    assert admin.patch(path, {"device": "gpu"}).json()["device"] == "gpu"
+    assert admin.patch(path, {"device": "cpu", "weight": 5}).json()["weight"] == 5
+    assert admin.patch(path, {"device": "tpu"}).status_code == 400
+    pool = Pool.objects.get(name="cpu")
+    a_quota(an_organization(), pool, 10)
+    a_cluster_node(a_cluster(), pool)
+    refused = admin.patch(path, {"device": "gpu"})
+    assert (refused.status_code, refused.json()["detail"]) == (
+        409,
+        "cpu has nodes and quotas that count its cores; add another pool for other devices.",
+    )
+    assert admin.patch(path, {"device": "cpu", "weight": 6}).json()["weight"] == 6
+    with pytest.raises(IntegrityError, match="pool_has_known_devices"), transaction.atomic():
+        Pool.objects.update(device="tpu")
+
+
 def test_a_pool_is_added_and_changed_by_platform_admins() -> None:
     admin = platform()
 
@@ -84,6 +107,7 @@ def test_a_pool_is_added_and_changed_by_platform_admins() -> None:
         "id": added.json()["id"],
         "name": "a100-80g",
         "description": "older",
+        "device": "gpu",
         "weight": 600,
         "capacity_mgpu": 0,
         "guaranteed_mgpu": 0,

@@ -10,7 +10,32 @@ from builders.kube_states import H100, PRODUCT_LABEL, a_node, pools_of, recorded
 from connectors.kubernetes.inventory import nodes_of, pools_of_nodes
 from connectors.protocol import NodeCapacity
 
+WHOLE, SMALL, LARGE = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"
+#: A node whose GPUs are cut in the mixed strategy has these under one product.
+MIXED = {
+    "whole": {"node_selector": {PRODUCT_LABEL: H100}},
+    "small": {"node_selector": {PRODUCT_LABEL: H100}, "resource": SMALL},
+    "large": {
+        "node_selector": {PRODUCT_LABEL: H100},
+        "resource": LARGE,
+        "mgpu_per_unit": 500,
+    },
+}
 TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
+
+
+def a_mixed_node(*, counts: dict[str, str]) -> dict[str, Any]:
+    node = a_node()
+    for where in ("capacity", "allocatable"):
+        node["status"][where] = {"cpu": "64", **counts}
+    return node
+
+
+def told(found: tuple[NodeCapacity, ...]) -> list[tuple[str, str, int, bool, str]]:
+    return [
+        (each.name, each.pool, each.capacity_mgpu, each.is_schedulable, each.state)
+        for each in found
+    ]
 
 
 def one(node: dict[str, Any], **pools: Any) -> NodeCapacity:
@@ -90,17 +115,73 @@ def test_nodes_of_no_pool_are_left_out() -> None:
     assert nodes_of(nodes, pools_of(), {}) == ((), ())
 
 
-def test_a_node_of_two_pools_is_complained_of_and_left_out() -> None:
-    """Mutant: it counted for the first, and what ran there for the second."""
+def test_the_same_gpus_of_two_pools_are_complained_of_and_left_out() -> None:
+    """Mutant: they counted for the first, and what ran there for the second."""
     node = a_node(labels={"a": "1", "b": "1"})
     pools = {"one": {"node_selector": {"a": "1"}}, "two": {"node_selector": {"b": "1"}}}
     found, complaints = nodes_of([node, a_node("n2", labels={"a": "1"})], pools_of(**pools), {})
     assert [(each.name, each.pool) for each in found] == [("n2", "one")]
     assert complaints == (
-        "Node n1 belongs to the pools one and two by their node_selector and resource; it is left "
-        "out until it belongs to one of them.",
+        "Node n1 has the same GPUs for the pools one and two by their node_selector and resource; "
+        "it is left out of them until it has them for one only.",
     )
     assert pools_of_nodes([node], pools_of(**pools)) == {}
+
+
+def test_so_are_all_pools_beside_one_that_counts_by_the_label() -> None:
+    """It has all GPUs of the node, slices of them included.
+
+    Mutant: only equal resources are the same GPUs.
+    """
+    node = a_mixed_node(counts={SMALL: "7"})
+    node["metadata"]["labels"]["nvidia.com/gpu.count"] = "1"
+    claimed = {"node_selector": {PRODUCT_LABEL: H100}, "device_class": "gpu.nvidia.com"}
+    pools = pools_of(claimed=claimed, small=MIXED["small"])
+    found, (complaint,) = nodes_of([node], pools, {})
+    assert found == ()
+    assert complaint.startswith("Node n1 has the same GPUs for the pools claimed and small by ")
+
+
+def test_a_node_with_gpus_of_several_kinds_counts_in_a_pool_with_each() -> None:
+    """With what it has of each, and in one state.
+
+    Mutants: it counted in the first alone; with the devices of the first in all; cordoned for one.
+    """
+    counts = {WHOLE: "6", SMALL: "7", LARGE: "2"}
+    node = a_mixed_node(counts=counts)
+    found, complaints = nodes_of([node], pools_of(**MIXED), {})
+    assert complaints == ()
+    assert told(found) == [
+        ("n1", "large", 1_000, True, "Ready"),
+        ("n1", "small", 7_000, True, "Ready"),
+        ("n1", "whole", 6_000, True, "Ready"),
+    ]
+    assert {each.cpu_milli for each in found} == {64_000}
+    assert pools_of_nodes([node], pools_of(**MIXED)) == {"n1": {"large", "small", "whole"}}
+    node["spec"]["unschedulable"] = True
+    found, _ = nodes_of([node], pools_of(**MIXED), {})
+    assert [(each.is_schedulable, each.reason) for each in found] == [(False, "cordoned")] * 3
+
+
+def test_what_a_node_has_no_more_of_does_not_count_there() -> None:
+    """GPUs that were cut in slices leave 0 whole ones behind, slices that were cut anew 0 of their
+    kind; but GPUs that are there and broken are shown as such.
+
+    Mutants: pools of which a node has 0 count, or those of which none is healthy do not.
+    """
+    node = a_mixed_node(counts={WHOLE: "0", SMALL: "7", LARGE: "0"})
+    found, complaints = nodes_of([node], pools_of(**MIXED), {})
+    assert (told(found), complaints) == ([("n1", "small", 7_000, True, "Ready")], ())
+    node["status"]["capacity"][LARGE] = "2"
+    found, complaints = nodes_of([node], pools_of(**MIXED), {})
+    assert told(found) == [
+        ("n1", "large", 0, False, "Ready,NoGPUs"),
+        ("n1", "small", 7_000, True, "Ready"),
+    ]
+    assert found[0].reason == f"none of its {LARGE} is allocatable"
+    node = a_mixed_node(counts={WHOLE: "0"})
+    found, _ = nodes_of([node], pools_of(**MIXED), {})
+    assert told(found) == [("n1", "whole", 0, False, "Ready,NoGPUs")]
 
 
 def test_a_node_that_makes_no_sense_is_complained_of() -> None:

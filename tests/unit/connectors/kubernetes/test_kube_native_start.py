@@ -252,6 +252,32 @@ def test_devices_that_are_claimed_are_gpus_where_a_pool_has_claims() -> None:
     assert asked_by_native(workload, pools) == {"": (1000, 1000)}
 
 
+def test_gpus_of_several_kinds_are_of_a_pool_each() -> None:
+    """By the flavor that Kueue gave each of them, before that by the selector.
+
+    Mutants: all of them are the first's; what no pool has the selector for is the first's.
+    """
+    slice_10gb, product = "nvidia.com/mig-1g.10gb", "NVIDIA-H100-80GB-HBM3"
+    selector = {"nvidia.com/gpu.product": product}
+    pools = pools_of(
+        h100={"node_selector": selector},
+        small={"node_selector": selector, "resource": slice_10gb, "mgpu_per_unit": 125},
+        other={"node_selector": {"zone": "b"}, "resource": slice_10gb, "mgpu_per_unit": 100},
+    )
+    _, workload = waiting(gpus="1")
+    spec = workload["spec"]["podSets"][0]["template"]["spec"]
+    spec["nodeSelector"] = selector
+    spec["containers"][0]["resources"]["limits"][slice_10gb] = "3"
+    assert asked_by_native(workload, pools) == {"h100": (1000, 1000), "small": (375, 375)}
+    given = {"nvidia.com/gpu": "h100", slice_10gb: "other"}
+    name = workload["spec"]["podSets"][0]["name"]
+    workload["status"]["admission"] = {"podSetAssignments": [{"name": name, "flavors": given}]}
+    assert asked_by_native(workload, pools) == {"h100": (1000, 1000), "other": (300, 300)}
+    workload["status"]["admission"] = {}
+    spec["nodeSelector"] = {}
+    assert asked_by_native(workload, pools) == {"": (375, 375), "h100": (1000, 1000)}
+
+
 def test_more_pods_than_there_can_be_are_not_counted_one_by_one() -> None:
     """Mutant: clipped, so that what was granted was less than what Kueue let in; and 150 Jobs of
     100,000 Pods kept the observer busy for most of its time."""

@@ -10,7 +10,10 @@ import pytest
 
 from builders.kube_states import (
     CLUSTER_ID,
+    H100,
     NAMESPACE,
+    PRODUCT_LABEL,
+    a_node,
     alone,
     ended,
     finished,
@@ -255,6 +258,43 @@ def test_natives_and_foreign_pods() -> None:
     assert (foreign.account, foreign.user, foreign.phase) == ("", "", RUNNING)
     assert foreign.place == "default-x"
     assert foreign.slots == (RankSlot("gpu-008", 2_000),)
+
+
+def test_pods_on_a_node_of_several_pools_are_of_the_pool_of_what_they_ask_for() -> None:
+    """One that asks for GPUs of several kinds holds some of each.
+
+    Mutants: the first pool of the node; all of them in one; nothing of what cannot be told.
+    """
+    product = {PRODUCT_LABEL: H100}
+    small = "nvidia.com/mig-1g.10gb"
+    node = a_node("gpu-008")
+    for where in ("capacity", "allocatable"):
+        node["status"][where] = {"nvidia.com/gpu": "6", small: "7"}
+    pools = pools_of(
+        h100={"node_selector": product},
+        small={"node_selector": product, "resource": small, "mgpu_per_unit": 125},
+        far={"node_selector": {"zone": "b"}, "resource": "nvidia.com/mig-3g.40gb"},
+    )
+    pods = recorded("started").pods
+    source = next(one for one in pods if one["metadata"]["name"].startswith("foreign-0"))
+
+    def holds(**limits: str) -> list[tuple[str, int, tuple[RankSlot, ...], bool]]:
+        pod = copy.deepcopy(source)
+        pod["spec"]["containers"][0]["resources"] = {"limits": limits}
+        state = alone(None, None, [pod], nodes=(node,))
+        listing = listing_of(state, cluster_id=CLUSTER_ID, pools=pools)
+        return [(one.pool, one.mgpu, one.slots, one.is_mixed) for one in listing.natives]
+
+    assert holds(**{small: "2"}) == [("small", 250, (RankSlot("gpu-008", 250),), False)]
+    assert holds(**{"nvidia.com/gpu": "1"}) == [
+        ("h100", 1_000, (RankSlot("gpu-008", 1_000),), False)
+    ]
+    both = holds(**{"nvidia.com/gpu": "1", small: "2", "nvidia.com/mig-3g.40gb": "1"})
+    assert both == [
+        ("h100", 1_000, (RankSlot("gpu-008", 1_000),), True),
+        ("small", 250, (RankSlot("gpu-008", 250),), True),
+    ]
+    assert [one[0] for one in holds(**{"nvidia.com/mig-3g.40gb": "1"})] == [""]
 
 
 def test_a_native_without_pods_says_why() -> None:

@@ -23,6 +23,7 @@ OPTIONS: dict[str, Any] = {
     "pools": {
         "h100": {"partition": "h100", "gres_type": "h100"},
         "a100": {"partition": "a100", "gres_type": "a100"},
+        "slices": {"partition": "a100", "gres_type": "1g.10gb"},
     },
 }
 
@@ -100,6 +101,46 @@ def test_gpus_of_one_pool_are_one_workload() -> None:
     assert told(natives(untyped)) == [("7", "h100", False, slots)]
 
 
+SLICED = {"tres": "cpu=8,gres/gpu=8,gres/gpu:a100=2,gres/gpu:1g.10gb=6"}
+
+
+def on_sliced_nodes(job: dict[str, Any]) -> list[NativeWorkload]:
+    nodes = [a_node(name, "a100", **SLICED) for name in ("a02", "a03")]
+    return list(a_connector(job, *nodes).observe().natives)
+
+
+def test_gpus_of_several_types_on_one_node_are_told_by_pool() -> None:
+    """As Slurm 22.05 says it of a job that asked for any 3 of them.
+
+    Mutants: all of a node's are of its first pool; those that it holds none of count.
+    """
+    tres = "gres/gpu=3,gres/gpu:1g.10gb=2,gres/gpu:a100=1"
+    detail = "gpu:a100:1(IDX:1),gpu:1g.10gb:2(IDX:5-6),gpu:h100:0(IDX:)"
+    assert told(on_sliced_nodes(a_job(tres, [detail], "a02"))) == [
+        ("7 (a100)", "a100", True, (RankSlot("a02", 1000),)),
+        ("7 (slices)", "slices", True, (RankSlot("a02", 2000),)),
+    ]
+    # The accounting of some clusters counts GPUs without their types.
+    untyped = a_job("gres/gpu=3", [detail], "a02")
+    assert [one.pool for one in on_sliced_nodes(untyped)] == ["a100", "slices"]
+    # Later releases say it of an only node by the whole job alone.
+    whole = a_job(tres, [], "a02")
+    assert {one.pool: one.mgpu for one in on_sliced_nodes(whole)} == {
+        "a100": 1000,
+        "slices": 2000,
+    }
+
+
+def test_slices_of_gpus_on_such_a_node_are_their_pools_alone() -> None:
+    """Mutants: the first pool of the nodes; a type that begins with a digit is none."""
+    tres = "gres/gpu=4,gres/gpu:1g.10gb=4"
+    slots = (RankSlot("a02", 2000), RankSlot("a03", 2000))
+    job = a_job(tres, ["gpu:1g.10gb:2(IDX:2-3)"] * 2, "a[02-03]")
+    assert told(on_sliced_nodes(job)) == [("7", "slices", False, slots)]
+    asked = {**a_job(tres, [], "a[02-03]"), "tres_per_node": "gres:gpu:1g.10gb:2"}
+    assert told(on_sliced_nodes(asked)) == [("7", "slices", False, slots)]
+
+
 @pytest.mark.parametrize(("nodes", "pool"), [("a01", "a100"), ("h001", "h100")])
 def test_untyped_gpus_under_a_name_of_ours_are_of_their_nodes_pool(nodes: str, pool: str) -> None:
     job = a_job("gres/gpu=2", ["gpu:2(IDX:0-1)"], nodes)
@@ -120,7 +161,8 @@ def test_shards_are_told() -> None:
         shared = a_connector(job, a_node("h001", "h100", **more), a_node("h002", "h100"))
         assert shared.inventory().complaints == (
             "1 nodes offer shards of their GPUs (gres/shard), h001 for one; what holds shards is "
-            "not seen here, so GPUs may be promised that are not free.",
+            "not seen here, so GPUs may be promised that are not free. MIG slices, which are GPUs "
+            "of a type of their own, are seen.",
         )
     cpu = a_node("c001", "x", tres="cpu=8,gres/shard=2")
     assert a_connector(job, cpu).inventory().complaints == ()

@@ -113,6 +113,19 @@ def test_the_secret_may_be_in_a_file(tmp_path: Path) -> None:
         ("pools", {}, "pools"),
         ("pools", {"a b": {"partition": "p", "gres_type": "g"}}, "pool"),
         ("pools", {"h100": {"partition": "p"}}, "gres_type"),
+        ("pools", {"c": {"device": "cpu"}}, "pools.c.partition"),
+        ("pools", {"c": {"partition": "p", "device": "gpu"}}, "no device but a gres_type"),
+        ("pools", {"c": {"partition": "p", "device": "cpu", "gres_type": "g"}}, "nothing else"),
+        (
+            "pools",
+            {"c": {"partition": "p", "device": "cpu", "memory_mb_per_core": 0}},
+            "memory_mb_per_core",
+        ),
+        (
+            "pools",
+            {name: {"partition": name, "device": "cpu"} for name in ("a", "b")},
+            "two pools are of CPU cores",
+        ),
         ("pools", {"h100": {"partition": "p", "gres_type": "g", "qos": "x"}}, "nothing else"),
         ("pools", {"h": {"partition": "p", "gres_type": "g", "constraint": "a;b"}}, "constraint"),
         (

@@ -75,7 +75,10 @@ def a_job(version: str, at: int) -> SlurmJob:
 @pytest.mark.parametrize("version", RECORDINGS)
 def test_a_job_from_its_hold_to_its_end(version: str) -> None:
     _, started, ended = CLOCKS[version]
-    there = {"nodes": ("g01",), "gpus_allocated": {"h100": 2}, "gpus_by_node": {"g01": 2}}
+    there = {
+        **{"nodes": ("g01",), "gpus_allocated": {"h100": 2}},
+        **{"gpus_by_node": {"g01": 2}, "types_by_node": {"g01": {"h100": 2}}},
+    }
     assert a_job(version, 0) == a_first_job(version)
     assert a_job(version, 1) == a_first_job(version, reason="JobHeldAdmin")
     assert a_job(version, 3) == a_first_job(
@@ -437,6 +440,6 @@ def test_what_was_queued_anew_and_what_a_waiting_job_asks_for(version: str) -> N
         for job in waiting
     }
     assert ("hold", 0, 1, 2) in asked
-    again = {("requeue", 1, 1), ("requeue2", 1, 1)}
+    again = {("requeue", 1, 1, 1), ("requeue2", 1, 1, 1)}
     assert asked - {("hold", 0, 1, 2)} <= again
     assert version == "v0.0.40" or asked & again

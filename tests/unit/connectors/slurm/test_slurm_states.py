@@ -9,7 +9,7 @@ from connectors.errors import UnknownNativeState
 from connectors.protocol import NodeCapacity, Outcome, RankSlot, WorkloadPhase
 from connectors.slurm.logs import RankExits
 from connectors.slurm.neutral import SlurmJob, SlurmNode, SlurmPartition
-from connectors.slurm.observing import native_of, node_capacity, observation_of
+from connectors.slurm.observing import native_of, node_capacities, observation_of
 from connectors.slurm.options import SlurmPool
 from connectors.slurm.states import outcome_of, phase_of
 
@@ -316,7 +316,7 @@ PARTITIONS = {"gpu": SlurmPartition("gpu", "UP", ("n1",), None, {"h100": 8})}
 def test_nodes(changes: dict[str, Any], is_schedulable: bool, state: str) -> None:
     if "state_flags" in changes:
         changes = {**changes, "state_flags": frozenset(changes["state_flags"])}
-    seen = node_capacity(replace(NODE, **changes), POOLS, PARTITIONS)
+    (seen,) = node_capacities(replace(NODE, **changes), POOLS, PARTITIONS)
     assert seen == NodeCapacity(
         "n1",
         "big",
@@ -330,19 +330,35 @@ def test_nodes(changes: dict[str, Any], is_schedulable: bool, state: str) -> Non
 
 def test_nodes_of_partitions_that_are_closed_and_of_nobody() -> None:
     closed = {"gpu": replace(PARTITIONS["gpu"], state="DRAIN")}
-    seen = node_capacity(NODE, POOLS, closed)
+    (seen,) = node_capacities(NODE, POOLS, closed)
     assert seen == NodeCapacity("n1", "big", 8_000, False, "idle, partition gpu drain")
-    assert node_capacity(replace(NODE, gpus={"a100": 8}), POOLS, PARTITIONS) is None
-    assert node_capacity(replace(NODE, gpus={}), POOLS, PARTITIONS) is None
+    assert node_capacities(replace(NODE, gpus={"a100": 8}), POOLS, PARTITIONS) == []
+    assert node_capacities(replace(NODE, gpus={}), POOLS, PARTITIONS) == []
+
+
+def test_a_node_with_gpus_of_several_types_is_in_a_pool_with_each() -> None:
+    """Mutant: in the first of them only; its other GPUs were nobody's."""
+    node = replace(
+        NODE, gpus={"h100": 4, "1g.10gb": 14, "a100": 2}, state_flags=frozenset({"DRAIN"})
+    )
+    pools = {**POOLS, "small": SlurmPool("parts", "1g.10gb", None)}
+    partitions = {**PARTITIONS, "parts": SlurmPartition("parts", "UP", ("n1",), None, {})}
+    assert node_capacities(replace(node, partitions=("gpu", "parts")), pools, partitions) == [
+        NodeCapacity("n1", "big", 4_000, False, "idle+drain"),
+        NodeCapacity("n1", "small", 14_000, False, "idle+drain"),
+    ]
+    assert [one.state for one in node_capacities(node, pools, partitions)] == [
+        "idle+drain",
+        "idle+drain, not in partition parts",
+    ]
 
 
 def test_the_cpus_and_the_memory_of_a_node() -> None:
     """And what jobs get of them with each GPU; Slurm's megabytes are 2^20 bytes."""
     node = replace(NODE, cpus=128, memory_mb=2_000_000)
-    seen = node_capacity(node, POOLS, PARTITIONS, cpus_per_gpu=14, memory_mb_per_gpu=200_000)
-    assert seen is not None
+    per_gpu = {"cpus_per_gpu": 14, "memory_mb_per_gpu": 200_000}
+    (seen,) = node_capacities(node, POOLS, PARTITIONS, **per_gpu)
     assert (seen.cpu_milli, seen.memory_mib) == (128_000, 2_000_000)
     assert (seen.cpu_milli_per_gpu, seen.memory_mib_per_gpu) == (14_000, 200_000)
-    bare = node_capacity(NODE, POOLS, PARTITIONS)
-    assert bare is not None
+    (bare,) = node_capacities(NODE, POOLS, PARTITIONS)
     assert (bare.cpu_milli, bare.memory_mib, bare.cpu_milli_per_gpu) == (None, None, 0)

@@ -9,7 +9,8 @@ from connectors.slurm import tres
     ("text", "gpus"),
     [
         ("", {}),
-        ("cpu=8,mem=15625G,node=1,billing=8", {}),
+        ("cpu=8,mem=15625G,node=1,billing=8", {tres.CORES: 8}),
+        ("cpu=0,mem=1G", {}),
         ("cpu=1,mem=2000M,gres/gpu=2", {"": 2}),
         ("cpu=8,gres/gpu=16,gres/gpu:h100=16", {"h100": 16}),
         ("gres/gpu:a100=4,gres/gpu:h100=2", {"a100": 4, "h100": 2}),
@@ -42,6 +43,9 @@ def test_text_that_is_no_resource_is_refused(text: str) -> None:
         ("gres:gpu:h100:2,gres:license:1", 2),
         ("", 0),
         ("gres/shard:2", 0),
+        ("gres:gpu:1g.10gb:2", 2),
+        ("gres/gpu:1g.10gb", 1),
+        ("gres/gpu:12=2", 0),
     ],
 )
 def test_gpus_per_node(text: str, count: int) -> None:
@@ -49,16 +53,17 @@ def test_gpus_per_node(text: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "count"),
+    ("text", "gpus"),
     [
-        ("gpu:h100:2(IDX:0-1)", 2),
-        ("gpu:h100:3(IDX:0-1,3),gpu:a100:1(IDX:0)", 4),
-        ("gpu:1(IDX:0)", 1),
-        ("", 0),
+        ("gpu:h100:2(IDX:0-1)", {"h100": 2}),
+        ("gpu:h100:3(IDX:0-1,3),gpu:a100:1(IDX:0)", {"h100": 3, "a100": 1}),
+        ("gpu:a100:1(IDX:1),gpu:1g.10gb:2(IDX:2-3),gpu:x:0(IDX:)", {"a100": 1, "1g.10gb": 2}),
+        ("gpu:1(IDX:0)", {"": 1}),
+        ("", {}),
     ],
 )
-def test_gpus_in_a_nodes_detail(text: str, count: int) -> None:
-    assert tres.gpus_in_detail(text) == count
+def test_gpus_in_a_nodes_detail(text: str, gpus: dict[str, int]) -> None:
+    assert tres.gpus_in_detail(text) == gpus
 
 
 def test_names_for_the_accounting_go_there_and_back() -> None:
