@@ -102,7 +102,7 @@ def test_what_no_cluster_can_have_is_refused(changes: dict[str, Any], why: str) 
         ({"flavor": "H100"}, "option pools.h100.flavor must be lower case"),
         ({"node_selector": {"a b": "x"}}, "which is no label of nodes"),
         ({"node_selector": {"a": "x\n"}}, "which is no label of nodes"),
-        ({"resource": "cpu"}, "must be an extended resource"),
+        ({"resource": "memory"}, "must be an extended resource"),
         ({"resource": "requests.nvidia.com/gpu"}, "must not be of kubernetes.io"),
         ({"resource": "kubernetes.io/x"}, "must not be of kubernetes.io"),
         ({"mgpu_per_unit": 0}, "whole number from 1 to 1000"),
@@ -144,6 +144,8 @@ def test_what_no_cluster_can_have_is_refused(changes: dict[str, Any], why: str) 
         ({"image": "a/Upper"}, "option pools.h100.image: 'a/Upper' is no container image"),
         ({"cpu_per_gpu": 0}, "option pools.h100.cpu_per_gpu must be a whole number"),
         ({"memory_mib_per_gpu": 1.5}, "must be a whole number"),
+        ({"resource": "cpu"}, "pools of CPU cores are not run on Kubernetes yet"),
+        ({"device": "cpu"}, "pools of CPU cores are not run on Kubernetes yet"),
     ],
 )
 def test_what_no_pool_can_have_is_refused(pool: dict[str, Any], why: str) -> None:
