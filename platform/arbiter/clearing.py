@@ -11,14 +11,14 @@ shares on its nodes.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import groupby
-from operator import attrgetter
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any
 
-from arbiter.holdings import Holding
-from arbiter.victim_order import Kind, VictimKey
+from arbiter.candidates import Candidate
+from arbiter.victim_order import Kind
 
 #: Of more sums than this that victims on one node come to, not all are looked at.
 _SUMS_MAX = 512
@@ -29,23 +29,11 @@ _ABOVE_ALL = 1
 #: What is lost by kind of victims, the most valuable first.
 Cost = tuple[tuple[Kind, int], ...]
 
-
-class Candidate(NamedTuple):
-    """An attempt that may be stopped; smaller is asked earlier. `by`: the node x whose guarantee
-    gives the right to."""
-
-    key: VictimKey
-    by: int
-    holding: Holding
-
-
-class _Item(NamedTuple):
-    """What the candidate number `at` holds on a node, and what it costs there."""
-
-    kind: Kind
-    cost: int
-    at: int
-    mgpu: int
+#: What a candidate is in the way on a node: its kind, what it costs there, its number among the
+#: candidates, what it holds there, and itself.
+_Item = tuple[Kind, int, int, int, Candidate]
+_kind = itemgetter(0)
+_cost_and_number = itemgetter(1, 2)
 
 
 class _Node:
@@ -62,45 +50,51 @@ class _Node:
 
     def choose(self) -> Cost:
         """Find the cheapest victims, of which there are enough, and what they cost."""
-        self.victims = _cheapest(self.items, self.lacks)
-        self.cost = _sum((one.kind, one.cost) for one in self.victims)
+        victims = self.victims = _cheapest(self.items, self.lacks)
+        if len(victims) == 1:
+            self.cost = (victims[0][:2],)
+        else:
+            self.cost = _sum(one[:2] for one in victims)
         return self.cost
 
-    def stop(self, at: int) -> None:
-        """Candidate `at` is a victim already."""
-        (item,) = (one for one in self.items if one.at == at)
+    def stop(self, number: int) -> None:
+        """The candidate of this number is a victim already."""
+        (item,) = (one for one in self.items if one[2] == number)
         self.items.remove(item)
-        self.have -= item.mgpu
-        self.lacks -= item.mgpu
+        self.have -= item[3]
+        self.lacks -= item[3]
 
 
 def cost_of(victims: Iterable[Candidate]) -> Cost:
     """What stopping `victims` costs."""
-    return _sum((one.key[:4], one.key[4]) for one in victims)
+    return _sum(one.key[:2] for one in victims)
 
 
 def clearings(
-    candidates: Sequence[Candidate],
+    candidates: Iterable[Candidate],
     cluster: str,
     lacks: Mapping[str, int],
     count: int,
     slots_max: int,
-) -> Iterator[list[int]]:
-    """Choices of candidates, by number, that clear `count` nodes of `cluster` (above 0) which
-    lack GPUs (0 or less: it has room); none where nothing can. `candidates` are in order; each
-    runs on `slots_max` nodes at most."""
+) -> Iterator[list[Candidate]]:
+    """Choices of candidates, in order, that clear `count` nodes of `cluster` (above 0); none where
+    nothing can. `lacks[node]`: the GPUs that are lacking there (0 or less: it has room, or cannot
+    be used). `candidates` are in order; each runs on `slots_max` nodes at most."""
     slots_max = min(count, slots_max)
     nodes, has_gangs = _survey(candidates, cluster, lacks, count, slots_max, spreads=False)
     if all(node.cost is None for node in nodes.values()):
         return
-    yield _pick(nodes, candidates, count)
+    first = _pick(nodes, count)
+    yield first
     if has_gangs:
         nodes, _ = _survey(candidates, cluster, lacks, count, slots_max, spreads=True)
-        yield _pick(nodes, candidates, count)
+        then = _pick(nodes, count)
+        if then != first:
+            yield then
 
 
 def _survey(
-    candidates: Sequence[Candidate],
+    candidates: Iterable[Candidate],
     cluster: str,
     lacks: Mapping[str, int],
     count: int,
@@ -115,41 +109,43 @@ def _survey(
     best: list[Cost] = []
     has_gangs = False
     # By number of slots: the key beyond which nobody is among the cheapest any more.
-    last: dict[int, tuple[int, ...]] = {}
-    for at, (key, _, holding) in enumerate(candidates):
+    last: dict[int, tuple[Any, ...]] = {}
+    for number, candidate in enumerate(candidates):
+        key, _, _, holding = candidate
         run = holding.run
         if run.cluster != cluster:
             continue
         slots = run.slots
-        if len(best) == count:
+        if best:
             # Who comes later costs as much at least, or is more valuable.
             own = last.get(len(slots))
             if own is None:
                 worst_kind, worst = best[-1][0]
-                own = last[len(slots)] = (*worst_kind, worst * len(slots), _ABOVE_ALL)
-                last[slots_max] = (*worst_kind, worst * slots_max, _ABOVE_ALL)
+                own = last[len(slots)] = (worst_kind, worst * len(slots), _ABOVE_ALL)
+                last[slots_max] = (worst_kind, worst * slots_max, _ABOVE_ALL)
             if key > own:
                 if key > last[slots_max]:
                     break
                 continue
-        kind, cost = key[:4], key[4]
+        kind, cost, _, _ = key
         if len(slots) > 1:
-            slots = tuple(slot for slot in slots if lacks.get(slot.node, 0) > 0)
+            slots = tuple([slot for slot in slots if lacks[slot.node] > 0])
             has_gangs |= len(slots) > 1
             if spreads:
                 cost = -(-cost // max(1, min(count, len(slots))))
         for slot in slots:
-            node = nodes.get(slot.node)
+            name, mgpu = slot.node, slot.mgpu
+            node = nodes.get(name)
             if node is None:
-                lacking = lacks.get(slot.node, 0)
+                lacking = lacks[name]
                 if lacking <= 0:
                     continue
-                node = nodes[slot.node] = _Node(lacking)
-            node.items.append(_Item(kind, cost, at, slot.mgpu))
-            node.have += slot.mgpu
+                node = nodes[name] = _Node(lacking)
+            node.items.append((kind, cost, number, mgpu, candidate))
+            node.have += mgpu
             if node.have < node.lacks:
                 continue
-            if node.have - slot.mgpu < node.lacks:
+            if node.have - mgpu < node.lacks:
                 complete.append(node)
             if len(complete) < count:
                 continue
@@ -168,10 +164,10 @@ def _survey(
     return nodes, has_gangs
 
 
-def _pick(nodes: Mapping[str, _Node], candidates: Sequence[Candidate], count: int) -> list[int]:
-    """The victims of the `count` cheapest nodes. Once a gang is among them, its other nodes cost
-    as much less."""
-    chosen: set[int] = set()
+def _pick(nodes: Mapping[str, _Node], count: int) -> list[Candidate]:
+    """The victims of the `count` cheapest nodes, in order. Once a gang is among them, its other
+    nodes cost as much less."""
+    chosen: dict[int, Candidate] = {}
     cleared: set[str] = set()
     heap = [_entry(name, node) for name, node in nodes.items() if node.cost is not None]
     heapify(heap)
@@ -182,25 +178,25 @@ def _pick(nodes: Mapping[str, _Node], candidates: Sequence[Candidate], count: in
         if name in cleared or node.cost is not cost:
             continue
         cleared.add(name)
-        for victim in node.victims:
-            chosen.add(victim.at)
-            for slot in candidates[victim.at].holding.run.slots:
+        for _, _, number, _, victim in node.victims:
+            chosen[number] = victim
+            for slot in victim.holding.run.slots:
                 other = nodes.get(slot.node)
                 if other is None or slot.node in cleared:
                     continue
-                other.stop(victim.at)
+                other.stop(number)
                 if other.lacks <= 0:
                     cleared.add(slot.node)
                 elif other.have >= other.lacks:
                     other.choose()
                     heappush(heap, _entry(slot.node, other))
-    return sorted(chosen)
+    return [chosen[number] for number in sorted(chosen)]
 
 
 def _entry(name: str, node: _Node) -> tuple[Cost, int, str]:
     """Orders nodes: by cost, then whose last victim is asked first."""
     assert node.cost is not None
-    return node.cost, max(victim.at for victim in node.victims), name
+    return node.cost, max(victim[2] for victim in node.victims), name
 
 
 def _sum(losses: Iterable[tuple[Kind, int]]) -> Cost:
@@ -215,34 +211,34 @@ def _cheapest(items: list[_Item], lacks: int) -> list[_Item]:
     little as the others leave to it, and so on down."""
     kinds: list[list[_Item]] = []
     have = 0
-    for _, alike in groupby(items, key=attrgetter("kind")):
+    for _, alike in groupby(items, key=_kind):
         if have >= lacks:
             break
         kinds.append(list(alike))
-        have += sum(one.mgpu for one in kinds[-1])
+        have += sum(one[3] for one in kinds[-1])
     chosen: list[_Item] = []
     for group in reversed(kinds):
-        have -= sum(one.mgpu for one in group)
+        have -= sum(one[3] for one in group)
         if lacks > have:
-            found = _cover(sorted(group, key=attrgetter("cost", "at")), lacks - have)
+            found = _cover(sorted(group, key=_cost_and_number), lacks - have)
             chosen += found
-            lacks -= sum(one.mgpu for one in found)
+            lacks -= sum(one[3] for one in found)
     return chosen
 
 
 def _cover(items: list[_Item], lacks: int) -> list[_Item]:
     """The cheapest of `items`, which are in order of cost, that hold `lacks` together; of equally
     cheap ones those that hold most."""
-    size = items[0].mgpu
-    if all(one.mgpu == size for one in items):
+    size = items[0][3]
+    if all(one[3] == size for one in items):
         return items[: -(-lacks // size)]
     sums: dict[int, tuple[int, int, tuple[_Item, ...]]] = {0: (0, 0, ())}
     for item in items:
         for have, (cost, minus_mgpu, taken) in list(sums.items()):
             if have == lacks:
                 continue
-            then = min(lacks, have + item.mgpu)
-            new = (cost + item.cost, minus_mgpu - item.mgpu)
+            then = min(lacks, have + item[3])
+            new = (cost + item[1], minus_mgpu - item[3])
             known = sums.get(then)
             if known is None or new < known[:2]:
                 sums[then] = (*new, (*taken, item))
@@ -256,11 +252,11 @@ def _roughly(items: list[_Item], lacks: int) -> list[_Item]:
     taken: list[_Item] = []
     for item in items:
         taken.append(item)
-        lacks -= item.mgpu
+        lacks -= item[3]
         if lacks <= 0:
             break
     for item in taken[::-1]:
-        if lacks + item.mgpu <= 0:
+        if lacks + item[3] <= 0:
             taken.remove(item)
-            lacks += item.mgpu
+            lacks += item[3]
     return taken

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -64,6 +65,56 @@ def held_by_node(holdings: Iterable[Holding]) -> dict[str, dict[str, int]]:
     return held
 
 
+class Borrowed:
+    """Attempts that are not protected everywhere and may be stopped, kept up to date as that
+    changes. `alike`: by team and the bits of where they are protected, which `of` has of each;
+    `by_node`: what they hold, by cluster and node or room."""
+
+    __slots__ = ("alike", "by_node", "of")
+
+    def __init__(self, holdings: Iterable[Holding]) -> None:
+        self.alike: dict[tuple[int, int], dict[Holding, None]] = {}
+        self.by_node: dict[str, dict[str, int]] = {}
+        self.of: dict[Holding, tuple[int, int]] = {}
+        for holding in holdings:
+            self.note(holding)
+
+    def note(self, holding: Holding) -> None:
+        """It is protected otherwise than before, or here for the first time."""
+        self.forget(holding)
+        protected, everywhere = holding.protected, holding.everywhere
+        at_home = protected & (everywhere + 1) >> 1
+        if (
+            protected == everywhere
+            or holding.claim_of is not None
+            or (at_home and not holding.run.is_preemptible)
+        ):
+            return
+        of = self.of[holding] = holding.team, protected
+        alike = self.alike.get(of)
+        if alike is None:
+            self.alike[of] = {holding: None}
+        else:
+            alike[holding] = None
+        self._count(holding, 1)
+
+    def forget(self, holding: Holding) -> None:
+        """It is protected everywhere, or gone."""
+        of = self.of.pop(holding, None)
+        if of is not None:
+            alike = self.alike[of]
+            del alike[holding]
+            if not alike:
+                del self.alike[of]
+            self._count(holding, -1)
+
+    def _count(self, holding: Holding, sign: int) -> None:
+        run = holding.run
+        nodes = self.by_node.setdefault(run.cluster, {})
+        for slot in run.slots:
+            nodes[slot.node] = nodes.get(slot.node, 0) + sign * slot.mgpu
+
+
 class Holdings:
     """All attempts of one pool, and what they come to by team, node and end.
 
@@ -80,6 +131,8 @@ class Holdings:
         rooms: Rooms,
     ) -> None:
         self.all: dict[str, Holding] = {}
+        #: How many attempts run on so many nodes.
+        self.widths: Counter[int] = Counter()
         self.teams: dict[int, TeamJobs] = {}
         self.going: dict[str, Holding] = {}
         self.unsettled: dict[str, Holding] = {}
@@ -92,12 +145,14 @@ class Holdings:
         self.free: FreeDevices | None = None
         self._tree = tree
         self._classes = classes
-        self._offered = offered
+        self.offered = offered
         self._rooms = rooms
-        self._offered_mgpu = sum(sum(nodes.values()) for nodes in offered.values())
+        self.offered_mgpu = sum(sum(nodes.values()) for nodes in offered.values())
         self._beyond_mgpu = 0
         #: Those that the last cycle found not to be protected everywhere, as it marked them.
         self._unprotected: Mapping[Hashable, int] = {}
+        #: Kept from when somebody asks for it.
+        self._borrowed: Borrowed | None = None
 
     def add(self, run: RunningJob) -> None:
         """`run` holds GPUs from now on."""
@@ -152,10 +207,23 @@ class Holdings:
         for holding in before.keys() - unprotected.keys():
             assert isinstance(holding, Holding)
             holding.protected = 0 if holding.is_going else holding.everywhere
+            if self._borrowed is not None:
+                self._borrowed.forget(holding)
         for holding, bits in unprotected.items():
             if before.get(holding) != bits:
                 assert isinstance(holding, Holding)
                 holding.protected = holding.everywhere & ~bits
+                if self._borrowed is not None:
+                    self._borrowed.note(holding)
+
+    @property
+    def borrowed(self) -> Borrowed:
+        """Who is not protected everywhere, as marked last; to be asked before anybody is stopped in
+        a cycle."""
+        if self._borrowed is None:
+            marked = (one for one in self._unprotected if isinstance(one, Holding))
+            self._borrowed = Borrowed(marked)
+        return self._borrowed
 
     def left_of(self, offered: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
         """What of the `offered`, by cluster and node or room, they leave."""
@@ -177,7 +245,7 @@ class Holdings:
                 held = used.get(node, 0)
                 beyond += self._beyond(cluster, node, held - mgpu)
                 beyond -= self._beyond(cluster, node, held)
-        return self._offered_mgpu + beyond
+        return self.offered_mgpu + beyond
 
     def _count(self, holding: Holding, sign: int) -> None:
         run, mgpu = holding.run, sign * holding.mgpu
@@ -185,6 +253,10 @@ class Holdings:
             self.stray_mgpu += mgpu
         else:
             self.direct[holding.team] += mgpu
+        width = len(run.slots)
+        self.widths[width] += 1 if sign > 0 else -1
+        if not self.widths[width]:
+            del self.widths[width]
         key = holding.team, run.priority_class
         self.class_use[key] = self.class_use.get(key, 0) + mgpu
         if not self.class_use[key]:
@@ -210,6 +282,6 @@ class Holdings:
     def _beyond(self, cluster: str, node: str, used: int) -> int:
         if is_beside(node):
             return 0
-        nodes = self._offered.get(cluster)
+        nodes = self.offered.get(cluster)
         offered = None if nodes is None else nodes.get(node)
         return used if offered is None else max(0, used - offered)

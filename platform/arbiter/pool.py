@@ -18,14 +18,7 @@ from arbiter.queue_order import exact_ratio
 from arbiter.quota_tree import ROOT, UNLIMITED, Ledger, PoolQuota, Tree
 from arbiter.rooms import Demand, is_beside
 from arbiter.snapshot import Balance, Claim, Phase, QueuedJob, RunningJob, Slot
-from arbiter.victim_order import (
-    COSTLY,
-    NOT_YET_RUNNING,
-    UNPAID,
-    Sparing,
-    VictimKey,
-    cost_of_stopping,
-)
+from arbiter.victim_order import NOT_YET_RUNNING, VictimOrder
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +93,7 @@ class Pool:
     kinds: NodeKinds = field(init=False)
     layout: Layout = field(init=False)
     _credits: Credits | None = None
-    _sparing: Sparing | None = None
+    _victim_order: VictimOrder | None = None
 
     def __post_init__(self) -> None:
         ground = self.ground
@@ -122,24 +115,14 @@ class Pool:
             bits = self.protection.unprotected.get(holding, 0)
             holding.protected = holding.everywhere & ~bits
 
-    def victim_keys(self, holding: Holding) -> tuple[VictimKey, VictimKey]:
-        """What orders who is reclaimed first within the organization, and where another one takes
-        it back (see `arbiter.victim_order`): as things were before the cycle."""
-        if holding.claim_key is not None:
-            return holding.claim_key, holding.claim_key
-        if self._sparing is None:
-            self._sparing = Sparing(self.tree, self.policy, self.taken_at)
-        run, team, credits = holding.run, holding.team, self.credits.at_first
-        saved_at = self.checkpoint_at(run)
-        cost = cost_of_stopping(run, holding.mgpu, self.taken_at, saved_at)
-        last = cost, -run.started_at, run.attempt
-        if self._sparing.is_costly(run, saved_at):
-            return (COSTLY, 0, 0, 0, *last), (COSTLY, 0, 0, 0, *last)
-        rest = self.tree.ranks[team], credits.tenths(team), holding.order, *last
-        if credits.is_unpaid(team) and not holding.is_protected_at(self.tree.depths[team]):
-            return (UNPAID, *rest), (UNPAID, *rest)
-        at_home, abroad = self._sparing.of(run, self.tree.paths[team][-1])
-        return (at_home, *rest), (abroad, *rest)
+    @property
+    def victim_order(self) -> VictimOrder:
+        """In which order attempts are asked for their GPUs."""
+        if self._victim_order is None:
+            self._victim_order = VictimOrder(
+                self.tree, self.policy, self.credits.at_first, self.checkpoint_at, self.taken_at
+            )
+        return self._victim_order
 
     def is_borrowed(self, earmark: Earmark) -> bool:
         """Whether the claim that stood before this cycle is beyond the team's guarantee."""
@@ -503,7 +486,7 @@ def _cover(
 
 def _stand_in(job: QueuedJob, claim: Claim, team: int, order: int) -> Holding:
     """The claim of `job` as if it held its slots; the first to be given up where one must be."""
-    key = (NOT_YET_RUNNING, 0, 0, order, 0, -claim.grace_until, job.id)
+    key = (NOT_YET_RUNNING, 0, 0, order), 0, -claim.grace_until, job.id
     return Holding(
         run=RunningJob(
             job=job.id,

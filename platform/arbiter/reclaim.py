@@ -14,14 +14,13 @@ stop the other by turns.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import itemgetter
-from typing import Any
 
-from arbiter.clearing import Candidate, Cost, cost_of
-from arbiter.holdings import Holding, Node
+from arbiter.candidates import LOWER, Asked, Borrowers, Candidate, Group, Seen
+from arbiter.clearing import Cost, cost_of
+from arbiter.holdings import Holding, Node, held_by_node
 from arbiter.node_kinds import Levels
 from arbiter.placement import Place, Shape
 from arbiter.pool import Pool
@@ -29,11 +28,10 @@ from arbiter.queue_order import Priority
 from arbiter.quota_tree import ROOT
 from arbiter.shelves import Shelves
 from arbiter.snapshot import PriorityClass
-from arbiter.victim_order import VictimKey
 from arbiter.victims import Search, give_back
 
-#: Marks a candidate of a lower priority class, which no ancestor's guarantee has to justify.
-_LOWER = -2
+#: What is free by cluster and node, at most.
+_Most = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +43,24 @@ class Taking:
 
 
 class Reclaimer:
-    """Finds victims in one pool; keeps the borrowed attempts sorted for the whole cycle."""
+    """Finds victims in one pool; keeps the borrowed attempts in order for the whole cycle."""
 
     __slots__ = (
-        "_by_parent",
+        "_all_answer",
         "_claims",
-        "_found",
         "_has_shields",
         "_held",
         "_in_teams",
-        "_is_sorted",
+        "_is_anybody",
         "_most",
         "_most_levels",
         "_most_shelves",
         "_most_sorted",
-        "_of_sisters",
+        "_nearby",
         "_pool",
         "_slots_max",
+        "_sorted_out",
+        "_stopped_count",
     )
 
     def __init__(self, pool: Pool, held: Mapping[Node, int]) -> None:
@@ -70,11 +69,12 @@ class Reclaimer:
         self._held = held
         self._claims = [earmark.stand_in for earmark in pool.earmarks.values()]
         self._in_teams: dict[int, list[Holding]] | None = None
-        self._found: list[Holding] | None = None
-        self._by_parent: dict[int, list[tuple[VictimKey, int, Holding]]] | None = None
-        self._is_sorted: set[int] = set()
+        self._is_anybody: bool | None = None
+        self._all_answer = True
+        self._sorted_out: Borrowers | None = None
+        self._nearby: dict[int, Borrowers] = {}
         self._slots_max: int | None = None
-        self._of_sisters: dict[int, list[Candidate]] = {}
+        self._stopped_count = 0
         self._has_shields = any(_shields(cls) for cls in pool.ground.classes.values())
         self._most: dict[str, dict[str, int]] | None = None
         self._most_sorted: dict[str, list[int]] = {}
@@ -84,7 +84,7 @@ class Reclaimer:
     def may_find(self, team: int, priority: Priority) -> bool:
         """Whether there is anything at all that could come back for a job of `team`."""
         return bool(
-            self._borrowers
+            self._anybody
             or self._pool.coming_back
             or (priority.preempts and team in self._by_team)
             or (priority.preempts_others and self._by_team)
@@ -100,22 +100,24 @@ class Reclaimer:
         taking = None
         mgpu, order = shape.total_mgpu, priority.order
         if self._pool.source(team, mgpu) != ROOT and self.could_be_freed(shape):
-            taking = self._choose(team, shape, self._outside(team, mgpu, order, []), self._most)
+            asked = Asked(self._outside(team, shape, order, most=self._most))
+            taking = self._choose(team, shape, asked, self._most)
         if taking is None and priority.preempts:
             own = self._lower((team,), order)
             if own:
-                taking = self._choose(team, shape, own) or self._choose(
-                    team, shape, sorted(own + self._outside(team, mgpu, order, own))
+                groups = {LOWER: Group.of(own), **self._outside(team, shape, order, own)}
+                taking = self._choose(team, shape, Asked({LOWER: groups[LOWER]})) or self._choose(
+                    team, shape, Asked(groups)
                 )
         if taking is None and priority.preempts_others:
             lower = self._lower(self._teams_beside(team, with_own=priority.preempts), order)
             if lower:
-                stopped = {id(one.holding) for one in lower}
-                others = self._outside(team, mgpu, order, lower)
-                lower += [one for one in others if id(one.holding) not in stopped]
-                taking = self._choose(team, shape, sorted(lower))
-        if taking is not None and any(map(self._is_protected, taking.victims)):
-            self._forget_most()
+                groups = {LOWER: Group.of(lower), **self._outside(team, shape, order, lower)}
+                taking = self._choose(team, shape, Asked(groups))
+        if taking is not None:
+            self._stopped_count += len(taking.victims)
+            if any(map(self._is_protected, taking.victims)):
+                self._forget_most()
         return taking
 
     def _is_protected(self, holding: Holding) -> bool:
@@ -127,6 +129,7 @@ class Reclaimer:
         self._most_sorted.clear()
         self._most_levels.clear()
         self._most_shelves.clear()
+        self._nearby.clear()
 
     def could_be_freed(self, shape: Shape) -> bool:
         """Whether there is a place for the GPUs of `shape` if everything borrowed anywhere were
@@ -179,50 +182,79 @@ class Reclaimer:
             for node, mgpu in nodes.items():
                 if node in free.get(cluster, ()):
                     free[cluster][node] += mgpu
-        for holding in self._borrowers:
-            if not holding.is_going:
-                for slot in holding.run.slots:
-                    if slot.node in free[holding.run.cluster]:
-                        free[holding.run.cluster][slot.node] += slot.mgpu
+        borrowed = self._pool.holdings.borrowed
+        claimed = held_by_node(
+            one for one in self._claims if not one.is_going and one.protected != one.everywhere
+        )
+        gone = held_by_node(one for one in self._pool.stopped if one in borrowed.of)
+        for by_cluster, sign in ((borrowed.by_node, 1), (claimed, 1), (gone, -1)):
+            for cluster, nodes in free.items():
+                for node, mgpu in by_cluster.get(cluster, {}).items():
+                    if node in nodes:
+                        nodes[node] += sign * mgpu
         return free
 
     def _outside(
-        self, team: int, mgpu: int, order: int, own: Sequence[Candidate]
-    ) -> list[Candidate]:
-        """Attempts of other teams that the guarantees above `team` give a right to.
+        self,
+        team: int,
+        shape: Shape,
+        order: int,
+        own: Sequence[Candidate] = (),
+        most: _Most | None = None,
+    ) -> dict[int, Group]:
+        """Attempts of other teams that the guarantees above `team` give a right to, by what is
+        above both; `own` are asked already. `most`: as in `_choose`.
 
         From the team up: an ancestor gives it if the job fits in its guarantee, at the latest
         once what is stopped below it (by the rights found so far, or in `own`) is gone.
-        In victim order.
         """
-        pool = self._pool
-        found: list[Candidate] = []
-        for node in pool.tree.paths[team]:
-            beside = self._beside(node)
-            if not beside or not self._gives_right(node, team, mgpu, own, found):
-                continue
-            found += [
-                one
-                for one in beside
-                if not one.holding.is_going
-                and not (self._has_shields and self._is_shielded(one.holding, team, order))
-            ]
-        found.sort(key=_key)
+        stopped = [one.holding for one in own]
+        asked = set(map(id, stopped))
+
+        def may_ask(holding: Holding) -> bool:
+            return (
+                not holding.is_going
+                and not (asked and id(holding) in asked)
+                and (self._all_answer or self._answers(holding))
+                and not (self._has_shields and self._is_shielded(holding, team, order))
+            )
+
+        parents = self._pool.tree.parents
+        near = self._borrowed if most is None else self._near(shape.mgpu, most)
+        found: dict[int, Group] = {}
+        for node in self._pool.tree.paths[team]:
+            group = self._beside(node, parents[node], near, may_ask, len(asked))
+            gone = chain(stopped, *(one.holdings() for one in found.values()))
+            if any(group.holdings()) and self._gives_right(node, team, shape.total_mgpu, gone):
+                found[parents[node]] = group
         return found
 
-    def _beside(self, node: int) -> list[Candidate]:
-        """What is not protected at a sister of `node`, in victim order."""
-        found = self._of_sisters.get(node)
-        if found is None:
-            parent = self._pool.tree.parents[node]
-            borrowed = self._borrowed.get(parent, [])
-            if parent not in self._is_sorted:
-                self._is_sorted.add(parent)
-                borrowed.sort(key=_key)
-            found = self._of_sisters[node] = [
-                Candidate(key, node, holding) for key, child, holding in borrowed if child != node
-            ]
-        return found
+    def _beside(
+        self,
+        node: int,
+        parent: int,
+        near: Borrowers,
+        may_ask: Callable[[Holding], bool],
+        asked_count: int,
+    ) -> Group:
+        """Whom one `may_ask` of those who are not protected at a sister of `node`, and of those who
+        are `near`; so many are asked already."""
+        lines = self._borrowed.beside(node, parent)
+
+        def in_order(those: Borrowers) -> Iterator[Candidate]:
+            for one in those.below(parent):
+                if one.below != node and may_ask(one.holding):
+                    yield one
+
+        everybody = Seen(in_order(self._borrowed))
+        return Group(
+            everybody,
+            everybody if near is self._borrowed else Seen(in_order(near)),
+            lambda: filter(may_ask, chain.from_iterable(lines)),
+            sum(map(len, lines)) - self._stopped_count - asked_count
+            if self._all_answer and not self._has_shields
+            else 0,
+        )
 
     def _is_shielded(self, holding: Holding, team: int, order: int) -> bool:
         """Whether it runs in a class that may preempt a job of this `order` across teams."""
@@ -233,75 +265,70 @@ class Reclaimer:
             and paths[holding.team][-1] == paths[team][-1]
         )
 
-    def _gives_right(
-        self, node: int, team: int, mgpu: int, own: Iterable[Candidate], found: Iterable[Candidate]
-    ) -> bool:
-        """Whether a job fits in the guarantee of `node` once `own` and `found` are gone."""
+    def _gives_right(self, node: int, team: int, mgpu: int, stopped: Iterable[Holding]) -> bool:
+        """Whether a job fits in the guarantee of `node` once those `stopped` are gone."""
         pool = self._pool
         if pool.guarantees.fits(node, team, mgpu):
             return True
         left = pool.guarantees.copy()
-        for one in chain(own, found):
-            if one.holding.protected:
-                give_back(pool, left, one.holding, (node,), 1)
+        for holding in stopped:
+            if holding.protected:
+                give_back(pool, left, holding, (node,), 1)
         return left.fits(node, team, mgpu)
 
     @property
-    def _borrowed(self) -> dict[int, list[tuple[VictimKey, int, Holding]]]:
-        """By each parent: the attempts that are not protected at a child of it, with that child.
+    def _borrowed(self) -> Borrowers:
+        """All that borrow, sorted out when the first victim of this cycle is sought."""
+        if self._sorted_out is None:
+            self._sorted_out = self._sort_out(self._pool.holdings.borrowed.alike.items())
+        return self._sorted_out
 
-        Sorted out when the first victim of this cycle is sought.
-        """
-        if self._by_parent is None:
-            self._by_parent = self._sort_out()
-        return self._by_parent
+    def _near(self, mgpu: int, most: _Most) -> Borrowers:
+        """Those on nodes that can be made large enough for a rank with so much. Few can, where a
+        rank takes whole nodes."""
+        found = self._nearby.get(mgpu)
+        if found is None:
+            holdings = self._pool.holdings
+            of, on_node, every = holdings.borrowed.of, holdings.on_node, holdings.all
+            alike: dict[tuple[int, int], dict[Holding, None]] = {}
+            for cluster, nodes in most.items():
+                for node, at_most in nodes.items():
+                    if at_most >= mgpu:
+                        for attempt in on_node.get((cluster, node), ()):
+                            holding = every[attempt]
+                            if holding in of:
+                                alike.setdefault(of[holding], {})[holding] = None
+            found = self._nearby[mgpu] = self._sort_out(alike.items())
+        return found
 
-    def _sort_out(self) -> dict[int, list[tuple[VictimKey, int, Holding]]]:
-        """See `_borrowed`."""
+    def _sort_out(self, alike: Iterable[tuple[tuple[int, int], Collection[Holding]]]) -> Borrowers:
+        """The `alike` ones, and claims."""
         pool = self._pool
-        depths, parents, paths = pool.tree.depths, pool.tree.parents, pool.tree.paths
-        borrowed: dict[int, list[tuple[VictimKey, int, Holding]]] = {}
-        for holding in self._borrowers:
-            protected = holding.protected
-            at_home, abroad = pool.victim_keys(holding)
-            for node in paths[holding.team]:
-                if not protected >> depths[node] & 1:
-                    parent = parents[node]
-                    key = at_home if parent != ROOT else abroad
-                    borrowed.setdefault(parent, []).append((key, node, holding))
-        return borrowed
+        claims = (((one.team, one.protected), (one,)) for one in self._claims)
+        return Borrowers(pool.tree, pool.victim_order, chain(alike, claims))
+
+    def _answers(self, holding: Holding) -> bool:
+        """Whether it runs on a cluster that does, or is a claim."""
+        return holding.run.cluster in self._pool.free.free or holding.claim_of is not None
 
     @property
-    def _borrowers(self) -> list[Holding]:
-        """All that borrow anywhere, claims included: as it was when first asked, before there is a
-        victim in this cycle."""
-        if self._found is None:
-            depths = self._pool.tree.depths
-            running = [
-                job.what
-                for job in self._pool.protection.jobs
-                if isinstance(job.what, Holding)
-                and job.what.claim_of is None
-                and self._may_stop(job.what)
-            ]
-            self._found = [
-                one
-                for one in chain(self._claims, running)
-                if one.protected != one.everywhere
-                and (one.run.is_preemptible or not one.protected >> depths[one.team] & 1)
-            ]
-        return self._found
+    def _anybody(self) -> bool:
+        """Whether anybody borrows anything, claims included, as it was when first asked: before
+        there is a victim in this cycle."""
+        if self._is_anybody is None:
+            borrowed = self._pool.holdings.borrowed
+            self._all_answer = all(cluster in self._pool.free.free for cluster in borrowed.by_node)
+            self._is_anybody = any(
+                self._answers(one) for those in borrowed.alike.values() for one in those
+            ) or any(one.protected != one.everywhere for one in self._claims)
+        return self._is_anybody
 
     def _most_slots(self) -> int:
         """On how many nodes one attempt or claim runs, at most."""
         if self._slots_max is None:
-            every = chain(self._claims, self._pool.holdings.all.values())
-            self._slots_max = max((len(one.run.slots) for one in every), default=0)
+            widths = (len(one.run.slots) for one in self._claims)
+            self._slots_max = max((*self._pool.holdings.widths, *widths), default=0)
         return self._slots_max
-
-    def _may_stop(self, holding: Holding) -> bool:
-        """Whether it runs on a cluster that answers."""
-        return holding.run.cluster in self._pool.free.free
 
     @property
     def _by_team(self) -> dict[int, list[Holding]]:
@@ -312,7 +339,7 @@ class Reclaimer:
                 self._in_teams.setdefault(holding.team, []).append(holding)
             for team, line in self._pool.holdings.teams.items():
                 for job in line.jobs:
-                    if isinstance(job.what, Holding) and self._may_stop(job.what):
+                    if isinstance(job.what, Holding) and self._answers(job.what):
                         self._in_teams.setdefault(team, []).append(job.what)
         return self._in_teams
 
@@ -327,10 +354,11 @@ class Reclaimer:
 
     def _lower(self, teams: Iterable[int], order: int) -> list[Candidate]:
         """Attempts of `teams` in lower priority classes, in victim order."""
+        key = self._pool.victim_order.key
         return sorted(
-            Candidate(self._pool.victim_keys(holding)[0], _LOWER, holding)
-            for team in teams
-            for holding in self._by_team.get(team, ())
+            Candidate(key(holding, is_abroad=False), LOWER, other, holding)
+            for other in teams
+            for holding in self._by_team.get(other, ())
             if holding.order < order and not holding.is_going
         )
 
@@ -338,18 +366,16 @@ class Reclaimer:
         self,
         team: int,
         shape: Shape,
-        candidates: Sequence[Candidate],
-        most: Mapping[str, Mapping[str, int]] | None = None,
+        asked: Asked,
+        most: _Most | None = None,
     ) -> Taking | None:
         """The cheapest cluster's victims: by what it costs to stop them, then by their GPUs.
-        `most`: what is free by cluster and node without all candidates, at most."""
+        `most`: what is free by cluster and node without all that are asked, at most."""
         best: tuple[Cost, int, str] | None = None
         found: Taking | None = None
         for cluster in self._pool.free.clusters(shape.clusters):
             search = Search(self._pool, team, shape, cluster)
-            victims = search.run(
-                candidates, self._most_slots(), None if most is None else most[cluster]
-            )
+            victims = search.run(asked, self._most_slots(), None if most is None else most[cluster])
             if victims is None:
                 continue
             key = (cost_of(victims), sum(one.holding.mgpu for one in victims), cluster)
@@ -359,10 +385,6 @@ class Reclaimer:
                     Place(cluster, search.nodes()), tuple(one.holding for one in victims)
                 )
         return found
-
-
-#: What orders candidates; no two have the same.
-_key: Callable[[Sequence[Any]], Any] = itemgetter(0)
 
 
 def _shields(cls: PriorityClass | None) -> bool:

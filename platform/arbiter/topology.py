@@ -161,6 +161,11 @@ class Tally:
         self._full += (before + sign >= self._node_count) - (before >= self._node_count)
 
     @property
+    def count(self) -> int:
+        """How many there are, where no level binds."""
+        return self._counts[()]
+
+    @property
     def is_enough(self) -> bool:
         """Whether the whole gang fits."""
         return self._full > 0

@@ -13,18 +13,27 @@ fewest credits would give back days of work where another one would lose minutes
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from arbiter.credit_bank import Credits
 from arbiter.policy import Policy
-from arbiter.quota_tree import ROOT, Tree
+from arbiter.quota_tree import Tree
 from arbiter.snapshot import RunningJob
+
+if TYPE_CHECKING:
+    from arbiter.holdings import Holding
 
 #: Unpaid, paid, spared or costly; rank; credits in tenths of a day; order of the priority class.
 Kind = tuple[int, int, int, int]
 #: The kind; what stopping it costs; the youngest first; id. Smaller is asked earlier.
-VictimKey = tuple[int, int, int, int, int, int, str]
+VictimKey = tuple[Kind, int, int, str]
 
 UNPAID, PAID, SPARED, COSTLY = range(4)
 #: The kind of a claim, which is given up before anything that runs.
 NOT_YET_RUNNING = -1
+
+_COSTLY_KIND: Kind = (COSTLY, 0, 0, 0)
 
 
 def cost_of_stopping(
@@ -33,44 +42,89 @@ def cost_of_stopping(
     """What is lost of the work since the last known checkpoint (that of `run`, or a later one at
     `checkpoint_at`) or the start, in milli-GPU-seconds, and a second of all its GPUs: between jobs
     that would lose nothing the smaller one goes."""
-    return mgpu * (1 + _lost_s(run, taken_at, checkpoint_at))
+    since, saved_at = run.started_at, run.checkpoint_at
+    if saved_at is not None and saved_at > since:
+        since = saved_at
+    if checkpoint_at is not None and checkpoint_at > since:
+        since = checkpoint_at
+    return mgpu * (1 + taken_at - since) if taken_at > since else mgpu
 
 
-def _lost_s(run: RunningJob, taken_at: int, checkpoint_at: int | None) -> int:
-    return max(0, taken_at - max(run.started_at, run.checkpoint_at or 0, checkpoint_at or 0))
+class _Team(NamedTuple):
+    """Where a team stands; `bit` is that of its depth. Its organization spares its attempts until
+    they ran for so many seconds, and once they were stopped so often."""
+
+    rank: int
+    tenths: int
+    is_unpaid: bool
+    bit: int
+    sparing: tuple[int, int]
 
 
-class Sparing:
-    """Who is spared by the rules of its own organization, and by those for all."""
+class VictimOrder:
+    """Where the attempts of one pool stand in this order: as things were before the cycle."""
 
-    __slots__ = ("_costly_loss_s", "_rules", "_taken_at", "_tree")
+    __slots__ = (
+        "_abroad",
+        "_checkpoint_at",
+        "_costly_loss_s",
+        "_credits",
+        "_kinds",
+        "_policy",
+        "_taken_at",
+        "_teams",
+        "_tree",
+    )
 
-    def __init__(self, tree: Tree, policy: Policy, taken_at: int) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        policy: Policy,
+        credits: Credits,
+        checkpoint_at: Callable[[RunningJob], int | None],
+        taken_at: int,
+    ) -> None:
         self._tree = tree
+        self._policy = policy
+        self._credits = credits
+        self._checkpoint_at = checkpoint_at
         self._taken_at = taken_at
         self._costly_loss_s = policy.costly_loss_s
-        #: By organization, and ROOT for all: least seconds, most preemptions.
-        self._rules = {ROOT: (policy.min_run_s, policy.preemptions_max)}
-        for number, parent in enumerate(tree.parents):
-            if parent == ROOT:
-                given = tree.given[number]
-                self._rules[number] = (
-                    policy.min_run_s if given.min_run_s is None else given.min_run_s,
-                    policy.preemptions_max
-                    if given.preemptions_max is None
-                    else given.preemptions_max,
-                )
+        self._abroad = policy.min_run_s, policy.preemptions_max
+        self._teams: dict[int, _Team] = {}
+        #: Equal kinds are one object, which are compared at no cost.
+        self._kinds: dict[Kind, Kind] = {}
 
-    def is_costly(self, run: RunningJob, checkpoint_at: int | None = None) -> bool:
-        """Whether it would lose much of its work."""
-        return _lost_s(run, self._taken_at, checkpoint_at) > self._costly_loss_s
+    def key(self, holding: Holding, *, is_abroad: bool) -> VictimKey:
+        """What orders an attempt or claim; `is_abroad`: another organization takes it back."""
+        if holding.claim_key is not None:
+            return holding.claim_key
+        run, mgpu, taken_at = holding.run, holding.mgpu, self._taken_at
+        cost = cost_of_stopping(run, mgpu, taken_at, self._checkpoint_at(run))
+        if cost > mgpu * (1 + self._costly_loss_s):
+            return _COSTLY_KIND, cost, -run.started_at, run.attempt
+        team = self._teams.get(holding.team) or self._look_up(holding.team)
+        if team.is_unpaid and not holding.protected & team.bit:
+            word = UNPAID
+        else:
+            least_s, most = self._abroad if is_abroad else team.sparing
+            is_spared = taken_at - run.started_at < least_s or run.preemptions >= most
+            word = SPARED if is_spared else PAID
+        kind = word, team.rank, team.tenths, holding.order
+        return self._kinds.setdefault(kind, kind), cost, -run.started_at, run.attempt
 
-    def of(self, run: RunningJob, organization: int) -> tuple[int, int]:
-        """PAID or SPARED, within its organization and where another one asks."""
-        ran_s = self._taken_at - run.started_at
-        own_s, own_most = self._rules[organization]
-        all_s, all_most = self._rules[ROOT]
-        return (
-            SPARED if ran_s < own_s or run.preemptions >= own_most else PAID,
-            SPARED if ran_s < all_s or run.preemptions >= all_most else PAID,
+    def _look_up(self, number: int) -> _Team:
+        tree, policy, credits = self._tree, self._policy, self._credits
+        given = tree.given[tree.paths[number][-1]]
+        least, most = given.min_run_s, given.preemptions_max
+        team = self._teams[number] = _Team(
+            tree.ranks[number],
+            credits.tenths(number),
+            credits.is_unpaid(number),
+            1 << tree.depths[number],
+            (
+                policy.min_run_s if least is None else least,
+                policy.preemptions_max if most is None else most,
+            ),
         )
+        return team

@@ -8,9 +8,11 @@ left the job would not fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from arbiter.clearing import Candidate, Cost, clearings, cost_of
+from arbiter.candidates import LOWER, Asked, Candidate
+from arbiter.clearing import Cost, clearings, cost_of
 from arbiter.holdings import Holding
 from arbiter.placement import Shape
 from arbiter.pool import Pool
@@ -24,9 +26,9 @@ def give_back(
     pool: Pool, left: Guarantees, holding: Holding, nodes: Sequence[int], sign: int
 ) -> None:
     """Count `holding` out where it is protected among `nodes`; with a sign of -1, in again."""
-    path, depths = pool.tree.paths[holding.team], pool.tree.depths
+    path, depths, protected = pool.tree.paths[holding.team], pool.tree.depths, holding.protected
     for node in nodes:
-        if node in path and holding.is_protected_at(depths[node]):
+        if protected >> depths[node] & 1 and node in path:
             left.take(node, holding.team, -sign * holding.mgpu)
 
 
@@ -41,6 +43,20 @@ _SCANNED_MAX = 5_000
 _DOMAINS_MAX = 4
 
 
+class _Lacks(dict[str, int]):
+    """What GPUs a rank lacks on nodes, looked up once: 0 or less where it has room, and 0 where it
+    can have none."""
+
+    __slots__ = ("_look_up",)
+
+    def __init__(self, look_up: Callable[[str], int | None]) -> None:
+        self._look_up = look_up
+
+    def __missing__(self, node: str) -> int:
+        lacking = self[node] = self._look_up(node) or 0
+        return lacking
+
+
 class Search:
     """Looks for victims on one cluster, and keeps the standing as it were without them."""
 
@@ -50,8 +66,10 @@ class Search:
         "_counts_rooms",
         "_extra",
         "_free",
+        "_lacks",
         "_ledger",
         "_left",
+        "_most",
         "_pool",
         "_ready",
         "_shape",
@@ -70,6 +88,8 @@ class Search:
         #: What comes free on nodes and in rooms.
         self._extra: dict[str, int] = {}
         self._slots_max = 0
+        self._most: Mapping[str, int] | None = None
+        self._lacks = _Lacks(self._lacking)
         self._ready = pool.free.tally(cluster, shape)
         self._ledger = (pool.now if pool.later is None else pool.later).copy()
         self._by: dict[int, int] = {}
@@ -83,35 +103,32 @@ class Search:
             self._give(node, coming)
 
     def run(
-        self,
-        candidates: Sequence[Candidate],
-        slots_max: int,
-        most: Mapping[str, int] | None = None,
+        self, asked: Asked, slots_max: int, most: Mapping[str, int] | None = None
     ) -> list[Candidate] | None:
-        """The cheapest victims that were found, in order; None where even without all
-        `candidates`, which are in order too, the job would not fit. Once per search. Each of them
-        runs on `slots_max` nodes at most. `most`: what is free on each node without all of them,
-        at most, where that is known."""
+        """The cheapest victims that were found, in order; None where even without all that are
+        `asked` the job would not fit. Once per search. Each of them runs on `slots_max` nodes at
+        most. `most`: what is free on each node without all of them, at most, where that is known.
+        """
         if self._is_enough():
             return []
-        lacks = self._lacks(most)
+        self._most = most
         self._slots_max = slots_max
         best: _Found | None = None
-        for allowed in self._by_rights(candidates):
-            found = self._cheapest(allowed, lacks)
+        for allowed in self._by_rights(asked):
+            found = self._cheapest(allowed)
             if found is not None and (best is None or found[:2] < best[:2]):
-                best = self._improved(found, allowed, lacks)
+                best = self._improved(found, allowed)
         if best is None:
             return None
         for one in best[2]:
             self._stop(one, 1)
         return best[2]
 
-    def _cheapest(self, candidates: Sequence[Candidate], lacks: Mapping[str, int]) -> _Found | None:
+    def _cheapest(self, asked: Asked) -> _Found | None:
         """The best of what can be chosen at first; everybody runs on yet."""
         best: _Found | None = None
-        for chosen in self._choices(candidates, lacks):
-            victims = self._complete(candidates, chosen)
+        for chosen in self._choices(asked.near):
+            victims = self._complete(asked, chosen)
             if victims is None:
                 continue
             for one in victims:
@@ -121,19 +138,17 @@ class Search:
                 best = found
         return best
 
-    def _improved(
-        self, best: _Found, candidates: Sequence[Candidate], lacks: Mapping[str, int]
-    ) -> _Found:
+    def _improved(self, best: _Found, asked: Asked) -> _Found:
         """Where gangs run, whose nodes depend on each other: what comes out when one of the
         victims, the dearest first, must not be one. As often as there are few candidates."""
-        tries = _SCANNED_MAX // len(candidates)
-        if not tries or all(len(one.holding.run.slots) == 1 for one in candidates):
+        count = asked.gangs_among(_SCANNED_MAX)
+        if count is None:
             return best
+        tries = _SCANNED_MAX // count
         at = len(best[2]) - 1
         while at >= 0 and tries > 0:
             tries -= 1
-            spared = best[2][at]
-            found = self._cheapest([one for one in candidates if one is not spared], lacks)
+            found = self._cheapest(asked.sparing(best[2][at]))
             if found is not None and found[:2] < best[:2]:
                 best, at = found, len(found[2])
             at -= 1
@@ -150,153 +165,175 @@ class Search:
                 fitting.pop(node, None)
         return free.placed(self._cluster, self._shape, fitting)
 
-    def _by_rights(self, candidates: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
-        """`candidates` without those whom only a guarantee gives that does not cover the job as
-        long as others below it run; then with the lowest such guarantee, and so on."""
-        used = {one.by for one in candidates}
-        left_out = [node for node in self._short if node in used]
+    def _by_rights(self, asked: Asked) -> Iterator[Asked]:
+        """Those `asked` without whom only a guarantee gives that does not cover the job as long as
+        others below it run; then with the lowest such guarantee, and so on."""
+        parents, used = self._pool.tree.parents, set(asked.aboves)
+        left_out = [parents[node] for node in self._short if parents[node] in used]
         while left_out:
-            allowed = [one for one in candidates if one.by not in left_out]
-            if allowed:
-                yield allowed
+            if len(left_out) < len(used):
+                yield asked.without(left_out)
             del left_out[0]
-        yield candidates
+        yield asked
 
-    def _choices(
-        self, candidates: Sequence[Candidate], lacks: Mapping[str, int]
-    ) -> Iterator[list[int]]:
+    def _choices(self, candidates: Iterable[Candidate]) -> Iterator[list[Candidate]]:
         """Who goes first, for the devices; nobody, where these are free already."""
+        shape = self._shape
         if self._ready.is_enough:
             yield []
-        elif not self._shape.is_bound:
-            yield from self._clearings(candidates, range(len(candidates)), lacks)
+        elif not shape.is_bound:
+            count = shape.node_count - self._ready.count
+            yield from clearings(candidates, self._cluster, self._lacks, count, self._slots_max)
         else:
-            found = [
-                (cost_of(candidates[at] for at in chosen), chosen)
-                for nodes, inside in self._by_domain(candidates, lacks)
-                for chosen in self._clearings(candidates, inside, nodes)
-            ]
+            found = []
+            for lacks, inside in self._by_domain(candidates):
+                count = shape.node_count - sum(1 for mgpu in lacks.values() if mgpu <= 0)
+                if count > 0:
+                    for chosen in clearings(inside, self._cluster, lacks, count, self._slots_max):
+                        found.append((cost_of(chosen), [one.key for one in chosen], chosen))
             found.sort()
-            yield from (chosen for _, chosen in found[:_DOMAINS_MAX])
-
-    def _clearings(
-        self, candidates: Sequence[Candidate], those: Sequence[int], lacks: Mapping[str, int]
-    ) -> Iterator[list[int]]:
-        """The choices out of `those`, by number, that clear enough of the nodes in `lacks`."""
-        count = self._shape.node_count - sum(1 for mgpu in lacks.values() if mgpu <= 0)
-        if count > 0:
-            is_all = len(those) == len(candidates)
-            allowed = candidates if is_all else [candidates[at] for at in those]
-            for chosen in clearings(allowed, self._cluster, lacks, count, self._slots_max):
-                yield [those[at] for at in chosen]
+            yield from (chosen for _, _, chosen in found[:_DOMAINS_MAX])
 
     def _by_domain(
-        self, candidates: Sequence[Candidate], lacks: Mapping[str, int]
-    ) -> Iterator[tuple[dict[str, int], list[int]]]:
+        self, candidates: Iterable[Candidate]
+    ) -> Iterator[tuple[Mapping[str, int], list[Candidate]]]:
         """What the job lacks on the nodes of each domain that may hold all of it, and who runs on
-        them, by number."""
+        them."""
         plan, topology = self._pool.free.plans.of(self._cluster), self._shape.topology
         if plan is None or topology is None:
             return
         nodes: dict[Domain, dict[str, int]] = {}
         domain_of: dict[str, Domain] = {}
-        for node, lacking in lacks.items():
-            domain = plan.domain(topology.level, node)
-            if domain:
+        for node in self._free:
+            lacking, domain = self._lacking(node), plan.domain(topology.level, node)
+            if domain and lacking is not None:
                 domain_of[node] = domain
-                nodes.setdefault(domain, {})[node] = lacking
-        inside: dict[Domain, list[int]] = {}
-        for at, candidate in enumerate(candidates):
+                nodes.setdefault(domain, defaultdict(int))[node] = lacking
+        inside: dict[Domain, list[Candidate]] = {}
+        for candidate in candidates:
             run = candidate.holding.run
             if run.cluster == self._cluster:
                 for domain in {domain_of.get(slot.node, ()) for slot in run.slots}:
-                    inside.setdefault(domain, []).append(at)
+                    inside.setdefault(domain, []).append(candidate)
         for domain in sorted(inside):
             if domain and len(nodes[domain]) >= self._shape.node_count:
                 yield nodes[domain], inside[domain]
 
-    def _lacks(self, most: Mapping[str, int] | None) -> dict[str, int]:
-        """What GPUs a rank lacks on each node that the job may use and that could hold one by
-        `most`; 0 or less where it has room."""
-        wanted, extra, kinds = self._shape.mgpu, self._extra, self._shape.kinds
-        lacks = {
-            node: wanted - free - extra.get(node, 0)
-            for node, free in self._free.items()
-            if most is None or most[node] >= wanted
-        }
-        if self._counts_rooms:
-            has_room, shape = self._pool.free.has_room, self._shape
-            for node, lacking in lacks.items():
-                # Who is on a node that lacks something else holds some of that, too.
-                if lacking <= 0 and not has_room(self._cluster, node, shape, extra):
-                    lacks[node] = 1
-        if kinds is not None:
-            is_of = self._pool.free.is_of
-            lacks = {
-                node: mgpu for node, mgpu in lacks.items() if is_of(kinds, self._cluster, node)
-            }
-        return lacks
+    def _lacking(self, node: str) -> int | None:
+        """What GPUs a rank lacks on a node, 0 or less where it has room; None where the job may not
+        use it, or where it could hold no rank by `most`."""
+        free, wanted, most = self._free.get(node), self._shape.mgpu, self._most
+        if (
+            free is None
+            or (most is not None and most[node] < wanted)
+            or not self._pool.free.is_of(self._shape.kinds, self._cluster, node)
+        ):
+            return None
+        lacking = wanted - free - self._extra.get(node, 0)
+        if (
+            lacking <= 0
+            and self._counts_rooms
+            and not self._pool.free.has_room(self._cluster, node, self._shape, self._extra)
+        ):
+            # Who is on a node that lacks something else holds some of that, too.
+            return 1
+        return lacking
 
-    def _complete(
-        self, candidates: Sequence[Candidate], chosen: Sequence[int]
-    ) -> list[Candidate] | None:
-        """Stop those `chosen` by number, the first of the others that help until the job fits, and
-        let off who is not needed. None, and nobody is stopped, where it never does."""
-        taken = set(chosen)
-        for at in chosen:
-            self._stop(candidates[at], 1)
-        helpers: dict[_Obstacle, Iterator[int]] = {}
+    def _complete(self, asked: Asked, chosen: Sequence[Candidate]) -> list[Candidate] | None:
+        """Stop those `chosen`, the first of the others that help until the job fits, and let off
+        who is not needed. None, and nobody is stopped, where it never does."""
+        taken = {one.key: one for one in chosen}
+        for one in chosen:
+            self._stop(one, 1)
+        helpers: dict[_Obstacle, Iterator[Candidate]] = {}
         while (obstacle := self._obstacle()) is not None:
             if obstacle not in helpers:
-                helpers[obstacle] = self._helpers(candidates, obstacle)
-            helper = next((at for at in helpers[obstacle] if at not in taken), None)
+                helpers[obstacle] = self._helpers(asked, obstacle)
+            helper = next((one for one in helpers[obstacle] if one.key not in taken), None)
             if helper is None:
-                for at in taken:
-                    self._stop(candidates[at], -1)
+                for one in taken.values():
+                    self._stop(one, -1)
                 return None
-            taken.add(helper)
-            self._stop(candidates[helper], 1)
+            taken[helper.key] = helper
+            self._stop(helper, 1)
         dropped = True
         while dropped:
             dropped = False
-            for at in sorted(taken, reverse=True):
-                # Most are needed for the devices already, which is told sooner than the rest.
-                self._count_devices(candidates[at], -1)
-                is_needed = not self._ready.is_enough
-                self._count_devices(candidates[at], 1)
-                if is_needed:
+            for key in sorted(taken, reverse=True):
+                one = taken[key]
+                # Most are needed for the devices, or then for a right, which is told sooner than
+                # the rest.
+                if self._needs_devices_of(one) or self._needs_right_of(one):
                     continue
-                self._stop(candidates[at], -1)
+                self._stop(one, -1)
                 if self._is_enough():
-                    taken.remove(at)
+                    del taken[key]
                     dropped = bool(self._short)
                 else:
-                    self._stop(candidates[at], 1)
-        return [candidates[at] for at in sorted(taken)]
+                    self._stop(one, 1)
+        return [taken[key] for key in sorted(taken)]
 
     def _stop(self, candidate: Candidate, sign: int) -> None:
         """Take a victim; or, with a sign of -1, let it run on."""
         holding = candidate.holding
         self._ledger.charge(holding.team, -sign * holding.mgpu)
-        self._by[candidate.by] = self._by.get(candidate.by, 0) + sign
+        self._by[candidate.above] = self._by.get(candidate.above, 0) + sign
         if holding.protected:
             give_back(self._pool, self._left, holding, self._short, sign)
-        self._count_devices(candidate, sign)
-
-    def _count_devices(self, candidate: Candidate, sign: int) -> None:
-        """The same for its devices alone."""
-        holding = candidate.holding
         if holding.run.cluster == self._cluster:
             for slot in holding.run.slots:
                 self._give(slot.node, sign * slot.mgpu)
+
+    def _needs_devices_of(self, victim: Candidate) -> bool:
+        """Whether the nodes would not do if this victim ran on."""
+        run = victim.holding.run
+        if run.cluster != self._cluster:
+            return False
+        lost = {node_of(slot.node) for slot in run.slots if self._is_lost(slot.node, slot.mgpu)}
+        for node in lost:
+            self._ready.add(node, -1)
+        is_needed = not self._ready.is_enough
+        for node in lost:
+            self._ready.add(node)
+        return is_needed
+
+    def _needs_right_of(self, victim: Candidate) -> bool:
+        """Whether a guarantee that is used against others would not cover the job if this victim,
+        which is protected there, ran on."""
+        tree, holding, left = self._pool.tree, victim.holding, self._left
+        mgpu, guaranteed = self._shape.total_mgpu + holding.mgpu, left.quota.guaranteed
+        path, protected = tree.paths[holding.team], holding.protected
+        return any(
+            protected >> tree.depths[node] & 1
+            and node in path
+            and left.used_mgpu[node] + mgpu > guaranteed[node]
+            and self._by.get(tree.parents[node], 0) > (victim.above == tree.parents[node])
+            for node in self._short
+        )
+
+    def _is_lost(self, room: str, amount: int) -> bool:
+        """Whether so much less of a node, or of a room of it, would leave no room for a rank."""
+        extra, shape = self._extra, self._shape
+        coming = extra.get(room)
+        if coming is None:
+            # It cannot be used anyway.
+            return False
+        if not self._counts_rooms:
+            left = self._free[room] + coming
+            return left >= shape.mgpu > left - amount
+        node, has_room = node_of(room), self._pool.free.has_room
+        return has_room(self._cluster, node, shape, extra) and not has_room(
+            self._cluster, node, shape, {**extra, room: coming - amount}
+        )
 
     def _give(self, node: str, mgpu: int) -> None:
         """Count what comes free on a node or in a room, unless the job cannot use it there."""
         if self._counts_rooms:
             self._give_room(node, mgpu)
             return
-        if node not in self._free or not self._pool.free.is_of(
-            self._shape.kinds, self._cluster, node
+        kinds = self._shape.kinds
+        if node not in self._free or (
+            kinds is not None and not self._pool.free.is_of(kinds, self._cluster, node)
         ):
             return
         extra = self._extra.get(node, 0)
@@ -331,28 +368,34 @@ class Search:
         at = self._ledger.blocker(team, mgpu)
         if at is not None:
             return "quota", at
+        parents = self._pool.tree.parents
         for node in self._short:
-            if self._by.get(node) and not self._left.fits(node, team, mgpu):
+            if self._by.get(parents[node]) and not self._left.fits(node, team, mgpu):
                 return "right", node
         return None
 
-    def _helpers(self, candidates: Sequence[Candidate], obstacle: _Obstacle) -> Iterator[int]:
-        """The candidates, by number, without whom less is in the job's way there."""
+    def _helpers(self, asked: Asked, obstacle: _Obstacle) -> Iterator[Candidate]:
+        """The candidates without whom less is in the job's way there."""
         what, node = obstacle
-        tree = self._pool.tree
         if obstacle == _DEVICES:
-            cluster = self._cluster
-            for at, one in enumerate(candidates):
-                if one.holding.run.cluster == cluster:
-                    yield at
+            yield from (
+                one for one in asked.everybody() if one.holding.run.cluster == self._cluster
+            )
         elif node == ROOT:
-            yield from range(len(candidates))
+            yield from asked.everybody()
         else:
-            paths, depth = tree.paths, tree.depths[node]
+            paths, depths = self._pool.tree.paths, self._pool.tree.depths
+            depth = depths[node]
             bit = 1 << depth
-            for at, one in enumerate(candidates):
+            # Whoever is below `node` is asked by rights from there or from further down.
+            lower = [
+                above
+                for above in asked.aboves
+                if above == LOWER or (above != ROOT and depths[above] >= depth)
+            ]
+            for one in asked.everybody(lower):
                 holding = one.holding
                 if what == "quota" or holding.protected & bit:
                     path = paths[holding.team]
                     if len(path) > depth and path[-1 - depth] == node:
-                        yield at
+                        yield one

@@ -322,3 +322,15 @@ def test_ranks_that_share_a_node_are_one_victim_that_costs_once() -> None:
     assert victims(wanting(pods, whole)) == ["pods"]
     gang = replace(pods, slots=(*slots(0, 1), *slots(1, 1, gpus=4), *slots(1, 1, gpus=4)))
     assert victims(wanting(gang, nodes=2)) == ["pods"]
+
+
+def test_nobody_is_asked_on_a_cluster_that_does_not_answer_though_only_quota_is_wanted() -> None:
+    """Planted: what runs there may be asked, too."""
+    snapshot = a_snapshot(
+        quotas=[a_quota("o", 8, borrow=0), a_quota("o/mine", 8), a_quota("o/other", 0)],
+        devices=(*devices(1), *devices(1, cluster="beta")),
+        running=[a_running("r", "o/other", slots(0, 1, cluster="beta"), cluster="beta")],
+        queued=[a_queued("j", "o/mine", gpus=8)],
+    )
+    assert victims(snapshot) == ["r"]
+    assert victims(replace(snapshot, clusters=frozenset({"alpha"}))) == []
