@@ -167,17 +167,34 @@ class PoolCycle:
     def _is_prospect(self, queue: TeamQueue, cls: JobClass) -> bool:
         if cls.code is not None or not any(line.at < len(line.jobs) for line in cls.lines):
             return False
-        return self._is_possible(queue.team, cls.shape, cls.priority)
+        team, shape = queue.team, cls.shape
+        if self._may_start(team, shape) and not self._all_delay(queue, cls):
+            return True
+        return self._may_look_for_victims(team, shape, cls.priority)
 
     def _is_possible(self, team: int, shape: Shape, priority: Priority) -> bool:
         """Whether jobs of a team could start now, or look for victims."""
-        mgpu = shape.total_mgpu
-        if (
+        return self._may_start(team, shape) or self._may_look_for_victims(team, shape, priority)
+
+    def _may_start(self, team: int, shape: Shape) -> bool:
+        """Whether jobs of a team could start now, but for reservations."""
+        return (
             self._starts_left > 0
             and self.reserved.fits(shape)
-            and self.pool.blocker(team, mgpu) is None
-        ):
-            return True
+            and self.pool.blocker(team, shape.total_mgpu) is None
+        )
+
+    def _all_delay(self, queue: TeamQueue, cls: JobClass) -> bool:
+        """Whether all jobs of a class that fits now would delay a reservation that is made: what
+        is reserved or starts further on leaves no longer a time to any of them."""
+        if not self.reserved.made:
+            return False
+        is_own = self.pool.source(queue.team, cls.shape.total_mgpu) == queue.team
+        delays = self._delays(queue, cls, is_own=is_own)
+        return all(delays(job) for line in cls.lines for job in line.jobs[line.at :])
+
+    def _may_look_for_victims(self, team: int, shape: Shape, priority: Priority) -> bool:
+        mgpu = shape.total_mgpu
         if self._reclaims_left <= 0:
             return False
         preempts = priority.preempts or priority.preempts_others
@@ -352,16 +369,15 @@ class PoolCycle:
             return Code.BEHIND_HIGHER_PRIORITY
         if not self.reserved.fits(cls.shape) or pool.blocker(team, mgpu) is not None:
             return Code.WAITING_FOR_FREE_GPUS
-        if self.reserved.made and self._delays(queue, cls, source)(line.job):
+        if self.reserved.made and self._delays(queue, cls, is_own=source == team)(line.job):
             return Code.RESERVED_FOR_LARGER_JOB
         if self._starts_left <= 0:
             return Code.BEHIND_FAIR_SHARE
         return None
 
-    def _delays(self, queue: TeamQueue, cls: JobClass, source: int) -> Callable[[Age], bool]:
+    def _delays(self, queue: TeamQueue, cls: JobClass, *, is_own: bool) -> Callable[[Age], bool]:
         """Which jobs of `cls`, which fits now, would delay a reservation: as they may run longer
         than it allows, or have no time limit."""
-        is_own = source == queue.team
         longest_s, _ = self.reserved.longest_s(queue.team, cls.shape, is_own=is_own)
 
         def is_too_long(job: Age) -> bool:
@@ -490,7 +506,7 @@ class PoolCycle:
         _, first = self.reserved.longest_s(queue.team, cls.shape, is_own=is_own)
         assert first is not None
         cls.reserved = first.job.mgpu, first.start_at
-        queue.refuse(cls, self._delays(queue, cls, source))
+        queue.refuse(cls, self._delays(queue, cls, is_own=is_own))
 
     # -- account --------------------------------------------------------------------------
 
