@@ -17,10 +17,10 @@ from arbiter.accounts import Accounts
 from arbiter.decided import Decided
 from arbiter.decisions import Plan
 from arbiter.fair_share import (
-    CHARGED_AT_START_S,
     WEIGHT_OF_REFERENCE,
     FairShares,
     FairUse,
+    Starts,
     fair_use,
     half_lives_of,
 )
@@ -37,7 +37,6 @@ from arbiter.snapshot import (
     Balance,
     Claim,
     Device,
-    Phase,
     PoolWeight,
     PriorityClass,
     QueuedJob,
@@ -141,8 +140,7 @@ class Core:
         self._claims: dict[str, tuple[Claim, ...]] = {}
         self._cycled_at: int | None = None
         self._decided: Decided | None = None
-        #: The attempts that may still be charged for their start.
-        self._young: dict[str, RunningJob] = {}
+        self._starts = Starts()
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, accounts: Accounts | None = None) -> Core:
@@ -256,7 +254,7 @@ class Core:
         if run.attempt in self._pool_of_attempt:
             self.release(run.attempt)
         self._pool_of_attempt[run.attempt] = run.pool
-        self._young[run.attempt] = run
+        self._starts.add(run)
         self._pool(run.pool).hold(run)
 
     def release(self, attempt: str) -> None:
@@ -265,8 +263,9 @@ class Core:
             raise KeyError(f"attempt {attempt!r} holds no GPUs, so it cannot give them back")
         self._end_cycle()
         name = self._pool_of_attempt.pop(attempt)
-        self._young.pop(attempt, None)
-        self._pools[name].release(attempt)
+        pool = self._pools[name]
+        self._starts.remove(pool.running[attempt])
+        pool.release(attempt)
 
     def claim(self, claim: Claim) -> None:
         """GPUs are being freed for a job. Raises ValueError where some are already."""
@@ -313,7 +312,7 @@ class Core:
             return fair_use(
                 tree,
                 usage=self._usage if accounts is None else accounts.usage(now),
-                running=self._starters(now),
+                starts=self._starts,
                 weights=self._weights,
                 half_life_s=policy.fair_share_half_life_s,
                 at=now,
@@ -441,18 +440,6 @@ class Core:
                 state.holdings.add(run)
             state.lines.forget_groups()
         return state.ground, state.holdings
-
-    def _starters(self, now: int) -> Iterator[RunningJob]:
-        """What may still be charged for its start. Who has become too old for that by then is not
-        looked at again."""
-        old = [
-            attempt
-            for attempt, run in self._young.items()
-            if run.phase is not Phase.STARTING and now - run.started_at >= CHARGED_AT_START_S
-        ]
-        for attempt in old:
-            del self._young[attempt]
-        return iter(self._young.values())
 
 
 def _refuse_repeated(job: QueuedJob) -> None:

@@ -16,10 +16,12 @@ lexicographic order of the loads along the path, and charging a node never lower
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, isqrt
+from typing import NamedTuple
 
 from arbiter.quota_tree import ROOT, Tree
 from arbiter.snapshot import Phase, RunningJob, Usage
@@ -129,6 +131,11 @@ class Decay:
         )
         return (total + (1 << (_AREA_BITS - 1))) >> _AREA_BITS
 
+    def held(self, mgpu: int, seconds: int) -> int:
+        """What `mgpu` count that were held for so many seconds until now, as `used` has it."""
+        total = mgpu * (self.area(0) - self.area(seconds))
+        return (total + (1 << (_AREA_BITS - 1))) >> _AREA_BITS
+
     def at_start(self, age_s: int) -> int:
         """What is charged at once of what started `age_s` ago, in 2^-32 unit-seconds: the hour
         before now, less what it has really held of it."""
@@ -161,6 +168,56 @@ class FairUse:
     half_lives_s: tuple[int, ...]
 
 
+class _Start(NamedTuple):
+    """What attempts have in common that are charged as much for their start. `since` is None
+    while they are starting."""
+
+    team: str
+    user: str
+    pool: str
+    mgpu: int
+    since: int | None
+
+
+class Starts:
+    """Attempts that may still be charged for their start. Those that start together count as one:
+    what is to be done in each cycle goes by the starts of an hour, and not by the attempts."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, running: Iterable[RunningJob] = ()) -> None:
+        self._counts: Counter[_Start] = Counter()
+        for run in running:
+            self.add(run)
+
+    def add(self, run: RunningJob) -> None:
+        """`run` holds GPUs."""
+        self._counts[_start_of(run)] += 1
+
+    def remove(self, run: RunningJob) -> None:
+        """`run`, which was added, holds none any more."""
+        start = _start_of(run)
+        left = self._counts.get(start, 0) - 1
+        if left > 0:
+            self._counts[start] = left
+        else:
+            self._counts.pop(start, None)
+
+    def charged(self, at: int) -> Iterable[tuple[_Start, int]]:
+        """How many there are of each that is charged at `at`. Who has become too old for that by
+        then is forgotten."""
+        last = at - CHARGED_AT_START_S
+        old = [one for one in self._counts if one.since is not None and one.since <= last]
+        for one in old:
+            del self._counts[one]
+        return self._counts.items()
+
+
+def _start_of(run: RunningJob) -> _Start:
+    since = None if run.phase is Phase.STARTING else run.started_at
+    return _Start(run.team, run.user, run.pool, run.mgpu, since)
+
+
 def half_lives_of(tree: Tree, half_life_s: int) -> tuple[int, ...]:
     """The half-life of each node's organization, `half_life_s` where that has none."""
     return tuple(tree.given[path[-1]].half_life_s or half_life_s for path in tree.paths)
@@ -170,12 +227,12 @@ def fair_use(
     tree: Tree,
     *,
     usage: Iterable[Usage],
-    running: Iterable[RunningJob],
+    starts: Starts,
     weights: Mapping[str, int],
     half_life_s: int,
     at: int,
 ) -> FairUse:
-    """Sum up `usage` as it counts at `at`, and what `running` is charged at its start.
+    """Sum up `usage` as it counts at `at`, and what `starts` are charged.
 
     `weights`: of pools, per mille, 1000 for those not named; `half_life_s` as in `half_lives_of`.
     """
@@ -189,13 +246,14 @@ def fair_use(
             decayed = row.decayed_mgpu_s * weights.get(row.pool, WEIGHT_OF_REFERENCE) * factor
             of = team, row.user
             by_user[of] = by_user.get(of, 0) + (decayed >> _FACTOR_BITS)
-    for run in running:
-        age_s = 0 if run.phase is Phase.STARTING else at - run.started_at
-        team = index.get(run.team, ROOT) if age_s < CHARGED_AT_START_S else ROOT
+    for start, count in starts.charged(at):
+        team = index.get(start.team, ROOT)
         if team != ROOT:
-            rate = run.mgpu * weights.get(run.pool, WEIGHT_OF_REFERENCE)
-            of, charged = (team, run.user), decays[half_lives[team]].at_start(age_s)
-            by_user[of] = by_user.get(of, 0) + (rate * charged >> _AREA_BITS)
+            age_s = 0 if start.since is None else at - start.since
+            rate = start.mgpu * weights.get(start.pool, WEIGHT_OF_REFERENCE)
+            charged = rate * decays[half_lives[team]].at_start(age_s) >> _AREA_BITS
+            of = team, start.user
+            by_user[of] = by_user.get(of, 0) + count * charged
     by_node = [0] * len(tree.ids)
     for (team, _), amount in by_user.items():
         by_node[team] += amount

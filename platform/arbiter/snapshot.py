@@ -166,6 +166,8 @@ class RunningJob:
     memory_mib: int | None = None
 
     def __post_init__(self) -> None:
+        if len(self.slots) == 1:
+            return
         held: dict[str, int] = {}
         for slot in self.slots:
             held[slot.node] = held.get(slot.node, 0) + slot.mgpu

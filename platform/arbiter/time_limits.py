@@ -27,7 +27,9 @@ class KnownEnds:
     Nothing is looked at before the first question.
     """
 
-    __slots__ = ("_ends", "_graces", "_is_told", "_more", "_pool", "_to_come", "_void")
+    __slots__ = (
+        *("_ends", "_graces", "_is_told", "_more", "_pool", "_rest", "_seen", "_to_come", "_void"),
+    )
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -37,6 +39,9 @@ class KnownEnds:
         self._more: dict[Node, list[tuple[int, int, str]]] = {}
         self._void: set[str] = set()
         self._to_come: list[tuple[Release, str]] = []
+        #: The first ends of what runs, as far as anybody has asked, and the others.
+        self._seen: list[Release] = []
+        self._rest: Iterator[Release] | None = None
         #: By node, when what is being stopped on it is gone at the latest; None: to be found out.
         self._graces: dict[Node, int] | None = None
 
@@ -66,6 +71,9 @@ class KnownEnds:
         being stopped and nobody waits for. Quota counts this as gone already."""
         self._note_claims()
         others = sorted([*self._starting(), *self._leaving()], key=_moment)
+        if not others:
+            yield from self._running()
+            return
         at = 0
         for release in self._running():
             while at < len(others) and others[at][0] < release[0]:
@@ -93,6 +101,7 @@ class KnownEnds:
         if holding.claim_of is not None:
             self._void.add(holding.claim_of)
             self._graces = None
+        self._seen, self._rest = [], None
         for slot in holding.run.slots:
             self._ends.pop((holding.run.cluster, slot.node), None)
 
@@ -121,7 +130,21 @@ class KnownEnds:
                 self._claim(earmark)
 
     def _running(self) -> Iterator[Release]:
-        """What runs and nobody stops: most questions are answered by the first few."""
+        """What runs and nobody stops: most questions are answered by the first few, and one is
+        asked for each reservation."""
+        if self._rest is None:
+            self._rest = self._look_through()
+        seen, rest, at = self._seen, self._rest, 0
+        while True:
+            while at < len(seen):
+                yield seen[at]
+                at += 1
+            following = next(rest, None)
+            if following is None:
+                return
+            seen.append(following)
+
+    def _look_through(self) -> Iterator[Release]:
         pool, now = self._pool, self._pool.taken_at
         holdings, ends = pool.holdings.all, pool.holdings.ends
         first = bisect_left(ends, (now - pool.policy.claim_overdue_s, ""))

@@ -73,7 +73,7 @@ class RecentUse:
     def _advance(self, use: _Use, now: int) -> None:
         passed = now - use.at
         if passed > 0:
-            held = self._decay.used(((use.at, now, use.held),), now) if use.held else 0
+            held = self._decay.held(use.held, passed) if use.held else 0
             use.sum = (use.sum * self._decay.factor(passed) >> 64) + held
             use.at = now
 
@@ -105,27 +105,26 @@ class Bank:
         #: Milli-GPU-seconds above the guarantee, less those below it, since the last settlement.
         self._above = dict.fromkeys(guaranteed, 0)
         self._settled_at = 0
+        #: What was told of each team and still holds.
+        self._told: dict[str, Balance] = {}
 
     def hold(self, team: str, mgpu: int, now: int) -> None:
         """`mgpu` more are held from `now` on; a negative amount is given back."""
         self._settle_until(now)
         self._add_up(team, now)
         self._held[team] += mgpu
+        self._told.pop(team, None)
 
     def balances(self, now: int) -> tuple[Balance, ...]:
         """What every team has, as of the last settlement, and what of it is held."""
         self._settle_until(now)
-        return tuple(
-            Balance(
-                team,
-                POOL,
-                account.balance,
-                max(0, self._held[team] - self._guaranteed[team])
-                * WEIGHT_OF_REFERENCE
-                * CHARGED_AT_START_S,
-            )
-            for team, account in self.accounts.items()
-        )
+        told = self._told
+        for team, account in self.accounts.items():
+            if team not in told:
+                borrowed = max(0, self._held[team] - self._guaranteed[team])
+                held = borrowed * WEIGHT_OF_REFERENCE * CHARGED_AT_START_S
+                told[team] = Balance(team, POOL, account.balance, held)
+        return tuple(told[team] for team in self.accounts)
 
     def _add_up(self, team: str, now: int) -> None:
         passed = now - self._since[team]
@@ -167,4 +166,5 @@ class Bank:
             shared = share_out(books, pool, expires_at=at + _EARNINGS_LAST_S, limits=self._limits)
             books, pool = shared.accounts, shared.pool
         self.accounts = {account.team: account for account in books}
+        self._told.clear()
         self.pool = pool

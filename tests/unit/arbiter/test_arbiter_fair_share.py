@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from arbiter.fair_share import Decay, FairShares, FairUse, fair_use
+from arbiter.fair_share import Decay, FairShares, FairUse, Starts, fair_use
 from arbiter.quota_tree import Tree, tree_of
 from arbiter.snapshot import Phase, TreeNode, Usage
 from builders.arbiter_builders import NOW, a_node, a_running, slots
@@ -243,7 +243,7 @@ def use_of(**given: object) -> FairUse:
     tree = tree_of([a_node("x"), a_node("x/t"), TreeNode("y", None, half_life_s=DAY)])
     fields: dict[str, object] = {
         "usage": (),
-        "running": (),
+        "starts": Starts(),
         "weights": {},
         "half_life_s": WEEK,
         "at": NOW,
@@ -280,10 +280,10 @@ def test_what_started_is_charged_an_hour_at_once_and_no_more_until_it_is_over() 
     for age_s in (0, 600, 3_599, 3_600, 9_000):
         run = a_running("r", "x/t", slots(0, 1), started_at=NOW - age_s)
         held = Decay(WEEK).used([(NOW - min(age_s, 3_600), NOW, 8_000_000)], NOW)
-        assert abs(use_of(running=[run]).by_node[0] - (hour - held)) <= 1, age_s
+        assert abs(use_of(starts=Starts([run])).by_node[0] - (hour - held)) <= 1, age_s
     starting = a_running("r", "x/t", slots(0, 1), started_at=NOW - 600, phase=Phase.STARTING)
-    assert abs(use_of(running=[starting]).by_user[2, "alice"] - hour) <= 1
-    assert use_of(running=[a_running("r", "gone", slots(0, 1))]).by_node == (0, 0, 0)
+    assert abs(use_of(starts=Starts([starting])).by_user[2, "alice"] - hour) <= 1
+    assert use_of(starts=Starts([a_running("r", "gone", slots(0, 1))])).by_node == (0, 0, 0)
 
 
 def test_organizations_are_compared_by_their_average_over_their_own_memory() -> None:
@@ -294,7 +294,7 @@ def test_organizations_are_compared_by_their_average_over_their_own_memory() -> 
         Usage(name, "u", "h100", Decay(half_life_s).used([(0, 10**9, 8_000)], 10**9), 10**9)
         for name, half_life_s in (("x", WEEK), ("y", DAY))
     ]
-    use = fair_use(tree, usage=rows, running=(), weights={}, half_life_s=WEEK, at=10**9)
+    use = fair_use(tree, usage=rows, starts=Starts(), weights={}, half_life_s=WEEK, at=10**9)
     shares = FairShares(tree, [100, 100], use)
     assert use.by_node[0] > 6 * use.by_node[1]
     x, y = shares.loads
@@ -303,7 +303,7 @@ def test_organizations_are_compared_by_their_average_over_their_own_memory() -> 
 
 def test_a_start_is_charged_to_its_user_its_team_and_all_above() -> None:
     tree = tree_of([a_node("x"), a_node("x/s"), a_node("x/t")])
-    use = fair_use(tree, usage=(), running=(), weights={}, half_life_s=WEEK, at=NOW)
+    use = fair_use(tree, usage=(), starts=Starts(), weights={}, half_life_s=WEEK, at=NOW)
     shares = FairShares(tree, [100] * 3, use, pool_weight=500)
     shares.charge_start(2, "alice", 8_000)
     hour = Decay(WEEK).used([(NOW - 3_600, NOW, 4_000_000)], NOW)
