@@ -312,30 +312,41 @@ class Reservations:
         turns.sort(reverse=True)
         more: dict[str, dict[str, int]] = {cluster: {} for cluster in tallies}
         at = pool.taken_at
+        is_enough = any(tally.is_enough for tally in tallies.values())
         for end, _, _, cluster, slots in self._ends.by_time():
-            if end > at and end > first and any(one.is_enough for one in tallies.values()):
-                break
-            at = end
+            if end > at:
+                if is_enough and end > first:
+                    break
+                at = end
             while turns and turns[-1][0] <= end:
                 node = turns.pop()[1]
                 tallies[node[0]].add(node[1])
                 ready.append(node)
-            if cluster not in tallies:
+                is_enough = is_enough or tallies[node[0]].is_enough
+            of_cluster = more.get(cluster)
+            if of_cluster is None:
                 continue
-            of_cluster = more[cluster]
+            nodes, has_rooms = free.free[cluster], cluster in free.beside
             for slot in slots:
-                node = cluster, node_of(slot.node)
-                if (
-                    node[1] not in free.free[cluster]
-                    or node in on_node
-                    or not free.is_of(shape.kinds, *node)
-                ):
+                room, freed = slot.node, slot.mgpu
+                name = node_of(room) if has_rooms else room
+                left = nodes.get(name)
+                node = cluster, name
+                if left is None or node in on_node or not free.is_of(shape.kinds, *node):
                     continue
-                had_room = free.has_room(*node, shape, of_cluster)
-                of_cluster[slot.node] = of_cluster.get(slot.node, 0) + slot.mgpu
-                if not had_room and free.has_room(*node, shape, of_cluster):
-                    tallies[cluster].add(node[1])
+                before = of_cluster.get(room, 0)
+                if has_rooms:
+                    had_room = free.has_room(*node, shape, of_cluster)
+                    of_cluster[room] = before + freed
+                    has_room = free.has_room(*node, shape, of_cluster)
+                else:
+                    of_cluster[room] = before + freed
+                    had_room = left + before >= shape.mgpu
+                    has_room = left + before + freed >= shape.mgpu
+                if has_room and not had_room:
+                    tallies[cluster].add(name)
                     ready.append(node)
+                    is_enough = is_enough or tallies[cluster].is_enough
         enough = [cluster for cluster, tally in tallies.items() if tally.is_enough]
         if not enough:
             return None
@@ -471,11 +482,23 @@ class _Outlook:
 
     def allowed_from(self, first: int, team: int, mgpu: int) -> int | None:
         """From when on, `first` at the earliest, quota lets `team` start `mgpu`; None when that
-        cannot be told."""
+        cannot be told.
+
+        Whatever ends gives nobody more than it held: what is missing has to end before quota is
+        asked again.
+        """
         self.advance(first)
-        while not self.ledger.allows(team, mgpu):
-            if self._next is None:
+        while (missing := mgpu - self.ledger.available(team)) > 0:
+            ended: dict[int, int] = {}
+            following = self._next
+            while following is not None and (missing > 0 or following[0] == first):
+                first, of, less, _, _ = following
+                ended[of] = ended.get(of, 0) + less
+                missing -= less
+                following = next(self._ends, None)
+            self._next = following
+            if missing > 0:
                 return None
-            first = self._next[0]
-            self.advance(first)
+            for of, less in ended.items():
+                self.ledger.charge(of, -less)
         return first

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from arbiter.holdings import Holding, Node
 from arbiter.pool import Earmark, Pool
@@ -19,6 +20,8 @@ from arbiter.snapshot import QueuedJob, Slot
 End = tuple[int, int]
 #: When, how much of which team's use (at ROOT: of nobody's), and where that is.
 Release = tuple[int, int, int, str, Sequence[Slot]]
+#: So many ends are looked at together.
+_AT_ONCE = 32
 
 
 class KnownEnds:
@@ -39,7 +42,7 @@ class KnownEnds:
         self._more: dict[Node, list[tuple[int, int, str]]] = {}
         self._void: set[str] = set()
         self._to_come: list[tuple[Release, str]] = []
-        #: The first ends of what runs, as far as anybody has asked, and the others.
+        #: The first ends of what runs that nobody stops, and the others, not looked at yet.
         self._seen: list[Release] = []
         self._rest: Iterator[Release] | None = None
         #: By node, when what is being stopped on it is gone at the latest; None: to be found out.
@@ -71,16 +74,15 @@ class KnownEnds:
         being stopped and nobody waits for. Quota counts this as gone already."""
         self._note_claims()
         others = sorted([*self._starting(), *self._leaving()], key=_moment)
-        if not others:
-            yield from self._running()
-            return
-        at = 0
-        for release in self._running():
-            while at < len(others) and others[at][0] < release[0]:
-                yield others[at]
-                at += 1
+        seen, at, told = self._seen, 0, 0
+        while at < len(seen) or self._see_more():
+            release = seen[at]
+            at += 1
+            while told < len(others) and others[told][0] < release[0]:
+                yield others[told]
+                told += 1
             yield release
-        yield from others[at:]
+        yield from others[told:]
 
     def add(self, end: int, job: QueuedJob, team: int, cluster: str, slots: Sequence[Slot]) -> None:
         """`job`, which starts now or later, gives `slots` back by `end`."""
@@ -129,22 +131,17 @@ class KnownEnds:
             for earmark in self._pool.earmarks.values():
                 self._claim(earmark)
 
-    def _running(self) -> Iterator[Release]:
-        """What runs and nobody stops: most questions are answered by the first few, and one is
-        asked for each reservation."""
+    def _see_more(self) -> bool:
+        """Look at some more of what runs, if there are more: most questions are answered by the
+        first few, and one is asked for each reservation."""
         if self._rest is None:
             self._rest = self._look_through()
-        seen, rest, at = self._seen, self._rest, 0
-        while True:
-            while at < len(seen):
-                yield seen[at]
-                at += 1
-            following = next(rest, None)
-            if following is None:
-                return
-            seen.append(following)
+        before = len(self._seen)
+        self._seen.extend(islice(self._rest, _AT_ONCE))
+        return len(self._seen) > before
 
     def _look_through(self) -> Iterator[Release]:
+        """What runs and nobody stops."""
         pool, now = self._pool, self._pool.taken_at
         holdings, ends = pool.holdings.all, pool.holdings.ends
         first = bisect_left(ends, (now - pool.policy.claim_overdue_s, ""))
