@@ -371,6 +371,8 @@ class Reservations:
 
     def _ready_at(self, node: Node, shape: Shape) -> int | None:
         """From when on a node on which something is reserved has room for a rank for good."""
+        if not self._pool.ground.rooms.is_counted:
+            return self._spare_from(node, shape.mgpu)
         ready_at = self._pool.taken_at
         for slot in self._pool.ground.rooms.held(node[0], node[1:], shape.demand):
             at = self._spare_from((node[0], slot.node), slot.mgpu)

@@ -190,8 +190,10 @@ class PoolCycle:
         if not self.reserved.made:
             return False
         is_own = self.pool.source(queue.team, cls.shape.total_mgpu) == queue.team
-        delays = self._delays(queue, cls, is_own=is_own)
-        return all(delays(job) for line in cls.lines for job in line.jobs[line.at :])
+        longest_s, _ = self.reserved.longest_s(queue.team, cls.shape, is_own=is_own)
+        return all(
+            longest_s < self._limit_s(job) for line in cls.lines for job in line.jobs[line.at :]
+        )
 
     def _may_look_for_victims(self, team: int, shape: Shape, priority: Priority) -> bool:
         mgpu = shape.total_mgpu
@@ -369,22 +371,26 @@ class PoolCycle:
             return Code.BEHIND_HIGHER_PRIORITY
         if not self.reserved.fits(cls.shape) or pool.blocker(team, mgpu) is not None:
             return Code.WAITING_FOR_FREE_GPUS
-        if self.reserved.made and self._delays(queue, cls, is_own=source == team)(line.job):
+        if self.reserved.made and self._delays(queue, cls, source)(line.job):
             return Code.RESERVED_FOR_LARGER_JOB
         if self._starts_left <= 0:
             return Code.BEHIND_FAIR_SHARE
         return None
 
-    def _delays(self, queue: TeamQueue, cls: JobClass, *, is_own: bool) -> Callable[[Age], bool]:
+    def _delays(self, queue: TeamQueue, cls: JobClass, source: int) -> Callable[[Age], bool]:
         """Which jobs of `cls`, which fits now, would delay a reservation: as they may run longer
         than it allows, or have no time limit."""
+        is_own = source == queue.team
         longest_s, _ = self.reserved.longest_s(queue.team, cls.shape, is_own=is_own)
 
         def is_too_long(job: Age) -> bool:
-            limit_s = self.jobs[job[1]].time_limit_s
-            return longest_s < (UNLIMITED if limit_s is None else limit_s)
+            return longest_s < self._limit_s(job)
 
         return is_too_long
+
+    def _limit_s(self, job: Age) -> int:
+        limit_s = self.jobs[job[1]].time_limit_s
+        return UNLIMITED if limit_s is None else limit_s
 
     def _may_reserve(self, queue: TeamQueue, line: JobLine, code: Code) -> bool:
         """Whether the next job of `line`, which cannot start, may get a reservation."""
@@ -506,7 +512,7 @@ class PoolCycle:
         _, first = self.reserved.longest_s(queue.team, cls.shape, is_own=is_own)
         assert first is not None
         cls.reserved = first.job.mgpu, first.start_at
-        queue.refuse(cls, self._delays(queue, cls, is_own=is_own))
+        queue.refuse(cls, self._delays(queue, cls, source))
 
     # -- account --------------------------------------------------------------------------
 

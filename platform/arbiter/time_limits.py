@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
+from operator import itemgetter
 
 from arbiter.holdings import Holding, Node
 from arbiter.pool import Earmark, Pool
@@ -22,6 +23,8 @@ End = tuple[int, int]
 Release = tuple[int, int, int, str, Sequence[Slot]]
 #: So many ends are looked at together.
 _AT_ONCE = 32
+
+_moment = itemgetter(0)
 
 
 class KnownEnds:
@@ -42,8 +45,8 @@ class KnownEnds:
         self._more: dict[Node, list[tuple[int, int, str]]] = {}
         self._void: set[str] = set()
         self._to_come: list[tuple[Release, str]] = []
-        #: The first ends of what runs that nobody stops, and the others, not looked at yet.
-        self._seen: list[Release] = []
+        #: The first ends of what runs that nobody stops, in parts, and those not looked at yet.
+        self._seen: list[Sequence[Release]] = []
         self._rest: Iterator[Release] | None = None
         #: By node, when what is being stopped on it is gone at the latest; None: to be found out.
         self._graces: dict[Node, int] | None = None
@@ -72,17 +75,23 @@ class KnownEnds:
     def by_time(self) -> Iterator[Release]:
         """All that has a known end and is not stopped before it, in order of time; then what is
         being stopped and nobody waits for. Quota counts this as gone already."""
+        return chain.from_iterable(self._parts())
+
+    def _parts(self) -> Iterator[Sequence[Release]]:
+        """What `by_time` says, a few ends together."""
         self._note_claims()
         others = sorted([*self._starting(), *self._leaving()], key=_moment)
-        seen, at, told = self._seen, 0, 0
-        while at < len(seen) or self._see_more():
-            release = seen[at]
+        at = told = 0
+        while at < len(self._seen) or self._see_more():
+            part = self._seen[at]
             at += 1
-            while told < len(others) and others[told][0] < release[0]:
-                yield others[told]
-                told += 1
-            yield release
-        yield from others[told:]
+            until = bisect_left(others, _moment(part[-1]), lo=told, key=_moment)
+            if until > told:
+                # At one moment what runs comes first.
+                part = sorted([*part, *others[told:until]], key=_moment)
+                told = until
+            yield part
+        yield others[told:]
 
     def add(self, end: int, job: QueuedJob, team: int, cluster: str, slots: Sequence[Slot]) -> None:
         """`job`, which starts now or later, gives `slots` back by `end`."""
@@ -136,9 +145,10 @@ class KnownEnds:
         first few, and one is asked for each reservation."""
         if self._rest is None:
             self._rest = self._look_through()
-        before = len(self._seen)
-        self._seen.extend(islice(self._rest, _AT_ONCE))
-        return len(self._seen) > before
+        part = list(islice(self._rest, _AT_ONCE))
+        if part:
+            self._seen.append(part)
+        return bool(part)
 
     def _look_through(self) -> Iterator[Release]:
         """What runs and nobody stops."""
@@ -199,10 +209,6 @@ class KnownEnds:
             for slot in holding.run.slots:
                 node = holding.run.cluster, slot.node
                 self._graces[node] = max(grace_until, self._graces.get(node, 0))
-
-
-def _moment(release: Release) -> int:
-    return release[0]
 
 
 def _first(entry: tuple[Release, str]) -> int:
