@@ -286,6 +286,24 @@ def test_what_started_is_charged_an_hour_at_once_and_no_more_until_it_is_over() 
     assert use_of(starts=Starts([a_running("r", "gone", slots(0, 1))])).by_node == (0, 0, 0)
 
 
+def test_those_who_started_together_are_charged_one_by_one() -> None:
+    """Two of three with one answer, less the one that is gone; the third is of another second.
+
+    Planted: as many are charged as there were; one that goes takes all with it.
+    """
+    runs = [
+        a_running(f"r{i}", "x/t", slots(i, 1), started_at=NOW - age_s)
+        for i, age_s in enumerate((600, 600, 60))
+    ]
+    alone = [use_of(starts=Starts([run])).by_user[2, "alice"] for run in runs]
+    starts = Starts(runs)
+    assert use_of(starts=starts).by_user == {(2, "alice"): sum(alone)}
+    starts.remove(runs[1])
+    assert use_of(starts=starts).by_user == {(2, "alice"): alone[0] + alone[2]}
+    starts.remove(runs[0])
+    assert use_of(starts=starts).by_user == {(2, "alice"): alone[2]}
+
+
 def test_organizations_are_compared_by_their_average_over_their_own_memory() -> None:
     """8 GPUs held for ever weigh the same whatever the half-life; without that a short one
     would make its organization look lighter than it is."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from arbiter.core import Core
 from arbiter.cycle import decide
 from arbiter.decisions import Code, Plan, Waiting
 from arbiter.policy import Policy
+from arbiter.reservations import Reservations
 from arbiter.snapshot import QueuedJob, RunningJob, Snapshot
 from builders.arbiter_builders import (
     GPU,
@@ -347,3 +350,50 @@ def test_the_end_of_a_job_that_uses_its_claim_is_known_at_once() -> None:
     )
     assert started(plan) == ["claimed"]
     assert held(plan) == {"then": 1_000}
+
+
+def test_ends_are_followed_however_many_run_and_those_of_reserved_jobs_among_them() -> None:
+    """A hundred full nodes, one of which ends every 100 s. Of what the first gang reserves, the
+    second one gets 25 nodes when the limit of the first is over.
+
+    Planted: only the first part of the ends is looked at; the reserved jobs' ends come behind
+    all that runs; quota is asked again before all of one moment has ended.
+    """
+    running = [
+        a_running(f"r{i:02d}", "o/a", slots(i, 1), started_at=NOW, time_limit_s=10_000 - 100 * i)
+        for i in range(100)
+    ]
+    jobs = [
+        a_queued("one", "o/b", gpus=8, nodes=70, time_limit_s=500, submitted_at=NOW - 900),
+        a_queued("two", "o/b", gpus=8, nodes=25, submitted_at=NOW - 800),
+    ]
+    plan = decide(
+        a_snapshot(queued=jobs, running=running, quotas=NOTHING, devices=devices(100)), Policy()
+    )
+    assert held(plan) == {"one": 7_000, "two": 7_500}
+
+
+def test_nothing_is_reserved_for_nobody_who_could_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one job that fits would delay the first gang: then nobody is to start, and the other
+    reservations are made only when somebody asks why all wait.
+
+    Planted: that all who fit would delay it is not looked at.
+    """
+    asked: list[str] = []
+    reserve = Reservations.reserve
+
+    def noted(self: Reservations, job: QueuedJob, *args: Any, **more: Any) -> None:
+        asked.append(job.id)
+        reserve(self, job, *args, **more)
+
+    monkeypatch.setattr(Reservations, "reserve", noted)
+    others = [
+        a_queued(f"g{i}", "o/b", gpus=7 - i, nodes=2, submitted_at=NOW - 800 + i, time_limit_s=9)
+        for i in range(3)
+    ]
+    jobs = [a_gang(time_limit_s=9), *others, a_queued("endless", "o/a", gpus=2)]
+    core = Core.of(two_nodes(jobs), Policy())
+    assert (core.cycle(NOW, explains=False).starts, asked) == ((), ["gang"])
+    asked.clear()
+    assert list(held(core.cycle(NOW))) == asked
+    assert asked == ["gang", "g0", "g1", "g2", "endless"]

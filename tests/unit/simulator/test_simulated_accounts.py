@@ -155,3 +155,18 @@ def test_spare_gpus_go_to_the_richer_team_and_without_a_bank_to_who_used_less(
     starts = played.starts()
     assert starts["b-own"] == starts[first] == 60_000
     assert {starts["a-next"], starts["b-next"]} == {60_000, 65_000}
+
+
+def test_what_a_bank_tells_follows_every_change() -> None:
+    """What is held for an hour goes with each start and end, what is had with each quarter.
+
+    Planted: what was told of a team is told again after it held more, or after a settlement.
+    """
+    bank = Bank({"a": 2 * GPU, "b": 2 * GPU}, floor_s=WEEK_S)
+    told = {one.team: (one.credits, one.held) for one in bank.balances(0)}
+    assert told == {"a": (0, 0), "b": (0, 0)}
+    bank.hold("a", 3 * GPU, 0)
+    told = {one.team: (one.credits, one.held) for one in bank.balances(0)}
+    assert told == {"a": (0, 3_600 * UNIT), "b": (0, 0)}
+    told = {one.team: (one.credits, one.held) for one in bank.balances(900)}
+    assert told == {"a": (-900 * UNIT, 3_600 * UNIT), "b": (900 * UNIT, 0)}
