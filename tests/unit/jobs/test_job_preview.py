@@ -97,6 +97,7 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
             "team": "ai-company/research/nlp",
             "pool": "h100",
             "pools": ["h100"],
+            "device": "gpu",
             "priority_class": "normal",
             "mgpu_per_node": 4_000,
             "node_count": 3,
