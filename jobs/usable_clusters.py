@@ -50,12 +50,10 @@ class UsableClusters:
 
     def has_rules_of(self, other: UsableClusters) -> bool:
         """Whether both say the same of every job."""
-        return (self._rules, self._time_limits, self._pools, self._mapped) == (
-            other._rules,
-            other._time_limits,
-            other._pools,
-            other._mapped,
-        )
+        return self._said() == other._said()
+
+    def _said(self) -> tuple[object, ...]:
+        return self._rules, self._time_limits, self._pools, self._mapped, self._unprepared
 
     def of(
         self,

@@ -17,13 +17,14 @@ from builders.job_builders import an_array
 from builders.loop_builders import a_job
 from builders.portal_builders import NOW, Company, a_cluster
 from clusters.models import ClusterNode
+from connectors.kubernetes.wanted_objects import team_subject
 from jobs import memory as memory_module
 from jobs.cancellation import hold_job
 from jobs.memory import Memory
 from jobs.models import Attempt, Change, Job, JobState, Reclaim
 from jobs.snapshots import read_queue
 from jobs.withdrawing import AVOIDED_FOR, NOT_STARTED
-from quotas.models import ClusterUser, InstallationPolicy, Quota
+from quotas.models import ClusterUser, InstallationPolicy, Quota, QuotaPush
 from tenants.access import actor_of
 from tenants.models import User
 
@@ -381,6 +382,31 @@ def test_another_policy_and_other_rules_of_clusters_are_followed(
     assert memory.read(LATER).snapshot.queued[0].clusters == {str(company.cluster.pk)}
     ClusterUser.objects.create(cluster=slurm, user=bob, name="bob")
     assert memory.read(LATER).snapshot.queued[0].clusters is None
+
+
+def test_a_team_that_a_cluster_is_prepared_for_since_may_use_it(
+    company: Company, bob: User
+) -> None:
+    """Planted: which teams a cluster is not prepared for not compared."""
+    memory = Memory()
+    kube = a_cluster("kube", kind="kubernetes")
+    a_job(company.nlp, bob, company.pool, now=NOW)
+    missing = {
+        "kind": "create",
+        "subject": team_subject(company.nlp.display_path),
+        "after": {"team": "nlp"},
+    }
+    for result, expected in (("", {str(company.cluster.pk)}), ("done", None)):
+        QuotaPush.objects.create(
+            cluster=kube,
+            kind="push",
+            status="done",
+            requested_at=NOW,
+            done_at=NOW,
+            change_count=1,
+            changes=[missing | {"result": result}],
+        )
+        assert memory.read(NOW).snapshot.queued[0].clusters == expected
 
 
 def test_a_changed_tree_and_devices_reach_the_core(company: Company, bob: User) -> None:
