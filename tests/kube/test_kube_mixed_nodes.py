@@ -140,8 +140,8 @@ def rows(loop: NativesLoop) -> dict[str, tuple[str, int, int, bool, str]]:
 def test_jobs_of_both_pools_share_a_node_and_others_are_charged_to_the_right_one(
     loop: NativesLoop, admin: KubeApi, company: Company, slices: Pool, node: str, bob: User
 ) -> None:
-    """Planted and seen to die: the node left out; its GPUs counted in the first of its pools;
-    the Pod of others charged to it."""
+    """It is not left out, nor are all its GPUs in the first of its pools; and the Pod of others is
+    charged to the pool of what it asks for."""
     assert rows(loop) == {
         "h100": (node, 2_000, 0, True, ""),
         "h100-1g": (node, 7_000, 0, True, ""),

@@ -24,9 +24,7 @@ _SLOW = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @_SLOW
 @given(st.integers(0, 2**32))
 def test_who_borrows_is_the_same_for_a_core_that_lives_on(seed: int) -> None:
-    """Planted bugs that died of it: who is protected again, or gone, still counts as a borrower;
-    who is protected otherwise than before counts as then.
-    """
+    """Planted bug that died of it: who is protected again still counts as a borrower."""
     dice = Random(seed)
     knobs = replace(policy(dice), reclaims_max=100)
     core, known = None, None

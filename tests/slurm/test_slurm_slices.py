@@ -88,7 +88,7 @@ def slots(job: Job) -> list[dict[str, Any]]:
 def test_jobs_of_both_pools_share_a_node(
     loop: SlurmLoop, company: Company, pools: tuple[Pool, Pool], bob: User
 ) -> None:
-    """Planted and seen to die: the node was in the first of its pools only."""
+    """It is not in the first of its pools only."""
     rows = ClusterNode.objects.filter(cluster=loop.cluster).select_related("pool")
     assert {
         each.pool.name: (each.name, each.capacity_mgpu, each.is_schedulable) for each in rows
@@ -125,7 +125,7 @@ def test_jobs_of_both_pools_share_a_node(
 def test_what_others_hold_there_is_told_by_pool(
     rig: SlurmRig, gres: str, held: dict[str, tuple[str, bool, int | None]]
 ) -> None:
-    """Planted and seen to die: all of it in the first pool of the node."""
+    """Not all of it is in the first pool of the node."""
     command = ["runuser", "-u", rig.bed.users[0], "--", "sbatch", "--parsable", "--chdir=/tmp"]
     done = subprocess.run(
         [
