@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +24,8 @@ _WAITS = "waits"
 _DONE = "done"
 _ACCEPTED = "accepted"
 _NOT_TRIED = "not tried"
+#: What is no difference is told by name up to so many.
+_NAMED_MAX = 5
 
 
 def push_quota(
@@ -68,6 +70,8 @@ def push_quota(
                 with leadership.fence():
                     accept(push, changes)
                 done += [shown(item, _ACCEPTED) for item in changes]
+                error = _what_is_no_difference(push, changes)
+                status = status if changes or not error else QuotaPushStatus.FAILED
             case _:
                 done += [shown(item, _WAITS if item.is_blocked else _PLANNED) for item in changes]
     except (ClusterUnavailable, NotYet) as silence:
@@ -93,6 +97,17 @@ def _what_waits(done: list[dict[str, Any]]) -> str:
     if not count:
         return ""
     return f"{count} of {len(done)} differences could not be changed now; each says what it needs."
+
+
+def _what_is_no_difference(push: QuotaPush, changes: Sequence[Change]) -> str:
+    """That not all that was to be accepted is a difference, or ""."""
+    known = {change.subject for change in changes}
+    unknown = [subject for subject in push.subjects if subject not in known]
+    if not unknown:
+        return ""
+    named = ", ".join(f'"{subject[:200]}"' for subject in unknown[:_NAMED_MAX])
+    more = f" and {len(unknown) - _NAMED_MAX} more" if len(unknown) > _NAMED_MAX else ""
+    return f"Nothing differs by the name of {named}{more}; a comparison names all that does."
 
 
 def _apply(

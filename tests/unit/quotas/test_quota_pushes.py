@@ -287,6 +287,22 @@ def test_what_is_accepted_is_no_difference_until_it_changes(
     assert control.applied == []
 
 
+def test_who_accepts_what_is_no_difference_is_told(
+    control: AControl, cluster: Cluster, root: Caller
+) -> None:
+    control.differences = [a_change("a")]
+    nothing = ask(root, cluster, "accept", subjects=["account A"])
+    assert (nothing["status"], results(nothing), nothing["error"]) == (
+        "failed",
+        [],
+        'Nothing differs by the name of "account A"; a comparison names all that does.',
+    )
+    some = ask(root, cluster, "accept", subjects=["account a", *(f"x{n}" for n in range(7))])
+    assert (some["status"], results(some)) == ("done", [("account a", "accepted")])
+    assert some["error"].startswith('Nothing differs by the name of "x0", "x1",')
+    assert some["error"].endswith(' "x4" and 2 more; a comparison names all that does.')
+
+
 def test_what_was_let_stand_is_listed_and_can_be_taken_back(
     control: AControl, cluster: Cluster, root: Caller
 ) -> None:
