@@ -316,6 +316,7 @@ def _apply_claims(plan: Plan, now: datetime, changed: _Changed) -> tuple[int, in
             stop_reason=None,
             state__in=[AttemptState.RESERVED, AttemptState.STARTING, AttemptState.RUNNING],
         )
+        # Not their slots, which name every node of a gang and are not looked at here.
         .only("id", "job_id", "number", "cluster_id")
         .order_by("pk")
     }

@@ -135,7 +135,7 @@ def _usable_nodes(
     listed: Sequence[NodeCapacity],
 ) -> tuple[dict[_NodeKey, NodeCapacity], list[str]]:
     """The nodes that can be stored, by name and pool, and sentences about the others."""
-    pools = {pool.name: pool for pool in Pool.objects.only("name", "device")}
+    pools = {pool.name: pool for pool in Pool.objects.all()}
     usable: dict[_NodeKey, NodeCapacity] = {}
     unknown_pools: dict[str, int] = {}
     other_devices: dict[DeviceKind, list[str]] = {}
@@ -162,9 +162,9 @@ def _usable_nodes(
         )
     for device, named in other_devices.items():
         complaints.append(
-            f"{len(named)} nodes are left out because they offer {device.plural} and their pool"
-            " has "
-            f"other devices: {_some(named)}. Give the cluster's options a pool of {device.plural}."
+            f"{len(named)} nodes are left out because they offer {device.plural} and their pool has"
+            f" other devices: {_some(named)}."
+            f" Give the cluster's options a pool of {device.plural}."
         )
     if impossible:
         complaints.append(

@@ -61,6 +61,31 @@ function planQuery(request: JobRequest | null) {
   });
 }
 
+interface CountInputProps {
+  label: string;
+  unit: string;
+  isDecimal?: boolean;
+  value: string;
+  error: string | undefined;
+  onChange: (value: string) => void;
+}
+
+/** A short field for a number, with what it counts inside it. */
+function CountInput({ label, unit, isDecimal = false, value, error, onChange }: CountInputProps) {
+  return (
+    <TextInput
+      aria-label={label}
+      inputMode={isDecimal ? "decimal" : "numeric"}
+      w={120}
+      value={value}
+      error={error}
+      rightSection={<span className="faint small">{unit}</span>}
+      rightSectionWidth={48}
+      onChange={(event) => onChange(event.currentTarget.value)}
+    />
+  );
+}
+
 export function SubmitPage() {
   usePageTitle("Submit a job");
   const session = useSession();
@@ -373,38 +398,30 @@ function FormFields({
             />
           ) : (
             <>
-              <TextInput
-                aria-label="Nodes"
-                inputMode="numeric"
-                w={100}
+              <CountInput
+                label="Nodes"
+                unit="nodes"
                 value={draft.nodes}
                 error={errors.nodes}
-                rightSection={<span className="faint small">nodes</span>}
-                rightSectionWidth={48}
-                onChange={(event) => set({ nodes: event.currentTarget.value })}
+                onChange={(nodes) => set({ nodes })}
               />
               <span className="dim times">×</span>
               {isOfCores ? (
-                <TextInput
-                  aria-label="Cores per node"
-                  inputMode="numeric"
-                  w={120}
+                <CountInput
+                  label="Cores per node"
+                  unit="cores"
                   value={draft.cpus}
                   error={errors.cpus}
-                  rightSection={<span className="faint small">cores</span>}
-                  rightSectionWidth={44}
-                  onChange={(event) => set({ cpus: event.currentTarget.value })}
+                  onChange={(cpus) => set({ cpus })}
                 />
               ) : (
-                <TextInput
-                  aria-label="GPUs per node"
-                  inputMode="decimal"
-                  w={120}
+                <CountInput
+                  label="GPUs per node"
+                  unit="GPUs"
+                  isDecimal
                   value={draft.gpusPerNode}
                   error={errors.gpusPerNode}
-                  rightSection={<span className="faint small">GPUs</span>}
-                  rightSectionWidth={44}
-                  onChange={(event) => set({ gpusPerNode: event.currentTarget.value })}
+                  onChange={(gpusPerNode) => set({ gpusPerNode })}
                 />
               )}
             </>
