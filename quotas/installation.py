@@ -31,6 +31,7 @@ class InstallationEdit(TypedDict, total=False):
     reservation_horizon_s: int
     min_run_s: int
     preemptions_max: int
+    costly_loss_s: int
 
 
 def installation_policy() -> InstallationPolicy:
@@ -52,6 +53,7 @@ def arbiter_policy() -> Policy:
         reservation_horizon_s=row.reservation_horizon_s,
         min_run_s=row.min_run_s,
         preemptions_max=row.preemptions_max,
+        costly_loss_s=row.costly_loss_s,
     )
 
 

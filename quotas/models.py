@@ -29,6 +29,7 @@ INSTALLATION_RANGES = {
             "reservation_horizon_s",
             "min_run_s",
             "preemptions_max",
+            "costly_loss_s",
         )
     },
 }
@@ -293,6 +294,7 @@ class InstallationPolicy(models.Model):
     reservation_horizon_s = models.PositiveIntegerField(default=_INSTALLATION.reservation_horizon_s)
     min_run_s = models.PositiveIntegerField(default=_INSTALLATION.min_run_s)
     preemptions_max = models.PositiveIntegerField(default=_INSTALLATION.preemptions_max)
+    costly_loss_s = models.PositiveIntegerField(default=_INSTALLATION.costly_loss_s)
     version = models.IntegerField(default=1)
 
     class Meta:

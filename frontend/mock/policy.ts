@@ -33,6 +33,7 @@ export function theRules(): TheRules {
       reservation_horizon_s: 604_800,
       min_run_s: 600,
       preemptions_max: 100,
+      costly_loss_s: 14_400,
       version: 1,
     },
   };

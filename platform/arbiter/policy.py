@@ -77,8 +77,8 @@ class Policy:
 
     `costly_loss_s` (seconds, 0 to 315,360,000): a job that would lose more than that of its work,
     since the last known checkpoint or its start, is stopped only where all others would not do,
-    before rank and credits are looked at and unpaid or not. By default no loss is as large: the
-    order is that of the contract.
+    before rank and credits are looked at and unpaid or not. The largest leaves the order to rank
+    and credits alone, whatever is lost.
 
     Raises ValueError when a number is out of its range.
     """
@@ -95,7 +95,7 @@ class Policy:
     reservation_horizon_s: int = 7 * DAY_S
     min_run_s: int = 600
     preemptions_max: int = 100
-    costly_loss_s: int = 3_650 * DAY_S
+    costly_loss_s: int = 4 * 3_600
 
     def __post_init__(self) -> None:
         for name, (low, high) in RANGES.items():

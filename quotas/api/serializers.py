@@ -395,3 +395,6 @@ class InstallationPolicyUpdateSerializer(StrictSerializer):
     preemptions_max = _installation_number(
         "preemptions_max", "So is who was stopped for others as often as this"
     )
+    costly_loss_s = _installation_number(
+        "costly_loss_s", "Who would lose more seconds of work than this is stopped after all others"
+    )

@@ -187,6 +187,7 @@ GOOD: dict[tuple[str, str], dict[str, Any]] = {
         "reservation_horizon_s": 0,
         "min_run_s": 0,
         "preemptions_max": 1,
+        "costly_loss_s": 0,
     },
     ("PATCH", "organizations/<uuid:organization_id>/policy"): {
         "rank": ["ai-company/research"],

@@ -2116,6 +2116,7 @@ export interface components {
         /** @description What holds for all organizations alike. */
         InstallationPolicy: {
             claim_overdue_s?: number;
+            costly_loss_s?: number;
             credit_floor_s?: number;
             grace_period_s_max?: number;
             min_run_s?: number;
@@ -2130,6 +2131,8 @@ export interface components {
         InstallationPolicyUpdateRequest: {
             /** @description How long after its grace GPUs of a victim are still waited for */
             claim_overdue_s?: number;
+            /** @description Who would lose more seconds of work than this is stopped after all others */
+            costly_loss_s?: number;
             /** @description Seconds of its guarantee: how deep a team's credits may go */
             credit_floor_s?: number;
             /** @description From notice to forced stop, whatever an organization says */

@@ -181,6 +181,15 @@ export const INSTALLATION_FIELDS: readonly Field[] = [
     max: 1000,
   },
   {
+    name: "costly_loss_s",
+    label: "Costly loss",
+    meaning:
+      "Who would lose more work than this, since its last checkpoint or its start, is stopped after all others, whatever its credits.",
+    kind: "seconds",
+    min: 0,
+    max: 3650 * DAY_S,
+  },
+  {
     name: "claim_overdue_s",
     label: "Wait for overdue GPUs",
     meaning: "How long after its grace the GPUs of a stopped job are still waited for before others are claimed.",

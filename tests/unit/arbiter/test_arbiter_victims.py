@@ -280,6 +280,25 @@ def test_who_would_lose_much_goes_last_unpaid_or_of_a_lower_rank(
     assert sorted(victims(both, rule)) == ["a", "b"]
 
 
+def test_more_than_four_hours_are_much_where_nothing_else_is_said() -> None:
+    """Planted: no loss was as large."""
+    saves, never = "o/b0", "o/b1"
+    snapshot = a_snapshot(
+        quotas={"o": 16, "o/mine": 16, saves: 0, never: 0},
+        devices=devices(2),
+        running=[
+            a_running("saves", saves, slots(0, 1), started_at=NOW - 900),
+            a_running("never", never, slots(1, 1), started_at=NOW - 14_401),
+        ],
+        queued=[a_queued("j", "o/mine", gpus=8)],
+        credits={saves: 3, never: 1},
+    )
+    assert victims(snapshot) == ["saves"]
+    runs = snapshot.running
+    sooner = replace(snapshot, running=(runs[0], replace(runs[1], started_at=NOW - 14_400)))
+    assert victims(sooner) == ["never"]
+
+
 # -- rights -----------------------------------------------------------------------------------
 
 

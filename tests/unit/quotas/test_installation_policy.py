@@ -28,6 +28,7 @@ STANDARD = {
     "reservation_horizon_s": 604_800,
     "min_run_s": 600,
     "preemptions_max": 100,
+    "costly_loss_s": 14_400,
 }
 
 
@@ -57,10 +58,10 @@ def test_it_is_read_and_changed_field_by_field(root: Caller) -> None:
         event = AuditEvent.objects.latest("id")
         assert (event.action, event.detail) == ("installation_policy.changed", {name: value})
         assert (event.organization_id, event.actor) == (None, "root")
-    assert root.get("policy").json() == {**changes, "version": 10}
+    assert root.get("policy").json() == {**changes, "version": 11}
     # What is so already is no change.
-    assert root.patch("policy", {"starts_max": 1_001}, If_Match='"v10"').json()["version"] == 10
-    assert AuditEvent.objects.filter(action="installation_policy.changed").count() == 9
+    assert root.patch("policy", {"starts_max": 1_001}, If_Match='"v11"').json()["version"] == 11
+    assert AuditEvent.objects.filter(action="installation_policy.changed").count() == 10
 
 
 def test_the_arbiter_takes_every_number_of_it() -> None:
@@ -77,6 +78,7 @@ def test_the_arbiter_takes_every_number_of_it() -> None:
         reservation_horizon_s=1,
         min_run_s=1,
         preemptions_max=2,
+        costly_loss_s=1,
     )
 
 
