@@ -6,10 +6,9 @@ running just ended, the same with as many reclaims as one cycle may make, and no
 as many starts as one cycle may make. First with two kinds of jobs in each team, as teams have;
 then with every job of a random kind, which leaves next to nothing to decide once for many.
 Last 10,000 nodes, 100,000 queued and 10,000 running, where nobody asks for features and where
-jobs ask for 20 and for 300 different sets of nodes by them; there also a core that lives on: each
-cycle 2 % of what runs has ended, what started runs, and as much comes as started. And where the
-nodes stand in 32 blocks of 20 racks, with jobs that do not mind, and with gangs that require or
-prefer a rack or a block.
+jobs ask for 20 and for 300 different sets of nodes by them. And where the nodes stand in 32 blocks
+of 20 racks, with jobs that do not mind, and with gangs that require or prefer a rack or a block.
+The fleet by whose figures the core is judged, and a core that lives on, are in `bench_scale.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import statistics
 import time
 from dataclasses import replace
 
-from arbiter.core import Core
 from arbiter.cycle import decide
 from arbiter.policy import Policy
 from arbiter.snapshot import (
@@ -198,55 +196,6 @@ def measure(name: str, snapshot: Snapshot, policy: Policy, rounds: int) -> None:
     )
 
 
-def measure_living(name: str, snapshot: Snapshot, policy: Policy, rounds: int) -> None:
-    """Print the times of cycles of one core that is told what changes in between, which is within
-    the times; without explanations."""
-    core = Core.of(snapshot, policy)
-    running = {run.attempt: run for run in snapshot.running}
-    waiting = {job.id: job for job in snapshot.queued}
-    dice = random.Random(1)
-    times, starts, changes = [], 0, 0
-    core.cycle(NOW, explains=False)
-    for number in range(1, rounds + 1):
-        ended = dice.sample(sorted(running), len(running) // 50)
-        gc.collect()
-        gc.disable()
-        begin = time.process_time()
-        for attempt in ended:
-            core.release(attempt)
-        plan = core.cycle(NOW + number, explains=False)
-        come = []
-        for start in plan.starts:
-            job = waiting[start.job]
-            come.append(replace(job, id=f"{job.id}+", submitted_at=NOW + number))
-            core.withdraw(job.id)
-            core.queue(come[-1])
-            running[job.id] = RunningJob(
-                job.id, job.id, job.team, job.user, job.pool, start.cluster, start.slots,
-                job.priority_class, job.submitted_at, NOW + number, time_limit_s=86_400,
-                guaranteed_mgpu=start.guaranteed_mgpu,
-            )  # fmt: skip
-            core.hold(running[job.id])
-        times.append((time.process_time() - begin) * 1000)
-        gc.enable()
-        for attempt in ended:
-            del running[attempt]
-        for start, job in zip(plan.starts, come, strict=True):
-            del waiting[start.job]
-            waiting[job.id] = job
-        for classed in plan.classed:
-            run = replace(running[classed.attempt], guaranteed_mgpu=classed.guaranteed_mgpu)
-            running[run.attempt] = run
-            core.hold(run)
-        starts += len(plan.starts)
-        changes += len(ended) + 2 * len(plan.starts)
-    print(
-        f"{name:<26} {len(waiting):>7} {len(running):>8} {starts // rounds:>7} {0:>9}"
-        f"   {min(times):7.1f} {statistics.median(times):7.1f} {max(times):7.1f}"
-        f"  {changes // rounds} changes"
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="small numbers, one round")
@@ -273,7 +222,6 @@ def main() -> None:
         size = {"queued": 100_000, "running": 10_000, "devices": 10_000, "teams": 1_000}
         rounds = 3
     full = classed(world(**size, kinds=2, seed=1))
-    measure_living("living core", full, no_reclaim, 1 if smoke else 15)
     for sets in (0, 20, 300):
         asked = asking(full, sets) if sets else full
         steady = replace(asked, running=asked.running[: len(asked.running) * 98 // 100])
