@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from arbiter.decisions import Code
 from arbiter.placement import Shape
 from arbiter.queue_order import Age, Priority
 from arbiter.rooms import Demand, demand_of
-from arbiter.snapshot import QueuedJob
+from arbiter.snapshot import OtherPool, QueuedJob
 
 
 class Group(NamedTuple):
@@ -28,11 +28,29 @@ class Group(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """Jobs like `first`, the oldest at the front. `group` is theirs once a cycle has asked."""
+    """Jobs like `first`, the oldest at the front. `kin` are lines of the same class, this one among
+    them, once a cycle has asked."""
 
     first: QueuedJob
     ages: list[Age] = field(default_factory=list)
-    group: Group | None = None
+    kin: Kin | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Kin:
+    """Lines whose jobs differ in user and age alone; there is always one."""
+
+    group: Group
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def others(self) -> tuple[OtherPool, ...]:
+        """The other pools that the jobs accept."""
+        return self.lines[0].first.others
+
+
+#: What jobs have in common whose lines are kin.
+_KinKey = tuple[int | None, Shape, str, tuple[OtherPool, ...]]
 
 
 class Lines:
@@ -42,6 +60,9 @@ class Lines:
     def __init__(self) -> None:
         self.jobs: dict[str, QueuedJob] = {}
         self.by_kind: dict[Hashable, Line] = {}
+        #: The lines of each shape by what they are to the pool, but for those that are new.
+        self._kin: dict[Shape, dict[_KinKey, Kin]] = {}
+        self._new: dict[Hashable, Line] = {}
         #: All by age as they were when somebody last asked (None: nobody has), and since then.
         self._by_age: list[Age] | None = None
         self._come: set[Age] = set()
@@ -83,7 +104,7 @@ class Lines:
         line = self.by_kind[kind]
         del line.ages[bisect_left(line.ages, (job.submitted_at, job_id))]
         if not line.ages:
-            del self.by_kind[kind]
+            self._close(kind, line)
             demand = demand_of(job)
             if demand is not None:
                 self.demands[demand] -= 1
@@ -107,20 +128,55 @@ class Lines:
         return self._by_age
 
     def _open(self, kind: Hashable, first: QueuedJob) -> Line:
-        line = self.by_kind[kind] = Line(first)
+        line = self.by_kind[kind] = self._new[kind] = Line(first)
         demand = demand_of(first)
         if demand is not None:
             self.demands[demand] += 1
         return line
 
+    def _close(self, kind: Hashable, line: Line) -> None:
+        del self.by_kind[kind]
+        kin = line.kin
+        if kin is None:
+            del self._new[kind]
+        elif len(kin.lines) > 1:
+            kin.lines.remove(line)
+        else:
+            of_shape = self._kin[kin.group.shape]
+            del of_shape[_kin_key(kin.group, line)]
+            if not of_shape:
+                del self._kin[kin.group.shape]
+
     def of(self, job: QueuedJob) -> Line:
         """The line of a job that waits."""
         return self.by_kind[_kind(job)]
 
+    def by_shape(
+        self, group_of: Callable[[QueuedJob], Group]
+    ) -> Mapping[Shape, Mapping[Hashable, Kin]]:
+        """All lines by the shape of their jobs and by what these are to the pool, which `group_of`
+        says of those that are new."""
+        for line in self._new.values():
+            group = group_of(line.first)
+            of_shape = self._kin.setdefault(group.shape, {})
+            key = _kin_key(group, line)
+            line.kin = of_shape.get(key)
+            if line.kin is None:
+                line.kin = of_shape[key] = Kin(group)
+            line.kin.lines.append(line)
+        self._new.clear()
+        return self._kin
+
     def forget_groups(self) -> None:
         """The pool is laid out anew."""
-        for line in self.by_kind.values():
-            line.group = None
+        self._kin.clear()
+        self._new = dict(self.by_kind)
+        for line in self._new.values():
+            line.kin = None
+
+
+def _kin_key(group: Group, line: Line) -> _KinKey:
+    return group.team, group.shape, group.priority.id, line.first.others
 
 
 def _note(age: Age, now: set[Age], before: set[Age]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 from arbiter.decisions import Code, Reclaim
 from arbiter.elastic import Elastic, is_elastic
 from arbiter.fair_share import FairShares
-from arbiter.lines import Group, Line, Lines
+from arbiter.lines import Group, Lines
 from arbiter.placement import Place, Shape
 from arbiter.policy import SpareOrder
 from arbiter.pool import Earmark, Pool, in_turn
@@ -17,7 +18,7 @@ from arbiter.queue_order import Age, Agenda, JobClass, JobLine, Priority, Standi
 from arbiter.quota_tree import ROOT, UNLIMITED
 from arbiter.reclaim import Reclaimer
 from arbiter.reservations import Reservations
-from arbiter.snapshot import OtherPool, QueuedJob
+from arbiter.snapshot import QueuedJob
 from arbiter.standing import NewStart
 from arbiter.waiting import Spared
 
@@ -72,6 +73,7 @@ class PoolCycle:
         self.reserved = Reservations(pool)
         self._explains = explains
         self._service = self._serve_all()
+        self._by_shape: dict[Shape, list[tuple[TeamQueue, JobClass]]] = {}
         self._prospects: Iterator[tuple[TeamQueue, JobClass]] = iter(())
         self._prospect: tuple[TeamQueue, JobClass] | None = None
         self._grows = False
@@ -139,20 +141,36 @@ class PoolCycle:
         there are none, nothing that is to be lined up, charged or reserved could be seen."""
         if self._grows:
             return True
-        for line in self._lines.by_kind.values():
-            group = self._group_of(line)
-            if (
-                group.team is not None
-                and group.code is None
-                and self._is_possible(group.team, group.shape, group.priority)
-            ):
-                return True
+        for shape, of_shape in self._lines.by_shape(self._group_of).items():
+            for kin in of_shape.values():
+                group = kin.group
+                if (
+                    group.team is not None
+                    and group.code is None
+                    and self._is_possible(group.team, shape, group.priority)
+                ):
+                    return True
+                if not self._is_any_possible(shape):
+                    break
         return False
 
     def _look_out(self) -> None:
         """Look at all classes anew for one that could still start, now or by reclaim."""
-        self._prospects = ((queue, cls) for queue in self.queues.values() for cls in queue.classes)
+        self._prospects = self._classes_in_question()
         self._prospect = next(self._prospects, None)
+
+    def _classes_in_question(self) -> Iterator[tuple[TeamQueue, JobClass]]:
+        """All classes, but for those of which it is plain when their turn comes that they cannot
+        start, as others of their shape cannot."""
+        for shape, classes in self._by_shape.items():
+            for one in classes:
+                yield one
+                if not self._is_any_possible(shape):
+                    break
+
+    def _is_any_possible(self, shape: Shape) -> bool:
+        """Whether jobs of a shape may start or look for victims, as far as it alone says."""
+        return self._reclaims_left > 0 or (self._starts_left > 0 and self.reserved.fits(shape))
 
     def _has_prospects(self) -> bool:
         """Whether any class could still start or look for victims, or a start grow. Room only
@@ -250,45 +268,43 @@ class PoolCycle:
         for job_id in settled:
             job = self.jobs[job_id]
             left_out.setdefault(id(self._lines.of(job)), set()).add((job.submitted_at, job_id))
-        classes: dict[tuple[int, Shape, str, tuple[OtherPool, ...]], JobClass] = {}
-        for known in self._lines.by_kind.values():
-            ages = known.ages
-            if id(known) in left_out:
-                ages = [age for age in ages if age not in left_out[id(known)]]
-                if not ages:
-                    continue
-            group = self._group_of(known)
-            if group.team is None:
-                self.homeless.extend(ages)
-                continue
-            key = (group.team, group.shape, group.priority.id, known.first.others)
-            cls = classes.get(key)
-            if cls is None:
-                cls = classes[key] = self._new_class(group.team, group.shape, group.priority)
-                cls.code, cls.could_ever_mgpu = group.code, group.could_ever_mgpu
-                if known.first.others:
-                    # Who opened the line may be gone; all in it accept the same pools.
-                    cls.may_reserve = self._shared.reserves(self.jobs[ages[0][1]])
-            cls.lines.append(JobLine(cls, known.first.user, ages))
+        for shape, of_shape in self._lines.by_shape(self._group_of).items():
+            classes = self._by_shape[shape] = []
+            for kin in of_shape.values():
+                group, waiting = kin.group, []
+                for line in kin.lines:
+                    ages = line.ages
+                    if id(line) in left_out:
+                        ages = [age for age in ages if age not in left_out[id(line)]]
+                    if ages:
+                        waiting.append((line.first.user, ages))
+                if group.team is None:
+                    self.homeless.extend(chain.from_iterable(ages for _, ages in waiting))
+                elif waiting:
+                    queue = self._queue_of(group.team)
+                    cls = JobClass(shape, group.priority)
+                    cls.lines = [JobLine(cls, user, ages) for user, ages in waiting]
+                    cls.code, cls.could_ever_mgpu = group.code, group.could_ever_mgpu
+                    if kin.others:
+                        # Who opened the line may be gone; all in it accept the same pools.
+                        cls.may_reserve = self._shared.reserves(self.jobs[waiting[0][1][0][1]])
+                    queue.classes.append(cls)
+                    classes.append((queue, cls))
         for queue in self.queues.values():
             queue.open()
 
-    def _group_of(self, line: Line) -> Group:
-        if line.group is None:
-            ground, job = self.pool.ground, line.first
-            team, shape = ground.tree.index.get(job.team), ground.shape_of(job)
-            priority = ground.priority(job.priority_class)
-            word = (None, 0) if team is None else ground.verdict(team, shape, priority.cap_mgpu)
-            line.group = Group(team, shape, priority, *word)
-        return line.group
+    def _group_of(self, job: QueuedJob) -> Group:
+        ground = self.pool.ground
+        team, shape = ground.tree.index.get(job.team), ground.shape_of(job)
+        priority = ground.priority(job.priority_class)
+        word = (None, 0) if team is None else ground.verdict(team, shape, priority.cap_mgpu)
+        return Group(team, shape, priority, *word)
 
-    def _new_class(self, team: int, shape: Shape, priority: Priority) -> JobClass:
+    def _queue_of(self, team: int) -> TeamQueue:
         queue = self.queues.get(team)
         if queue is None:
             queue = self.queues[team] = TeamQueue(team, self.shares)
-        cls = JobClass(shape, priority)
-        queue.classes.append(cls)
-        return cls
+        return queue
 
     # -- service --------------------------------------------------------------------------
 
@@ -465,13 +481,10 @@ class PoolCycle:
         for job_id in jobs:
             job = self.jobs[job_id]
             ground = self.pool.ground
-            cls = self._new_class(
-                ground.tree.index[job.team],
-                ground.shape_of(job),
-                ground.priority(job.priority_class),
-            )
+            cls = JobClass(ground.shape_of(job), ground.priority(job.priority_class))
             cls.lines.append(JobLine(cls, job.user, [(job.submitted_at, job_id)]))
             cls.code = Code.WAITING_FOR_FREE_GPUS
+            self._queue_of(ground.tree.index[job.team]).classes.append(cls)
 
     def _refresh(self, team: int) -> None:
         """The protected use on the team's path changed: renew the standing of who draws on it."""
