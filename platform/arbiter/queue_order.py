@@ -129,14 +129,12 @@ class TeamQueue:
 
     def open(self) -> None:
         """Put the jobs that may still start into order."""
-        self._heap = [
-            self._entry(line)
-            for cls in self.classes
-            if cls.code is None
-            for line in cls.lines
-            if line.at < len(line.jobs)
-        ]
-        heapify(self._heap)
+        self._heap = heap = []
+        for cls in self.classes:
+            if cls.code is None:
+                heap += [self._entry(line) for line in cls.lines if line.at < len(line.jobs)]
+        if len(heap) > 1:
+            heapify(heap)
 
     def refuse(self, cls: JobClass, is_refused: Callable[[Age], bool]) -> None:
         """Set those jobs of `cls` aside that would delay a reservation; the others go on."""
@@ -190,8 +188,9 @@ class TeamQueue:
 Entry = tuple[int, Any, int]
 #: Level, source (of teams that draw on their own: ratio), minus rank, minus credits.
 _ContestKey = tuple[int, int, int, int]
-#: Level, ratio, minus rank, minus credits, the entry of its first team, and the contest.
-_AgendaEntry = tuple[int, int, int, int, Entry, _ContestKey]
+#: Level, ratio, minus rank, minus credits, the entry of its first team (or nothing where nobody has
+#: looked), and the contest.
+_AgendaEntry = tuple[int, int, int, int, Entry | tuple[()], _ContestKey]
 
 
 class Contest:
@@ -201,9 +200,10 @@ class Contest:
     first of the child's own heap, and the team that this comes down to; of a team that waits
     at the node itself, what orders it where fair-share does not. So a start that is charged to
     a path costs as many steps as the tree is deep, and not as there are teams below it.
+    Who only entered stands in no heap before somebody asks who is first.
     """
 
-    __slots__ = ("_entries", "_heaps", "_listed", "_shares", "_tree")
+    __slots__ = ("_entered", "_entries", "_heaps", "_listed", "_shares", "_tree")
 
     def __init__(self, shares: FairShares) -> None:
         self._shares = shares
@@ -211,9 +211,14 @@ class Contest:
         self._heaps: dict[int, list[Entry]] = {}
         self._listed: dict[int, Entry] = {}
         self._entries: dict[int, Entry] = {}
+        self._entered: dict[int, tuple[int, Age]] = {}
+
+    def enter(self, team: int, minus_credits: int, job: Age) -> None:
+        """Add `team`, whose next job is `job`."""
+        self._entered[team] = minus_credits, job
 
     def enlist(self, team: int, minus_credits: int, job: Age) -> Entry:
-        """Add `team`, whose next job is `job`, and return its entry at the root."""
+        """The same, and return its entry at the root."""
         tree, loads = self._tree, self._shares.loads
         entry: Entry = (minus_credits, job, team)
         for _ in range(tree.depth_max - tree.depths[team]):
@@ -234,10 +239,17 @@ class Contest:
 
     def withdraw(self, team: int) -> None:
         """Take `team` out."""
-        del self._entries[team]
+        if self._entered.pop(team, None) is None:
+            del self._entries[team]
 
-    def first(self, node: int = ROOT) -> Entry | None:
-        """The entry at `node` that goes first; its last part is the team."""
+    def first(self) -> Entry | None:
+        """The entry that goes first; its last part is the team."""
+        for team, (minus_credits, job) in self._entered.items():
+            self.enlist(team, minus_credits, job)
+        self._entered.clear()
+        return self._first(ROOT)
+
+    def _first(self, node: int) -> Entry | None:
         heap = self._heaps.get(node)
         if not heap:
             return None
@@ -255,7 +267,7 @@ class Contest:
             if self._listed.get(child) is not entry:
                 heappop(heap)
                 continue
-            under = self.first(child)
+            under = self._first(child)
             if under is None:
                 heappop(heap)
                 del self._listed[child]
@@ -272,8 +284,10 @@ class Agenda:
 
     Teams that draw on the same guarantee wait in one contest, if rank and credits do not tell
     them apart: a start there moves all of them as a whole. So do teams that draw on their own
-    guarantees and have used as much of them. A contest is known by its standing, but for the
-    ratio of a guarantee that others draw on too, and by whose guarantee it is.
+    guarantees and have used as much of them: no other contest stands level with theirs, so that
+    nobody has to know who is first there before its turn comes. A contest is known by its
+    standing, but for the ratio of a guarantee that others draw on too, and by whose guarantee it
+    is.
     """
 
     __slots__ = ("_at", "_contests", "_entries", "_keys", "_of_source", "_shares")
@@ -299,9 +313,14 @@ class Agenda:
             self._contests[key] = Contest(self._shares)
             if not is_own:
                 self._of_source.setdefault(source, []).append(key)
-        entry = self._contests[key].enlist(team, standing.late_minus_credits, job)
+        contest, known = self._contests[key], self._keys.get(key)
         self._at[team] = key
-        known = self._keys.get(key)
+        if is_own:
+            contest.enter(team, standing.late_minus_credits, job)
+            if known is None or known[4]:
+                self._list(key, standing.ratio, ())
+            return
+        entry = contest.enlist(team, standing.late_minus_credits, job)
         if known is None or entry < known[4]:
             self._list(key, standing.ratio, entry)
 
@@ -324,7 +343,7 @@ class Agenda:
             if known is not None and known[1] != ratio:
                 self._list(key, ratio, known[4])
 
-    def _list(self, key: _ContestKey, ratio: int, first: Entry) -> None:
+    def _list(self, key: _ContestKey, ratio: int, first: Entry | tuple[()]) -> None:
         level, _, minus_rank, minus_credits = key
         entry = (level, ratio, minus_rank, minus_credits, first, key)
         self._keys[key] = entry
