@@ -261,23 +261,31 @@ class Holdings:
         self.class_use[key] = self.class_use.get(key, 0) + mgpu
         if not self.class_use[key]:
             del self.class_use[key]
-        used = self.used.setdefault(run.cluster, {})
+        cluster, attempt, on_node, free = run.cluster, run.attempt, self.on_node, self.free
+        used = self.used.setdefault(cluster, {})
         for slot in run.slots:
             node, change = slot.node, sign * slot.mgpu
             before = used.get(node, 0)
-            used[node] = before + change
-            if not used[node]:
+            after = before + change
+            if after:
+                used[node] = after
+            else:
                 del used[node]
-            self._beyond_mgpu += self._beyond(run.cluster, node, before + change)
-            self._beyond_mgpu -= self._beyond(run.cluster, node, before)
-            held = self.on_node.setdefault((run.cluster, node), {})
-            held[run.attempt] = held.get(run.attempt, 0) + change
-            if not held[run.attempt]:
-                del held[run.attempt]
+            self._beyond_mgpu += self._beyond(cluster, node, after)
+            self._beyond_mgpu -= self._beyond(cluster, node, before)
+            at = cluster, node
+            held = on_node.get(at)
+            if held is None:
+                held = on_node[at] = {}
+            left = held.get(attempt, 0) + change
+            if left:
+                held[attempt] = left
+            else:
+                del held[attempt]
                 if not held:
-                    del self.on_node[run.cluster, node]
-            if self.free is not None and self.free.knows(run.cluster, node):
-                self.free.take(run.cluster, node, change)
+                    del on_node[at]
+            if free is not None and free.knows(cluster, node):
+                free.take(cluster, node, change)
 
     def _beyond(self, cluster: str, node: str, used: int) -> int:
         if is_beside(node):

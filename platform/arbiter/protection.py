@@ -60,8 +60,8 @@ Turn = tuple[int, int, str, str]
 
 
 class Contender(NamedTuple):
-    """A job that is to be classed. `what` is known by its identity or value, and by nothing else
-    here."""
+    """A job that is to be classed; they sort by their turns, of which no two are alike. `what` is
+    known by its identity or value, and by nothing else here."""
 
     turn: Turn
     team: int
@@ -90,13 +90,13 @@ class TeamJobs:
 
     def add(self, job: Contender) -> None:
         """Put `job` in its place."""
-        insort(self.jobs, job, key=_turn)
+        insort(self.jobs, job)
         self.mgpu += job.mgpu
         self._fitted = None
 
     def remove(self, turn: Turn) -> None:
         """Take the job of this turn out."""
-        at = bisect_left(self.jobs, turn, key=_turn)
+        at = bisect_left(self.jobs, (turn,))
         self.mgpu -= self.jobs.pop(at).mgpu
         self._fitted = None
 
@@ -174,7 +174,7 @@ def protect(tree: Tree, quota: PoolQuota, teams: Mapping[int, TeamJobs]) -> Prot
             ]
             for job in again:
                 taken.take(node, job.team, -job.mgpu)
-            again.sort(key=_turn)
+            again.sort()
             fitting = 0
         else:
             again = []
@@ -183,23 +183,25 @@ def protect(tree: Tree, quota: PoolQuota, teams: Mapping[int, TeamJobs]) -> Prot
             # At a leaf: nothing came up from below.
             fitted = own.fitted(quota.guaranteed[node])
             used[node] = fitted.mgpu
-            anywhere += fitted.others
-            unprotected.update(dict.fromkeys(fitted.whats, 1 << depth))
             parent = tree.parents[node]
             if parent != ROOT:
                 first[parent] += len(own.jobs) - len(fitted.others)
-                then[parent] += fitted.others
                 used[parent] += fitted.mgpu
+            if fitted.others:
+                anywhere += fitted.others
+                unprotected.update(dict.fromkeys(fitted.whats, 1 << depth))
+                if parent != ROOT:
+                    then[parent] += fitted.others
             continue
         if own is None:
-            tried.sort(key=_turn)
+            tried.sort()
         elif (
             tried
             or again
             or used[node] + own.mgpu > quota.guaranteed[node]
             or quota.keeps_below[node]
         ):
-            tried = sorted(tried + own.jobs, key=_turn) if tried else own.jobs
+            tried = sorted(tried + own.jobs) if tried else own.jobs
         else:
             taken.take(node, node, own.mgpu)
             fitting += len(own.jobs)
@@ -229,7 +231,3 @@ def protect(tree: Tree, quota: PoolQuota, teams: Mapping[int, TeamJobs]) -> Prot
             then[parent] += others
             used[parent] += used[node]
     return Protection(taken, unprotected, anywhere)
-
-
-def _turn(job: Contender) -> Turn:
-    return job.turn
