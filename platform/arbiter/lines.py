@@ -153,7 +153,7 @@ class Lines:
 
     def by_shape(
         self, group_of: Callable[[QueuedJob], Group]
-    ) -> Mapping[Shape, Mapping[Hashable, Kin]]:
+    ) -> Mapping[Shape, Mapping[_KinKey, Kin]]:
         """All lines by the shape of their jobs and by what these are to the pool, which `group_of`
         says of those that are new."""
         for line in self._new.values():
