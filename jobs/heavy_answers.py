@@ -42,6 +42,15 @@ ONE_CYCLE = HeavyAnswer(
     "needs no preview.",
     retry_after_s=2,
 )
+#: A cycle for each of a handful of requests: what could be asked for instead. Previews, which forms
+#: ask for while they are filled in, do not wait behind it.
+SEVERAL_CYCLES = HeavyAnswer(
+    slots=(_FIRST_SLOT + 3,),
+    wait_s=2.0,
+    refusal="What could be asked for instead is being worked out for another job; ask again in 5 "
+    "seconds.",
+    retry_after_s=5,
+)
 #: A whole future, cycle after cycle: when a job is to start, what a change of quotas would do.
 FUTURE = HeavyAnswer(
     slots=(_FIRST_SLOT,),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from uuid_utils.compat import uuid7
 
-from arbiter.cycle import decide
+from arbiter.core import Core
+from arbiter.decided import Decided
 from arbiter.decisions import Code, Plan
+from arbiter.explain import Names
+from arbiter.policy import Policy
 from arbiter.snapshot import OtherPool, QueuedJob, Snapshot
 from billing.queries import cost_per_hour_nano
 from clusters.models import Cluster, Pool
@@ -25,7 +28,7 @@ from jobs.heavy_answers import ONE_CYCLE, worked_out
 from jobs.reasons import reason_document
 from jobs.requests import JobRequest
 from jobs.sbatch import refused_of
-from jobs.snapshots import display_names, read_queue
+from jobs.snapshots import display_names, one_instant, read_queue
 from jobs.submission import ResolvedRequest, never_sentence, refuse_far_begin, resolve
 from jobs.usable_clusters import UsableClusters
 from jobs.withholding import BEGIN_TIME, DEPENDENCY, Withheld, withheld_sentence
@@ -61,17 +64,49 @@ def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
     resolved = resolve(request, actor=actor)
     refuse_far_begin(request, now)
     with worked_out(ONE_CYCLE):
-        return _previewed(request, resolved, actor=actor, now=now)
+        return Previews(read_moment(now), actor=actor, now=now).of(resolved)
 
 
-def _previewed(
-    request: JobRequest, resolved: ResolvedRequest, *, actor: Actor, now: datetime
-) -> Preview:
-    # One snapshot of one instant: it must be the outermost transaction.
-    snapshot, policy, _ = read_queue(now)
-    names = display_names()
-    usable = UsableClusters()
-    job = QueuedJob(
+class Moment(NamedTuple):
+    """What is decided on, all of one instant."""
+
+    snapshot: Snapshot
+    policy: Policy
+    names: Names
+    usable: UsableClusters
+
+
+def read_moment(now: datetime) -> Moment:
+    """The present one. It must be the outermost transaction, or in one of `one_instant`."""
+    with one_instant():
+        snapshot, policy, _ = read_queue(now)
+        return Moment(snapshot, policy, display_names(), UsableClusters())
+
+
+class Previews:
+    """Requests of one actor, each decided as if it alone were queued at one moment."""
+
+    def __init__(self, moment: Moment, *, actor: Actor, now: datetime) -> None:
+        self._moment = moment
+        self._core = Core.of(moment.snapshot, moment.policy)
+        self._actor = actor
+        self._now = now
+
+    def of(self, resolved: ResolvedRequest) -> Preview:
+        """What would become of the request."""
+        job = _as_queued(resolved, self._moment, self._actor)
+        self._core.queue(job)
+        try:
+            decided = self._core.decide(job.submitted_at)
+            return _preview_of(resolved, job, decided, self._moment, self._now)
+        finally:
+            self._core.withdraw(job.id)
+
+
+def _as_queued(resolved: ResolvedRequest, moment: Moment, actor: Actor) -> QueuedJob:
+    """The job that the request would be."""
+    request, usable = resolved.request, moment.usable
+    return QueuedJob(
         id=str(uuid7()),
         team=str(resolved.team.pk),
         user=str(actor.user.pk),
@@ -79,7 +114,7 @@ def _previewed(
         mgpu_per_node=resolved.mgpu_per_node,
         node_count=resolved.node_count,
         priority_class=str(resolved.priority_class.pk),
-        submitted_at=snapshot.taken_at,
+        submitted_at=moment.snapshot.taken_at,
         time_limit_s=request.time_limit_s,
         clusters=_usable(resolved, usable, actor),
         features=frozenset(request.features) or None,
@@ -93,8 +128,15 @@ def _previewed(
             OtherPool(str(one.pool.pk), _usable(one, usable, actor)) for one in resolved.others
         ),
     )
-    plan = decide(replace(snapshot, queued=(*snapshot.queued, job)), policy)
-    start = next((item for item in plan.starts if item.job == job.id), None)
+
+
+def _preview_of(
+    resolved: ResolvedRequest, job: QueuedJob, decided: Decided, moment: Moment, now: datetime
+) -> Preview:
+    request = resolved.request
+    start = next((item for item in decided.plan.starts if item.job == job.id), None)
+    # Why the rest wait is worked out only where this one is among them.
+    plan = decided.plan if start is not None else decided.explained()
     waiting = next((item for item in plan.waiting if item.job == job.id), None)
     cluster, mgpu = None, job.mgpu
     place = start or waiting
@@ -113,9 +155,9 @@ def _previewed(
             {"need_mgpu": mgpu, "borrowed_mgpu": mgpu - guaranteed_mgpu},
         )
     else:
-        guaranteed_mgpu = _guaranteed_later(snapshot, plan, job.in_pool(str(here.pool.pk)))
+        guaranteed_mgpu = _guaranteed_later(moment.snapshot, plan, job.in_pool(str(here.pool.pk)))
         assert waiting is not None
-        explanation = {**reason_document(waiting, job, names, now=now), "victims": []}
+        explanation = {**reason_document(waiting, job, moment.names, now=now), "victims": []}
         if waiting.code is Code.CLUSTER_UNAVAILABLE:
             explanation["sentence"] += _not_set_up(here)
     refused = refused_of(resolved.notes)

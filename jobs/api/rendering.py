@@ -15,6 +15,7 @@ from jobs.explaining import ISO, iso, waiting_explanation
 from jobs.job_arrays import ArrayView
 from jobs.lifecycle import FINAL, OPEN
 from jobs.models import JobOrigin, JobState
+from jobs.preview import Preview
 from jobs.queries import (
     AttemptRow,
     DependencyRow,
@@ -235,6 +236,56 @@ def array_body(view: ArrayView) -> dict[str, Any]:
         "first_ended_at": _iso(view.first_ended_at),
         "last_ended_at": _iso(view.last_ended_at),
         "can": ["cancel"] if is_open and view.may_manage else [],
+    }
+
+
+def plan_body(preview: Preview) -> dict[str, Any]:
+    """What would become of a request."""
+    resolved, wanted = preview.resolved, preview.resolved.request
+    return {
+        "job": {
+            "name": wanted.name,
+            "type": resolved.type.value,
+            "team": resolved.team.display_path,
+            "pool": resolved.pool.name,
+            "pools": [one.pool.name for one in resolved.in_each_pool],
+            "device": resolved.pool.device,
+            "priority_class": resolved.priority_class.name,
+            "mgpu_per_node": resolved.mgpu_per_node,
+            "node_count": resolved.node_count_max,
+            "node_count_min": resolved.node_count,
+            "mgpu": resolved.mgpu_max,
+            "mgpu_min": resolved.mgpu,
+            "time_limit_s": wanted.time_limit_s,
+            "is_preemptible": wanted.is_preemptible,
+            "is_requeueable": wanted.is_requeueable,
+            "checkpoint_path": wanted.checkpoint_path,
+            "cluster": None if resolved.cluster is None else resolved.cluster.name,
+            "features": list(wanted.features),
+            "image": wanted.image,
+            "required_topology": wanted.required_topology,
+            "preferred_topology": wanted.preferred_topology,
+            "cpus_per_node": resolved.mgpu_per_node // MGPU_PER_GPU
+            if resolved.pool.kind is DeviceKind.CPU
+            else wanted.cpus_per_node,
+            "memory_mib_per_node": wanted.memory_mib_per_node,
+            "notice_signal": wanted.notice_signal,
+            "held": wanted.is_held,
+            "begin_at": None if wanted.begin_at is None else iso(wanted.begin_at),
+            "tasks": 1 if wanted.array is None else wanted.array.size,
+            "tasks_at_once": None if wanted.array is None else wanted.array.max_running,
+        },
+        "notes": [note.as_json() for note in resolved.notes],
+        "fits": preview.fits,
+        "explanation": preview.explanation,
+        "would_start_now": preview.would_start_now,
+        "guaranteed_mgpu": preview.guaranteed_mgpu,
+        "mgpu": preview.mgpu,
+        "borrowed_mgpu": preview.mgpu - preview.guaranteed_mgpu,
+        "cluster": preview.cluster,
+        "pool": preview.pool,
+        "cost_per_hour_nano": None if preview.cost is None else preview.cost[0],
+        "currency": None if preview.cost is None else preview.cost[1],
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from jobs.api import cycle_views, quarantine_views, views
+from jobs.api.alternative_views import JobAlternatives
 from jobs.api.checkpoint_views import JobCheckpoints
 from jobs.api.estimate_views import JobEstimate
 from jobs.api.placement_views import ClusterPlacementList
@@ -17,6 +18,7 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:job_id>/explanation", views.JobExplanation.as_view()),
     path("jobs/<uuid:job_id>/reasons", JobReasons.as_view()),
     path("jobs/<uuid:job_id>/estimate", JobEstimate.as_view()),
+    path("jobs/<uuid:job_id>/alternatives", JobAlternatives.as_view()),
     path("jobs/<uuid:job_id>/attempts", views.JobAttempts.as_view()),
     path("jobs/<uuid:job_id>/history", views.JobHistory.as_view()),
     path("jobs/<uuid:job_id>/decisions", cycle_views.JobDecisions.as_view()),

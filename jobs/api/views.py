@@ -25,14 +25,15 @@ from jobs.api.rendering import (
     detail_body,
     history_body,
     job_body,
+    plan_body,
     written,
 )
 from jobs.cancellation import cancel_job, hold_job, release_job
-from jobs.explaining import explanation_of, iso
+from jobs.explaining import explanation_of
 from jobs.job_arrays import cancel_array, get_array
 from jobs.listing import JobFilter
 from jobs.models import Job, JobOrigin, JobState
-from jobs.preview import Preview, preview_job
+from jobs.preview import preview_job
 from jobs.queries import (
     JobView,
     get_attempts,
@@ -49,7 +50,6 @@ from jobs.requests import read_job_request
 from jobs.submission import submit_job_here
 from primitives.clock import SystemClock
 from primitives.errors import FieldError, Forbidden, InvalidRequest
-from primitives.units import MGPU_PER_GPU, DeviceKind
 from tenants.api.authentication import actor_from
 from webapi.idempotency import respond_once
 from webapi.paging import (
@@ -174,7 +174,7 @@ class JobList(APIView):
         actor, now = actor_from(request), SystemClock().now()
         wanted = read_job_request(cast(Mapping[str, Any], request.data))
         if is_dry_run:
-            return Response(_plan_body(preview_job(wanted, actor=actor, now=now)))
+            return Response(plan_body(preview_job(wanted, actor=actor, now=now)))
 
         def act() -> tuple[int, dict[str, Any]]:
             job = submit_job_here(wanted, actor=actor, now=now)
@@ -407,55 +407,6 @@ def _changed(request: Request, job_id: UUID, change: Callable[..., Job]) -> Resp
     return Response(
         written(detail_body(view, content, get_dependencies(view), rights=Rights(actor), now=now))
     )
-
-
-def _plan_body(preview: Preview) -> dict[str, Any]:
-    resolved, wanted = preview.resolved, preview.resolved.request
-    return {
-        "job": {
-            "name": wanted.name,
-            "type": resolved.type.value,
-            "team": resolved.team.display_path,
-            "pool": resolved.pool.name,
-            "pools": [one.pool.name for one in resolved.in_each_pool],
-            "device": resolved.pool.device,
-            "priority_class": resolved.priority_class.name,
-            "mgpu_per_node": resolved.mgpu_per_node,
-            "node_count": resolved.node_count_max,
-            "node_count_min": resolved.node_count,
-            "mgpu": resolved.mgpu_max,
-            "mgpu_min": resolved.mgpu,
-            "time_limit_s": wanted.time_limit_s,
-            "is_preemptible": wanted.is_preemptible,
-            "is_requeueable": wanted.is_requeueable,
-            "checkpoint_path": wanted.checkpoint_path,
-            "cluster": None if resolved.cluster is None else resolved.cluster.name,
-            "features": list(wanted.features),
-            "image": wanted.image,
-            "required_topology": wanted.required_topology,
-            "preferred_topology": wanted.preferred_topology,
-            "cpus_per_node": resolved.mgpu_per_node // MGPU_PER_GPU
-            if resolved.pool.kind is DeviceKind.CPU
-            else wanted.cpus_per_node,
-            "memory_mib_per_node": wanted.memory_mib_per_node,
-            "notice_signal": wanted.notice_signal,
-            "held": wanted.is_held,
-            "begin_at": None if wanted.begin_at is None else iso(wanted.begin_at),
-            "tasks": 1 if wanted.array is None else wanted.array.size,
-            "tasks_at_once": None if wanted.array is None else wanted.array.max_running,
-        },
-        "notes": [note.as_json() for note in resolved.notes],
-        "fits": preview.fits,
-        "explanation": preview.explanation,
-        "would_start_now": preview.would_start_now,
-        "guaranteed_mgpu": preview.guaranteed_mgpu,
-        "mgpu": preview.mgpu,
-        "borrowed_mgpu": preview.mgpu - preview.guaranteed_mgpu,
-        "cluster": preview.cluster,
-        "pool": preview.pool,
-        "cost_per_hour_nano": None if preview.cost is None else preview.cost[0],
-        "currency": None if preview.cost is None else preview.cost[1],
-    }
 
 
 def _filter(request: Request) -> JobFilter:

@@ -1,0 +1,220 @@
+"""What a person whose job waits could ask for instead, each tried on the arbiter without effect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from jobs.explaining import (
+    DISPATCHING,
+    HELD_BY_USER,
+    NOT_WAITING,
+    NOT_YET_DECIDED,
+    explanation_of,
+)
+from jobs.heavy_answers import SEVERAL_CYCLES, worked_out
+from jobs.models import Job, JobOrigin, JobType
+from jobs.offers import Offer, offer_to
+from jobs.preview import Moment, Preview, Previews, read_moment
+from jobs.queries import JobContent, JobRow, JobView, get_content, get_job
+from jobs.requests import read_job_request
+from jobs.snapshots import one_instant
+from jobs.submission import ResolvedRequest, resolve
+from jobs.variants import Hints, Variant, limits_of, outcome, room_of, variants_of
+from jobs.withholding import ARRAY_LIMIT_REACHED, BEGIN_TIME, DEPENDENCY
+from primitives.errors import InvalidRequest
+from primitives.units import MGPU_PER_GPU, DeviceKind
+from tenants.access import Actor, visible_node
+from tenants.roles import Permission
+
+#: No further one is tried after so many seconds of trying.
+TRYING_S_MAX = 5.0
+
+#: What is waited for here has nothing to do with what is asked for.
+_NO_HELP = frozenset({HELD_BY_USER, DISPATCHING, DEPENDENCY, ARRAY_LIMIT_REACHED, BEGIN_TIME})
+_DOES_NOT_HELP = "Asking for something else does not make it start sooner."
+#: The arbiter asks for no script, and this is told nobody.
+_SOME_SCRIPT = "true\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """The same work asked for otherwise. `request` is the whole body to send; None for who may not
+    read the job's script."""
+
+    variant: Variant
+    request: Mapping[str, Any] | None
+    preview: Preview
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """The best outcome first, the smaller concession first among equals. `sentence` sums them up,
+    or says why there are none; `untried` are those that there was no time for."""
+
+    as_of: datetime
+    sentence: str
+    found: Sequence[Alternative] = ()
+    untried: int = 0
+
+
+def alternatives_to(
+    job_id: UUID,
+    *,
+    actor: Actor,
+    now: datetime,
+    monotonic_s: Callable[[], float] = time.monotonic,
+) -> Alternatives:
+    """What would become of other requests if one of them were sent now, in place of the job.
+
+    Changes nothing. All are decided on one snapshot, each alone, with the job taken out of it and
+    the actor as the one who sends. Raises NotFound, Forbidden without the right to submit to the
+    job's team, and TooManyRequests while others are worked out.
+    """
+    view = get_job(job_id, actor=actor, now=now)
+    team = visible_node(actor, view.job.team__path, Permission.SUBMIT_JOBS)
+    explanation = explanation_of(view, actor=actor, now=now)
+    if told := _why_none(view, explanation):
+        return Alternatives(now, told)
+    body = _body_of(view.job, get_content(view, actor=actor, now=now))
+    with worked_out(SEVERAL_CYCLES):
+        with one_instant():
+            moment = read_moment(now)
+            hints = _hints(view, explanation, offer_to(team, actor.user), now)
+            asked = [
+                (variant, resolved)
+                for variant in variants_of(body, DeviceKind(view.job.pool__device), hints)
+                if (resolved := _resolved(variant.of(body), actor)) is not None
+            ]
+        without = _without(moment, str(job_id))
+        if without is None:
+            return Alternatives(now, f"It waits for no GPUs any more. {_DOES_NOT_HELP}")
+        previews, until_s = Previews(without, actor=actor, now=now), monotonic_s() + TRYING_S_MAX
+        found = []
+        for variant, resolved in asked:
+            request = variant.of(body) if "script" in body else None
+            found.append(Alternative(variant, request, previews.of(resolved)))
+            if monotonic_s() >= until_s:
+                break
+    untried = len(asked) - len(found)
+    found.sort(key=_outcome)
+    return Alternatives(now, _summed_up(found, untried), found, untried)
+
+
+def _why_none(view: JobView, explanation: Mapping[str, Any]) -> str:
+    """Why nothing is tried; "" where asking otherwise may help."""
+    code, told = explanation["code"], explanation["sentence"]
+    if code == NOT_WAITING:
+        return str(told)
+    if view.job.origin == JobOrigin.NATIVE:
+        return (
+            "It was given to its cluster beside the portal, so it can be asked for otherwise only "
+            "there."
+        )
+    if code == NOT_YET_DECIDED:
+        return f"{told} Ask again in a few seconds."
+    return f"{told} {_DOES_NOT_HELP}" if code in _NO_HELP or view.quarantine else ""
+
+
+def _body_of(job: JobRow, content: JobContent) -> dict[str, Any]:
+    """The body of a request for the same job, of an array's task for that one alone: its size by
+    node, as it is stored, without what it has waited for already, and without the script where the
+    caller may not read that."""
+    index, pools = job.array_index, list(job.pool_names)
+    by_default = JobType.DISTRIBUTED if job.node_count > 1 else JobType.TRAINING
+    body: dict[str, Any] = {
+        "team": job.team__path.rstrip("/"),
+        "name": job.name if index is None else job.name.removesuffix(f"[{index}]"),
+        **({"pool": pools[0]} if len(pools) == 1 else {"pools": pools}),
+        **_size_of(job),
+        "memory_mib_per_node": job.memory_mib_per_node,
+        "time_limit_s": job.time_limit_s,
+        "priority_class": job.priority_class__name,
+        "type": None if job.type in {by_default, JobType.ARRAY} else job.type,
+        "is_preemptible": job.is_preemptible,
+        "is_requeueable": job.is_requeueable,
+        "checkpoint_path": job.checkpoint_path,
+        "cluster": job.cluster__name,
+        "features": list(job.features) or None,
+        "image": job.image,
+        "required_topology": job.required_topology,
+        "preferred_topology": job.preferred_topology,
+        "notice_signal": Job.objects.values_list("notice_signal", flat=True).get(pk=job.id),
+        "array": None if index is None else str(index),
+        "environment": dict(content.environment or {}) or None,
+        "script": content.script,
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _size_of(job: JobRow) -> dict[str, Any]:
+    is_elastic = job.least_node_count < job.node_count
+    nodes = {"nodes": job.node_count, "nodes_min": job.least_node_count if is_elastic else None}
+    whole, rest = divmod(job.mgpu_per_node, MGPU_PER_GPU)
+    if job.pool__device == DeviceKind.CPU:
+        return {"cpus_per_node": whole, **nodes}
+    each = job.mgpu_per_node / MGPU_PER_GPU if rest else whole
+    return {"gpus_per_node": each, **nodes, "cpus_per_node": job.cpus_per_node}
+
+
+def _hints(view: JobView, explanation: Mapping[str, Any], offer: Offer, now: datetime) -> Hints:
+    job, classes = view.job, offer.priority_classes
+    own = classes.get(job.priority_class__name)
+    lower = None
+    if own is not None and own.team_cap_mgpu is not None:
+        # The highest comes first.
+        lower = next((one.name for one in classes.values() if one.order < own.order), None)
+    allowed_s = [max(limit_s for _, limit_s in view.too_short)] if view.too_short else []
+    return Hints(
+        room_mgpu=room_of(explanation["code"], explanation["numbers"]),
+        limits_s=limits_of(explanation["numbers"], allowed_s, at=int(now.timestamp())),
+        pools=tuple(name for name, pool in offer.pools.items() if pool.device == job.pool__device),
+        lower_class=lower,
+    )
+
+
+def _resolved(body: Mapping[str, Any], actor: Actor) -> ResolvedRequest | None:
+    """The request, None for one that would be refused, as where no cluster of another pool runs
+    its image: nobody could send that."""
+    try:
+        return resolve(read_job_request({"script": _SOME_SCRIPT, **body}), actor=actor)
+    except InvalidRequest:
+        return None
+
+
+def _without(moment: Moment, job_id: str) -> Moment | None:
+    """The moment as if the job had been cancelled; None where it does not wait for GPUs then."""
+    snapshot = moment.snapshot
+    queued = tuple(job for job in snapshot.queued if job.id != job_id)
+    if len(queued) == len(snapshot.queued):
+        return None
+    claims = tuple(claim for claim in snapshot.claims if claim.job != job_id)
+    return moment._replace(snapshot=replace(snapshot, queued=queued, claims=claims))
+
+
+def _outcome(one: Alternative) -> tuple[int, str]:
+    estimate = one.preview.explanation["estimated_start"]
+    return outcome(
+        would_start_now=one.preview.would_start_now,
+        fits=one.preview.fits,
+        latest=None if estimate is None else estimate["latest"],
+    )
+
+
+def _summed_up(found: Sequence[Alternative], untried: int) -> str:
+    if not found:
+        return "It asks for so little that there is nothing to ask for instead."
+    starting = sum(one.preview.would_start_now for one in found)
+    if starting:
+        told = f"In its place {starting} of {len(found)} other requests would start now."
+        if len(found) == 1:
+            told = "In its place one other request would start now."
+    else:
+        told = "No other request would start now in its place."
+    if untried:
+        told += f" {untried} more {'was' if untried == 1 else 'were'} not tried, for lack of time."
+    return told

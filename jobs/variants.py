@@ -1,0 +1,212 @@
+"""The same work asked for otherwise: what a person whose job waits may ask for instead.
+
+Pure: from the body of a request and what is known about its waiting to at most `VARIANTS_MAX`
+changes of that body, the smallest concession first. Whether one helps is for the arbiter to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from arbiter.decisions import Code
+from arbiter.explain import duration_text, level_text
+from arbiter.snapshot import Level
+from primitives.units import MGPU_PER_GPU, DeviceKind, mgpu_of
+
+VARIANTS_MAX = 7
+#: Of these at most so many are other pools, and so many have a place whatever else there is.
+POOLS_TRIED_MAX, POOLS_TRIED_MIN = 3, 2
+#: A limit that many jobs can live with and that fits before many reservations.
+SHORT_S = 3_600
+#: A limit that ends before a reservation is a multiple of this, and leaves as much for sending it.
+_STEP_S = 300
+
+#: Numbers of a reason that bound what could start now, in milli-GPU.
+_ROOMS = ("available_by_quota_mgpu", "largest_free_on_a_cluster_mgpu", "free_mgpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What is known that may help: the most milli-GPU that such a job could have (None: unknown),
+    time limits in seconds that would let it in, other pools of the same devices, and the next lower
+    priority class where its own is capped."""
+
+    room_mgpu: int | None = None
+    limits_s: tuple[int, ...] = ()
+    pools: tuple[str, ...] = ()
+    lower_class: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What to change of a request, in words and as members of its body; None takes one out."""
+
+    label: str
+    changes: Mapping[str, Any]
+
+    def of(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """`body` with the changes."""
+        changed = {**body, **self.changes}
+        return {name: value for name, value in changed.items() if value is not None}
+
+
+def variants_of(body: Mapping[str, Any], device: DeviceKind, hints: Hints) -> list[Variant]:
+    """What could be asked for instead of `body`, which says its size by node and names its pools.
+    Nothing that is so already."""
+    found = [
+        *_less_particular(body, device),
+        *_spread(body, device),
+        *_shorter(body, hints.limits_s or (SHORT_S,)),
+        *_lower(hints),
+        *_smaller(body, device, hints.room_mgpu),
+    ]
+    pools = [*_elsewhere(body, hints.pools)]
+    kept = VARIANTS_MAX - min(len(pools), POOLS_TRIED_MIN)
+    return [*found[:kept], *pools][:VARIANTS_MAX]
+
+
+def room_of(code: str, numbers: Mapping[str, int]) -> int | None:
+    """The most milli-GPU that a job which waits for this reason could have now, or if it never
+    fits ever; None where the reason does not tell."""
+    if code == Code.NEVER_FITS:
+        return numbers.get("could_ever_mgpu")
+    if code == Code.CLASS_CAP_REACHED:
+        return numbers["class_cap_mgpu"] - numbers["class_in_use_mgpu"]
+    rooms = [numbers[name] for name in _ROOMS if name in numbers]
+    if "nodes_fitting" in numbers:
+        rooms.append(numbers["nodes_fitting"] * numbers["mgpu_per_node"])
+    return min(rooms, default=None)
+
+
+def limits_of(numbers: Mapping[str, int], allowed_s: Iterable[int], *, at: int) -> tuple[int, ...]:
+    """Time limits that would let a job in, the longest first: those that clusters allow, and one
+    that is over before the reservation which it would delay, if it is sent a few minutes after
+    `at` (epoch seconds)."""
+    found = set(allowed_s)
+    if "reserved_start_at" in numbers:
+        left_s = numbers["reserved_start_at"] - at - _STEP_S
+        found.add(left_s // _STEP_S * _STEP_S)
+    return tuple(sorted((limit_s for limit_s in found if limit_s > 0), reverse=True))
+
+
+def outcome(*, would_start_now: bool, fits: bool, latest: str | None) -> tuple[int, str]:
+    """What sorts in the order of what people want: now, by a known time (ISO 8601 in UTC) and that
+    the sooner the better, at an unknown one, never."""
+    if would_start_now:
+        return 0, ""
+    if not fits:
+        return 3, ""
+    return (2, "") if latest is None else (1, latest)
+
+
+def _less_particular(body: Mapping[str, Any], device: DeviceKind) -> Iterator[Variant]:
+    """Without what it wants of its nodes besides their number and size."""
+    level = body.get("required_topology")
+    if level is not None:
+        yield Variant(
+            f"Not all in one {level_text(Level(level))}",
+            {"required_topology": None, "preferred_topology": level},
+        )
+    if features := body.get("features"):
+        yield Variant(f"On nodes without {', '.join(features)}", {"features": None})
+    if device is DeviceKind.CPU:
+        if "memory_mib_per_node" in body:
+            yield Variant(
+                "With the memory that comes with its cores", {"memory_mib_per_node": None}
+            )
+    elif beside := [name for name in ("cpus_per_node", "memory_mib_per_node") if name in body]:
+        yield Variant(
+            "With the CPUs and memory that come with its GPUs", dict.fromkeys(beside, None)
+        )
+    if "cluster" in body:
+        yield Variant("On any cluster", {"cluster": None})
+
+
+def _spread(body: Mapping[str, Any], device: DeviceKind) -> Iterator[Variant]:
+    """As much in all, in parts of half the size: for where no node has so much free."""
+    member, mgpu, nodes, least = _size(body, device)
+    if body.get("required_topology") == Level.NODE or mgpu % (2 * MGPU_PER_GPU):
+        return
+    changes: dict[str, Any] = {member: mgpu // 2 // MGPU_PER_GPU, "nodes": nodes * 2}
+    if least < nodes:
+        changes["nodes_min"] = least * 2
+    for beside in ("cpus_per_node", "memory_mib_per_node"):
+        if beside in body and beside != member:
+            changes[beside] = -(-body[beside] // 2)
+    yield Variant(f"On {_nodes(nodes * 2, least * 2)} with {device.text(mgpu // 2)} each", changes)
+
+
+def _shorter(body: Mapping[str, Any], limits_s: Iterable[int]) -> Iterator[Variant]:
+    asked_s = body.get("time_limit_s")
+    for limit_s in limits_s:
+        if asked_s is None or limit_s < asked_s:
+            yield Variant(
+                f"With a time limit of {duration_text(limit_s)}", {"time_limit_s": limit_s}
+            )
+
+
+def _lower(hints: Hints) -> Iterator[Variant]:
+    if hints.lower_class is not None:
+        yield Variant(
+            f"In the priority class {hints.lower_class}", {"priority_class": hints.lower_class}
+        )
+
+
+def _smaller(
+    body: Mapping[str, Any], device: DeviceKind, room_mgpu: int | None
+) -> Iterator[Variant]:
+    """As much as there is room for, half and a quarter; of an elastic job it is the least that
+    becomes less. Whole nodes as they are, unless not even one is left."""
+    member, mgpu, nodes, least = _size(body, device)
+    asked_mgpu = mgpu * least
+    wanted = {asked_mgpu // 2, asked_mgpu // 4}
+    if room_mgpu is not None:
+        wanted.add(min(room_mgpu, asked_mgpu))
+    told = {asked_mgpu}
+    for part_mgpu in sorted(wanted, reverse=True):
+        fewer = part_mgpu // mgpu
+        if fewer >= 1:
+            size_mgpu = fewer * mgpu
+            if least < nodes:
+                label = f"Content with {device.text(size_mgpu)} on {_nodes(fewer)} at least"
+                changes: dict[str, Any] = {"nodes_min": fewer}
+            else:
+                label = f"With {device.text(size_mgpu)} on {_nodes(fewer)}"
+                changes = {"nodes": fewer}
+        else:
+            size_mgpu = part_mgpu // MGPU_PER_GPU * MGPU_PER_GPU
+            label = f"With {device.text(size_mgpu)}" + ("" if nodes == 1 else " on 1 node")
+            changes = {member: size_mgpu // MGPU_PER_GPU}
+            if nodes > 1:
+                changes["nodes"] = 1
+            if "nodes_min" in body:
+                changes["nodes_min"] = None
+        if size_mgpu > 0 and size_mgpu not in told:
+            told.add(size_mgpu)
+            yield Variant(label, changes)
+
+
+def _elsewhere(body: Mapping[str, Any], pools: Iterable[str]) -> Iterator[Variant]:
+    """What its nodes and its cluster are to be was said of the pool that it asks for."""
+    accepted = body.get("pools") or [body["pool"]]
+    others = [name for name in pools if name not in accepted]
+    bound = [name for name in ("pools", "features", "cluster") if name in body]
+    for name in others[:POOLS_TRIED_MAX]:
+        yield Variant(f"In pool {name}", {"pool": name, **dict.fromkeys(bound, None)})
+
+
+def _size(body: Mapping[str, Any], device: DeviceKind) -> tuple[str, int, int, int]:
+    """The member that says how much it wants of each node and how much that is in milli-GPU, and
+    how many nodes it has at most and at least."""
+    member = "cpus_per_node" if device is DeviceKind.CPU else "gpus_per_node"
+    nodes = body["nodes"]
+    return member, mgpu_of(Decimal(str(body[member]))), nodes, body.get("nodes_min", nodes)
+
+
+def _nodes(most: int, least: int | None = None) -> str:
+    if least is not None and least < most:
+        return f"{least:,} to {most:,} nodes"
+    return "1 node" if most == 1 else f"{most:,} nodes"

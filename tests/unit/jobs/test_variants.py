@@ -1,0 +1,243 @@
+"""What may be asked for instead: from the body of a request to changes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobs.variants import Hints, Variant, limits_of, outcome, room_of, variants_of
+from primitives.units import DeviceKind
+
+GPU, CPU = DeviceKind.GPU, DeviceKind.CPU
+
+
+def a_request(**changes: Any) -> dict[str, Any]:
+    """4 nodes with 8 GPUs each in h100, for an hour."""
+    body = {"pool": "h100", "gpus_per_node": 8, "nodes": 4, "time_limit_s": 3_600, **changes}
+    return {name: value for name, value in body.items() if value is not ...}
+
+
+def found(
+    body: dict[str, Any], hints: Hints | None = None, device: DeviceKind = GPU
+) -> dict[str, Any]:
+    """Changes by label, in order."""
+    return {one.label: one.changes for one in variants_of(body, device, hints or Hints())}
+
+
+def test_a_gang_asks_for_less_step_by_step() -> None:
+    """Planted: the largest concession first; pools that it accepts already."""
+    body = a_request(required_topology="rack", time_limit_s=...)
+    told = found(body, Hints(pools=("a100", "h100")))
+    assert list(told.items()) == [
+        (
+            "Not all in one rack",
+            {"required_topology": None, "preferred_topology": "rack"},
+        ),
+        ("On 8 nodes with 4 GPUs each", {"gpus_per_node": 4, "nodes": 8}),
+        ("With a time limit of 1 h", {"time_limit_s": 3_600}),
+        ("With 16 GPUs on 2 nodes", {"nodes": 2}),
+        ("With 8 GPUs on 1 node", {"nodes": 1}),
+        ("In pool a100", {"pool": "a100"}),
+    ]
+
+
+def test_a_variant_is_a_request_without_what_it_takes_out() -> None:
+    body = a_request(required_topology="rack")
+    variant = Variant("", {"required_topology": None, "preferred_topology": "rack", "nodes": 2})
+    assert variant.of(body) == {
+        "pool": "h100",
+        "gpus_per_node": 8,
+        "nodes": 2,
+        "time_limit_s": 3_600,
+        "preferred_topology": "rack",
+    }
+    assert body == a_request(required_topology="rack")
+
+
+def test_nothing_is_left_to_ask_of_one_gpu_for_an_hour() -> None:
+    assert found(a_request(gpus_per_node=1, nodes=1)) == {}
+    assert found(a_request(gpus_per_node=0.5, nodes=1)) == {}
+    assert found(a_request(cpus_per_node=1, nodes=1, gpus_per_node=...), device=CPU) == {}
+
+
+def test_a_single_node_is_spread_and_made_smaller() -> None:
+    """Planted: parts of half a GPU; a quarter of six that is one and a half."""
+    assert found(a_request(gpus_per_node=6, nodes=1)) == {
+        "On 2 nodes with 3 GPUs each": {"gpus_per_node": 3, "nodes": 2},
+        "With 3 GPUs": {"gpus_per_node": 3},
+        "With 1 GPU": {"gpus_per_node": 1},
+    }
+    # Three cannot be halved.
+    assert list(found(a_request(gpus_per_node=3, nodes=1))) == ["With 1 GPU"]
+    # All in one node is what it says that it needs.
+    assert "On 2 nodes with 3 GPUs each" not in found(
+        a_request(gpus_per_node=6, nodes=1, required_topology="node")
+    )
+
+
+def test_what_it_wants_beside_its_gpus_is_spread_with_them() -> None:
+    """Planted: twice the memory in all."""
+    body = a_request(gpus_per_node=2, nodes=1, cpus_per_node=15, memory_mib_per_node=1_000)
+    assert found(body) == {
+        "With the CPUs and memory that come with its GPUs": {
+            "cpus_per_node": None,
+            "memory_mib_per_node": None,
+        },
+        "On 2 nodes with 1 GPU each": {
+            "gpus_per_node": 1,
+            "nodes": 2,
+            "cpus_per_node": 8,
+            "memory_mib_per_node": 500,
+        },
+        "With 1 GPU": {"gpus_per_node": 1},
+    }
+    # Only what it says can be left out.
+    modest = found(a_request(gpus_per_node=1, nodes=1, memory_mib_per_node=1_000))
+    assert modest == {
+        "With the CPUs and memory that come with its GPUs": {"memory_mib_per_node": None}
+    }
+
+
+def test_cores_are_counted_as_cores() -> None:
+    body = a_request(gpus_per_node=..., cpus_per_node=4, nodes=2, memory_mib_per_node=1_000)
+    assert found(body, Hints(pools=("cpu-old",)), CPU) == {
+        "With the memory that comes with its cores": {"memory_mib_per_node": None},
+        "On 4 nodes with 2 cores each": {
+            "cpus_per_node": 2,
+            "nodes": 4,
+            "memory_mib_per_node": 500,
+        },
+        "With 4 cores on 1 node": {"nodes": 1},
+        "With 2 cores on 1 node": {"cpus_per_node": 2, "nodes": 1},
+        "In pool cpu-old": {"pool": "cpu-old"},
+    }
+
+
+def test_an_elastic_job_is_content_with_less() -> None:
+    """Planted: less at most, which does not let it start any sooner."""
+    assert found(a_request(nodes=16, nodes_min=4)) == {
+        "On 8 to 32 nodes with 4 GPUs each": {"gpus_per_node": 4, "nodes": 32, "nodes_min": 8},
+        "Content with 16 GPUs on 2 nodes at least": {"nodes_min": 2},
+        "Content with 8 GPUs on 1 node at least": {"nodes_min": 1},
+    }
+    tiny = found(a_request(nodes=3, nodes_min=1))
+    assert tiny["With 4 GPUs on 1 node"] == {"gpus_per_node": 4, "nodes": 1, "nodes_min": None}
+
+
+@pytest.mark.parametrize(
+    ("room_mgpu", "labels"),
+    [
+        (None, ["With 16 GPUs on 2 nodes", "With 8 GPUs on 1 node"]),
+        # 29 GPUs are three whole nodes.
+        (29_000, ["With 24 GPUs on 3 nodes", "With 16 GPUs on 2 nodes", "With 8 GPUs on 1 node"]),
+        # Less than a node: on one of them.
+        (7_500, ["With 16 GPUs on 2 nodes", "With 8 GPUs on 1 node", "With 7 GPUs on 1 node"]),
+        # As much as it asks for, or nothing at all, says nothing.
+        (32_000, ["With 16 GPUs on 2 nodes", "With 8 GPUs on 1 node"]),
+        (90_000, ["With 16 GPUs on 2 nodes", "With 8 GPUs on 1 node"]),
+        (0, ["With 16 GPUs on 2 nodes", "With 8 GPUs on 1 node"]),
+        (-8_000, ["With 16 GPUs on 2 nodes", "With 8 GPUs on 1 node"]),
+    ],
+)
+def test_as_much_as_there_is_room_for(room_mgpu: int | None, labels: list[str]) -> None:
+    """Planted: the room rounded up to nodes; more than it asked for."""
+    told = found(a_request(), Hints(room_mgpu=room_mgpu))
+    assert list(told) == ["On 8 nodes with 4 GPUs each", *labels]
+
+
+def test_shorter_and_in_a_lower_class() -> None:
+    """Planted: a limit that is longer than its own."""
+    hints = Hints(limits_s=(86_400, 7_200, 600), lower_class="low")
+    assert found(a_request(gpus_per_node=1, nodes=1, time_limit_s=86_400), hints) == {
+        "With a time limit of 2 h": {"time_limit_s": 7_200},
+        "With a time limit of 10 min": {"time_limit_s": 600},
+        "In the priority class low": {"priority_class": "low"},
+    }
+
+
+def test_elsewhere_nothing_is_said_of_nodes_and_clusters() -> None:
+    """Planted: features of h100's nodes asked for in another pool."""
+    body = a_request(
+        pool=..., pools=["h100", "a100"], gpus_per_node=1, nodes=1, features=["ib"], cluster="one"
+    )
+    hints = Hints(pools=("a100", "b200", "h100", "l40", "t4", "v100"))
+    gone = {"pools": None, "features": None, "cluster": None}
+    assert found(body, hints) == {
+        "On nodes without ib": {"features": None},
+        "On any cluster": {"cluster": None},
+        "In pool b200": {"pool": "b200", **gone},
+        "In pool l40": {"pool": "l40", **gone},
+        "In pool t4": {"pool": "t4", **gone},
+    }
+
+
+def test_there_are_at_most_seven_and_two_of_them_elsewhere() -> None:
+    """Planted: no place left for other pools."""
+    body = a_request(
+        required_topology="block", features=["ib"], cluster="one", cpus_per_node=4, time_limit_s=...
+    )
+    hints = Hints(pools=("a100", "b200", "l40"))
+    assert list(found(body, hints)) == [
+        "Not all in one block",
+        "On nodes without ib",
+        "With the CPUs and memory that come with its GPUs",
+        "On any cluster",
+        "On 8 nodes with 4 GPUs each",
+        "In pool a100",
+        "In pool b200",
+    ]
+    assert len(found(body)) == 7
+
+
+@pytest.mark.parametrize(
+    ("code", "numbers", "room_mgpu"),
+    [
+        ("never_fits", {"need_mgpu": 9_000, "could_ever_mgpu": 8_000}, 8_000),
+        ("never_fits", {"need_mgpu": 9_000}, None),
+        ("class_cap_reached", {"class_cap_mgpu": 8_000, "class_in_use_mgpu": 6_000}, 2_000),
+        (
+            "waiting_for_free_gpus",
+            {
+                "free_mgpu": 9_000,
+                "largest_free_on_a_cluster_mgpu": 5_000,
+                "available_by_quota_mgpu": 6_000,
+                "guaranteed_mgpu": 1_000,
+            },
+            5_000,
+        ),
+        (
+            "topology_fragmented",
+            {"available_by_quota_mgpu": 64_000, "nodes_fitting": 3, "mgpu_per_node": 8_000},
+            24_000,
+        ),
+        ("waiting_for_reclaim", {"need_mgpu": 8_000, "coming_back_mgpu": 8_000}, None),
+    ],
+)
+def test_the_room_that_a_reason_tells_of(
+    code: str, numbers: dict[str, int], room_mgpu: int | None
+) -> None:
+    assert room_of(code, numbers) == room_mgpu
+
+
+def test_limits_that_clusters_allow_or_that_end_before_a_reservation() -> None:
+    """Planted: a limit that ends after the reservation once it is sent a minute later."""
+    assert limits_of({}, [7_200], at=1_000) == (7_200,)
+    assert limits_of({"reserved_start_at": 1_000 + 8_000}, [], at=1_000) == (7_500,)
+    assert limits_of({"reserved_start_at": 1_000 + 8_100}, [9_000], at=1_000) == (9_000, 7_800)
+    # Too soon for anything to end before.
+    assert limits_of({"reserved_start_at": 1_000 + 599}, [], at=1_000) == ()
+
+
+def test_outcomes_in_the_order_of_what_people_want() -> None:
+    """Planted: an unknown time before a known one; what can never run before what waits."""
+    noon, one = "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"
+    best_first = [
+        outcome(would_start_now=True, fits=True, latest=None),
+        outcome(would_start_now=False, fits=True, latest=noon),
+        outcome(would_start_now=False, fits=True, latest=one),
+        outcome(would_start_now=False, fits=True, latest=None),
+        outcome(would_start_now=False, fits=False, latest=None),
+    ]
+    assert sorted(best_first) == best_first
+    assert len(set(best_first)) == 5
