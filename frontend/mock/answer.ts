@@ -1,5 +1,5 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
-import type { JobPlan, JobRequest, LogChunk, PlannedChange, Problem, Quota, Session } from "../src/api/types";
+import type { JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, PlannedChange, Problem, Quota, Session } from "../src/api/types";
 import {
   aChargeback,
   aSession,
@@ -263,6 +263,8 @@ function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
           assumed_ends: 2,
         },
       };
+    case "alternatives":
+      return { status: 200, body: theAlternatives(job) };
     case "reasons":
       return { status: 200, body: { items: theReasons(job) } };
     case "decisions":
@@ -277,6 +279,29 @@ function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
       return { status: 200, body: { ...job, state: "queued" } };
   }
   return { status: 200, body: job };
+}
+
+function theAlternatives(job: JobDetail): JobAlternatives {
+  const plan = (startsNow: boolean) => aPlan({}, job, startsNow);
+  return {
+    as_of: iso(Date.now()),
+    sentence: "In its place 1 of 3 other requests would start now.",
+    untried: 0,
+    items: [
+      { label: "With 48 GPUs on 6 nodes", changes: { nodes: 6 }, request: null, plan: plan(true) },
+      { label: "With a time limit of 1 h", changes: { time_limit_s: 3600 }, request: null, plan: plan(false) },
+      {
+        label: "In pool a100",
+        changes: { pool: "a100" },
+        request: null,
+        plan: {
+          ...plan(false),
+          fits: false,
+          explanation: anExplanation({ code: "never_fits", sentence: "No node of a100 is so large.", victims: [] }),
+        },
+      },
+    ],
+  };
 }
 
 function logChunk(query: URLSearchParams, isFinal: boolean): LogChunk {
@@ -318,9 +343,12 @@ function submit({ query, body }: MockRequest): MockAnswer {
     time_limit_s: request.time_limit_s ?? null,
   });
   if (query.get("dry_run") !== "true") return { status: 201, body: job };
-  const startsNow = gpus <= 20;
+  return { status: 200, body: aPlan(request, job, gpus <= 20) };
+}
+
+function aPlan(request: Partial<JobRequest>, job: JobDetail, startsNow: boolean): JobPlan {
   const [, last, atOnce] = /^0-(\d+)(?:%(\d+))?$/.exec(request.array ?? "") ?? [];
-  const plan: JobPlan = {
+  return {
     job: {
       ...job,
       notice_signal: request.notice_signal ?? "TERM",
@@ -343,7 +371,6 @@ function submit({ query, body }: MockRequest): MockAnswer {
     cost_per_hour_nano: job.mgpu * 2_000_000,
     currency: "EUR",
   };
-  return { status: 200, body: plan };
 }
 
 function sharedOut(gpus: number): JobPlan["notes"] {

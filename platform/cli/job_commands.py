@@ -17,12 +17,10 @@ from cli.errors import CANCELLED, REFUSED, STILL_OPEN, TIMED_OUT, CliError, Refu
 from cli.job_lookup import array_of, job_or_array, of_one_job
 from cli.job_text import (
     counts_text,
-    print_explanation,
     print_job,
     print_jobs,
     print_notes,
     print_plan,
-    print_reasons,
 )
 from cli.output import Format, now_utc, print_data, tell
 from cli.submitting import (
@@ -319,25 +317,6 @@ def get(ctx: typer.Context, job: JobArgument, output: Output = Format.TABLE) -> 
         print_data(found, output)
 
 
-def why(
-    ctx: typer.Context,
-    job: JobArgument,
-    history: Annotated[
-        bool, typer.Option("--history", help="What it has waited for so far, instead.")
-    ] = False,
-    output: Output = Format.TABLE,
-) -> None:
-    """Say why a job waits, and when it may start."""
-    api = open_api(ctx)
-    found = of_one_job(api, api.job_id(job), "/reasons" if history else "/explanation")
-    if output is Format.TABLE and history:
-        print_reasons(found["items"])
-    elif output is Format.TABLE:
-        print_explanation(found)
-    else:
-        print_data(found, output)
-
-
 def logs(
     ctx: typer.Context,
     job: JobArgument,
@@ -600,4 +579,4 @@ def exit_code_of(job: dict[str, Any]) -> int:
     return 128 - code if code < 0 else min(code, 255)
 
 
-COMMANDS: Sequence[Callable[..., None]] = (ls, get, why, logs, cancel, hold, release, wait)
+COMMANDS: Sequence[Callable[..., None]] = (ls, get, logs, cancel, hold, release, wait)

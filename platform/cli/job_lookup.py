@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from cli.api import Api
@@ -27,9 +29,16 @@ def array_of(api: Api, array_id: str) -> dict[str, Any] | None:
 
 
 def of_one_job(api: Api, job_id: str, what: str, **parameters: object) -> dict[str, Any]:
-    """GET of a job; of an array's id, CliError says how to find its tasks."""
-    try:
+    """GET of a job. Raises as `one_job`."""
+    with one_job(api, job_id):
         return api.get(f"jobs/{job_id}{what}", **parameters)
+
+
+@contextmanager
+def one_job(api: Api, job_id: str) -> Iterator[None]:
+    """Something is asked of a job; of an array's id, CliError says how to find its tasks."""
+    try:
+        yield
     except Refused as refusal:
         if refusal.status != 404 or (array := array_of(api, job_id)) is None:
             raise

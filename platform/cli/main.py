@@ -20,6 +20,7 @@ from cli.push_commands import quota_push
 from cli.replay_command import replay
 from cli.report_commands import quota_app, report_app
 from cli.simulate_command import simulate
+from cli.why_command import why
 
 app = typer.Typer(
     cls=Commands,
@@ -42,8 +43,9 @@ app.add_typer(quota_app, name="quota")
 app.add_typer(changes_app, name="quota-changes")
 app.add_typer(policy_app, name="policy")
 app.add_typer(report_app, name="report")
-app.command()(checkpoint)
+app.command()(why)
 app.command()(estimate)
+app.command()(checkpoint)
 app.command()(decisions)
 app.command()(replay)
 app.command()(simulate)

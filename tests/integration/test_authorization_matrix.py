@@ -205,6 +205,10 @@ TABLE: dict[tuple[str, str], Case] = {
     ("POST", "jobs/<uuid:job_id>/estimate"): a_case(
         "401 200 200 200 404 200 200 200 200 404 404", {}
     ),
+    # What could be asked for instead is for who may ask for it.
+    ("POST", "jobs/<uuid:job_id>/alternatives"): a_case(
+        "401 200 200 200 404 200 200 403 403 404 404", {}
+    ),
     ("GET", "jobs/<uuid:job_id>/reasons"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
     ("GET", "jobs/<uuid:job_id>/attempts"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
     ("GET", "jobs/<uuid:job_id>/history"): a_case("401 200 200 200 404 200 200 200 200 404 404"),

@@ -412,6 +412,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/alternatives": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * What to ask for instead of a waiting job
+         * @description The same work in another shape or pool, shorter, with less: each is decided by the arbiter alone, at one moment, as if the caller sent it and the job were cancelled. Changes nothing. One answer is worked out at a time; 429 says when to come back. Needs the right to submit to the job's team. Where asking otherwise does not help there are no items, and `sentence` says why.
+         */
+        post: operations["find_job_alternatives"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/attempts": {
         parameters: {
             query?: never;
@@ -2050,6 +2070,20 @@ export interface components {
          * @description A job or an array of the same organization to wait for: one of both. `failed` is any end but
          *     success; of an array, that it has ended and not every task with success.
          */
+        DependencyRequest: {
+            /**
+             * Format: uuid
+             * @description Every one of its tasks
+             */
+            array?: string;
+            condition: components["schemas"]["ConditionEnum"];
+            /** Format: uuid */
+            job?: string;
+        };
+        /**
+         * @description A job or an array of the same organization to wait for: one of both. `failed` is any end but
+         *     success; of an array, that it has ended and not every task with success.
+         */
         DependencyRequestRequest: {
             /**
              * Format: uuid
@@ -2256,6 +2290,30 @@ export interface components {
          * @enum {string}
          */
         JobAction: "cancel" | "hold" | "release" | "logs";
+        /** @description The same work asked for otherwise, and what would become of it. */
+        JobAlternative: {
+            /** @description The members of the request that differ from those of the job; null: left out */
+            changes: {
+                [key: string]: unknown;
+            };
+            /** @description What is different, in words */
+            label: string;
+            /** @description As a dry run of the request tells it */
+            plan: components["schemas"]["JobPlan"];
+            /** @description The whole body for `POST /jobs`; null for who may not read the job's script */
+            request: components["schemas"]["JobRequest"] | null;
+        };
+        /** @description What could be asked for instead of a waiting job. */
+        JobAlternatives: {
+            /** Format: date-time */
+            as_of: string;
+            /** @description At most 7: the best outcome first, among equals the smallest concession */
+            items: components["schemas"]["JobAlternative"][];
+            /** @description All in one sentence, or why there is none */
+            sentence: string;
+            /** @description How many more there was no time for */
+            untried: number;
+        };
         /** @description A job array and what has become of its tasks, which are jobs of their own. */
         JobArray: {
             /** @description cancel, or nothing */
@@ -2500,6 +2558,93 @@ export interface components {
         /** @description The reasons for which a job has waited, the latest first; the last 100 changes. */
         JobReasons: {
             items: components["schemas"]["JobReason"][];
+        };
+        /**
+         * @description What to run. Either `gpus` in all (laid out on nodes when `nodes` is absent) or
+         *     `gpus_per_node` and `nodes`, and in a pool of CPU cores `cpus_per_node` and `nodes`; either
+         *     `script` or `sbatch`, whose directives are read, and over which the other members win.
+         */
+        JobRequest: {
+            /** @description Makes a job array of at most 1,000 tasks, as Slurm's `--array`: `0-9`, `1,3,5-7`, `0-31:4`, with `%K` for at most K at once. The answer is its first task, and `Location` the array */
+            array?: string;
+            /**
+             * Format: date-time
+             * @description It waits until then, with its time zone; 366 days ahead at most
+             */
+            begin_at?: string;
+            /** @description Absolute */
+            checkpoint_path?: string;
+            /** @description Pin it to this cluster */
+            cluster?: string;
+            /** @description CPUs on each node, more or fewer than come with its GPUs there. In a pool of CPU cores, where no GPUs are asked for, the cores that count for quota and price */
+            cpus_per_node?: number;
+            /** @description It is not started before all are met; once one never can be, it is cancelled with the reason `dependency_never_met` */
+            depends_on?: components["schemas"]["DependencyRequest"][];
+            environment?: {
+                [key: string]: string;
+            };
+            /** @description Features that each of its nodes must have, all of them */
+            features?: string[];
+            /**
+             * Format: double
+             * @description At most three decimals
+             */
+            gpus?: number;
+            /**
+             * Format: double
+             * @description Makes it elastic: it starts with `gpus_min` at least and with as much as there is, up to `gpus`; both are whole GPUs
+             */
+            gpus_min?: number;
+            /** Format: double */
+            gpus_per_node?: number;
+            /** @default false */
+            held?: boolean;
+            /** @description Container image to run in, on clusters that can: `nvcr.io#nvidia/pytorch:24.05-py3`, `docker://...`, or the path of a .sqsh file */
+            image?: string;
+            /** @default false */
+            is_preemptible?: boolean;
+            /** @default true */
+            is_requeueable?: boolean;
+            /** @description Memory on each node, more or less than comes with its GPUs or cores there */
+            memory_mib_per_node?: number;
+            name?: string;
+            nodes?: number;
+            /** @description The same in nodes, beside `nodes` */
+            nodes_min?: number;
+            /** @default TERM */
+            notice_signal?: components["schemas"]["NoticeSignalEnum"];
+            /** @description May be left out when there is one */
+            pool?: string;
+            /** @description Several that would do, instead of `pool`, the best first: it starts in one of them, and counts there for quota, fair-share and price */
+            pools?: string[];
+            /**
+             * @description All its nodes should be in one of these, else as close together as there is room; not beside `required_topology`
+             *
+             *     * `node` - node
+             *     * `nvlink` - nvlink
+             *     * `rack` - rack
+             *     * `block` - block
+             */
+            preferred_topology?: components["schemas"]["TopologyLevel"];
+            /** @default normal */
+            priority_class?: string;
+            /**
+             * @description All its nodes must be in one of these; it waits until they can
+             *
+             *     * `node` - node
+             *     * `nvlink` - nvlink
+             *     * `rack` - rack
+             *     * `block` - block
+             */
+            required_topology?: components["schemas"]["TopologyLevel"];
+            /** @description At most 1 MiB of UTF-8 */
+            sbatch?: string;
+            /** @description At most 1 MiB of UTF-8 */
+            script?: string;
+            /** @description Path: `ai-company/research/nlp` */
+            team: string;
+            time_limit_s?: number;
+            type?: components["schemas"]["TypeEnum"];
         };
         /**
          * @description What to run. Either `gpus` in all (laid out on nodes when `nodes` is absent) or
@@ -5519,6 +5664,67 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    find_job_alternatives: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobAlternatives"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };

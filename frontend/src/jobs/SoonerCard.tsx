@@ -1,40 +1,24 @@
 import { Button } from "@mantine/core";
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
 import { client, unwrap } from "../api/client";
-import { poolsQuery } from "../api/queries";
-import type { JobDetail, JobPlan } from "../api/types";
+import type { JobAlternatives, JobDetail, JobPlan } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
+import { CliLine } from "../ui/CliLine";
 import { Lines } from "../ui/states";
 import { Time } from "../ui/Time";
-import { couldBeSooner, outcomeRank, variantsOf } from "./sooner";
-import { codeWords } from "./words";
+import { codeWords, methodWords } from "./words";
 
 /** What would start it sooner: the same work asked for otherwise, tried on the arbiter without effect. */
 export function SoonerCard({ job }: { job: JobDetail }) {
   const session = useSession();
-  const pools = useQuery(poolsQuery);
   const trial = useMutation({
-    mutationFn: async () => {
-      const found: { label: string; plan: JobPlan | null }[] = [];
-      // One after the other: each is a whole decision of the arbiter.
-      for (const { label, request } of variantsOf(job, (pools.data ?? []).map(({ name }) => name))) {
-        try {
-          const plan = await unwrap(
-            client.POST("/api/v1/jobs", { params: { query: { dry_run: true } }, body: request }),
-          );
-          found.push({ label, plan: plan as JobPlan });
-        } catch {
-          found.push({ label, plan: null });
-        }
-      }
-      const rank = (plan: JobPlan | null) => (plan === null ? 4 : outcomeRank(plan));
-      return found.sort((a, b) => rank(a.plan) - rank(b.plan));
-    },
+    mutationFn: () =>
+      unwrap(client.POST("/api/v1/jobs/{job_id}/alternatives", { params: { path: { job_id: job.id } } })),
   });
-  if (!couldBeSooner(job) || !may(session, "submit_jobs", job.team)) return null;
+  if (job.state !== "queued" || !may(session, "submit_jobs", job.team)) return null;
   return (
     <section className="card" aria-label="What would start it sooner" aria-busy={trial.isPending}>
       <div className="spread">
@@ -44,20 +28,26 @@ export function SoonerCard({ job }: { job: JobDetail }) {
         </Button>
       </div>
       {trial.isPending && <Lines count={4} label="Trying" />}
-      {!trial.data && !trial.isPending && (
+      {trial.isIdle && (
         <p className="dim">
-          Asks the arbiter about the same work with fewer GPUs, a shorter limit, other pools. It changes nothing.
+          Asks the arbiter about the same work in another shape, shorter, with less, in other pools. It changes nothing.
         </p>
       )}
-      {trial.data && <Outcomes found={trial.data} jobId={job.id} />}
+      {trial.error && (
+        <p className="bad-text" role="alert">
+          {trial.error.message}
+        </p>
+      )}
+      {trial.data && <Found found={trial.data} jobId={job.id} />}
     </section>
   );
 }
 
-function Outcomes({ found, jobId }: { found: { label: string; plan: JobPlan | null }[]; jobId: string }) {
-  if (found.length === 0) return <p className="dim">There is nothing that it could ask for otherwise.</p>;
+function Found({ found, jobId }: { found: JobAlternatives; jobId: string }) {
+  if (found.items.length === 0) return <p className="dim">{found.sentence}</p>;
   return (
     <>
+      <p>{found.sentence}</p>
       <table>
         <thead>
           <tr>
@@ -66,21 +56,24 @@ function Outcomes({ found, jobId }: { found: { label: string; plan: JobPlan | nu
           </tr>
         </thead>
         <tbody>
-          {found.map(({ label, plan }) => (
+          {found.items.map(({ label, plan }) => (
             <tr key={label}>
               <th scope="row">{label}</th>
-              <td>{plan === null ? <span className="faint">no answer</span> : <Outcome plan={plan} />}</td>
+              <td>
+                <Outcome plan={plan} />
+              </td>
             </tr>
           ))}
         </tbody>
       </table>
       <p className="small dim">
-        As a new job beside this one, as things stand; no reservation.{" "}
+        As a new job in its place, as things stand; no reservation.{" "}
         <Link to="/submit" search={{ from: jobId }}>
           Clone it
         </Link>{" "}
         to ask for one of these, and cancel this one.
       </p>
+      <CliLine command={`tidegate why ${jobId} --alternatives`} />
     </>
   );
 }
@@ -96,13 +89,13 @@ function Outcome({ plan }: { plan: JobPlan }) {
     );
   }
   if (!plan.fits) return <span className="dim">never: {plan.explanation.sentence}</span>;
-  const latest = plan.explanation.estimated_start?.latest;
-  if (latest != null) {
-    return (
-      <>
-        <Time at={latest} /> at the latest <span className="faint">· {codeWords(plan.explanation.code, plan.job.device)}</span>
-      </>
-    );
-  }
-  return <span className="dim">unknown: {codeWords(plan.explanation.code, plan.job.device)}</span>;
+  const estimate = plan.explanation.estimated_start;
+  const why = codeWords(plan.explanation.code, plan.job.device);
+  if (estimate?.latest == null) return <span className="dim">unknown: {why}</span>;
+  return (
+    <>
+      <Time at={estimate.latest} /> at the latest, {methodWords(estimate.method)}{" "}
+      <span className="faint">· {why}</span>
+    </>
+  );
 }

@@ -3,75 +3,53 @@ import { describe, expect, it } from "vitest";
 
 import { aCompany, aProblem } from "../../mock/answer.ts";
 import { aSession } from "../../mock/company.ts";
-import { aJob, anExplanation } from "../../mock/jobs.ts";
 import { accessibilityFaults, open } from "../test/render";
-import { couldBeSooner, variantsOf } from "./sooner";
 
 const WAITING = "01935000-0000-7000-8000-000000008f2c";
 
 describe("what would start a job sooner", () => {
-  const waiting = { state: "queued", explanation: anExplanation({ code: "waiting_for_free_gpus" }) } as const;
-
-  it("asks for less, step by step, and for nothing that is so already", () => {
-    const gang = aJob({ ...waiting, node_count: 4, node_count_min: 4, mgpu: 32_000, mgpu_min: 32_000, required_topology: "rack" });
-    const found = variantsOf(gang, ["h100", "a100"]);
-    expect(found.map(({ label }) => label)).toEqual([
-      "Not all in one rack",
-      "With a time limit of 1 h",
-      "With 16 GPUs on 2 nodes",
-      "With 8 GPUs on 1 node",
-      "In pool a100",
-    ]);
-    const [scattered, short, half, , other] = found.map(({ request }) => request);
-    expect(scattered).toMatchObject({ nodes: 4, preferred_topology: "rack" });
-    expect(scattered).not.toHaveProperty("required_topology");
-    expect(short).toMatchObject({ nodes: 4, time_limit_s: 3600, required_topology: "rack" });
-    expect(half).toMatchObject({ nodes: 2, gpus_per_node: 8, pool: "h100" });
-    expect(other).toMatchObject({ nodes: 4, pool: "a100" });
+  const answers = (body: object, status = 200) => ({
+    override: ({ path }: { path: string }) => (path.endsWith("/alternatives") ? { status, body } : undefined),
   });
 
-  it("asks for no more than comes with the GPUs", () => {
-    const wide = aJob({ ...waiting, cpus_per_node: 64, memory_mib_per_node: 1500 });
-    const [modest] = variantsOf(wide, ["h100"]);
-    expect(modest?.label).toBe("With the CPUs and memory that come with its GPUs");
-    expect(modest?.request).not.toHaveProperty("cpus_per_node");
-    expect(modest?.request).not.toHaveProperty("memory_mib_per_node");
-  });
-
-  it("has nothing to offer for one GPU with a short limit", () => {
-    const small = aJob({ ...waiting, mgpu: 1000, mgpu_min: 1000, mgpu_per_node: 1000, time_limit_s: 600 });
-    expect(variantsOf(small, ["h100"])).toEqual([]);
-  });
-
-  it("is asked only of jobs that wait for GPUs", () => {
-    const because = (code: "dependency" | "begin_time" | "never_fits") =>
-      couldBeSooner(aJob({ ...waiting, explanation: anExplanation({ code }) }));
-    expect([because("dependency"), because("begin_time"), because("never_fits")]).toEqual([false, false, true]);
-    expect(couldBeSooner(aJob())).toBe(false);
-    expect(couldBeSooner(aJob({ ...waiting, origin: "native" }))).toBe(false);
-  });
-
-  it("tries each without effect and puts what starts now first", async () => {
-    let asked = 0;
-    const { user, requests, container } = open(`/jobs/${WAITING}`, {
-      override: ({ method, path, body, query }) => {
-        if (method !== "POST" || path !== "/api/v1/jobs") return undefined;
-        asked += 1;
-        expect(query.get("dry_run")).toBe("true");
-        return (body as { nodes?: number }).nodes === 6 ? undefined : aProblem(503, "down", "No.");
-      },
-    });
+  it("is asked of the server once, and told as it answers", async () => {
+    const { user, requests, container } = open(`/jobs/${WAITING}`);
     await user.click(await screen.findByRole("button", { name: "Try it" }));
     const card = await screen.findByRole("region", { name: "What would start it sooner" });
     const rows = await within(card).findAllByRole("row");
     expect(rows.slice(1).map((row) => row.textContent)).toEqual([
-      expect.stringMatching(/^With 48 GPUs on 6 nodes/) as string,
-      "With a time limit of 1 hno answer",
-      "With 96 GPUs on 12 nodesno answer",
+      "With 48 GPUs on 6 nodesnow on slurm-a",
+      expect.stringMatching(
+        /^With a time limit of 1 h.* at the latest, from the grace of those who give back · waiting for reclaim$/,
+      ) as string,
+      "In pool a100never: No node of a100 is so large.",
     ]);
-    expect(asked).toBe(3);
-    expect(requests.filter(({ method }) => method === "POST")).toHaveLength(3);
+    expect(card).toHaveTextContent("In its place 1 of 3 other requests would start now.");
+    expect(requests.filter(({ method }) => method === "POST").map(({ path }) => path)).toEqual([
+      `/api/v1/jobs/${WAITING}/alternatives`,
+    ]);
     expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("says in the server's words why there is nothing to ask for instead", async () => {
+    const sentence = "It waits until prep has succeeded. Asking for something else does not make it start sooner.";
+    const { user } = open(
+      `/jobs/${WAITING}`,
+      answers({ as_of: "2026-11-22T10:00:00Z", sentence, items: [], untried: 0 }),
+    );
+    await user.click(await screen.findByRole("button", { name: "Try it" }));
+    const card = await screen.findByRole("region", { name: "What would start it sooner" });
+    expect(await within(card).findByText(sentence)).toBeInTheDocument();
+    expect(within(card).queryByRole("table")).toBeNull();
+  });
+
+  it("says when to ask again while another job's are worked out", async () => {
+    const { user } = open(`/jobs/${WAITING}`, {
+      override: ({ path }) =>
+        path.endsWith("/alternatives") ? aProblem(429, "too_many", "Ask again in 5 seconds.") : undefined,
+    });
+    await user.click(await screen.findByRole("button", { name: "Try it" }));
+    expect(await screen.findByRole("alert")).toHaveTextContent("Ask again in 5 seconds.");
   });
 
   it("is not offered to who may not submit there", async () => {

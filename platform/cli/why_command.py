@@ -1,0 +1,52 @@
+"""`tidegate why`: why a job waits, has waited, and what would start it sooner."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.alternatives_text import print_alternatives
+from cli.context import open_api
+from cli.errors import CliError
+from cli.job_lookup import of_one_job, one_job
+from cli.job_text import print_explanation, print_reasons
+from cli.output import Format, print_data
+
+
+def why(
+    ctx: typer.Context,
+    job: Annotated[
+        str,
+        typer.Argument(metavar="JOB", help="Its id, or the beginning of its name if it is yours."),
+    ],
+    history: Annotated[
+        bool, typer.Option("--history", help="What it has waited for so far, instead.")
+    ] = False,
+    alternatives: Annotated[
+        bool,
+        typer.Option(
+            "--alternatives", help="What to ask for in its place to start sooner, instead."
+        ),
+    ] = False,
+    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+) -> None:
+    """Say why a job waits, and when it may start."""
+    if history and alternatives:
+        raise CliError("Give --history or --alternatives, not both.")
+    api = open_api(ctx)
+    job_id = api.job_id(job)
+    if alternatives:
+        # It changes nothing, so it may be asked again without a key.
+        with one_job(api, job_id):
+            found = api.post(f"jobs/{job_id}/alternatives")
+    else:
+        found = of_one_job(api, job_id, "/reasons" if history else "/explanation")
+    if output is not Format.TABLE:
+        print_data(found, output)
+    elif alternatives:
+        print_alternatives(found)
+    elif history:
+        print_reasons(found["items"])
+    else:
+        print_explanation(found)
