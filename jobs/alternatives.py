@@ -24,7 +24,7 @@ from jobs.queries import JobContent, JobRow, JobView, get_content, get_job
 from jobs.requests import read_job_request
 from jobs.snapshots import one_instant
 from jobs.submission import ResolvedRequest, resolve
-from jobs.variants import Hints, Variant, limits_of, outcome, room_of, variants_of
+from jobs.variants import ABOUT_NODES, Hints, Variant, limits_of, outcome, room_of, variants_of
 from jobs.withholding import ARRAY_LIMIT_REACHED, BEGIN_TIME, DEPENDENCY
 from primitives.errors import InvalidRequest
 from primitives.units import MGPU_PER_GPU, DeviceKind
@@ -171,6 +171,7 @@ def _hints(view: JobView, explanation: Mapping[str, Any], offer: Offer, now: dat
     allowed_s = [max(limit_s for _, limit_s in view.too_short)] if view.too_short else []
     return Hints(
         room_mgpu=room_of(explanation["code"], explanation["numbers"]),
+        is_about_nodes=explanation["code"] in ABOUT_NODES,
         limits_s=limits_of(explanation["numbers"], allowed_s, at=int(now.timestamp())),
         pools=tuple(name for name, pool in offer.pools.items() if pool.device == job.pool__device),
         lower_class=lower,

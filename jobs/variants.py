@@ -24,6 +24,8 @@ SHORT_S = 3_600
 #: A limit that ends before a reservation is a multiple of this, and leaves as much for sending it.
 _STEP_S = 300
 
+#: Reasons that may be about nodes and not about how much is free in all.
+ABOUT_NODES = frozenset({Code.TOPOLOGY_FRAGMENTED, Code.NEVER_FITS})
 #: Numbers of a reason that bound what could start now, in milli-GPU.
 _ROOMS = ("available_by_quota_mgpu", "largest_free_on_a_cluster_mgpu", "free_mgpu")
 
@@ -31,10 +33,12 @@ _ROOMS = ("available_by_quota_mgpu", "largest_free_on_a_cluster_mgpu", "free_mgp
 @dataclass(frozen=True, slots=True)
 class Hints:
     """What is known that may help: the most milli-GPU that such a job could have (None: unknown),
-    time limits in seconds that would let it in, other pools of the same devices, and the next lower
-    priority class where its own is capped."""
+    whether it is for its nodes that it waits and not for how much it asks in all, time limits in
+    seconds that would let it in, other pools of the same devices, and the next lower priority class
+    where its own is capped."""
 
     room_mgpu: int | None = None
+    is_about_nodes: bool = False
     limits_s: tuple[int, ...] = ()
     pools: tuple[str, ...] = ()
     lower_class: str | None = None
@@ -58,7 +62,7 @@ def variants_of(body: Mapping[str, Any], device: DeviceKind, hints: Hints) -> li
     Nothing that is so already."""
     found = [
         *_less_particular(body, device),
-        *_spread(body, device),
+        *(_spread(body, device) if hints.is_about_nodes else ()),
         *_shorter(body, hints.limits_s or (SHORT_S,)),
         *_lower(hints),
         *_smaller(body, device, hints.room_mgpu),
@@ -126,17 +130,21 @@ def _less_particular(body: Mapping[str, Any], device: DeviceKind) -> Iterator[Va
 
 
 def _spread(body: Mapping[str, Any], device: DeviceKind) -> Iterator[Variant]:
-    """As much in all, in parts of half the size: for where no node has so much free."""
+    """As much in all, in smaller parts on more nodes: halves, and quarters."""
     member, mgpu, nodes, least = _size(body, device)
-    if body.get("required_topology") == Level.NODE or mgpu % (2 * MGPU_PER_GPU):
+    if body.get("required_topology") == Level.NODE:
         return
-    changes: dict[str, Any] = {member: mgpu // 2 // MGPU_PER_GPU, "nodes": nodes * 2}
-    if least < nodes:
-        changes["nodes_min"] = least * 2
-    for beside in ("cpus_per_node", "memory_mib_per_node"):
-        if beside in body and beside != member:
-            changes[beside] = -(-body[beside] // 2)
-    yield Variant(f"On {_nodes(nodes * 2, least * 2)} with {device.text(mgpu // 2)} each", changes)
+    for parts in (2, 4):
+        if mgpu % (parts * MGPU_PER_GPU):
+            return
+        changes: dict[str, Any] = {member: mgpu // parts // MGPU_PER_GPU, "nodes": nodes * parts}
+        if least < nodes:
+            changes["nodes_min"] = least * parts
+        for beside in ("cpus_per_node", "memory_mib_per_node"):
+            if beside in body and beside != member:
+                changes[beside] = -(-body[beside] // parts)
+        told = f"On {_nodes(nodes * parts, least * parts)} with {device.text(mgpu // parts)} each"
+        yield Variant(told, changes)
 
 
 def _shorter(body: Mapping[str, Any], limits_s: Iterable[int]) -> Iterator[Variant]:

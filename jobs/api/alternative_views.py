@@ -25,7 +25,10 @@ from webapi.serializers import answers
 class JobAlternativeSerializer(serializers.Serializer[Any]):
     """The same work asked for otherwise, and what would become of it."""
 
-    label = serializers.CharField(help_text="What is different, in words")
+    # The stubs know `label` as that of the serializer itself; here it is a member of the answer.
+    label = serializers.CharField(  # type: ignore[assignment]
+        help_text="What is different, in words"
+    )
     changes = serializers.DictField(
         help_text="The members of the request that differ from those of the job; null: left out"
     )

@@ -12,6 +12,9 @@ from primitives.units import DeviceKind
 GPU, CPU = DeviceKind.GPU, DeviceKind.CPU
 
 
+SCATTERED = Hints(is_about_nodes=True)
+
+
 def a_request(**changes: Any) -> dict[str, Any]:
     """4 nodes with 8 GPUs each in h100, for an hour."""
     body = {"pool": "h100", "gpus_per_node": 8, "nodes": 4, "time_limit_s": 3_600, **changes}
@@ -28,13 +31,14 @@ def found(
 def test_a_gang_asks_for_less_step_by_step() -> None:
     """Planted: the largest concession first; pools that it accepts already."""
     body = a_request(required_topology="rack", time_limit_s=...)
-    told = found(body, Hints(pools=("a100", "h100")))
+    told = found(body, Hints(is_about_nodes=True, pools=("a100", "h100")))
     assert list(told.items()) == [
         (
             "Not all in one rack",
             {"required_topology": None, "preferred_topology": "rack"},
         ),
         ("On 8 nodes with 4 GPUs each", {"gpus_per_node": 4, "nodes": 8}),
+        ("On 16 nodes with 2 GPUs each", {"gpus_per_node": 2, "nodes": 16}),
         ("With a time limit of 1 h", {"time_limit_s": 3_600}),
         ("With 16 GPUs on 2 nodes", {"nodes": 2}),
         ("With 8 GPUs on 1 node", {"nodes": 1}),
@@ -62,24 +66,29 @@ def test_nothing_is_left_to_ask_of_one_gpu_for_an_hour() -> None:
 
 
 def test_a_single_node_is_spread_and_made_smaller() -> None:
-    """Planted: parts of half a GPU; a quarter of six that is one and a half."""
+    """Planted: parts of half a GPU; a quarter of six that is one and a half; spread where it waits
+    for quota, which that does not change."""
     assert found(a_request(gpus_per_node=6, nodes=1)) == {
+        "With 3 GPUs": {"gpus_per_node": 3},
+        "With 1 GPU": {"gpus_per_node": 1},
+    }
+    assert found(a_request(gpus_per_node=6, nodes=1), SCATTERED) == {
         "On 2 nodes with 3 GPUs each": {"gpus_per_node": 3, "nodes": 2},
         "With 3 GPUs": {"gpus_per_node": 3},
         "With 1 GPU": {"gpus_per_node": 1},
     }
     # Three cannot be halved.
-    assert list(found(a_request(gpus_per_node=3, nodes=1))) == ["With 1 GPU"]
+    assert list(found(a_request(gpus_per_node=3, nodes=1), SCATTERED)) == ["With 1 GPU"]
     # All in one node is what it says that it needs.
     assert "On 2 nodes with 3 GPUs each" not in found(
-        a_request(gpus_per_node=6, nodes=1, required_topology="node")
+        a_request(gpus_per_node=6, nodes=1, required_topology="node"), SCATTERED
     )
 
 
 def test_what_it_wants_beside_its_gpus_is_spread_with_them() -> None:
     """Planted: twice the memory in all."""
     body = a_request(gpus_per_node=2, nodes=1, cpus_per_node=15, memory_mib_per_node=1_000)
-    assert found(body) == {
+    assert found(body, SCATTERED) == {
         "With the CPUs and memory that come with its GPUs": {
             "cpus_per_node": None,
             "memory_mib_per_node": None,
@@ -101,12 +110,17 @@ def test_what_it_wants_beside_its_gpus_is_spread_with_them() -> None:
 
 def test_cores_are_counted_as_cores() -> None:
     body = a_request(gpus_per_node=..., cpus_per_node=4, nodes=2, memory_mib_per_node=1_000)
-    assert found(body, Hints(pools=("cpu-old",)), CPU) == {
+    assert found(body, Hints(is_about_nodes=True, pools=("cpu-old",)), CPU) == {
         "With the memory that comes with its cores": {"memory_mib_per_node": None},
         "On 4 nodes with 2 cores each": {
             "cpus_per_node": 2,
             "nodes": 4,
             "memory_mib_per_node": 500,
+        },
+        "On 8 nodes with 1 core each": {
+            "cpus_per_node": 1,
+            "nodes": 8,
+            "memory_mib_per_node": 250,
         },
         "With 4 cores on 1 node": {"nodes": 1},
         "With 2 cores on 1 node": {"cpus_per_node": 2, "nodes": 1},
@@ -116,8 +130,12 @@ def test_cores_are_counted_as_cores() -> None:
 
 def test_an_elastic_job_is_content_with_less() -> None:
     """Planted: less at most, which does not let it start any sooner."""
+    assert found(a_request(gpus_per_node=2, nodes=3, nodes_min=2), SCATTERED) == {
+        "On 4 to 6 nodes with 1 GPU each": {"gpus_per_node": 1, "nodes": 6, "nodes_min": 4},
+        "Content with 2 GPUs on 1 node at least": {"nodes_min": 1},
+        "With 1 GPU on 1 node": {"gpus_per_node": 1, "nodes": 1, "nodes_min": None},
+    }
     assert found(a_request(nodes=16, nodes_min=4)) == {
-        "On 8 to 32 nodes with 4 GPUs each": {"gpus_per_node": 4, "nodes": 32, "nodes_min": 8},
         "Content with 16 GPUs on 2 nodes at least": {"nodes_min": 2},
         "Content with 8 GPUs on 1 node at least": {"nodes_min": 1},
     }
@@ -143,7 +161,7 @@ def test_an_elastic_job_is_content_with_less() -> None:
 def test_as_much_as_there_is_room_for(room_mgpu: int | None, labels: list[str]) -> None:
     """Planted: the room rounded up to nodes; more than it asked for."""
     told = found(a_request(), Hints(room_mgpu=room_mgpu))
-    assert list(told) == ["On 8 nodes with 4 GPUs each", *labels]
+    assert list(told) == labels
 
 
 def test_shorter_and_in_a_lower_class() -> None:
@@ -177,7 +195,7 @@ def test_there_are_at_most_seven_and_two_of_them_elsewhere() -> None:
     body = a_request(
         required_topology="block", features=["ib"], cluster="one", cpus_per_node=4, time_limit_s=...
     )
-    hints = Hints(pools=("a100", "b200", "l40"))
+    hints = Hints(is_about_nodes=True, pools=("a100", "b200", "l40"))
     assert list(found(body, hints)) == [
         "Not all in one block",
         "On nodes without ib",
@@ -187,7 +205,7 @@ def test_there_are_at_most_seven_and_two_of_them_elsewhere() -> None:
         "In pool a100",
         "In pool b200",
     ]
-    assert len(found(body)) == 7
+    assert len(found(body, SCATTERED)) == 7
 
 
 @pytest.mark.parametrize(
