@@ -59,12 +59,12 @@ log_cap_bytes       bytes of the output of each rank that are kept; 16 MiB by de
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
+from connectors.kubernetes import option_values as values
 from connectors.kubernetes.images import (
     ImageReference,
     is_allowed,
@@ -72,15 +72,13 @@ from connectors.kubernetes.images import (
     parse_image,
     plain_image,
 )
+from connectors.kubernetes.option_values import GPU_RESOURCE
 from connectors.kubernetes.resources import JOB, KINDS, OTHER_SCHEDULERS, Resource
 from connectors.protocol import TOPOLOGY_LEVELS
-
-T = TypeVar("T")
 
 KUEUE = "kueue"
 ARBITER_MODE = "arbiter"
 SHARED_MODE = "shared"
-GPU_RESOURCE = "nvidia.com/gpu"
 WHOLE_MGPU = 1_000
 #: The label of every node that is a domain of its own.
 HOST_LABEL = "kubernetes.io/hostname"
@@ -100,7 +98,6 @@ FEATURE_PREFIX = "feature.node.kubernetes.io/"
 LOG_CAP_BYTES = 16 << 20
 LOG_CAP_BYTES_MAX = 1 << 40
 POOLS_MAX = 100
-LIST_MAX = 100
 
 _KNOWN = frozenset(
     {
@@ -126,26 +123,9 @@ _POOL_KNOWN = frozenset(
         *("cpu_per_gpu", "memory_mib_per_gpu", "runtime_class"),
     }
 )
-_TOLERATION_KNOWN = frozenset({"key", "operator", "value", "effect"})
-_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
-_POOL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}", re.ASCII)
-_LABEL_TEXT = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_DNS_LABEL_TEXT = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_DOMAIN_TEXT = rf"{_DNS_LABEL_TEXT}(?:\.{_DNS_LABEL_TEXT})*"
-_LABEL_KEY = re.compile(rf"(?:{_DOMAIN_TEXT}/)?{_LABEL_TEXT}", re.ASCII)
-_LABEL_VALUE = re.compile(rf"(?:{_LABEL_TEXT})?", re.ASCII)
-_LABEL_NAME = re.compile(_LABEL_TEXT, re.ASCII)
-_RESOURCE = re.compile(rf"{_DOMAIN_TEXT}/{_LABEL_TEXT}", re.ASCII)
-#: The name of most kinds of object (a DNS subdomain).
-_NAME = re.compile(_DOMAIN_TEXT, re.ASCII)
-_NAME_MAX = 253
-_PREFIX_MAX = 253
-_QUEUE = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?", re.ASCII)
-_VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9A-Za-z]{1,16}){1,3}", re.ASCII)
-_ACCOUNT = re.compile(rf"system:serviceaccount:{_DNS_LABEL_TEXT}:{_DOMAIN_TEXT}", re.ASCII)
 _CONTEXT = re.compile(r"[!-~]{1,253}")
-_PATH_TEXT = re.compile(r"/[A-Za-z0-9._/@+-]{0,500}", re.ASCII)
+_POOL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}", re.ASCII)
 #: What the product accepts as a feature; see `connectors.workload_checks`.
 _FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
@@ -214,18 +194,18 @@ def parse_options(options: Mapping[str, Any]) -> KubernetesOptions:
     """
     if unknown := sorted(map(str, set(options) - _KNOWN)):
         raise ValueError(f"unknown options of a Kubernetes cluster: {', '.join(unknown)}")
-    kubeconfig, in_cluster = options.get("kubeconfig"), _flag(options, "in_cluster")
+    kubeconfig, in_cluster = options.get("kubeconfig"), values.flag(options, "in_cluster")
     if (kubeconfig is None) != in_cluster:
         raise ValueError("a Kubernetes cluster has either option kubeconfig or in_cluster true")
     context = options.get("context")
-    if context is not None and (in_cluster or not _matches(_CONTEXT, context)):
+    if context is not None and (in_cluster or not values.matches(_CONTEXT, context)):
         raise ValueError("option context must be the name of a context of the kubeconfig")
-    scheduler = _choice(options, "scheduler", KUEUE, (KUEUE, *OTHER_SCHEDULERS))
-    kind = _choice(options, "kind", "job", tuple(KINDS))
-    mode = _choice(options, "mode", ARBITER_MODE, (ARBITER_MODE, SHARED_MODE))
+    scheduler = values.choice(options, "scheduler", KUEUE, (KUEUE, *OTHER_SCHEDULERS))
+    kind = values.choice(options, "kind", "job", tuple(KINDS))
+    mode = values.choice(options, "mode", ARBITER_MODE, (ARBITER_MODE, SHARED_MODE))
     if scheduler != KUEUE and (kind != "job" or mode != ARBITER_MODE or "kind" in options):
         raise ValueError(f"options kind and mode are of Kueue; leave them out with {scheduler}")
-    pools = _pools(options.get("pools"), requires_digest=_flag(options, "require_digest"))
+    pools = _pools(options.get("pools"), requires_digest=values.flag(options, "require_digest"))
     _check_topology(scheduler, pools)
     if scheduler == "yunikorn":
         # It cannot keep a gang in one domain, so jobs must not be told that there are any.
@@ -233,7 +213,7 @@ def parse_options(options: Mapping[str, Any]) -> KubernetesOptions:
     if scheduler == KUEUE and options.get("queue") is not None:
         raise ValueError("option queue is of the other schedulers; with Kueue leave it out")
     return KubernetesOptions(
-        kubeconfig=None if kubeconfig is None else _path("kubeconfig", kubeconfig),
+        kubeconfig=None if kubeconfig is None else values.path("kubeconfig", kubeconfig),
         context=context,
         scheduler=scheduler,
         kind=kind,
@@ -241,21 +221,25 @@ def parse_options(options: Mapping[str, Any]) -> KubernetesOptions:
         pools=pools,
         features=_features(options.get("features", {})),
         allowed_registries=_allowed(options.get("allowed_registries")),
-        requires_digest=_flag(options, "require_digest"),
-        pull_secrets=_list("pull_secrets", options.get("pull_secrets", []), _object_name),
-        service_account=_or_none("service_account", options.get("service_account"), _object_name),
-        run_as_user=_count(
+        requires_digest=values.flag(options, "require_digest"),
+        pull_secrets=values.listed(
+            "pull_secrets", options.get("pull_secrets", []), values.object_name
+        ),
+        service_account=values.or_none(
+            "service_account", options.get("service_account"), values.object_name
+        ),
+        run_as_user=values.count(
             "run_as_user", options.get("run_as_user", RUN_AS_USER), 1, (1 << 31) - 1
         ),
-        work_mib=_count("work_mib", options.get("work_mib", WORK_MIB), 1, MIB_MAX),
-        shared_memory_mib=_count(
+        work_mib=values.count("work_mib", options.get("work_mib", WORK_MIB), 1, MIB_MAX),
+        shared_memory_mib=values.count(
             "shared_memory_mib", options.get("shared_memory_mib", SHARED_MEMORY_MIB), 1, MIB_MAX
         ),
-        queue=_or_none("queue", options.get("queue"), _queue),
-        ray_version=_or_none("ray_version", options.get("ray_version"), _version),
-        operators=_list("operators", options.get("operators", OPERATORS), _account),
-        log_root=_or_none("log_root", options.get("log_root"), _path),
-        log_cap_bytes=_count(
+        queue=values.or_none("queue", options.get("queue"), values.queue),
+        ray_version=values.or_none("ray_version", options.get("ray_version"), values.version),
+        operators=values.listed("operators", options.get("operators", OPERATORS), values.account),
+        log_root=values.or_none("log_root", options.get("log_root"), values.path),
+        log_cap_bytes=values.count(
             "log_cap_bytes", options.get("log_cap_bytes", LOG_CAP_BYTES), 0, LOG_CAP_BYTES_MAX
         ),
     )
@@ -331,7 +315,7 @@ def unit_mgpu(options: Mapping[str, Any], pool: str) -> int:
 
 def is_label_name(text: str) -> bool:
     """Whether `text` can be the key of a label behind a prefix of its own."""
-    return _matches(_LABEL_NAME, text)
+    return values.matches(values.LABEL_NAME, text)
 
 
 def _policy_refusal(
@@ -358,7 +342,7 @@ def _pools(value: object, *, requires_digest: bool) -> Mapping[str, KubernetesPo
         )
     pools: dict[str, KubernetesPool] = {}
     for name, settings in value.items():
-        if not _matches(_POOL, name):
+        if not values.matches(_POOL, name):
             raise ValueError(f"{name!r} is no name of a pool: use letters, digits, '.', '_', '-'")
         if isinstance(settings, Mapping) and (
             "device" in settings or settings.get("resource") == "cpu"
@@ -390,16 +374,18 @@ def _pool(name: str, settings: Mapping[str, Any], *, requires_digest: bool) -> K
         return f"pools.{name}.{option}"
 
     def optional(option: str, check: Callable[[str, object], str]) -> str | None:
-        return _or_none(named(option), settings.get(option), check)
+        return values.or_none(named(option), settings.get(option), check)
 
-    required = optional("required_topology", _label_key)
-    preferred = optional("preferred_topology", _label_key)
+    required = optional("required_topology", values.label_key)
+    preferred = optional("preferred_topology", values.label_key)
     if required is not None and preferred is not None:
         raise ValueError(
             f"pool {name} has either required_topology or preferred_topology, not both"
         )
-    levels = _list(named("topology_levels"), settings.get("topology_levels", []), _label_key)
-    topology_name = optional("topology_name", _object_name)
+    levels = values.listed(
+        named("topology_levels"), settings.get("topology_levels", []), values.label_key
+    )
+    topology_name = optional("topology_name", values.object_name)
     if (
         (topology_name is None) != (not levels)
         or len(levels) > 16
@@ -414,34 +400,40 @@ def _pool(name: str, settings: Mapping[str, Any], *, requires_digest: bool) -> K
         raise ValueError(
             f"pool {name} asks for topology {asked}, which topology_levels do not have"
         )
-    device_class = optional("device_class", _object_name)
+    device_class = optional("device_class", values.object_name)
     if device_class is not None and "resource" in settings:
         raise ValueError(f"pool {name} has either resource or device_class, not both")
     return KubernetesPool(
         name=name,
-        flavor=_object_name(named("flavor"), settings.get("flavor", name)),
-        node_selector=_node_selector(named("node_selector"), settings.get("node_selector", {})),
-        resource=_resource(named("resource"), settings.get("resource", GPU_RESOURCE)),
-        mgpu_per_unit=_count(
+        flavor=values.object_name(named("flavor"), settings.get("flavor", name)),
+        node_selector=values.node_selector(
+            named("node_selector"), settings.get("node_selector", {})
+        ),
+        resource=values.resource(named("resource"), settings.get("resource", GPU_RESOURCE)),
+        mgpu_per_unit=values.count(
             named("mgpu_per_unit"), settings.get("mgpu_per_unit", WHOLE_MGPU), 1, WHOLE_MGPU
         ),
         device_class=device_class,
-        tolerations=_list(named("tolerations"), settings.get("tolerations", []), _toleration),
+        tolerations=values.listed(
+            named("tolerations"), settings.get("tolerations", []), values.toleration
+        ),
         required_topology=required,
         preferred_topology=preferred,
         topology_name=topology_name,
         topology_levels=levels,
         topology_domains=_domains(name, settings.get("topology_domains"), levels),
         image=_pool_image(name, settings.get("image"), requires_digest=requires_digest),
-        cpu_per_gpu=_or_none(
-            named("cpu_per_gpu"), settings.get("cpu_per_gpu"), lambda o, v: _count(o, v, 1, 1_024)
+        cpu_per_gpu=values.or_none(
+            named("cpu_per_gpu"),
+            settings.get("cpu_per_gpu"),
+            lambda o, v: values.count(o, v, 1, 1_024),
         ),
-        memory_mib_per_gpu=_or_none(
+        memory_mib_per_gpu=values.or_none(
             named("memory_mib_per_gpu"),
             settings.get("memory_mib_per_gpu"),
-            lambda o, v: _count(o, v, 1, 1 << 30),
+            lambda o, v: values.count(o, v, 1, 1 << 30),
         ),
-        runtime_class=optional("runtime_class", _object_name),
+        runtime_class=optional("runtime_class", values.object_name),
     )
 
 
@@ -478,19 +470,19 @@ def _pool_image(pool: str, value: object, *, requires_digest: bool) -> str | Non
 
 
 def _features(value: object) -> Mapping[str, tuple[str, str | None]]:
-    if not isinstance(value, Mapping) or len(value) > LIST_MAX:
+    if not isinstance(value, Mapping) or len(value) > values.LIST_MAX:
         raise ValueError(
             'option features must be like {"infiniband": "example.com/fabric=infiniband"}, of at '
-            f"most {LIST_MAX} features"
+            f"most {values.LIST_MAX} features"
         )
     features: dict[str, tuple[str, str | None]] = {}
     for feature, label in value.items():
-        if not _matches(_FEATURE, feature):
+        if not values.matches(_FEATURE, feature):
             raise ValueError(f"{feature!r} is no feature: use letters, digits, '.', '_' and '-'")
         if not isinstance(label, str):
             raise ValueError(f"feature {feature} must be a label of nodes, or label=value")
         key, equals, label_value = label.partition("=")
-        if not _is_label_key(key) or not _matches(_LABEL_VALUE, label_value):
+        if not values.is_label_key(key) or not values.matches(values.LABEL_VALUE, label_value):
             raise ValueError(f"feature {feature} must be a label of nodes, or label=value")
         features[feature] = (key, label_value if equals else None)
     return features
@@ -505,122 +497,4 @@ def _allowed(value: object) -> tuple[str, ...] | None:
             raise ValueError(f"option {option} must be a list of registries")
         return parse_allowed(entry)
 
-    return _list("allowed_registries", value, check)
-
-
-def _node_selector(option: str, value: object) -> Mapping[str, str]:
-    if not isinstance(value, Mapping) or len(value) > 16:
-        raise ValueError(f"option {option} must be like {{label: value}}, of at most 16 labels")
-    for key, label in value.items():
-        if not _is_label_key(key) or not _matches(_LABEL_VALUE, label):
-            raise ValueError(f"option {option} has {key!r}: {label!r}, which is no label of nodes")
-    return dict(value)
-
-
-def _toleration(option: str, value: object) -> Mapping[str, str]:
-    if not isinstance(value, Mapping) or not value or set(value) - _TOLERATION_KNOWN:
-        raise ValueError(f"option {option} is a list of {{key, operator, value, effect}}")
-    key, operator = value.get("key"), value.get("operator", "Equal")
-    if operator not in ("Equal", "Exists") or (operator == "Exists" and "value" in value):
-        raise ValueError(f'the operator in option {option} is "Equal", or "Exists" without a value')
-    if not _is_label_key(key):
-        raise ValueError(f"option {option} has {key!r}, which is no key of a taint")
-    if not _matches(_LABEL_VALUE, value.get("value", "")):
-        raise ValueError(f"option {option} has {value['value']!r}, which is no value of a taint")
-    if "effect" in value and value["effect"] not in _EFFECTS:
-        raise ValueError(f"the effect in option {option} is one of {', '.join(sorted(_EFFECTS))}")
-    return dict(value)
-
-
-def _resource(option: str, value: object) -> str:
-    if not isinstance(value, str) or not _matches(_RESOURCE, value):
-        raise ValueError(f'option {option} must be an extended resource, like "{GPU_RESOURCE}"')
-    domain = value.partition("/")[0]
-    if (
-        domain == "kubernetes.io"
-        or domain.endswith(".kubernetes.io")
-        or value.startswith("requests.")
-    ):
-        raise ValueError(f"option {option} must not be of kubernetes.io: those are no GPUs")
-    return value
-
-
-def _object_name(option: str, value: object) -> str:
-    if not isinstance(value, str) or len(value) > _NAME_MAX or not _matches(_NAME, value):
-        raise ValueError(f"option {option} must be lower case letters, digits, '-' and '.'")
-    return value
-
-
-def _account(option: str, value: object) -> str:
-    if not isinstance(value, str) or not _matches(_ACCOUNT, value):
-        raise ValueError(
-            f"option {option} must be a list of accounts, like "
-            '"system:serviceaccount:NAMESPACE:NAME"'
-        )
-    return value
-
-
-def _queue(option: str, value: object) -> str:
-    if not isinstance(value, str) or not _matches(_QUEUE, value):
-        raise ValueError(f"option {option} must be lower case letters, digits, '-', '_' and '.'")
-    return value
-
-
-def _version(option: str, value: object) -> str:
-    if not isinstance(value, str) or not _matches(_VERSION, value):
-        raise ValueError(f'option {option} must be a version, like "2.40.0"')
-    return value
-
-
-def _label_key(option: str, value: object) -> str:
-    if not isinstance(value, str) or not _is_label_key(value):
-        raise ValueError(f"option {option} must be the key of a label of nodes")
-    return value
-
-
-def _is_label_key(value: object) -> bool:
-    return (
-        isinstance(value, str)
-        and _matches(_LABEL_KEY, value)
-        and len(value.rpartition("/")[0]) <= _PREFIX_MAX
-    )
-
-
-def _path(option: str, value: object) -> str:
-    if not isinstance(value, str) or not _matches(_PATH_TEXT, value) or ".." in value.split("/"):
-        raise ValueError(f"option {option} must be an absolute path without spaces and '..'")
-    return os.path.normpath(value)
-
-
-def _choice(options: Mapping[str, Any], option: str, default: str, allowed: tuple[str, ...]) -> str:
-    value = options.get(option, default)
-    if not isinstance(value, str) or value not in allowed:
-        raise ValueError(f"option {option} must be one of {', '.join(allowed)}")
-    return value
-
-
-def _flag(options: Mapping[str, Any], option: str) -> bool:
-    value = options.get(option, False)
-    if not isinstance(value, bool):
-        raise ValueError(f"option {option} must be true or false")
-    return value
-
-
-def _count(option: str, value: object, least: int, most: int) -> int:
-    if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"option {option} must be a whole number from {least} to {most}")
-    return value
-
-
-def _list(option: str, value: object, check: Callable[[str, object], T]) -> tuple[T, ...]:
-    if not isinstance(value, list | tuple) or len(value) > LIST_MAX:
-        raise ValueError(f"option {option} must be a list of at most {LIST_MAX}")
-    return tuple(check(option, one) for one in value)
-
-
-def _or_none(option: str, value: object, check: Callable[[str, object], T]) -> T | None:
-    return None if value is None else check(option, value)
-
-
-def _matches(pattern: re.Pattern[str], value: object) -> bool:
-    return isinstance(value, str) and pattern.fullmatch(value) is not None
+    return values.listed("allowed_registries", value, check)

@@ -1,8 +1,8 @@
 """What a push writes on a cluster without any pool of cores, byte by byte: pools of cores beside it
 must not change a single object of the clusters that have none.
 
-The documents stand in `golden_push/`. After a change that is meant, `TIDEGATE_WRITE_GOLDEN=1 pytest`
-on this file writes them again: read the difference.
+The documents stand in `golden_push/`. After a change that is meant, `TIDEGATE_WRITE_GOLDEN=1
+pytest` on this file writes them again: read the difference.
 """
 
 from __future__ import annotations
