@@ -89,6 +89,15 @@ def manifest_cases() -> Iterator[ManifestCase]:
     yield ManifestCase("job-mig", a_kube_workload(mgpu=250), some_options(pool=mig))
     devices = some_options(pool=a_pool_with(device_class="gpu.nvidia.com"))
     yield ManifestCase("job-devices", gang, devices)
+    cores = {
+        "device": "cpu",
+        "node_selector": {"example.com/pool": "batch"},
+        "image": IMAGE,
+        "memory_mib_per_core": 2_000,
+    }
+    planned = a_kube_workload(slots=(RankSlot("c-1", 6_000), RankSlot("c-0", 6_000)))
+    yield ManifestCase("job-cores", planned, some_options(pool=cores))
+    yield ManifestCase("yunikorn-cores", planned, some_options(scheduler="yunikorn", pool=cores))
     yield ManifestCase("job-everything", *_everything())
 
 

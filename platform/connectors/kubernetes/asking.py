@@ -1,4 +1,4 @@
-"""What workloads ask for: GPUs by pool and rank, as Kueue counts them. Pure.
+"""What workloads ask for: GPUs or cores by pool and rank, as Kueue counts them. Pure.
 
 An attempt says in annotation `naming.ASKED` what was submitted for it. Specs of most kinds may be
 changed as long as they are suspended, and Kueue then counts the changed one: an attempt whose
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 
 from connectors.kubernetes import naming
+from connectors.kubernetes.cores import cores_asked, gpu_pools, most_at_once
 from connectors.kubernetes.manifests.pod_template import claim_template_name, pool_of
 from connectors.kubernetes.options import WHOLE_MGPU, KubernetesOptions, KubernetesPool
 from connectors.kubernetes.reading import Object, Odd, number, part, parts, text, texts, units
@@ -82,24 +84,34 @@ def asked_by_pool(
 ) -> dict[str, tuple[int, ...]]:
     """What each rank of Kueue's `workload` asks for, by pool, in the order of the Pod sets.
 
-    Pool "" has what cannot be told. Raises Odd.
+    Pool "" has what cannot be told. What asks for GPUs asks for no cores. Raises Odd.
     """
     flavors = {
         text(one, "name"): texts(one, "flavors")
         for one in parts(workload, "status", "admission", "podSetAssignments")
     }
-    resources = {pool.resource for pool in pools.values()}
-    found: dict[str, tuple[int, ...]] = {}
+    of_gpus = gpu_pools(pools)
+    resources = {pool.resource for pool in of_gpus.values()}
+    has_claims = any(pool.device_class is not None for pool in of_gpus.values())
+    gpus: list[tuple[str, int, int]] = []
+    cores: list[tuple[str, int, int]] = []
+    claims_any = False
     for pod_set in parts(workload, "spec", "podSets"):
         spec = part(pod_set, "template", "spec")
+        given = flavors.get(text(pod_set, "name"), _NO_FLAVORS)
         each = gpus_by_pool(
             resource_counts(spec, resources),
-            pools,
+            of_gpus,
             selector=part(spec, "nodeSelector"),
-            flavors=flavors.get(text(pod_set, "name"), {}),
+            flavors=given,
         )
-        for name, mgpu in each.items():
-            found[name] = found.get(name, ()) + (mgpu,) * _count(pod_set)
+        gpus += [(name, mgpu, _count(pod_set)) for name, mgpu in each.items()]
+        claims_any = claims_any or (has_claims and bool(parts(spec, "resourceClaims")))
+        if asked := cores_asked(spec, pools, given.get("cpu", "")):
+            cores.append((*asked, _count(pod_set)))
+    found: dict[str, tuple[int, ...]] = {}
+    for name, mgpu, count in gpus if gpus or claims_any else cores:
+        found[name] = found.get(name, ()) + (mgpu,) * count
     return found
 
 
@@ -121,14 +133,7 @@ def resource_counts(spec: Object, resources: Iterable[str]) -> dict[str, int]:
     together, or an init container with the sidecars that were started before it. Raises Odd."""
     counts: dict[str, int] = {}
     for resource in resources:
-        sidecars = most = 0
-        for one in parts(spec, "initContainers"):
-            asked = _asked(one, resource)
-            most = max(most, sidecars + asked)
-            if text(one, "restartPolicy") == "Always":
-                sidecars += asked
-        together = sum(_asked(one, resource) for one in parts(spec, "containers"))
-        if most := max(most, sidecars + together):
+        if most := most_at_once(spec, partial(_asked, resource=resource)):
             counts[resource] = most
     return counts
 

@@ -14,6 +14,7 @@ from connectors.kubernetes import naming
 from connectors.kubernetes.api import KubeApi
 from connectors.kubernetes.attempts import Attempts
 from connectors.kubernetes.cluster_state import KubeState
+from connectors.kubernetes.cores import core_pools, gpu_pools
 from connectors.kubernetes.options import KubernetesOptions
 from connectors.kubernetes.resources import KINDS, POD, RAYCLUSTER, Resource
 from connectors.kubernetes.voting import WORKLOADS
@@ -64,7 +65,9 @@ class Caches:
     ) -> None:
         self._api = api
         self._cluster_id = cluster_id
-        self._gpu_resources = {pool.resource for pool in options.pools.values()}
+        self._gpu_resources = {pool.resource for pool in gpu_pools(options.pools).values()}
+        self._of_cores = core_pools(options.pools)
+        self._nodes_with_cores: set[str] = set()
         self._has_claims = any(pool.device_class for pool in options.pools.values())
         self._tell_pod = pod_changed
         self._starting = threading.Lock()
@@ -147,6 +150,13 @@ class Caches:
         """All nodes, asked for where nothing is watched yet. Raises ClusterUnavailable."""
         return self._nodes.snapshot() if self._is_started else self._api.list(NODES).items
 
+    def pods(self) -> Sequence[Json]:
+        """All Pods that may hold something of a pool, asked for where nothing is watched yet.
+        Raises ClusterUnavailable."""
+        if self._is_started:
+            return self._pods.snapshot()
+        return self._api.list(POD.collection()).items
+
     def took(self, found: Json) -> None:
         """What the server just answered with is known from now on."""
         if self._is_started and (reflector := self._of(found)) is not None:
@@ -178,8 +188,15 @@ class Caches:
         )
 
     def _trimmed_pod(self, pod: Json) -> Json | None:
-        """Only Pods that may hold GPUs, or are ours: a cluster has many others."""
-        if naming.key_of(pod, self._cluster_id) is None and not self._may_hold_gpus(pod):
+        """Only Pods that may hold something of a pool, or are ours: a cluster has many others.
+
+        Where there is a pool of cores, that is all of them: which nodes are its own may change.
+        """
+        if (
+            naming.key_of(pod, self._cluster_id) is None
+            and not self._of_cores
+            and not self._may_hold_gpus(pod)
+        ):
             return None
         return trimmed(pod)  # type: ignore[no-any-return]
 
@@ -230,12 +247,29 @@ class Caches:
         self.attempts.pod_changed(before, now)
         if self.attempts.has_pod(now or before or {}):
             self._tell_pod(before, now)
-        if self._is_ours(before, now) or _pod_matters(before) != _pod_matters(now):
+        if self._is_ours(before, now) or (
+            _pod_matters(before) != _pod_matters(now) and self._may_matter(now or before or {})
+        ):
             self.news.set()
 
+    def _may_matter(self, pod: Json) -> bool:
+        """Whether a Pod that is not ours may hold something of a pool where it is now."""
+        node = (pod.get("spec") or {}).get("nodeName")
+        return node in self._nodes_with_cores or self._may_hold_gpus(pod)
+
     def _node_changed(self, before: Json | None, now: Json | None) -> None:
+        if self._of_cores:
+            self._note_cores(before, now)
         if before is None or now is None or _node_matters(before) != _node_matters(now):
             self.news.set()
+
+    def _note_cores(self, before: Json | None, now: Json | None) -> None:
+        name = (now or before or {"metadata": {}})["metadata"].get("name")
+        labels = ((now or {}).get("metadata") or {}).get("labels") or {}
+        if any(pool.node_selector.items() <= labels.items() for pool in self._of_cores):
+            self._nodes_with_cores.add(name)
+        else:
+            self._nodes_with_cores.discard(name)
 
     def _is_ours(self, *states: Json | None) -> bool:
         return any(

@@ -20,10 +20,11 @@ from connectors.kubernetes import naming
 from connectors.kubernetes.api import KubeApi, NotFound
 from connectors.kubernetes.attempts import Attempt
 from connectors.kubernetes.caches import Caches
-from connectors.kubernetes.cluster_state import KubeState, pods_of_ours
+from connectors.kubernetes.cluster_state import KubeState, pods_of_ours, rank_of_ours
+from connectors.kubernetes.cores import use_of_nodes
 from connectors.kubernetes.finding import Finder, beside
 from connectors.kubernetes.gating import GateWatch
-from connectors.kubernetes.inventory import nodes_of
+from connectors.kubernetes.inventory import core_shares_mib, nodes_of
 from connectors.kubernetes.kueue_health import KueueWatch
 from connectors.kubernetes.log_keeping import LogKeeper
 from connectors.kubernetes.log_reading import KubernetesLogs
@@ -279,7 +280,10 @@ class KubernetesConnector:
     def inventory(self) -> Inventory:
         """See the protocol."""
         probe = self._api.probe()
-        found, odd = nodes_of(self._caches.nodes(), self._options.pools, self._options.features)
+        nodes, pools = self._caches.nodes(), self._options.pools
+        shares = core_shares_mib(nodes, pools)
+        use = use_of_nodes(self._caches.pods(), shares, self._is_attempt) if shares else None
+        found, odd = nodes_of(nodes, pools, self._options.features, use)
         return Inventory(
             observed_at=probe.observed_at,
             nodes=found,
@@ -319,6 +323,9 @@ class KubernetesConnector:
             self._caches.removed(attempt.item)
         if self._keeper is not None:
             self._keeper.forget(key)
+
+    def _is_attempt(self, pod: Mapping[str, Any]) -> bool:
+        return rank_of_ours(pod, cluster_id=self._cluster_id) is not None
 
     def _start(self) -> None:
         self._caches.start()

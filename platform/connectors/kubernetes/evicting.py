@@ -19,6 +19,7 @@ from connectors.kubernetes import naming
 from connectors.kubernetes.api import Forbidden, KubeApi, KubeRefused
 from connectors.kubernetes.cluster_state import KubeState
 from connectors.kubernetes.connector import KubernetesConnector
+from connectors.kubernetes.cores import is_of_its_node
 from connectors.kubernetes.options import KubernetesPool
 from connectors.kubernetes.resources import POD
 from connectors.kubernetes.runs import Look
@@ -28,8 +29,6 @@ from connectors.protocol import ClusterConnector
 
 Object = Mapping[str, Any]
 
-#: Annotation of what a node made for itself: the API server shows only a mirror of it.
-MIRROR = "kubernetes.io/config.mirror"
 #: What a Pod gets that says nothing of its own grace.
 _OWN_GRACE_S = 30
 #: No eviction is begun later than so long after the first: the next call has the rest, and nobody
@@ -118,13 +117,7 @@ class KubernetesNodeEviction:
 
 def must_go(pod: Object) -> bool:
     """Whether the node is not empty as long as `pod` is on it."""
-    metadata = pod["metadata"]
-    is_of_daemon_set = any(
-        owner.get("controller") is True and owner.get("kind") == "DaemonSet"
-        for owner in metadata.get("ownerReferences") or ()
-    )
-    is_mirror = MIRROR in (metadata.get("annotations") or {})
-    return not (is_of_daemon_set or is_mirror or is_over(pod))
+    return not (is_of_its_node(pod) or is_over(pod))
 
 
 def _own_grace_s(pod: Object) -> int:

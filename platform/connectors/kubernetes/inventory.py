@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
+from connectors.kubernetes.cores import NodeUse, core_pools, gpu_pools
 from connectors.kubernetes.features import features_of
 from connectors.kubernetes.options import KubernetesPool
 from connectors.kubernetes.reading import (
@@ -23,6 +25,7 @@ from connectors.kubernetes.reading import (
     units,
 )
 from connectors.protocol import NodeCapacity
+from primitives.units import DeviceKind
 
 #: Annotation on a node that we drained: why.
 DRAINED = "tidegate.io/drained"
@@ -42,29 +45,47 @@ def nodes_of(
     nodes: Iterable[Object],
     pools: Mapping[str, KubernetesPool],
     features: Mapping[str, tuple[str, str | None]],
+    use: NodeUse | None = None,
 ) -> tuple[tuple[NodeCapacity, ...], tuple[str, ...]]:
     """What each node of our pools offers, by name and pool, and complaints about what is left out.
 
     A node whose GPUs are of several kinds, as one with whole GPUs beside slices of others, is in a
     pool with each. `features` are those that the options name: by feature a label and its value,
-    or any. A node of no pool is no complaint.
+    or any. A node of no pool is no complaint. `use` is what is not offered of nodes of pools of
+    cores.
     """
+    use = NodeUse() if use is None else use
     found: list[NodeCapacity] = []
     complaints: list[str] = []
+    with_gpus: dict[str, list[str]] = {}
     for node in nodes:
         try:
             name = needed(node, "metadata", "name")
-            counting, disputed = _pools_of(node, pools)
-            found += [_capacity(name, node, pool, features) for pool in counting]
-            if disputed:
-                names = " and ".join(sorted(pool.name for pool in disputed)[:_NAMED_MAX])
+            whose = _pools_of(node, pools)
+            for pool in whose.counting:
+                offered = _capacity(name, node, pool, features)
+                if pool.device is DeviceKind.CPU:
+                    offered = _without(offered, pool, use)
+                found.append(offered)
+            for pool in whose.with_gpus:
+                with_gpus.setdefault(pool.name, []).append(printable(name, _LENGTH_MAX))
+            if whose.disputed:
+                names = " and ".join(sorted(pool.name for pool in whose.disputed)[:_NAMED_MAX])
+                devices = whose.disputed[0].device.plural
                 complaints.append(
-                    f"Node {printable(name, _LENGTH_MAX)} has the same GPUs for the pools {names} "
-                    "by their node_selector and resource; it is left out of them until it has "
-                    "them for one only."
+                    f"Node {printable(name, _LENGTH_MAX)} has the same {devices} for the pools "
+                    f"{names} by their node_selector and resource; it is left out of them until it "
+                    "has them for one only."
                 )
         except Odd as error:
             complaints.append(f"Node {_name_of(node)} makes no sense and is left out: {error}.")
+    for pool_name, names_of_nodes in with_gpus.items():
+        shown = ", ".join(sorted(names_of_nodes)[:_NAMED_MAX])
+        complaints.append(
+            f"Pool {pool_name} of CPU cores has {len(names_of_nodes)} nodes with GPUs by its "
+            f"node_selector ({shown}): their cores are not offered, and what starts on them is not "
+            "counted. Give it a label that only nodes without GPUs have."
+        )
     return tuple(sorted(found, key=lambda one: (one.name, one.pool))), tuple(sorted(complaints))
 
 
@@ -75,7 +96,7 @@ def pools_of_nodes(
     found: dict[str, frozenset[str]] = {}
     for node in nodes:
         try:
-            counting, _ = _pools_of(node, pools)
+            counting = _pools_of(node, pools).counting
             if counting:
                 found[needed(node, "metadata", "name")] = frozenset(pool.name for pool in counting)
         except Odd:
@@ -84,17 +105,31 @@ def pools_of_nodes(
     return found
 
 
-def _pools_of(
-    node: Object, pools: Mapping[str, KubernetesPool]
-) -> tuple[list[KubernetesPool], list[KubernetesPool]]:
-    """The pools whose nodes look like `node`: those that it counts in, and those that would count
-    the same GPUs as another of them. Raises Odd."""
+@dataclass(frozen=True, slots=True)
+class _Pools:
+    """The pools whose nodes look like a node: those that it counts in, those that would count the
+    same devices as another of them, and those of cores that it is not in for its GPUs."""
+
+    counting: list[KubernetesPool]
+    disputed: list[KubernetesPool]
+    with_gpus: list[KubernetesPool]
+
+
+def _pools_of(node: Object, pools: Mapping[str, KubernetesPool]) -> _Pools:
+    """Raises Odd."""
     labels = texts(node, "metadata", "labels")
-    alike = [
+    looks_like = [
         pool
         for pool in pools.values()
         if all(labels.get(name) == value for name, value in pool.node_selector.items())
-        and _may_have(node, pool)
+    ]
+    of_cores = [pool for pool in looks_like if pool.device is DeviceKind.CPU]
+    # Also none of them for a moment, as while a driver is installed anew: it keeps its cores.
+    has_gpus = bool(of_cores) and any(_may_have(node, pool) for pool in gpu_pools(pools).values())
+    alike = [
+        pool
+        for pool in looks_like
+        if (not has_gpus if pool.device is DeviceKind.CPU else _may_have(node, pool))
     ]
     # A GPU that was cut in slices leaves 0 whole ones behind, and slices that are cut anew 0 of
     # their kind.
@@ -104,7 +139,9 @@ def _pools_of(
         for pool in fitting
         if any(other is not pool and _counts_the_same(pool, other) for other in fitting)
     ]
-    return [pool for pool in fitting if pool not in disputed], disputed
+    return _Pools(
+        [pool for pool in fitting if pool not in disputed], disputed, of_cores if has_gpus else []
+    )
 
 
 def _counts_the_same(one: KubernetesPool, other: KubernetesPool) -> bool:
@@ -124,11 +161,16 @@ def _may_have(node: Object, pool: KubernetesPool) -> bool:
 def _has_any(node: Object, pool: KubernetesPool) -> bool:
     """Whether the node has GPUs of the pool, healthy or not. Raises Odd."""
     return _allocatable(node, pool) > 0 or (
-        pool.device_class is None and units(node, "status", "capacity", pool.resource) > 0
+        pool.device_class is None
+        and pool.device is DeviceKind.GPU
+        and units(node, "status", "capacity", pool.resource) > 0
     )
 
 
 def _allocatable(node: Object, pool: KubernetesPool) -> int:
+    """How many units of its resource, of cores thousandths. Raises Odd."""
+    if pool.device is DeviceKind.CPU:
+        return cpu_milli(node, "status", "allocatable", "cpu") or 0
     if pool.device_class is not None:
         return units(node, "metadata", "labels", DEVICE_COUNT)
     return units(node, "status", "allocatable", pool.resource)
@@ -141,6 +183,7 @@ def _capacity(
     features: Mapping[str, tuple[str, str | None]],
 ) -> NodeCapacity:
     allocatable, labels = _allocatable(node, pool), texts(node, "metadata", "labels")
+    is_of_cores = pool.device is DeviceKind.CPU
     found = true_conditions(node)
     is_ready = "Ready" in found
     is_cordoned = bool(flag(node, "spec", "unschedulable"))
@@ -168,13 +211,13 @@ def _capacity(
     if taints:
         words.append("Tainted")
     if allocatable == 0:
-        words.append("NoGPUs")
+        words.append("NoCores" if is_of_cores else "NoGPUs")
         what = pool.device_class or pool.resource
         reasons.append(f"none of its {what} is allocatable")
     return NodeCapacity(
         name=name,
         pool=pool.name,
-        capacity_mgpu=allocatable * pool.mgpu_per_unit,
+        capacity_mgpu=allocatable * (1 if is_of_cores else pool.mgpu_per_unit),
         is_schedulable=is_ready and not is_cordoned and not taints and allocatable > 0,
         state=",".join(words),
         reason=printable("; ".join(reasons), _LENGTH_MAX),
@@ -184,11 +227,38 @@ def _capacity(
             for level, label in pool.topology_domains.items()
             if labels.get(label)
         },
-        cpu_milli=cpu_milli(node, "status", "allocatable", "cpu"),
+        cpu_milli=None if is_of_cores else cpu_milli(node, "status", "allocatable", "cpu"),
         memory_mib=memory_mib(node, "status", "allocatable", "memory"),
         cpu_milli_per_gpu=(pool.cpu_per_gpu or 0) * 1_000,
         memory_mib_per_gpu=pool.memory_mib_per_gpu or 0,
+        device=pool.device,
     )
+
+
+def _without(offered: NodeCapacity, pool: KubernetesPool, use: NodeUse) -> NodeCapacity:
+    """What a node of a pool of cores offers beside what `use` says."""
+    kept = max(use.cpu_milli[offered.name], pool.reserved_cpu_milli)
+    memory = offered.memory_mib
+    return replace(
+        offered,
+        capacity_mgpu=max(0, offered.capacity_mgpu - kept),
+        memory_mib=None if memory is None else max(0, memory - use.memory_mib[offered.name]),
+    )
+
+
+def core_shares_mib(
+    nodes: Iterable[Object], pools: Mapping[str, KubernetesPool]
+) -> Mapping[str, int]:
+    """By node of the pools of cores, the MiB of memory that come with each core."""
+    of_cores = {pool.name: pool.memory_mib_per_gpu or 0 for pool in core_pools(pools)}
+    if not of_cores:
+        return {}
+    return {
+        node: of_cores[name]
+        for node, counting in pools_of_nodes(nodes, pools).items()
+        for name in counting
+        if name in of_cores
+    }
 
 
 def _tolerates(toleration: Mapping[str, str], taint: Object) -> bool:

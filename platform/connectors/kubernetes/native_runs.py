@@ -3,7 +3,8 @@ and Pods with GPUs that no queue let in. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from connectors.kubernetes import naming
 from connectors.kubernetes.admissions import Admission, admission_of
@@ -14,6 +15,7 @@ from connectors.kubernetes.reading import Object, moment, needed, number, parts,
 from connectors.kubernetes.runs import NAME_LENGTH_MAX, STATE_LENGTH_MAX, Look, Pod, Run, rank_count
 from connectors.kubernetes.states import Finish, WaitCode, eviction, finish_of, wait_of_pod
 from connectors.protocol import NativeWorkload, Outcome, RankSlot, WorkloadPhase
+from primitives.units import DeviceKind
 
 #: The scheduling gate that Kueue gives to Pods that wait in a queue themselves.
 ADMISSION_GATE = "kueue.x-k8s.io/admission"
@@ -28,6 +30,11 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
         return []
     admission = admission_of(workload, look.check)
     asked = asked_by_native(workload, look.pools)
+    if _asks_gpus(asked, look):
+        # Such as a leader without GPUs that its owner sent to nodes of a pool of cores.
+        beside = [pod for pod in run.alive if pod.gpus and not _asks_gpus(pod.gpus, look)]
+        look.foreign.extend(beside)
+        run.alive = [replace(pod, gpus={}) if pod in beside else pod for pod in run.alive]
     item = run.item or workload
     finish = finish_of(run.item or {}, workload)
     is_over = finish is not None or admission.is_admitted
@@ -96,6 +103,11 @@ def natives_of(look: Look, run: Run) -> list[NativeWorkload]:
         outcome=outcome,
         is_released=is_released,
     )
+
+
+def _asks_gpus(by_pool: Collection[str], look: Look) -> bool:
+    """Whether anything of a pool of GPUs is among what is asked for of pools."""
+    return any(name in look.pools and look.pools[name].device is DeviceKind.GPU for name in by_pool)
 
 
 def _is_gated(pod: Pod) -> bool:

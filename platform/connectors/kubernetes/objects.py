@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from connectors.kubernetes.cores import in_queue_order
 from connectors.kubernetes.naming import (
     BORROWED_CLASS,
     CLUSTER,
@@ -20,7 +21,13 @@ from connectors.kubernetes.naming import (
     PATH,
     cluster_label,
 )
-from connectors.kubernetes.options import SHARED_MODE, KubernetesOptions, KubernetesPool
+from connectors.kubernetes.options import (
+    CPU_RESOURCE,
+    SHARED_MODE,
+    KubernetesOptions,
+    KubernetesPool,
+)
+from primitives.units import DeviceKind
 
 Json = dict[str, Any]
 
@@ -96,13 +103,19 @@ class Shape:
 
     @property
     def flavors(self) -> list[str]:
-        """One for each pool."""
+        """One for each pool, in the order in which Kueue tries them."""
         return [pool.flavor for pool in self.pools]
 
     @property
     def resources(self) -> list[str]:
-        """Those of the devices, each once."""
-        return sorted({pool.resource for pool in self.pools})
+        """Those of GPUs, each once."""
+        return sorted({pool.resource for pool in self.pools if pool.device is DeviceKind.GPU})
+
+    @property
+    def device_resources(self) -> list[str]:
+        """Those of all devices, each once."""
+        has_cores = any(pool.device is DeviceKind.CPU for pool in self.pools)
+        return [*([CPU_RESOURCE] if has_cores else []), *self.resources]
 
     @property
     def things(self) -> tuple[str, ...]:
@@ -113,7 +126,7 @@ class Shape:
 def shape_of(options: KubernetesOptions, cluster_id: str) -> Shape:
     """The shape of the cluster `cluster_id` with `options`."""
     return Shape(
-        pools=tuple(pool for _, pool in sorted(options.pools.items())),
+        pools=in_queue_order(options.pools.values()),
         owner=cluster_label(cluster_id),
         is_shared=options.mode == SHARED_MODE,
         has_kueue=options.has_kueue,

@@ -61,6 +61,10 @@ def toleration(option: str, value: object) -> Mapping[str, str]:
 
 def resource(option: str, value: object) -> str:
     """The name of an extended resource."""
+    if value == "cpu":
+        raise ValueError(
+            f'option {option} is of GPUs; a pool of CPU cores has "device": "cpu" in its place'
+        )
     if not isinstance(value, str) or not matches(_RESOURCE, value):
         raise ValueError(f'option {option} must be an extended resource, like "{GPU_RESOURCE}"')
     domain = value.partition("/")[0]

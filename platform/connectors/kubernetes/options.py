@@ -34,6 +34,11 @@ pools               {pool: {...}}, what each pool is on the cluster:
   memory_mib_per_gpu    MiB that a rank gets with each GPU and may not exceed, null (default):
                         none are asked for and there is no limit
   runtime_class         RuntimeClass of its Pods; null (default): the cluster's own
+  device                "cpu": a pool of CPU cores, on nodes without GPUs. It has flavor,
+                        node_selector (needed), tolerations, image, runtime_class, and
+  memory_mib_per_core   as memory_mib_per_gpu
+  reserved_cpu_milli    thousandths of a core of each node that are kept for the node's own
+                        services (Pods of DaemonSets), whatever these ask for now; 0 by default
 features            {feature: label or "label=value"}, what a feature of a node is; any other
                     feature NAME is label feature.node.kubernetes.io/NAME, whatever its value
                     but "false"
@@ -75,10 +80,12 @@ from connectors.kubernetes.images import (
 from connectors.kubernetes.option_values import GPU_RESOURCE
 from connectors.kubernetes.resources import JOB, KINDS, OTHER_SCHEDULERS, Resource
 from connectors.protocol import TOPOLOGY_LEVELS
+from primitives.units import DeviceKind
 
 KUEUE = "kueue"
 ARBITER_MODE = "arbiter"
 SHARED_MODE = "shared"
+CPU_RESOURCE = "cpu"
 WHOLE_MGPU = 1_000
 #: The label of every node that is a domain of its own.
 HOST_LABEL = "kubernetes.io/hostname"
@@ -115,6 +122,12 @@ _KNOWN = frozenset(
         ),
     }
 )
+_POOL_OF_CORES_KNOWN = frozenset(
+    {
+        *("device", "flavor", "node_selector", "tolerations", "image", "runtime_class"),
+        *("memory_mib_per_core", "reserved_cpu_milli"),
+    }
+)
 _POOL_KNOWN = frozenset(
     {
         *("flavor", "node_selector", "resource", "mgpu_per_unit", "device_class", "tolerations"),
@@ -132,7 +145,8 @@ _FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class KubernetesPool:
-    """What a pool is on the cluster; see the head of the module."""
+    """What a pool is on the cluster; see the head of the module. Where `device` is a core,
+    `resource` is Kubernetes' own, and what is `per_gpu` comes with a core."""
 
     name: str
     flavor: str
@@ -150,6 +164,8 @@ class KubernetesPool:
     cpu_per_gpu: int | None
     memory_mib_per_gpu: int | None
     runtime_class: str | None
+    device: DeviceKind = DeviceKind.GPU
+    reserved_cpu_milli: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,18 +360,15 @@ def _pools(value: object, *, requires_digest: bool) -> Mapping[str, KubernetesPo
     for name, settings in value.items():
         if not values.matches(_POOL, name):
             raise ValueError(f"{name!r} is no name of a pool: use letters, digits, '.', '_', '-'")
-        if isinstance(settings, Mapping) and (
-            "device" in settings or settings.get("resource") == "cpu"
-        ):
-            raise ValueError(
-                f"pool {name}: pools of CPU cores are not run on Kubernetes yet; leave it out"
-            )
+        if isinstance(settings, Mapping) and "device" in settings:
+            pools[name] = _pool_of_cores(name, settings, requires_digest=requires_digest)
+            continue
         if not isinstance(settings, Mapping) or set(settings) - _POOL_KNOWN:
             raise ValueError(f"pool {name} has {', '.join(sorted(_POOL_KNOWN))}, nothing else")
         pools[name] = _pool(name, settings, requires_digest=requires_digest)
     flavors = [pool.flavor for pool in pools.values()]
     if len(set(flavors)) != len(flavors):
-        raise ValueError("two pools have the same flavor; one kind of GPU is one pool")
+        raise ValueError("two pools have the same flavor; one kind of device is one pool")
     # Nodes, and the Pods of others, are told apart by these two alone.
     places = {
         (tuple(sorted(pool.node_selector.items())), pool.device_class or pool.resource)
@@ -434,6 +447,45 @@ def _pool(name: str, settings: Mapping[str, Any], *, requires_digest: bool) -> K
             lambda o, v: values.count(o, v, 1, 1 << 30),
         ),
         runtime_class=optional("runtime_class", values.object_name),
+    )
+
+
+def _pool_of_cores(
+    name: str, settings: Mapping[str, Any], *, requires_digest: bool
+) -> KubernetesPool:
+    if settings["device"] != DeviceKind.CPU or set(settings) - _POOL_OF_CORES_KNOWN:
+        raise ValueError(
+            f'pool {name} has device "cpu" beside '
+            f"{', '.join(sorted(_POOL_OF_CORES_KNOWN - {'device'}))}, nothing else; a pool of GPUs "
+            "has no device but a resource"
+        )
+    plain = _pool(
+        name,
+        {
+            option: settings[option]
+            for option in ("flavor", "node_selector", "tolerations", "image", "runtime_class")
+            if option in settings
+        },
+        requires_digest=requires_digest,
+    )
+    if not plain.node_selector:
+        raise ValueError(
+            f"pool {name} of CPU cores needs a node_selector: every node has cores, and only some "
+            "of them are meant"
+        )
+
+    def count(option: str, value: object) -> int:
+        return values.count(f"pools.{name}.{option}", value, 0, MIB_MAX)
+
+    return replace(
+        plain,
+        resource=CPU_RESOURCE,
+        memory_mib_per_gpu=values.or_none(
+            "memory_mib_per_core", settings.get("memory_mib_per_core"), count
+        )
+        or None,
+        device=DeviceKind.CPU,
+        reserved_cpu_milli=count("reserved_cpu_milli", settings.get("reserved_cpu_milli", 0)),
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -161,8 +161,21 @@ def memory_mib(item: Object, *path: str) -> int | None:
     return None if found is None else found >> 20
 
 
-def _scaled(item: Object, path: tuple[str, ...], factor: int) -> int | None:
-    """`factor` times a quantity that may have decimals and any suffix, rounded down."""
+def cpu_milli_asked(item: Object, *path: str) -> int | None:
+    """As `cpu_milli`, for what somebody asks for: rounded up, as the cluster's scheduler does."""
+    return _scaled(item, path, 1_000, ROUND_CEILING)
+
+
+def memory_mib_asked(item: Object, *path: str) -> int | None:
+    """As `memory_mib`, for what somebody asks for: rounded up."""
+    found = _scaled(item, path, 1, ROUND_CEILING)
+    return None if found is None else -(-found >> 20)
+
+
+def _scaled(
+    item: Object, path: tuple[str, ...], factor: int, rounding: str = ROUND_FLOOR
+) -> int | None:
+    """`factor` times a quantity that may have decimals and any suffix, in whole ones."""
     found = part(item, *path[:-1]).get(path[-1])
     if found is None:
         return None
@@ -174,7 +187,7 @@ def _scaled(item: Object, path: tuple[str, ...], factor: int) -> int | None:
     value = Decimal(number) * factor * Decimal(scale) * Decimal(10) ** int(exponent or 0)
     if value >= _UNITS_MAX:
         raise Odd(f"{'.'.join(path)} is more than there can be")
-    return int(value)
+    return int(value.to_integral_value(rounding))
 
 
 def printable(raw: str, length: int) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from connectors.kubernetes import naming
 from connectors.kubernetes.asking import gpus_by_pool, resource_counts
 from connectors.kubernetes.cluster_state import OWNERS_MAX, KubeState, controller_of
+from connectors.kubernetes.cores import core_pools, cores_held, gpu_pools
 from connectors.kubernetes.inventory import pools_of_nodes
 from connectors.kubernetes.options import KubernetesPool
 from connectors.kubernetes.reading import (
@@ -119,6 +120,7 @@ class Look:
         self.cluster = naming.cluster_label(cluster_id)
         self.unread: list[Unread] = []
         self.pools_of_node = pools_of_nodes(state.nodes, pools)
+        self._of_gpus, self._of_cores = gpu_pools(pools), core_pools(pools)
         self.foreign: list[Pod] = []
         self._parents: dict[str, str] = {}
         self._runs: dict[str, Run] = {}
@@ -322,14 +324,17 @@ class Look:
         )
 
     def _gpus(self, source: Object) -> Mapping[str, int]:
-        """The milli-GPU that the Pod asks for, by pool."""
-        resources = {pool.resource for pool in self.pools.values()}
-        return gpus_by_pool(
+        """The milli-GPU that the Pod asks for, by pool, and the cores that it holds."""
+        resources = {pool.resource for pool in self._of_gpus.values()}
+        of_node = self.pools_of_node.get(text(source, "spec", "nodeName"))
+        gpus = gpus_by_pool(
             resource_counts(part(source, "spec"), resources),
-            self.pools,
+            self._of_gpus,
             selector=part(source, "spec", "nodeSelector"),
-            of_node=self.pools_of_node.get(text(source, "spec", "nodeName")),
+            of_node=of_node,
         )
+        asks_gpus = bool(gpus)
+        return gpus | cores_held(source, self._of_cores, of_node or (), asks_gpus=asks_gpus)
 
     def _not_read(self, item: Object, error: Odd) -> None:
         """`item` makes no sense: what it belongs to is unread, or, where that cannot be told,

@@ -98,7 +98,12 @@ def _read_cohort(found: Json, shape: Shape) -> dict[str, Value]:
     for pool in shape.pools:
         nominal, borrows, lends = cells.pop((pool.flavor, pool.resource), (0, None, None))
         settings |= cell_settings(pool, nominal, borrows, lends)
-    settings["other_quota"] = sorted(f"{flavor} {resource}" for flavor, resource in cells)
+    # Every flavor of a group has all of its resources, also those that it has none of.
+    settings["other_quota"] = sorted(
+        f"{flavor} {resource}"
+        for (flavor, resource), cell in cells.items()
+        if cell != (0, None, None)
+    )
     return settings
 
 
@@ -253,7 +258,9 @@ def _write_cohort(settings: Mapping[str, Value], shape: Shape) -> Json:
     }
     if filled:
         flavors = [name for name in shape.flavors if any(name == key[0] for key in filled)]
-        resources = [name for name in shape.resources if any(name == key[1] for key in filled)]
+        resources = [
+            name for name in shape.device_resources if any(name == key[1] for key in filled)
+        ]
         groups = [
             {
                 "coveredResources": resources,

@@ -271,12 +271,10 @@ class _Units:
         own = {(pool.flavor, pool.resource): pool for pool in self._shape.pools}
         found: dict[str, Value] = {}
         for flavor in self._shape.flavors:
-            for resource in WIDE_RESOURCES:
-                found[f"{flavor} {resource}"] = None
-            for resource in self._shape.resources:
+            for resource in (*WIDE_RESOURCES, *self._shape.resources):
                 pool = own.get((flavor, resource))
                 if pool is None:
-                    found[f"{flavor} {resource}"] = 0
+                    found[f"{flavor} {resource}"] = None if resource in WIDE_RESOURCES else 0
                 elif self._shape.is_shared:
                     borrows, lends = self._limits(node, pool)
                     found |= cell_settings(pool, self._guaranteed(node, pool), borrows, lends)

@@ -30,6 +30,7 @@ from connectors.kubernetes.options import (
     no_image,
 )
 from connectors.protocol import Workload
+from primitives.units import DeviceKind
 
 SCRIPT_KEY = "script"
 SCRIPT_DIRECTORY = "/run/tidegate/script"
@@ -71,7 +72,8 @@ def units(mgpu: int, pool: KubernetesPool) -> int:
     """
     count, rest = divmod(mgpu, pool.mgpu_per_unit)
     if rest:
-        unit = "whole GPUs" if pool.mgpu_per_unit == WHOLE_MGPU else "parts of GPUs"
+        devices = pool.device.plural
+        unit = f"whole {devices}" if pool.mgpu_per_unit == WHOLE_MGPU else f"parts of {devices}"
         raise WorkloadRejected(
             f"pool {pool.name} gives out {unit} of {pool.mgpu_per_unit} milli-GPU on this cluster, "
             f"and a rank asks for {mgpu}; ask for a multiple of {pool.mgpu_per_unit}"
@@ -401,7 +403,7 @@ def _variables(
         "MASTER_ADDR": ranks.master,
         "MASTER_PORT": str(naming.master_port(workload.key)),
         "NNODES": count,
-        "TIDEGATE_GPUS_PER_NODE": str(units(ranks.mgpu, pool_of(workload, options))),
+        **_devices(ranks.mgpu, pool_of(workload, options)),
         "WORLD_SIZE": count,
     }
     index: dict[str, Any] = {"name": INDEX_VARIABLE, "value": "0"}
@@ -414,12 +416,20 @@ def _variables(
     ]
 
 
+def _devices(mgpu: int, pool: KubernetesPool) -> dict[str, str]:
+    held = str(units(mgpu, pool))
+    if pool.device is DeviceKind.CPU:
+        return {"TIDEGATE_CPUS_PER_NODE": held, "TIDEGATE_GPUS_PER_NODE": "0"}
+    return {"TIDEGATE_GPUS_PER_NODE": held}
+
+
 def _field_variable(name: str, field: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": field}}}
 
 
 def _resources(workload: Workload, mgpu: int, pool: KubernetesPool) -> dict[str, Any]:
-    """What one rank is given: GPUs and memory as a limit too, cores only as a share."""
+    """What one rank is given: GPUs and memory as a limit too, and so are the cores of a pool of
+    them; the cores that come with GPUs only as a share."""
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
     if workload.cpus_per_node is not None and mgpu:
@@ -468,19 +478,33 @@ def _placement(
     placement: dict[str, Any] = {}
     if pool.node_selector:
         placement["nodeSelector"] = dict(pool.node_selector)
+    affinity: dict[str, Any] = {}
     if terms := feature_terms(workload.features, options.features):
-        placement["affinity"] = {
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [{"matchExpressions": terms}]
-                }
-            }
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
+            "nodeSelectorTerms": [{"matchExpressions": terms}]
         }
+    if pool.device is DeviceKind.CPU and (nodes := _planned_nodes(workload)):
+        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
+            {
+                "weight": 100,
+                "preference": {
+                    "matchExpressions": [{"key": HOST_LABEL, "operator": "In", "values": nodes}]
+                },
+            }
+        ]
+    if affinity:
+        placement["affinity"] = {"nodeAffinity": affinity}
     if pool.tolerations:
         placement["tolerations"] = [dict(toleration) for toleration in pool.tolerations]
     if pool.runtime_class is not None:
         placement["runtimeClassName"] = pool.runtime_class
     return placement
+
+
+def _planned_nodes(workload: Workload) -> list[str]:
+    """The nodes that the arbiter counted with. The cluster's scheduler would spread small jobs over
+    all nodes, and none was left whole for the large one that was started beside them."""
+    return sorted({slot.node for slot in workload.slots if slot.node})
 
 
 def _volumes(workload: Workload, options: KubernetesOptions, mgpu: int) -> list[dict[str, Any]]:

@@ -166,12 +166,35 @@ def test_every_pod_passes_the_restricted_standard(case: ManifestCase) -> None:
             assert "mountPropagation" not in mount
 
 
+def test_a_rank_of_cores_asks_for_no_gpus() -> None:
+    """And may not have more than is charged. Mutants: cores are only a share; a core is a thousand;
+    CPUs that a job asks for beside GPUs stand in their place."""
+    case = CASES["job-cores"]
+    asked = replace(case.workload, cpus_per_node=3)
+    main = objects_for(asked, case.options, cluster_id=CLUSTER_ID).main
+    (pod,) = pods_in(main)
+    amounts = {"cpu": "6", "memory": "12288000Ki"}
+    assert pod["containers"][0]["resources"] == {
+        "requests": {**amounts, "ephemeral-storage": "0"},
+        "limits": {**amounts, "ephemeral-storage": "112640Mi"},
+    }
+
+
+def test_a_rank_of_parts_of_cores_is_refused() -> None:
+    case = CASES["job-cores"]
+    half = replace(case.workload, slots=(RankSlot("c-0", 500),))
+    with pytest.raises(WorkloadRejected, match="gives out whole cores of 1000 milli"):
+        objects_for(half, case.options, cluster_id=CLUSTER_ID)
+
+
 @every_case
 def test_every_pod_is_bounded_in_what_it_writes(case: ManifestCase) -> None:
     """Mutant: a directory without a limit; one job filled the disk of a node, and others died."""
+    # No more than the memory of the rank, where its pool says how much that is.
+    shared = "12288000Ki" if case.name.endswith("cores") else "67108864Ki"
     for pod in [pod for document in documents(built(case)) for pod in pods_in(document)]:
         limits = [one["emptyDir"]["sizeLimit"] for one in pod["volumes"] if "emptyDir" in one]
-        assert limits == ["102400Mi", "67108864Ki"]
+        assert limits == ["102400Mi", shared]
         resources = pod["containers"][0]["resources"]
         assert resources["limits"]["ephemeral-storage"] == "112640Mi"
         assert resources["requests"]["ephemeral-storage"] == "0"
@@ -370,4 +393,4 @@ def test_every_rank_gets_the_cpus_and_the_memory_that_are_asked_for(case: Manife
                 (shared,) = (one for one in pod["volumes"] if one["name"] == "shared-memory")
                 assert shared["emptyDir"]["sizeLimit"] == "5120000Ki"
     assert found <= {("3", "5120000Ki", "5120000Ki")}
-    assert found or "devices" in case.name
+    assert found or case.name.endswith(("devices", "cores"))

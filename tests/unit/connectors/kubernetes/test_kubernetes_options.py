@@ -144,8 +144,19 @@ def test_what_no_cluster_can_have_is_refused(changes: dict[str, Any], why: str) 
         ({"image": "a/Upper"}, "option pools.h100.image: 'a/Upper' is no container image"),
         ({"cpu_per_gpu": 0}, "option pools.h100.cpu_per_gpu must be a whole number"),
         ({"memory_mib_per_gpu": 1.5}, "must be a whole number"),
-        ({"resource": "cpu"}, "pools of CPU cores are not run on Kubernetes yet"),
-        ({"device": "cpu"}, "pools of CPU cores are not run on Kubernetes yet"),
+        ({"resource": "cpu"}, 'a pool of CPU cores has "device": "cpu" in its place'),
+        ({"device": "gpu"}, 'pool h100 has device "cpu" beside flavor, image, memory_mib_per_core'),
+        ({"device": "cpu", "cpu_per_gpu": 1}, 'pool h100 has device "cpu" beside'),
+        ({"device": "cpu", "topology_name": "t"}, 'pool h100 has device "cpu" beside'),
+        ({"device": "cpu"}, "pool h100 of CPU cores needs a node_selector"),
+        (
+            {"device": "cpu", "node_selector": {"a": "b"}, "reserved_cpu_milli": -1},
+            "option pools.h100.reserved_cpu_milli must be a whole number",
+        ),
+        (
+            {"device": "cpu", "node_selector": {"a": "b"}, "memory_mib_per_core": "1Gi"},
+            "option pools.h100.memory_mib_per_core must be a whole number",
+        ),
     ],
 )
 def test_what_no_pool_can_have_is_refused(pool: dict[str, Any], why: str) -> None:
