@@ -253,7 +253,9 @@ class Caches:
             self.news.set()
 
     def _may_matter(self, pod: Json) -> bool:
-        """Whether a Pod that is not ours may hold something of a pool where it is now."""
+        """Whether a Pod that is kept and is not ours may hold something of a pool where it is."""
+        if not self._of_cores:
+            return True
         node = (pod.get("spec") or {}).get("nodeName")
         return node in self._nodes_with_cores or self._may_hold_gpus(pod)
 

@@ -103,11 +103,11 @@ def cores_asked(
     "" where that cannot be told, None for none. For what asks for no GPUs.
 
     `flavor` is what Kueue has given them of CPU, "" as long as it has given nothing: then it is
-    told by their selector, as Kueue will. Raises Odd.
+    told as Kueue will. Raises Odd.
     """
     if not core_pools(pools) or not (milli := cpu_milli_of(spec)):
         return None
-    meant = _meant(part(spec, "nodeSelector"), pools)
+    meant = _meant(spec, pools)
     if flavor:
         given = next((pool.name for pool in core_pools(pools) if pool.flavor == flavor), None)
         # Other nodes than those that it would have been granted on.
@@ -115,23 +115,43 @@ def cores_asked(
     return None if meant is None else (meant, milli)
 
 
-def _meant(selector: Object, pools: Mapping[str, KubernetesPool]) -> str | None:
-    """The pool of cores whose flavor Kueue gives to Pods with `selector`; "" where that may be one
-    of several, None where it is none of them.
-
-    Kueue compares those of a Pod's labels of nodes that any flavor of the queue has, and takes the
-    first flavor that has them all; of CPU there is always enough in one of GPUs.
-    """
-    known = {label for pool in pools.values() for label in pool.node_selector}
-    asked = {label: value for label, value in selector.items() if label in known}
-    fitting = [
-        pool
-        for pool in in_queue_order(pools.values())
-        if all(pool.node_selector.get(label) == value for label, value in asked.items())
-    ]
+def _meant(spec: Object, pools: Mapping[str, KubernetesPool]) -> str | None:
+    """The pool of cores whose flavor Kueue gives to Pods with `spec`, None where it is none of
+    them; "" where that may be one of several, or a pool's labels and those of others."""
+    fitting = [pool for pool in in_queue_order(pools.values()) if _fits(spec, pool.node_selector)]
     if not fitting or fitting[0].device is DeviceKind.GPU:
-        return None
+        # Of CPU there is always enough in a flavor of GPUs.
+        selected = part(spec, "nodeSelector").items()
+        named = any(pool.node_selector.items() <= selected for pool in core_pools(pools))
+        return "" if named else None
     return fitting[0].name if len(fitting) == 1 else ""
+
+
+def _fits(spec: Object, labels: Mapping[str, str]) -> bool:
+    """Whether Kueue takes a flavor with `labels` for Pods with `spec`: of what they say of nodes it
+    asks only for labels that this flavor has (`flavorSelector` in its flavorassigner.go)."""
+    selector = part(spec, "nodeSelector")
+    if any(selector.get(label, value) != value for label, value in labels.items()):
+        return False
+    required = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    terms = [
+        [one for one in parts(term, "matchExpressions") if text(one, "key") in labels]
+        for term in parts(spec, *required, "nodeSelectorTerms")
+    ]
+    # A term that says nothing of the flavor's labels is met by it, and one is enough.
+    return not terms or any(
+        all(_is_met(one, labels[text(one, "key")]) for one in term) for term in terms
+    )
+
+
+def _is_met(expression: Object, value: str) -> bool:
+    match text(expression, "operator"):
+        case "In":
+            return value in (expression.get("values") or ())
+        case "NotIn":
+            return value not in (expression.get("values") or ())
+        case operator:
+            return operator == "Exists"
 
 
 def cores_held(

@@ -83,8 +83,8 @@ def nodes_of(
         shown = ", ".join(sorted(names_of_nodes)[:_NAMED_MAX])
         complaints.append(
             f"Pool {pool_name} of CPU cores has {len(names_of_nodes)} nodes with GPUs by its "
-            f"node_selector ({shown}): their cores are not offered, and what starts on them is not "
-            "counted. Give it a label that only nodes without GPUs have."
+            f"node_selector ({shown}): their cores are not offered, and what people start on them "
+            "is not counted. Give it a label that only nodes without GPUs have."
         )
     return tuple(sorted(found, key=lambda one: (one.name, one.pool))), tuple(sorted(complaints))
 

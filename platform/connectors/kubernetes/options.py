@@ -105,6 +105,8 @@ FEATURE_PREFIX = "feature.node.kubernetes.io/"
 LOG_CAP_BYTES = 16 << 20
 LOG_CAP_BYTES_MAX = 1 << 40
 POOLS_MAX = 100
+#: Terms of a node selector that every Pod of a pool of cores may get.
+TERMS_MAX = 32
 
 _KNOWN = frozenset(
     {
@@ -329,6 +331,40 @@ def unit_mgpu(options: Mapping[str, Any], pool: str) -> int:
     return WHOLE_MGPU if found is None else found.mgpu_per_unit
 
 
+def not_on_gpus(
+    pool: KubernetesPool, pools: Mapping[str, KubernetesPool]
+) -> list[list[dict[str, object]]]:
+    """Terms of a node selector, of which one is enough, for nodes that have the labels of no pool
+    of GPUs. Without them Kueue would take a flavor of GPUs, which has CPU for everybody.
+
+    Raises ValueError where no node has the labels of `pool` alone, or for too many terms.
+    """
+    terms: list[list[dict[str, object]]] = [[]]
+    for other in sorted(pools.values(), key=lambda one: one.name):
+        if other.device is DeviceKind.CPU:
+            continue
+        kept = other.node_selector.items() - pool.node_selector.items()
+        if not kept:
+            raise ValueError(
+                f"the node_selector of pool {other.name} takes in all nodes of pool {pool.name} of "
+                "CPU cores; give it a label that only nodes with GPUs have"
+            )
+        if any(label in pool.node_selector for label, _ in kept):
+            # They have another value of it.
+            continue
+        terms = [
+            [*term, {"key": label, "operator": "NotIn", "values": [value]}]
+            for term in terms
+            for label, value in sorted(kept)
+        ]
+        if len(terms) > TERMS_MAX:
+            raise ValueError(
+                f"the pools of GPUs have too many labels in their node_selector for pool "
+                f"{pool.name} of CPU cores to keep out of all of them; give each a label of its own"
+            )
+    return terms
+
+
 def is_label_name(text: str) -> bool:
     """Whether `text` can be the key of a label behind a prefix of its own."""
     return values.matches(values.LABEL_NAME, text)
@@ -379,6 +415,9 @@ def _pools(value: object, *, requires_digest: bool) -> Mapping[str, KubernetesPo
             "two pools have the same node_selector and resource, so that nobody can tell their "
             "nodes apart"
         )
+    for pool in pools.values():
+        if pool.device is DeviceKind.CPU:
+            not_on_gpus(pool, pools)
     return pools
 
 

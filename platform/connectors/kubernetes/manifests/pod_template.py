@@ -28,6 +28,7 @@ from connectors.kubernetes.options import (
     KubernetesPool,
     image_refusal,
     no_image,
+    not_on_gpus,
 )
 from connectors.protocol import Workload
 from primitives.units import DeviceKind
@@ -479,11 +480,14 @@ def _placement(
     if pool.node_selector:
         placement["nodeSelector"] = dict(pool.node_selector)
     affinity: dict[str, Any] = {}
-    if terms := feature_terms(workload.features, options.features):
+    features = feature_terms(workload.features, options.features)
+    is_of_cores = pool.device is DeviceKind.CPU
+    terms = not_on_gpus(pool, options.pools) if is_of_cores else [[]]
+    if every := [[*term, *features] for term in terms if term or features]:
         affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
-            "nodeSelectorTerms": [{"matchExpressions": terms}]
+            "nodeSelectorTerms": [{"matchExpressions": term} for term in every]
         }
-    if pool.device is DeviceKind.CPU and (nodes := _planned_nodes(workload)):
+    if is_of_cores and (nodes := _planned_nodes(workload)):
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
             {
                 "weight": 100,

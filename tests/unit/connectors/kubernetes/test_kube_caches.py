@@ -33,9 +33,9 @@ def some_options(**values: Any) -> KubernetesOptions:
     return parse_options({"kubeconfig": "/k", "pools": {"h100": {}}, **values})
 
 
-def quiet_caches() -> Caches:
+def quiet_caches(**options: Any) -> Caches:
     """Caches that watch nothing."""
-    return Caches(KubeApi(kubeconfig="/k"), some_options(), CLUSTER_ID)
+    return Caches(KubeApi(kubeconfig="/k"), some_options(**options), CLUSTER_ID)
 
 
 class AnApi:
@@ -188,6 +188,40 @@ def test_only_what_a_look_would_show_is_news(
     caches = quiet_caches()
     getattr(caches, f"_{kind}_changed")(before, now)
     assert caches.news.is_set() is is_news
+
+
+BATCH = {"example.com/pool": "batch"}
+
+
+def a_node_labelled(**labels: str) -> Json:
+    return {"kind": "Node", "metadata": {"name": "c1", "labels": labels}, "status": {}}
+
+
+def test_pods_without_gpus_are_kept_where_there_is_a_pool_of_cores_and_are_news_on_its_nodes() -> (
+    None
+):
+    """Any node may become one of the pool, and what is on it then holds cores. Mutants: only Pods
+    with GPUs are kept; each Pod of the cluster makes the next look come at once; a node that lost
+    the labels counts for ever."""
+    pod = a_foreign_pod() | {"spec": {"nodeName": "c1", "containers": [{"name": "main"}]}}
+    cores = {"device": "cpu", "node_selector": BATCH}
+    caches = quiet_caches(pools={"h100": {"node_selector": {"a": "b"}}, "batch": cores})
+    assert caches._trimmed_pod(pod) == pod
+    assert quiet_caches()._trimmed_pod(pod) is None
+
+    def is_news() -> bool:
+        caches.news.clear()
+        caches._pod_changed(None, pod)
+        return caches.news.is_set()
+
+    assert not is_news()
+    caches._node_changed(None, a_node_labelled(**BATCH))
+    assert is_news()
+    caches._node_changed(a_node_labelled(**BATCH), a_node_labelled())
+    assert not is_news()
+    caches._node_changed(a_node_labelled(), a_node_labelled(**BATCH))
+    caches._node_changed(a_node_labelled(**BATCH), None)
+    assert not is_news()
 
 
 class AClusterApart:

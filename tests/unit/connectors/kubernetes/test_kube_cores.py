@@ -161,8 +161,8 @@ def test_a_node_with_gpus_has_no_cores_of_a_pool(gpus: str) -> None:
     ]
     assert complaints == (
         "Pool batch of CPU cores has 2 nodes with GPUs by its node_selector (n1, n2): their cores "
-        "are not offered, and what starts on them is not counted. Give it a label that only nodes "
-        "without GPUs have.",
+        "are not offered, and what people start on them is not counted. Give it a label that only "
+        "nodes without GPUs have.",
     )
     assert pools_of_nodes(nodes, POOLS) == {name: frozenset({"h100"}) for name in ("n1", "n2")}
 
@@ -286,49 +286,73 @@ def a_pod_set(container: Json, count: int = 1, **spec: Any) -> Json:
 
 FOUR = asks(cpu="4")
 TWO_POOLS = pools_of(
-    h100={"node_selector": GPU_NODES},
     batch={"device": "cpu", "node_selector": BATCH},
     large={"device": "cpu", "node_selector": {**BATCH, "size": "large"}},
+)
+#: All told by one label.
+ONE_LABEL = pools_of(
+    h100={"node_selector": {"example.com/pool": "h100"}},
+    batch={"device": "cpu", "node_selector": BATCH},
 )
 ONLY_CORES = pools_of(batch={"device": "cpu", "node_selector": BATCH})
 
 
+def apart(operator: str, *values: str, label: str = PRODUCT_LABEL) -> Json:
+    """What Pods say of a label of nodes beside their selector."""
+    expression = {"key": label, "operator": operator, "values": list(values)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
 @pytest.mark.parametrize(
-    ("pools", "selector", "asked"),
+    ("pools", "selector", "affinity", "asked"),
     [
-        (POOLS, BATCH, {"batch": (4_000, 4_000)}),
-        (POOLS, {}, {}),
-        (POOLS, GPU_NODES, {}),
-        (POOLS, {"example.com/pool": "other"}, {}),
-        (POOLS, {**BATCH, "kubernetes.io/arch": "amd64"}, {"batch": (4_000, 4_000)}),
-        (TWO_POOLS, BATCH, {"": (4_000, 4_000)}),
-        (TWO_POOLS, {"size": "large"}, {"large": (4_000, 4_000)}),
-        (ONLY_CORES, {}, {"batch": (4_000, 4_000)}),
+        (ONE_LABEL, BATCH, {}, {"batch": (4_000, 4_000)}),
+        (ONE_LABEL, {}, {}, {}),
+        (ONE_LABEL, {"example.com/pool": "other"}, {}, {}),
+        (POOLS, BATCH, {}, {"": (4_000, 4_000)}),
+        (POOLS, BATCH, apart("DoesNotExist"), {"batch": (4_000, 4_000)}),
+        (POOLS, BATCH, apart("NotIn", H100), {"batch": (4_000, 4_000)}),
+        (POOLS, {}, apart("NotIn", H100), {"batch": (4_000, 4_000)}),
+        (POOLS, BATCH, apart("In", H100), {"": (4_000, 4_000)}),
+        (POOLS, BATCH, apart("Exists", label="a"), {"": (4_000, 4_000)}),
+        (POOLS, {}, {}, {}),
+        (POOLS, GPU_NODES, {}, {}),
+        (TWO_POOLS, BATCH, {}, {"": (4_000, 4_000)}),
+        (TWO_POOLS, {"example.com/pool": "other"}, {}, {}),
+        (ONLY_CORES, {}, {}, {"batch": (4_000, 4_000)}),
     ],
     ids=[
-        "its labels",
-        "no labels: as before",
-        "labels of GPUs",
+        "one label for all pools",
+        "no label: as before",
+        "another value of it",
+        "labels that those of GPUs do not have",
+        "and none of those of GPUs",
+        "and not that of these GPUs",
+        "not that of these GPUs alone",
+        "and those of GPUs",
+        "and a label of no pool",
+        "neither",
+        "those of GPUs",
+        "labels of two pools",
         "labels of nothing",
-        "labels besides",
-        "labels of two",
-        "the labels of one of two",
-        "no labels, and no GPUs there",
+        "no GPUs there",
     ],
 )
 def test_a_native_without_gpus_asks_for_the_cores_that_kueue_will_give_it(
-    pools: Mapping[str, KubernetesPool], selector: Mapping[str, str], asked: Json
+    pools: Mapping[str, KubernetesPool], selector: Json, affinity: Json, asked: Json
 ) -> None:
-    """As its queue lists flavors: those of GPUs first, where there is always enough CPU. Mutants:
-    no labels are those of the only pool of cores, so that what is granted runs on GPU nodes; a
-    label that no flavor has rules every flavor out; of two the first is taken."""
-    workload = a_workload(a_pod_set(FOUR, 2, nodeSelector=dict(selector)))
-    assert asked_by_native(workload, pools) == asked
+    """Kueue 0.19 asks of a flavor only for labels that the flavor has, and tries those of GPUs
+    first, where there is always enough CPU. Mutants: what the selector says alone, so that what is
+    granted in the pool gets the nodes of GPUs; no label means the only pool of cores; of two the
+    first is taken."""
+    pod_set = a_pod_set(FOUR, 2, nodeSelector=selector, affinity=affinity)
+    assert asked_by_native(a_workload(pod_set), pools) == asked
 
 
 def test_what_kueue_gave_goes_before_what_the_labels_say() -> None:
     """Mutants: the flavor is not looked at; CPU of GPU nodes stands for cores of the pool."""
-    pod_set = a_pod_set(FOUR, nodeSelector=BATCH)
+    pod_set = a_pod_set(FOUR, nodeSelector=BATCH, affinity=apart("DoesNotExist"))
     assert asked_by_pool(a_workload(pod_set, flavors=({"cpu": "batch"},)), POOLS) == {
         "batch": (4_000,)
     }

@@ -29,6 +29,7 @@ from connectors.kubernetes.options import (
     image_refusal,
     job_image_refusal,
     names_images,
+    not_on_gpus,
     parse_options,
     unit_mgpu,
 )
@@ -331,3 +332,39 @@ def test_features_are_labels() -> None:
     assert features_of({**labels, "a.b/fabric": "roce"}, features) == ("big", "nvlink")
     with pytest.raises(WorkloadRejected, match="can be no label"):
         feature_terms(("ib-",), features)
+
+
+CORES = {"device": "cpu", "node_selector": {"zone": "a", "pool": "batch"}}
+
+
+@pytest.mark.parametrize(
+    ("selector", "terms"),
+    [
+        ({"gpu": "h100"}, [["gpu"]]),
+        ({"zone": "a", "gpu": "h100"}, [["gpu"]]),
+        ({"gpu": "h100", "kind": "x"}, [["gpu"], ["kind"]]),
+        ({"pool": "h100"}, [[]]),
+    ],
+)
+def test_a_pool_of_cores_keeps_out_of_those_of_gpus(
+    selector: dict[str, str], terms: list[list[str]]
+) -> None:
+    """By what their nodes have together and its own have not. Mutants: every label of theirs alone,
+    so that nodes in the same zone take no job; labels that both give are left in."""
+    pools = parse_options(
+        kubernetes_options(pools={"h100": {"node_selector": selector}, "batch": CORES})
+    ).pools
+    found = not_on_gpus(pools["batch"], pools)
+    assert [[one["key"] for one in term] for term in found] == terms
+    assert {one["operator"] for term in found for one in term} <= {"NotIn"}
+
+
+@pytest.mark.parametrize("selector", [{}, {"zone": "a"}])
+def test_gpus_that_take_in_the_nodes_of_a_pool_of_cores_are_refused(
+    selector: dict[str, str],
+) -> None:
+    """Kueue would give its jobs the flavor of these."""
+    with pytest.raises(ValueError, match="pool h100 takes in all nodes of pool batch of CPU cores"):
+        parse_options(
+            kubernetes_options(pools={"h100": {"node_selector": selector}, "batch": CORES})
+        )
