@@ -18,9 +18,11 @@ from uuid import UUID
 from django.db import connection
 
 from arbiter.decisions import Plan, Start
+from arbiter.decisions import Reclaim as PlannedReclaim
 from arbiter.snapshot import Slot
 from billing.fair_use import carry_on
 from billing.metering import Grant, record_classed, register_attempts
+from bulk.arrays import uuid_array
 from bulk.inserting import columns_of, insert_rows
 from jobs import lifecycle
 from jobs.dependencies import settle_dependencies
@@ -64,8 +66,8 @@ class Cycles:
         self._recorder = Recorder()
 
     def run(self, now: datetime) -> CycleReport:
-        """One cycle: the plan in one transaction; then, in others, why the rest wait and where all
-        nodes stand, and the record of a cycle that decided something.
+        """One cycle: what starts in one transaction; then, in others, the rest of the plan, why the
+        others wait and where all nodes stand, and the record of a cycle that decided something.
 
         Raises NotLeading when the epoch is over; nothing is written after that.
         """
@@ -78,10 +80,18 @@ class Cycles:
         snapshot, policy, withheld = self._memory.read(now)
         decided = self._memory.decide(now)
         plan = decided.plan
+        started = 0
+        if plan.starts or plan.dropped_claims:
+            with self._leadership.fence():
+                changed = _Changed()
+                started = _apply_starts(plan.starts, self._leadership.epoch, now, changed)
+                # With the starts, which may have what was claimed.
+                _close_claims([UUID(job) for job in plan.dropped_claims], now)
+                changed.publish()
+        # Nobody who starts waits for this; where it gets lost, the next cycle decides it anew.
         with self._leadership.fence():
             changed = _Changed()
-            started = _apply_starts(plan.starts, self._leadership.epoch, now, changed)
-            reclaims, victims = _apply_claims(plan, now, changed)
+            reclaims, victims = _apply_claims(plan.reclaims, now, changed)
             _apply_classes(plan, now)
             _enforce_deadlines(now)
             changed.publish()
@@ -140,7 +150,7 @@ def _apply_starts(starts: Sequence[Start], epoch: int, now: datetime, changed: _
     planned = {UUID(start.job): start for start in starts}
     granted = [
         (_where_it_starts(job, planned[job.id]), _granted(job, planned[job.id]))
-        for job in _lock_queued(planned)
+        for job in _mark_starting(planned, now)
     ]
     if not granted:
         return 0
@@ -149,7 +159,6 @@ def _apply_starts(starts: Sequence[Start], epoch: int, now: datetime, changed: _
         [attempt._asdict() for _, attempt in granted],
         same={"state": AttemptState.RESERVED.value, "epoch": epoch, "granted_at": now},
     )
-    _mark_starting([job.id for job, _ in granted], now)
     _move_to_pools([job for job, _ in granted if planned[job.id].pool is not None])
     register_attempts([_grant(job, attempt, now) for job, attempt in granted], now=now)
     intend([start_intention(attempt) for _, attempt in granted], now=now)
@@ -174,8 +183,8 @@ def _apply_starts(starts: Sequence[Start], epoch: int, now: datetime, changed: _
     return len(granted)
 
 
-class _Startable(NamedTuple):
-    """What the start of a job needs to know of it."""
+class _Started(NamedTuple):
+    """What the start of a job needs to know of it; `attempt_number` is that of the start."""
 
     id: UUID
     organization_id: UUID
@@ -183,31 +192,41 @@ class _Startable(NamedTuple):
     user_id: UUID
     pool_id: UUID
     name: str
-    state: str
     attempt_number: int
     priority_class: str
     multiplier_ppm: int
 
 
-def _lock_queued(ids: Collection[UUID]) -> list[_Startable]:
-    """Those of the jobs that are still queued, locked in the order of their ids."""
+def _mark_starting(ids: Collection[UUID], now: datetime) -> list[_Started]:
+    """Move those of the jobs that are still queued to their next attempt; what was claimed for them
+    they have now."""
     if not ids:
         return []
     with connection.cursor() as cursor:
+        # Locked in the order of their ids, as everywhere: an update goes by none.
         cursor.execute(
             """
-            SELECT j.id, j.organization_id, j.team_id, j.user_id, j.pool_id, j.name, j.state,
-                   j.attempt_number, c.name, c.price_multiplier_ppm
-            FROM jobs_job j JOIN quotas_priorityclass c ON c.id = j.priority_class_id
-            WHERE j.id = ANY(%s) AND j.state = 'queued'
-            ORDER BY j.id FOR UPDATE OF j
+            WITH startable AS MATERIALIZED (
+                SELECT j.id, c.name, c.price_multiplier_ppm
+                FROM jobs_job j JOIN quotas_priorityclass c ON c.id = j.priority_class_id
+                WHERE j.id = ANY(%s::uuid[]) AND j.state = 'queued'
+                ORDER BY j.id FOR UPDATE OF j
+            )
+            UPDATE jobs_job j
+            SET state = 'starting', attempt_number = j.attempt_number + 1, started_at = NULL,
+                explanation = NULL, explained_at = NULL
+            FROM startable s WHERE j.id = s.id
+            RETURNING j.id, j.organization_id, j.team_id, j.user_id, j.pool_id, j.name,
+                      j.attempt_number, s.name, s.price_multiplier_ppm
             """,
-            [list(ids)],
+            [uuid_array(ids)],
         )
-        return [_Startable(*row) for row in cursor.fetchall()]
+        jobs = [_Started(*row) for row in cursor.fetchall()]
+    _close_claims([job.id for job in jobs], now)
+    return jobs
 
 
-def _where_it_starts(job: _Startable, start: Start) -> _Startable:
+def _where_it_starts(job: _Started, start: Start) -> _Started:
     """The job in the pool of its start, where it accepts several."""
     return job if start.pool is None else job._replace(pool_id=UUID(start.pool))
 
@@ -224,12 +243,11 @@ class _Granted(NamedTuple):
     guaranteed_mgpu: int
 
 
-def _granted(job: _Startable, start: Start) -> _Granted:
-    lifecycle.check_move(job.state, JobState.STARTING)
+def _granted(job: _Started, start: Start) -> _Granted:
     return _Granted(
-        id=attempt_id(job.id, job.attempt_number + 1),
+        id=attempt_id(job.id, job.attempt_number),
         job_id=job.id,
-        number=job.attempt_number + 1,
+        number=job.attempt_number,
         cluster_id=UUID(start.cluster),
         slots=_slots_json(start.slots),
         mgpu=sum(slot.mgpu for slot in start.slots),
@@ -237,22 +255,7 @@ def _granted(job: _Startable, start: Start) -> _Granted:
     )
 
 
-def _mark_starting(jobs: Sequence[UUID], now: datetime) -> None:
-    """Move locked jobs to their next attempt; what was claimed for them they have now."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            UPDATE jobs_job
-            SET state = 'starting', attempt_number = attempt_number + 1, started_at = NULL,
-                explanation = NULL, explained_at = NULL
-            WHERE id = ANY(%s)
-            """,
-            [list(jobs)],
-        )
-    _close_claims(jobs, now)
-
-
-def _move_to_pools(jobs: Sequence[_Startable]) -> None:
+def _move_to_pools(jobs: Sequence[_Started]) -> None:
     """Locked jobs that accept several pools run in those of their starts from now on."""
     if not jobs:
         return
@@ -267,7 +270,7 @@ def _move_to_pools(jobs: Sequence[_Startable]) -> None:
         )
 
 
-def _grant(job: _Startable, attempt: _Granted, now: datetime) -> Grant:
+def _grant(job: _Started, attempt: _Granted, now: datetime) -> Grant:
     return Grant(
         attempt_id=attempt.id,
         job_id=job.id,
@@ -286,16 +289,15 @@ def _grant(job: _Startable, attempt: _Granted, now: datetime) -> Grant:
     )
 
 
-def _apply_claims(plan: Plan, now: datetime, changed: _Changed) -> tuple[int, int]:
-    """Close the claims that are given up, whose jobs may claim again in the same plan; persist each
-    new one with its victims and deadlines, then notify. Returns how many of both.
+def _apply_claims(
+    reclaims: Sequence[PlannedReclaim], now: datetime, changed: _Changed
+) -> tuple[int, int]:
+    """Persist each claim with its victims and deadlines, then notify. Returns how many of both.
 
     A claim whose job or victims have changed since the snapshot is left out whole. A constant
     number of statements.
     """
-    reclaims, given_up = plan.reclaims, [UUID(job) for job in plan.dropped_claims]
     if not reclaims:
-        _close_claims(given_up, now)
         return 0, 0
     jobs = {
         job.id: job
@@ -320,8 +322,6 @@ def _apply_claims(plan: Plan, now: datetime, changed: _Changed) -> tuple[int, in
         .only("id", "job_id", "number", "cluster_id")
         .order_by("pk")
     }
-    # Jobs are locked before their claims, as by whoever cancels one.
-    _close_claims(given_up, now)
     claimed = set(
         Reclaim.objects.filter(
             job__in=[UUID(planned.job) for planned in reclaims], closed_at=None
@@ -424,8 +424,9 @@ def _close_claims(jobs: Sequence[UUID], now: datetime) -> None:
         return
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE jobs_reclaim SET closed_at = %s WHERE closed_at IS NULL AND job_id = ANY(%s)",
-            [now, list(jobs)],
+            "UPDATE jobs_reclaim SET closed_at = %s "
+            "WHERE closed_at IS NULL AND job_id = ANY(%s::uuid[])",
+            [now, uuid_array(jobs)],
         )
 
 

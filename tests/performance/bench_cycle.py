@@ -5,7 +5,8 @@
 10,000 queued and 1,000 running jobs of 200 teams on 1,250 nodes with 8 GPUs, then 50,000 and
 100,000 queued on 10,000 nodes, each in a process of its own. Printed apart: reading everything and
 only what changed, deciding anew and by the core that lives on, explaining; then the cycle up to the
-committed plan, up to the stored explanations, and the whole of it, with the record that it keeps;
+committed starts, up to the whole committed plan (with what is taken back for others), up to the
+stored explanations, and the whole of it, with the record that it keeps;
 for a cycle that starts nothing new, for one before which so many jobs have ended that about 500 can
 start (and GPUs are claimed for others), and for one with more starts. Target: under 100 ms with up
 to 50,000 queued and under 250 ms with 100,000 from the begin of the reading to the committed plan
@@ -127,15 +128,16 @@ def measure(
 
 def timed(
     cycles: Cycles, now: datetime, moments: list[Moment]
-) -> tuple[CycleReport, float, float, float, float, float]:
-    """What a cycle did, the milliseconds until its plan is committed, until its explanations are,
-    and until its end; and the CPU milliseconds until the first, here and in the database."""
+) -> tuple[CycleReport, float, float, float, float, float, float]:
+    """What a cycle did, the milliseconds until its starts are committed, until all of its plan is,
+    until its explanations are, and until its end; and the CPU milliseconds until the first, here
+    and in the database."""
     moments.clear()
     begin = Moment.now()
     report = cycles.run(now)
-    committed, explained = moments
-    ends = (committed, explained, Moment.now())
-    here, there = committed.here_s - begin.here_s, committed.there_s - begin.there_s
+    started, committed, explained = moments
+    ends = (started, committed, explained, Moment.now())
+    here, there = started.here_s - begin.here_s, started.there_s - begin.there_s
     return report, *((end.at_s - begin.at_s) * 1000 for end in ends), here * 1000, there * 1000
 
 
@@ -166,21 +168,27 @@ def session_pid() -> int:
 
 def tell(times: Sequence[Sequence[float]], target_ms: int) -> None:
     """Print what `timed` took, round by round."""
-    committed, explained, whole, here, there = zip(*times, strict=True)
-    print(f"{'  until the plan is committed':<30} {spread(committed)}, {met(committed, target_ms)}")
+    started, committed, explained, whole, here, there = zip(*times, strict=True)
+    print(f"{'  until starts are committed':<30} {spread(started)}, {met(started, target_ms)}")
     print(f"{'    CPU of it, here':<30} {spread(here)}")
     print(f"{'    CPU of it, in the database':<30} {spread(there)}")
+    print(f"{'  until the plan is committed':<30} {spread(committed)}")
     print(f"{'  until it is explained':<30} {spread(explained)}")
     print(f"{'  until its end':<30} {spread(whole)}")
 
 
 def note_moments(moments: list[Moment]) -> None:
-    """From now on note when a cycle's plan is committed, as it is explained then, and when its
-    explanations are."""
+    """From now on note when a cycle's starts are committed, as the rest of its plan is written
+    then, when that is, as it is explained then, and when its explanations are."""
     from arbiter.decided import Decided
+    from jobs import arbitration
     from jobs.reasons import Reasons
 
-    explained, remember = Decided.explained, Reasons.remember
+    claim, explained, remember = arbitration._apply_claims, Decided.explained, Reasons.remember
+
+    def claiming(*arguments: Any) -> tuple[int, int]:
+        moments.append(Moment.now())
+        return claim(*arguments)
 
     def explaining(self: Decided) -> Plan:
         moments.append(Moment.now())
@@ -190,6 +198,7 @@ def note_moments(moments: list[Moment]) -> None:
         moments.append(Moment.now())
         remember(self, news)
 
+    arbitration._apply_claims = claiming
     Decided.explained = explaining  # type: ignore[method-assign]
     Reasons.remember = remembering  # type: ignore[method-assign]
 

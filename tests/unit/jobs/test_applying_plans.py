@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -171,6 +171,45 @@ class LosesAfter:
         return self._leader.fence()
 
 
+def test_what_starts_stands_when_the_rest_of_the_plan_is_lost_and_the_next_leader_decides_that(
+    cycles: Cycles, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: all of the plan in one transaction; given-up claims closed with the new ones."""
+    starts, lender, gives_up, borrower = (
+        a_job(team, bob, company.pool, gpus=8, now=NOW)
+        for team in (company.nlp, company.nlp, company.nlp, company.inference)
+    )
+    attempt = a_running_attempt(borrower, company)
+    Reclaim.objects.create(
+        job=gives_up, cluster=company.cluster, slots=[], created_at=NOW, grace_until=NOW
+    )
+    victim = Victim(str(attempt.id), str(borrower.id), str(company.inference.id), 8000, 120)
+    slots = (Slot("ai-company-000", 8000),)
+    until = int(NOW.timestamp()) + 120
+    place = (str(lender.id), str(company.cluster.id), slots, (victim,), until)
+    plan = Plan(
+        0,
+        starts=(a_start(starts, company),),
+        reclaims=(PlannedReclaim(*place),),
+        dropped_claims=(str(gives_up.id),),
+        classed=(Classed(str(attempt.id), 8000),),
+    )
+    use_plan(monkeypatch, plan)
+    leader = LosesAfter(1)
+    with pytest.raises(NotLeading):
+        Cycles(leader).run(NOW)  # type: ignore[arg-type]
+    starts.refresh_from_db()
+    attempt.refresh_from_db()
+    assert (starts.state, starts.attempts.count()) == ("starting", 1)
+    assert Reclaim.objects.get().closed_at == NOW
+    assert (attempt.state, attempt.guaranteed_mgpu) == ("running", 0)
+    use_plan(monkeypatch, replace(plan, starts=(), dropped_claims=()))
+    report = cycles.run(NOW)
+    attempt.refresh_from_db()
+    assert (report.started, report.reclaims, report.victims) == (0, 1, 1)
+    assert (attempt.state, attempt.guaranteed_mgpu) == ("stopping", 8000)
+
+
 def test_a_plan_stands_when_its_reasons_are_not_stored_and_the_next_leader_stores_them(
     cycles: Cycles, company: Company, bob: User
 ) -> None:
@@ -178,7 +217,7 @@ def test_a_plan_stands_when_its_reasons_are_not_stored_and_the_next_leader_store
     cycle that leaves the job unexplained; dies here."""
     starts = a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
     waits = a_job(company.nlp, bob, company.pool, gpus=8, nodes=1_000, now=NOW)
-    leader = LosesAfter(1)
+    leader = LosesAfter(2)
     deposed = Cycles(leader)  # type: ignore[arg-type]
     with pytest.raises(NotLeading):
         deposed.run(NOW)
