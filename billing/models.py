@@ -13,21 +13,53 @@ from primitives.units import MGPU_MAX, PPM
 from tenants.models import Node, User
 
 
+class MeteredParty(models.Model):
+    """Whose attempts were metered, in which pool and on which cluster: one for each combination.
+
+    It is here so that the database checks its references once, and not again with every attempt
+    that starts. A trigger adds what new attempts bring (`metered_parties_are_known`), and like them
+    it stays for ever: so whatever an attempt names is there as long as the attempt is.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    organization = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    team = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    user = models.ForeignKey(User, models.PROTECT, related_name="+")
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+")
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "team", "pool", "cluster", "organization"],
+                name="metered_party_is_told_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"metered party {self.id}"
+
+
 class MeteredAttempt(models.Model):
     """Whose an attempt is, as it was when granted: the account that its usage goes to.
 
-    `id` is the attempt's. `multiplier_ppm` is the price multiplier of its priority class then.
+    `id` is the attempt's. `multiplier_ppm` is the price multiplier of its priority class then. That
+    what it names is there `MeteredParty` sees to.
     """
 
     id = models.UUIDField(primary_key=True, editable=False)
     job_id = models.UUIDField()
     job_name = models.CharField(max_length=200)
     number = models.IntegerField()
-    organization = models.ForeignKey(Node, models.PROTECT, related_name="+")
-    team = models.ForeignKey(Node, models.PROTECT, related_name="+")
-    user = models.ForeignKey(User, models.PROTECT, related_name="+")
-    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+")
-    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+")
+    organization = models.ForeignKey(Node, models.PROTECT, related_name="+", db_constraint=False)
+    team = models.ForeignKey(Node, models.PROTECT, related_name="+", db_constraint=False)
+    user = models.ForeignKey(User, models.PROTECT, related_name="+", db_constraint=False)
+    pool = models.ForeignKey(
+        Pool, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
+    cluster = models.ForeignKey(
+        Cluster, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
     priority_class = models.CharField(max_length=63)
     multiplier_ppm = models.PositiveIntegerField(default=PPM)
     mgpu = models.BigIntegerField()
@@ -39,7 +71,6 @@ class MeteredAttempt(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["team"], name="metered_by_team"),
             models.Index(fields=["job_id"], name="metered_by_job"),
         ]
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, IntegrityError, transaction
+from django.db import DatabaseError, IntegrityError, connection, transaction
+from uuid_utils.compat import uuid7
 
+from billing.metering import Grant, register_attempts
 from billing.models import (
     MeterAnomaly,
     MeteredAttempt,
+    MeteredParty,
     MeterEvent,
     RateCard,
     RateLine,
@@ -69,6 +73,52 @@ def test_an_attempt_holds_something() -> None:
                 id=grant.attempt_id, mgpu=mgpu, **values
             ),
         )
+
+
+def test_what_an_attempt_names_is_there_and_stays() -> None:
+    """Planted: parties that are added without their references, or only for the first attempt of a
+    statement; parties that may go."""
+    company = a_company()
+    attempts = [a_metered_attempt(team, 0, 60) for team in (company.nlp, company.vision)]
+    named = ("organization_id", "team_id", "user_id", "pool_id", "cluster_id")
+    told = sorted(tuple(getattr(attempt, name) for name in named) for attempt in attempts)
+    assert sorted(MeteredParty.objects.values_list(*named)) == told
+    refused("append-only", lambda: MeteredParty.objects.all().delete())
+    refused("append-only", lambda: MeteredParty.objects.update(pool=a_pool("other")))
+
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT string_agg(quote_ident(conname), ', ') FROM pg_constraint "
+            "WHERE conrelid = 'billing_meteredparty'::regclass AND contype = 'f'"
+        )
+        (references,) = cursor.fetchone()
+
+    def remove(table: str, pk: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"DELETE FROM {table} WHERE id = %s", [pk])
+            # Of all that refer to it, the parties alone.
+            cursor.execute(f"SET CONSTRAINTS {references} IMMEDIATE")
+
+    for attempt in attempts:
+        for table, pk in (
+            ("tenants_node", attempt.team_id),
+            ("tenants_node", attempt.organization_id),
+            ("tenants_user", attempt.user_id),
+            ("clusters_pool", attempt.pool_id),
+            ("clusters_cluster", attempt.cluster_id),
+        ):
+            refused("billing_meteredparty", lambda table=table, pk=pk: remove(table, pk))
+
+    def register(*grants: Grant) -> None:
+        register_attempts(grants, now=LATER)
+        with connection.cursor() as cursor:
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+
+    grant = a_grant_of(company.nlp)
+    for name in named:
+        unknown = replace(grant, attempt_id=uuid7(), **{name: uuid7()})
+        known = replace(grant, attempt_id=uuid7())
+        refused("billing_meteredparty", lambda one=known, two=unknown: register(one, two))
 
 
 def test_a_second_is_counted_once() -> None:
