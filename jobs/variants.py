@@ -98,12 +98,13 @@ def limits_of(numbers: Mapping[str, int], allowed_s: Iterable[int], *, at: int) 
 
 def outcome(*, would_start_now: bool, fits: bool, latest: str | None) -> tuple[int, str]:
     """What sorts in the order of what people want: now, by a known time (ISO 8601 in UTC) and that
-    the sooner the better, at an unknown one, never."""
+    the sooner the better, at an unknown one, never. Seconds are no reason to ask for less: times of
+    the same ten minutes are equal."""
     if would_start_now:
         return 0, ""
     if not fits:
         return 3, ""
-    return (2, "") if latest is None else (1, latest)
+    return (2, "") if latest is None else (1, latest[: len("2026-11-23T03:0")])
 
 
 def _less_particular(body: Mapping[str, Any], device: DeviceKind) -> Iterator[Variant]:

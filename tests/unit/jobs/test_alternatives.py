@@ -361,6 +361,9 @@ def test_who_may_ask(company: Company, bob: User) -> None:
         "dave": 404,
         "colleague": 404,
     }
+    # Neither is told of a job for which nothing is tried.
+    held = a_job(company, bob, state="held")
+    assert by_token(auditor).post(f"jobs/{held.pk}/alternatives", {}).status_code == 403
 
 
 def test_who_may_not_read_the_script_is_told_the_changes_only(company: Company, bob: User) -> None:

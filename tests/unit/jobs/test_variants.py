@@ -248,7 +248,8 @@ def test_limits_that_clusters_allow_or_that_end_before_a_reservation() -> None:
 
 
 def test_outcomes_in_the_order_of_what_people_want() -> None:
-    """Planted: an unknown time before a known one; what can never run before what waits."""
+    """Planted: an unknown time before a known one; seconds that count; what can never run before
+    what waits."""
     noon, one = "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"
     best_first = [
         outcome(would_start_now=True, fits=True, latest=None),
@@ -259,3 +260,6 @@ def test_outcomes_in_the_order_of_what_people_want() -> None:
     ]
     assert sorted(best_first) == best_first
     assert len(set(best_first)) == 5
+    # As jobs that started one after another end one after another.
+    soon, later = "2026-11-21T12:06:32Z", "2026-11-21T12:06:39Z"
+    assert len({outcome(would_start_now=False, fits=True, latest=at) for at in (soon, later)}) == 1
