@@ -317,7 +317,7 @@ class Agenda:
         self._at[team] = key
         if is_own:
             contest.enter(team, standing.late_minus_credits, job)
-            if known is None or known[4]:
+            if known is None:
                 self._list(key, standing.ratio, ())
             return
         entry = contest.enlist(team, standing.late_minus_credits, job)

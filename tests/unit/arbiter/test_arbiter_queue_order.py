@@ -139,6 +139,19 @@ def test_all_who_draw_on_a_guarantee_move_when_its_ratio_does() -> None:
     assert drain(agenda) == [(A, Y), (B, Z)]
 
 
+def test_who_enters_a_contest_in_which_somebody_was_first_may_be_first_too() -> None:
+    """Planted bugs that died of it: who entered after somebody was asked for is not looked at; a
+    team that has only entered cannot be taken out."""
+    agenda = Agenda(shares({"o/a/x": 10, "o/a/y": 20}))
+    for job, team in enumerate((X, Y, Z)):
+        agenda.enlist(team, Standing(0, 7), job, team)
+    assert agenda.withdraw(Z)
+    assert agenda.pop() == (X, X)
+    agenda.enlist(Z, Standing(0, 7), 3, Z)
+    agenda.enlist(X, Standing(0, 9), 4, X)
+    assert drain(agenda) == [(Z, Z), (Y, Y), (X, X)]
+
+
 def test_a_team_is_taken_out_once() -> None:
     agenda = Agenda(shares())
     agenda.enlist(X, Standing(0, 0), 1, X)
