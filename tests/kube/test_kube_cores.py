@@ -243,7 +243,7 @@ def test_a_gang_has_cores_on_both_nodes_and_is_metered_in_cores(
     loop.until(gang, "succeeded", "failed")
     assert (gang.state, gang.exit_code) == ("succeeded", 0)
     assert sorted(slots(gang)) == [(name, 10_000) for name in nodes]
-    segment = UsageSegment.objects.get(attempt__job=gang)
+    segment = UsageSegment.objects.get(attempt_id=Attempt.objects.get(job=gang).pk)
     assert (segment.guaranteed_mgpu, segment.borrowed_mgpu) == (20_000, 0)
     late = a_job(company.nlp, bob, cores, gpus=12, nodes=2, script="sleep 600")
     loop.until(late, "running")
@@ -303,7 +303,7 @@ def test_nodes_with_gpus_are_told_and_not_counted(
     assert f"has 1 nodes with GPUs by its node_selector (gpus-{slug})" in complaint
 
 
-def test_a_quota_of_cores_that_somebody_changed_is_a_difference(
+def test_the_quota_of_cores_is_kueues_own_in_shared_mode_and_wide_in_the_other(
     loop: NativesLoop, admin: KubeApi, company: Company, slug: str, mode: str
 ) -> None:
 
