@@ -13,6 +13,7 @@ from billing.periods import Period
 from billing.usage_sql import JOBS, POOLS_MAX, REPORT, rows_of
 from clusters.models import Pool
 from primitives.errors import FieldError, Forbidden, InvalidRequest, NotFound
+from primitives.units import DeviceKind
 from quotas.models import Quota
 from tenants.access import PLATFORM, Actor, require, under, visible, visible_node
 from tenants.models import Node, NodeKind
@@ -67,6 +68,7 @@ class Row:
 
     node: Node
     pool: str
+    device: DeviceKind
     amounts: Amounts
 
 
@@ -76,6 +78,7 @@ class DayUse:
 
     day: date
     pool: str
+    device: DeviceKind
     guaranteed_mgpu_s: int
     borrowed_mgpu_s: int
 
@@ -90,6 +93,7 @@ class PoolCapacity:
     """
 
     pool: str
+    device: DeviceKind
     capacity_mgpu_s: int
     in_use_mgpu_s: int
     outside_mgpu_s: int = 0
@@ -117,6 +121,15 @@ class Report:
     days: tuple[DayUse, ...]
     capacity: tuple[PoolCapacity, ...] | None
 
+    @property
+    def totals_by_device(self) -> Mapping[DeviceKind, Amounts]:
+        """`totals`, of each kind of devices that was used: hours of cores and of GPUs are not of
+        one unit, so their sum in `totals` means nothing to a reader."""
+        sums: dict[DeviceKind, Amounts] = {}
+        for row in self.team_rows:
+            sums[row.device] = sums.get(row.device, Amounts()) + row.amounts
+        return {kind: sums[kind] for kind in DeviceKind if kind in sums}
+
 
 @dataclass(frozen=True, slots=True)
 class JobUse:
@@ -127,6 +140,7 @@ class JobUse:
     team: str
     user: str
     pool: str
+    device: DeviceKind
     usage_class: UsageClass
     mgpu_s: int
     cost_nano: int
@@ -226,7 +240,7 @@ def jobs_behind(
 _CLASS_NUMBERS = {UsageClass.GUARANTEED: 1, UsageClass.BORROWED: 2}
 
 
-def _job_use(row: Sequence[Any], teams: Sequence[Node], pools: Sequence[str]) -> JobUse:
+def _job_use(row: Sequence[Any], teams: Sequence[Node], pools: Sequence[Pool]) -> JobUse:
     job_id, name, username, account, usage_class, mgpu_s, cost_nano, attempts = row
     team, pool = _team_and_pool(account, teams, pools)
     return JobUse(
@@ -234,7 +248,8 @@ def _job_use(row: Sequence[Any], teams: Sequence[Node], pools: Sequence[str]) ->
         name=name,
         team=team.display_path,
         user=username,
-        pool=pool,
+        pool=pool.name,
+        device=pool.kind,
         usage_class=UsageClass.GUARANTEED if usage_class == 1 else UsageClass.BORROWED,
         mgpu_s=int(mgpu_s),
         cost_nano=int(cost_nano),
@@ -242,7 +257,7 @@ def _job_use(row: Sequence[Any], teams: Sequence[Node], pools: Sequence[str]) ->
     )
 
 
-def _team_and_pool(account: int, teams: Sequence[Node], pools: Sequence[str]) -> tuple[Node, str]:
+def _team_and_pool(account: int, teams: Sequence[Node], pools: Sequence[Pool]) -> tuple[Node, Pool]:
     team, pool = divmod(account, POOLS_MAX)
     return teams[team - 1], pools[pool - 1]
 
@@ -262,10 +277,10 @@ def _nodes(actor: Actor, path: str | None, permission: Permission) -> list[Node]
     return list(rows.order_by("path"))
 
 
-def _pools(name: str | None) -> Mapping[UUID, str]:
-    """Names of the pools asked for, by id. Raises NotFound for an unknown one."""
+def _pools(name: str | None) -> Mapping[UUID, Pool]:
+    """The pools asked for, by id. Raises NotFound for an unknown one."""
     rows = Pool.objects.all() if name is None else Pool.objects.filter(name=name)
-    pools = dict(rows.values_list("pk", "name"))
+    pools = {pool.pk: pool for pool in rows}
     if name is not None and not pools:
         raise NotFound(f"There is no pool {name!r}.", pool=name)
     return pools
@@ -289,7 +304,7 @@ def _currency(organizations: Iterable[UUID]) -> str | None:
     return currencies[0] if currencies else None
 
 
-def _scope(nodes: Sequence[Node], pools: Mapping[UUID, str], period: Period) -> dict[str, Any]:
+def _scope(nodes: Sequence[Node], pools: Mapping[UUID, Pool], period: Period) -> dict[str, Any]:
     """The parameters that every statement takes."""
     return {
         "teams": [node.pk for node in _teams(nodes)],
@@ -305,25 +320,26 @@ def _teams(nodes: Iterable[Node]) -> list[Node]:
 
 
 def _team_rows(
-    found: Iterable[Sequence[Any]], teams: Sequence[Node], pools: Sequence[str]
+    found: Iterable[Sequence[Any]], teams: Sequence[Node], pools: Sequence[Pool]
 ) -> tuple[Row, ...]:
-    rows = [
-        Row(*_team_and_pool(row[1], teams, pools), Amounts(*(int(value) for value in row[3:])))
-        for row in found
-        if row[0] == "row"
-    ]
+    rows = []
+    for row in found:
+        if row[0] == "row":
+            team, pool = _team_and_pool(row[1], teams, pools)
+            amounts = Amounts(*(int(value) for value in row[3:]))
+            rows.append(Row(team, pool.name, pool.kind, amounts))
     return tuple(sorted(rows, key=lambda row: (row.node.path, row.pool)))
 
 
 def _tree_rows(team_rows: Iterable[Row], nodes: Sequence[Node]) -> tuple[Row, ...]:
     by_path = {node.path: node for node in nodes}
-    sums: dict[tuple[str, str], Amounts] = {}
+    sums: dict[tuple[str, str, DeviceKind], Amounts] = {}
     for row in team_rows:
         for path in _paths_up(row.node.path):
             if path in by_path:
-                key = (path, row.pool)
+                key = (path, row.pool, row.device)
                 sums[key] = sums.get(key, Amounts()) + row.amounts
-    return tuple(Row(by_path[path], pool, sums[path, pool]) for path, pool in sorted(sums))
+    return tuple(Row(by_path[key[0]], *key[1:], sums[key]) for key in sorted(sums))
 
 
 def _paths_up(path: str) -> Iterable[str]:
@@ -332,13 +348,15 @@ def _paths_up(path: str) -> Iterable[str]:
     return ("/".join(steps[:depth]) + "/" for depth in range(len(steps), 0, -1))
 
 
-def _days(found: Iterable[Sequence[Any]], pools: Sequence[str]) -> tuple[DayUse, ...]:
+def _days(found: Iterable[Sequence[Any]], pools: Sequence[Pool]) -> tuple[DayUse, ...]:
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    days = [
-        DayUse((epoch + timedelta(days=row[2])).date(), pools[row[1] - 1], int(row[3]), int(row[4]))
-        for row in found
-        if row[0] == "day"
-    ]
+    days = []
+    for part, number, since_epoch, guaranteed_mgpu_s, borrowed_mgpu_s, *_ in found:
+        if part == "day":
+            pool, day = pools[number - 1], (epoch + timedelta(days=since_epoch)).date()
+            days.append(
+                DayUse(day, pool.name, pool.kind, int(guaranteed_mgpu_s), int(borrowed_mgpu_s))
+            )
     return tuple(sorted(days, key=lambda day: (day.day, day.pool)))
 
 
@@ -346,7 +364,7 @@ def _sees_the_platform(actor: Actor) -> bool:
     return PLATFORM in actor.prefixes(Permission.VIEW_COSTS)
 
 
-def _capacity_scope(actor: Actor, pools: Mapping[UUID, str]) -> tuple[list[UUID], list[UUID]]:
+def _capacity_scope(actor: Actor, pools: Mapping[UUID, Pool]) -> tuple[list[UUID], list[UUID]]:
     """Pools whose capacity the actor might see, and the organizations that are all theirs.
 
     Idle time tells what everybody else used. So it is for those who see the platform, and for
@@ -377,7 +395,7 @@ def _capacity_scope(actor: Actor, pools: Mapping[UUID, str]) -> tuple[list[UUID]
 
 def _capacity(
     found: Iterable[Sequence[Any]],
-    pools: Sequence[str],
+    pools: Sequence[Pool],
     team_rows: Iterable[Row],
     *,
     sees_all: bool,
@@ -399,8 +417,13 @@ def _capacity(
     ) in found:
         if part == "capacity" and (sees_all or foreign_mgpu_s == 0):
             pool = pools[number - 1]
-            in_use_mgpu_s = own.get(pool, 0) + int(elsewhere_mgpu_s)
             capacity.append(
-                PoolCapacity(pool, int(capacity_mgpu_s), in_use_mgpu_s, int(outside_mgpu_s))
+                PoolCapacity(
+                    pool.name,
+                    pool.kind,
+                    int(capacity_mgpu_s),
+                    own.get(pool.name, 0) + int(elsewhere_mgpu_s),
+                    int(outside_mgpu_s),
+                )
             )
     return tuple(sorted(capacity, key=lambda item: item.pool)) or None

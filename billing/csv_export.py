@@ -27,6 +27,7 @@ COLUMNS = (
     "jobs",
     "unpriced_mgpu_seconds",
     "as_of",
+    "device",
 )
 
 # What a spreadsheet may take for the start of a formula, with the full-width forms that some
@@ -37,8 +38,9 @@ _FORMULA_STARTS = frozenset("=+-@|%\t\r\n\uff1d\uff0b\uff0d\uff20\uff5c\uff05")
 def csv_lines(report: Report) -> Iterator[str]:
     """The header, then one line per team, pool and usage class with usage, ended by CR LF.
 
-    GPU-hours are rounded half to even at six decimals; `mgpu_seconds` beside them is exact.
-    Costs are exact. Of the rows of all classes, the sums are the report's totals.
+    `gpu_hours` are rounded half to even at six decimals; `mgpu_seconds` beside them is exact. In
+    rows whose `device` is cpu both count cores. Costs are exact. Of the rows of all classes and one
+    device, the sums are the report's totals of that.
     """
     yield _line(COLUMNS)
     for row in report.team_rows:
@@ -78,6 +80,7 @@ def csv_lines(report: Report) -> Iterator[str]:
                     str(jobs),
                     str(unpriced_mgpu_s),
                     _time(report.period.as_of),
+                    row.device.value,
                 )
             )
 

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Min, Prefetch, Q, QuerySet
+from django.db.models import Min, OuterRef, Prefetch, Q, QuerySet, Subquery
 from uuid_utils.compat import uuid7
 
 from audit.recording import record
@@ -25,13 +25,14 @@ from billing.models import (
     UsageSegment,
 )
 from billing.reconciliation import AccountReport, Difference, MeteredRun, Piece
-from clusters.models import CapacitySegment, Cluster
+from clusters.models import CapacitySegment, Cluster, Pool
 from connectors.registry import ACCOUNTS
 from live.publishing import publish
 from live.waking import wake
 from outbox.recording import Intention, intend
 from primitives.clock import from_epoch
 from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest, NotFound
+from primitives.units import DeviceKind
 from tenants.access import PLATFORM, Actor, visible
 from tenants.models import Node, NodeKind
 from tenants.roles import Permission
@@ -349,6 +350,20 @@ class DayView:
         return sum(item.accounted_mgpu_s for item in self.accounts)
 
     @property
+    def by_device(self) -> list[dict[str, Any]]:
+        """Both, of each kind of devices that there is: those of cores and GPUs have no one unit."""
+        sums: dict[DeviceKind, list[int]] = {}
+        for item in self.accounts:
+            of_kind = sums.setdefault(device_of_account(item), [0, 0])
+            of_kind[0] += item.metered_mgpu_s
+            of_kind[1] += item.accounted_mgpu_s
+        return [
+            {"device": kind, "metered_mgpu_s": sums[kind][0], "accounted_mgpu_s": sums[kind][1]}
+            for kind in DeviceKind
+            if kind in sums
+        ]
+
+    @property
     def difference_count(self) -> int:
         """All differences, also those that were not kept."""
         return sum(item.difference_count for item in self.accounts)
@@ -372,7 +387,12 @@ def visible_days(actor: Actor, *, whole: bool = False) -> QuerySet[Reconciliatio
             "organization; ask an administrator of it.",
             permission=Permission.VIEW_COSTS.value,
         )
-    found = ReconciledAccount.objects.select_related("team").order_by("account", "pool")
+    devices = Pool.objects.filter(name=OuterRef("pool")).values("device")
+    found = (
+        ReconciledAccount.objects.select_related("team")
+        .annotate(device=Subquery(devices))
+        .order_by("account", "pool")
+    )
     accounts = visible(
         actor,
         found if whole else found.defer("differences"),
@@ -390,6 +410,12 @@ def one_day(actor: Actor, reconciliation_id: UUID) -> DayView:
     if row is None:
         raise NotFound("It does not exist, or you may not see it.")
     return day_view(actor, row)
+
+
+def device_of_account(account: ReconciledAccount) -> DeviceKind:
+    """What the devices of the account's pool are, of an account of `visible_days`."""
+    # None: the pool is gone, and pools of cores came late.
+    return DeviceKind(getattr(account, "device", None) or DeviceKind.GPU)
 
 
 def day_view(actor: Actor, row: Reconciliation) -> DayView:

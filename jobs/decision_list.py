@@ -91,6 +91,7 @@ def decision_line(line: Decision, *, actor: Actor) -> dict[str, Any]:
         "decision": line.kind,
         "job": named_job(line.job, actor=actor),
         "pool": line.pool.name,
+        "device": line.pool.device,
         "mgpu": line.mgpu,
         "guaranteed_mgpu": line.guaranteed_mgpu,
         "beneficiary": None

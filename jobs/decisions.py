@@ -36,7 +36,7 @@ from jobs.recording import unpack
 from jobs.snapshots import display_names
 from primitives.clock import from_epoch
 from primitives.errors import NotFound
-from primitives.units import gpus_text
+from primitives.units import DeviceKind, gpus_text
 from quotas.installation import arbiter_policy
 from quotas.models import PriorityClass
 from tenants.access import Actor, require_platform_admin
@@ -181,9 +181,10 @@ class _Teller:
             "cycle": str(self._cycle.pk),
             "decided_at": iso(self._cycle.decided_at),
             "decision": one.kind.value,
-            "sentence": self._sentence(one, self._count(pool), standings, theirs),
+            "sentence": self._sentence(one, self._device(pool).text, standings, theirs),
             "job": self._job(one.job),
             "pool": None if pool is None else self._names.get(pool),
+            "device": self._device(pool).value,
             "cluster": None if place is None or own else self._names.get(place.cluster),
             "mgpu": own.run.mgpu
             if own
@@ -269,9 +270,9 @@ class _Teller:
         path = self._names.get(one.node)
         return path is not None and self._actor.holds(Permission.VIEW_TREE, f"{path}/")
 
-    def _count(self, pool: str | None) -> Callable[[int], str]:
-        """How so many devices of the pool are called."""
-        return device_of("" if pool is None else pool, self._names).text
+    def _device(self, pool: str | None) -> DeviceKind:
+        """What the devices of the pool are."""
+        return device_of("" if pool is None else pool, self._names)
 
     # -- sentences ------------------------------------------------------------------------
 

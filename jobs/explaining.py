@@ -14,6 +14,7 @@ from jobs.lifecycle import FINAL, NOT_STARTED, NOT_STARTED_MAX
 from jobs.models import AttemptState, Condition, JobState
 from jobs.queries import AttemptRow, JobRow, JobView, VictimRow, WaitedForRow, may_see
 from jobs.withdrawing import AVOIDED_FOR
+from primitives.units import DeviceKind
 from quotas.fleet import may_manage_clusters
 from tenants.access import Actor
 from tenants.roles import Permission
@@ -39,7 +40,7 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     if job.state == JobState.STARTING:
         return plain_explanation(DISPATCHING, _being_started(view, actor), now)
     if job.state == JobState.PREEMPTING and view.attempt is not None:
-        sentence = _joined(_being_stopped(view.attempt), _trouble(view, actor))
+        sentence = _joined(_being_stopped(job, view.attempt), _trouble(view, actor))
         return plain_explanation(NOT_WAITING, sentence, now)
     if job.cancel_requested_at is not None and job.state not in FINAL:
         sentence = _joined("It is being cancelled.", _trouble(view, actor))
@@ -106,13 +107,13 @@ def _state_word(state: str) -> str:
 
 def _being_started(view: JobView, actor: Actor) -> str:
     """Where it is to start, and why that takes its time."""
-    attempt = view.attempt
+    attempt, devices = view.attempt, DeviceKind(view.job.pool__device).plural
     if attempt is None:
-        return "Its GPUs are reserved and it is being started."
+        return f"Its {devices} are reserved and it is being started."
     if attempt.state == AttemptState.STOPPING:
         done = f"It is being taken off {attempt.cluster__name} before it has started."
     else:
-        done = f"Its GPUs are reserved and it is being started on {attempt.cluster__name}."
+        done = f"Its {devices} are reserved and it is being started on {attempt.cluster__name}."
     return _joined(done, attempt.message, _trouble(view, actor))
 
 
@@ -199,12 +200,13 @@ def _why_held(attempt: AttemptRow | None) -> str:
     return "It is held until somebody releases it."
 
 
-def _being_stopped(attempt: AttemptRow) -> str:
+def _being_stopped(job: JobRow, attempt: AttemptRow) -> str:
     """What the owner of a victim needs to know: since when, until when, and what then."""
     until = "" if attempt.grace_until is None else f", by force at {iso(attempt.grace_until)}"
     since = "" if attempt.notice_at is None else f" It got its notice at {iso(attempt.notice_at)}."
+    devices = DeviceKind(job.pool__device).plural
     return (
-        f"Its GPUs are taken back: it is being stopped{until}.{since} It queues again "
+        f"Its {devices} are taken back: it is being stopped{until}.{since} It queues again "
         "at its old place, unless it was submitted without requeue."
     )
 

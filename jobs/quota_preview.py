@@ -39,6 +39,7 @@ class TeamEffect:
 
     team: str
     pool: str
+    device: str
     use_now_mgpu: int = 0
     use_before_mgpu: int = 0
     use_after_mgpu: int = 0
@@ -144,6 +145,7 @@ def _shown(
             "quota": quota.pk,
             "node": quota.node.display_path,
             "pool": quota.pool.name,
+            "device": quota.pool.device,
             "before": before,
             "after": values_of(quota),
         }
@@ -152,9 +154,11 @@ def _shown(
     preview.pools.extend(_pools(changed, actor))
     losses = [*found.reclaimed, *found.spared]
     named = _named(actor, found.shifts, losses)
-    preview.starts.extend(_start(one, named) for one in found.shifts if one.job in named)
-    preview.reclaimed.extend(_loss(one, named) for one in found.reclaimed if one.job in named)
-    preview.spared.extend(_loss(one, named) for one in found.spared if one.job in named)
+    preview.starts.extend(_start(one, named, pools) for one in found.shifts if one.job in named)
+    preview.reclaimed.extend(
+        _loss(one, named, pools) for one in found.reclaimed if one.job in named
+    )
+    preview.spared.extend(_loss(one, named, pools) for one in found.spared if one.job in named)
     for rows in (preview.starts, preview.reclaimed, preview.spared):
         del rows[NAMED_MAX:]
     prices, preview.currency = current_prices(
@@ -184,6 +188,7 @@ def _pools(changed: list[tuple[Quota, dict[str, Any]]], actor: Actor) -> Iterato
             is_over = guaranteed_mgpu > row.capacity_mgpu
         yield {
             "pool": row.pool.name,
+            "device": row.pool.device,
             "capacity_mgpu": row.capacity_mgpu,
             "guaranteed_mgpu": guaranteed_mgpu,
             "is_overcommitted": is_over,
@@ -205,9 +210,11 @@ def _named(
     }
 
 
-def _start(one: Shift, named: dict[str, dict[str, str]]) -> dict[str, Any]:
+def _start(one: Shift, named: dict[str, dict[str, str]], pools: dict[str, Pool]) -> dict[str, Any]:
     return {
         **named[one.job],
+        "pool": pools[one.pool].name,
+        "device": pools[one.pool].device,
         "mgpu": one.mgpu,
         "before": None if one.before is None else from_epoch(one.before),
         "after": None if one.after is None else from_epoch(one.after),
@@ -216,9 +223,11 @@ def _start(one: Shift, named: dict[str, dict[str, str]]) -> dict[str, Any]:
     }
 
 
-def _loss(one: Loss, named: dict[str, dict[str, str]]) -> dict[str, Any]:
+def _loss(one: Loss, named: dict[str, dict[str, str]], pools: dict[str, Pool]) -> dict[str, Any]:
     return {
         **named[one.job],
+        "pool": pools[one.pool].name,
+        "device": pools[one.pool].device,
         "mgpu": one.mgpu,
         "noticed_at": from_epoch(one.noticed_at),
         "at_risk_mgpu_s": one.at_risk_mgpu_s,
@@ -235,7 +244,9 @@ def _effects(
         if team not in teams:
             return None
         if (team, pool) not in effects:
-            effects[team, pool] = TeamEffect(teams[team].display_path, pools[pool].name)
+            effects[team, pool] = TeamEffect(
+                teams[team].display_path, pools[pool].name, pools[pool].device
+            )
         return effects[team, pool]
 
     for use in found.use:

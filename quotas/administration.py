@@ -25,7 +25,6 @@ from clusters.models import Pool
 from live.publishing import publish
 from live.waking import wake
 from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest
-from primitives.units import gpus_text
 from quotas.envelope import EnvelopeBroken, Family
 from quotas.locks import lock_quotas
 from quotas.models import Quota, QuotaChange
@@ -294,7 +293,7 @@ def _require_rights(
                 actor,
                 quota.node,
                 "raise or clear a borrow limit, now "
-                f"{gpus_text(had['borrow_limit_mgpu'])} GPUs, which you may only lower",
+                f"{quota.pool.kind.text(had['borrow_limit_mgpu'])}, which you may only lower",
             )
 
 

@@ -80,9 +80,10 @@ class Family:
     def check(self, quota: Quota) -> None:
         """Raises LendsTooMuch or EnvelopeBroken, with the numbers, unless `quota` has what it
         lends and what it guarantees to its children."""
+        count = quota.pool.kind.text
         if quota.lend_limit_mgpu is not None and quota.lend_limit_mgpu > quota.guaranteed_mgpu:
             raise LendsTooMuch(
-                f"{quota.node.slug} lends up to {gpus_text(quota.lend_limit_mgpu)} GPUs but would "
+                f"{quota.node.slug} lends up to {count(quota.lend_limit_mgpu)} but would "
                 f"be guaranteed only {gpus_text(quota.guaranteed_mgpu)}; lower its lend limit "
                 "too, or clear it, which lends everything.",
                 node=quota.node.display_path,
@@ -93,7 +94,7 @@ class Family:
         given_mgpu = sum(child.guaranteed_mgpu for child in children)
         if given_mgpu > quota.guaranteed_mgpu:
             raise EnvelopeBroken(
-                f"{quota.node.slug} guarantees {gpus_text(given_mgpu)} GPUs to its "
+                f"{quota.node.slug} guarantees {count(given_mgpu)} to its "
                 f"{_kinds(children)} but would have only {gpus_text(quota.guaranteed_mgpu)}; "
                 f"lower {_names(children)} first.",
                 node=quota.node.display_path,
@@ -110,9 +111,10 @@ class Family:
         others = [child for child in self.children(parent) if child is not quota]
         others_mgpu = sum(child.guaranteed_mgpu for child in others)
         left_mgpu = parent.guaranteed_mgpu - others_mgpu
+        count = quota.pool.kind.text
         if quota.guaranteed_mgpu > left_mgpu:
             raise EnvelopeBroken(
-                f"{quota.node.slug} would be guaranteed {gpus_text(quota.guaranteed_mgpu)} GPUs, "
+                f"{quota.node.slug} would be guaranteed {count(quota.guaranteed_mgpu)}, "
                 f"but {parent.node.slug} has {gpus_text(parent.guaranteed_mgpu)} and guarantees "
                 f"{gpus_text(others_mgpu)} of them to its other {_kinds(others)}; "
                 f"{gpus_text(max(0, left_mgpu))} are left.",

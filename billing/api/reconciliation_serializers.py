@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from billing.models import ReconciledAccount, ReconciliationStatus
 from billing.reconciliation import Cause
-from billing.reconciliations import DIFFERENCES_MAX, DayView
+from billing.reconciliations import DIFFERENCES_MAX, DayView, device_of_account
 from primitives.errors import InvalidRequest
 from webapi.paging import day_or_refuse
-from webapi.serializers import StrictSerializer, TextField
+from webapi.serializers import DEVICE_HELP, DEVICES, StrictSerializer, TextField
 
 
 class DayField(serializers.DateField):
@@ -56,6 +57,7 @@ class ReconciledAccountSerializer(serializers.Serializer[ReconciledAccount]):
         source="team.display_path", allow_null=True, help_text="Path; null: no team's"
     )
     pool = serializers.CharField()
+    device = serializers.SerializerMethodField(help_text=DEVICE_HELP)
     is_green = serializers.BooleanField(help_text="Nothing differs but what is expected")
     metered_mgpu_s = serializers.IntegerField()
     accounted_mgpu_s = serializers.IntegerField()
@@ -65,6 +67,19 @@ class ReconciledAccountSerializer(serializers.Serializer[ReconciledAccount]):
     )
     cut_count = serializers.IntegerField(help_text="Differences beyond those")
     cut_mgpu_s = serializers.IntegerField(help_text="Their sum")
+
+    @extend_schema_field(serializers.ChoiceField(choices=DEVICES))
+    def get_device(self, account: ReconciledAccount) -> str:
+        """What its pool counts."""
+        return device_of_account(account).value
+
+
+class DeviceSumsSerializer(serializers.Serializer[Any]):
+    """The sums of a day over all pools with such devices."""
+
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
+    metered_mgpu_s = serializers.IntegerField()
+    accounted_mgpu_s = serializers.IntegerField()
 
 
 class ReconciliationSerializer(serializers.Serializer[DayView]):
@@ -93,8 +108,13 @@ class ReconciliationSerializer(serializers.Serializer[DayView]):
     message = serializers.CharField(
         allow_blank=True, help_text="The cluster's own words, for those who manage clusters"
     )
-    metered_mgpu_s = serializers.IntegerField()
-    accounted_mgpu_s = serializers.IntegerField()
+    metered_mgpu_s = serializers.IntegerField(
+        help_text="Of all pools: cores and GPUs, where there are both, are apart in `by_device`"
+    )
+    accounted_mgpu_s = serializers.IntegerField(help_text="As `metered_mgpu_s`")
+    by_device = DeviceSumsSerializer(
+        many=True, help_text="Both sums, of each kind of devices; they sum to those above"
+    )
     difference_count = serializers.IntegerField()
 
     def get_is_requested(self, view: DayView) -> bool:

@@ -10,7 +10,14 @@ from billing.chargeback import JobUse, Report, Row
 from billing.models import RateCard, RateLine, UsageClass
 from billing.pricing import PRICE_NANO_MAX
 from tenants.models import NodeKind
-from webapi.serializers import StrictSerializer, TextField, UtcTimeField, WholeNumberField
+from webapi.serializers import (
+    DEVICE_HELP,
+    DEVICES,
+    StrictSerializer,
+    TextField,
+    UtcTimeField,
+    WholeNumberField,
+)
 
 
 class AmountsSerializer(serializers.Serializer[Any]):
@@ -34,6 +41,7 @@ class ChargebackRowSerializer(AmountsSerializer):
     node = serializers.CharField(source="node.display_path", help_text="Path of the node")
     node_kind = serializers.ChoiceField(choices=NodeKind.choices)
     pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
 
     def to_representation(self, instance: Row) -> dict[str, Any]:
         """The row with its amounts beside the node."""
@@ -41,8 +49,15 @@ class ChargebackRowSerializer(AmountsSerializer):
             "node": instance.node.display_path,
             "node_kind": instance.node.kind,
             "pool": instance.pool,
+            "device": instance.device.value,
             **AmountsSerializer(instance.amounts).data,
         }
+
+
+class DeviceTotalsSerializer(AmountsSerializer):
+    """The totals of all pools with such devices."""
+
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
 
 
 class ChargebackCheckSerializer(serializers.Serializer[Any]):
@@ -58,6 +73,7 @@ class ChargebackDaySerializer(serializers.Serializer[Any]):
 
     day = serializers.DateField()
     pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     guaranteed_mgpu_s = serializers.IntegerField()
     borrowed_mgpu_s = serializers.IntegerField()
 
@@ -66,6 +82,7 @@ class PoolCapacitySerializer(serializers.Serializer[Any]):
     """Healthy capacity of a pool, what all organizations held of it, and the difference."""
 
     pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     capacity_mgpu_s = serializers.IntegerField()
     in_use_mgpu_s = serializers.IntegerField()
     outside_mgpu_s = serializers.IntegerField(
@@ -87,7 +104,13 @@ class ChargebackReportSerializer(serializers.Serializer[Any]):
         allow_null=True, help_text="ISO 4217; null where no rate card applies"
     )
     rows = ChargebackRowSerializer(many=True)
-    totals = AmountsSerializer()
+    totals = AmountsSerializer(
+        help_text="Of all pools: the times of cores and GPUs, where there are both, are apart in "
+        "`totals_by_device`"
+    )
+    totals_by_device = DeviceTotalsSerializer(
+        many=True, help_text="One for each kind of devices that was used; they sum to `totals`"
+    )
     check = ChargebackCheckSerializer()
     days = ChargebackDaySerializer(many=True)
     capacity = PoolCapacitySerializer(
@@ -106,6 +129,10 @@ class ChargebackReportSerializer(serializers.Serializer[Any]):
             "currency": instance.currency,
             "rows": [ChargebackRowSerializer(row).data for row in instance.rows],
             "totals": AmountsSerializer(instance.totals).data,
+            "totals_by_device": [
+                {"device": device.value, **AmountsSerializer(amounts).data}
+                for device, amounts in instance.totals_by_device.items()
+            ],
             "check": {
                 "segments_mgpu_s": instance.segments_mgpu_s,
                 "rows_mgpu_s": rows_mgpu_s,
@@ -131,6 +158,7 @@ class ChargebackJobSerializer(serializers.Serializer[JobUse]):
     team = serializers.CharField(help_text="Path of the team")
     user = serializers.CharField(help_text="User name")
     pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     usage_class = serializers.ChoiceField(choices=UsageClass.choices)
     mgpu_s = serializers.IntegerField()
     cost_nano = serializers.IntegerField()
@@ -138,10 +166,11 @@ class ChargebackJobSerializer(serializers.Serializer[JobUse]):
 
 
 class RateLineSerializer(serializers.Serializer[RateLine]):
-    """Price of a GPU-hour over `[start, end)`."""
+    """Price of a GPU-hour, of a core-hour in a pool of CPU cores, over `[start, end)`."""
 
     id = serializers.UUIDField()
     pool = serializers.CharField(source="pool.name")
+    device = serializers.ChoiceField(choices=DEVICES, source="pool.device", help_text=DEVICE_HELP)
     usage_class = serializers.ChoiceField(choices=UsageClass.choices)
     price_nano = serializers.IntegerField()
     start = serializers.DateTimeField()

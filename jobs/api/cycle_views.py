@@ -26,7 +26,7 @@ from webapi.paging import (
     refuse_unknown_parameters,
     time_or_refuse,
 )
-from webapi.serializers import PAGE_PARAMETERS, answers, page_of
+from webapi.serializers import DEVICE_HELP, DEVICES, PAGE_PARAMETERS, answers, page_of
 
 _LIMIT_DEFAULT = 5
 _TIMES = (
@@ -86,6 +86,9 @@ class DecisionSerializer(serializers.Serializer[Any]):
     sentence = serializers.CharField()
     job = NamedJobSerializer()
     pool = serializers.CharField(allow_null=True)
+    device = serializers.ChoiceField(
+        choices=DEVICES, help_text=f"{DEVICE_HELP}. gpu where no pool is told"
+    )
     cluster = serializers.CharField(allow_null=True)
     mgpu = serializers.IntegerField(allow_null=True)
     guaranteed_mgpu = serializers.IntegerField(
@@ -106,6 +109,7 @@ class DecisionLineSerializer(serializers.Serializer[Any]):
     decision = serializers.ChoiceField(choices=DECISIONS)
     job = NamedJobSerializer()
     pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     mgpu = serializers.IntegerField()
     guaranteed_mgpu = serializers.IntegerField(
         allow_null=True, help_text="Of `started` and `stopped`: what was inside the guarantee"

@@ -21,7 +21,14 @@ from quotas.api.serializers import QuotaValuesSerializer
 from quotas.planned_changes import etag_of_planned, planned_by_id
 from tenants.api.authentication import actor_from
 from webapi.paging import refuse_unknown_parameters
-from webapi.serializers import StrictSerializer, WholeNumberField, answers, etag_header
+from webapi.serializers import (
+    DEVICE_HELP,
+    DEVICES,
+    StrictSerializer,
+    WholeNumberField,
+    answers,
+    etag_header,
+)
 
 _ETAG = etag_header(
     "State of the change and its tree before it was looked ahead: apply with it", of=[200]
@@ -45,6 +52,7 @@ class QuotaEffectSerializer(serializers.Serializer[Any]):
     quota = serializers.UUIDField()
     node = serializers.CharField()
     pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     before = QuotaValuesSerializer()
     after = QuotaValuesSerializer()
 
@@ -53,6 +61,7 @@ class PoolEffectSerializer(serializers.Serializer[Any]):
     """A pool that the change touches, as it would be."""
 
     pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     capacity_mgpu = serializers.IntegerField(help_text="Healthy now, on all enabled clusters")
     guaranteed_mgpu = serializers.IntegerField(
         allow_null=True, help_text="To all organizations; null unless you administer the platform"
@@ -67,6 +76,8 @@ class JobStartEffectSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     team = serializers.CharField()
     user = serializers.CharField()
+    pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     mgpu = serializers.IntegerField()
     before = serializers.DateTimeField(
         allow_null=True, help_text="Start without the change; null: not before `until`"
@@ -85,6 +96,8 @@ class JobLossEffectSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     team = serializers.CharField()
     user = serializers.CharField()
+    pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     mgpu = serializers.IntegerField()
     noticed_at = serializers.DateTimeField()
     at_risk_mgpu_s = serializers.IntegerField(
@@ -100,6 +113,7 @@ class TeamEffectSerializer(serializers.Serializer[Any]):
 
     team = serializers.CharField()
     pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     use_now_mgpu = serializers.IntegerField()
     use_before_mgpu = serializers.IntegerField(help_text="At `until`")
     use_after_mgpu = serializers.IntegerField(help_text="At `until`")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -14,9 +15,9 @@ from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError, Refused
 from cli.output import (
+    Devices,
     Format,
     duration,
-    gpu_hours,
     gpus,
     money,
     plain,
@@ -105,8 +106,9 @@ def changes_draft(
         list[str],
         typer.Argument(
             metavar="NODE:NAME=VALUE[,NAME=VALUE]...",
-            help="ai-company/research/nlp:guaranteed=12,borrow=none; names: guaranteed (GPUs, or "
-            "40% of the parent), borrow, lend (GPUs, or none), weight.",
+            help="ai-company/research/nlp:guaranteed=12,borrow=none; names: guaranteed (GPUs, "
+            "cores in a pool of them, or 40% of the parent), borrow, lend (so many, or none), "
+            "weight.",
         ),
     ],
     reason: Annotated[str, typer.Option(help="Why; kept in the history of each quota.")],
@@ -274,7 +276,7 @@ def _mgpu(text: str, name: str) -> int:
     assert given is not None
     mgpu = round(given * 1_000)
     if abs(mgpu - given * 1_000) > 1e-6:
-        raise CliError(f"{name}={text[:40]}: GPUs have at most three decimals.")
+        raise CliError(f"{name}={text[:40]}: write at most three decimals.")
     return mgpu
 
 
@@ -415,33 +417,39 @@ def _print_preview(preview: Mapping[str, Any]) -> None:
         ]
     )
     _section("Starts at another time", preview["starts"], _print_starts)
-    _section("Told to give GPUs back", preview["reclaimed"], _print_losses)
-    _section("Spared from giving GPUs back", preview["spared"], _print_losses)
+    _section("Told to give back", preview["reclaimed"], _print_losses)
+    _section("Spared from giving back", preview["spared"], _print_losses)
     typer.echo()
     currency = preview["currency"] or ""
+    devices = Devices(team["device"] for team in preview["teams"])
     print_table(
-        ["TEAM", "POOL", "USE NOW", "AT END", "INSTEAD OF", "GPU-HOURS", f"COST {currency}".strip(),
-         "SOONER", "LATER", "GIVE BACK", "AT RISK"],
+        ["TEAM", "POOL", "USE NOW", "AT END", "INSTEAD OF", devices.hours_head,
+         f"COST {currency}".strip(), "SOONER", "LATER", "GIVE BACK", "AT RISK"],
         [
             [
                 team["team"],
                 team["pool"],
-                gpus(team["use_now_mgpu"]),
-                gpus(team["use_after_mgpu"]),
-                gpus(team["use_before_mgpu"]),
-                _signed(_time(team, "after") - _time(team, "before"), gpu_hours),
+                *(
+                    devices.count(team[f"use_{when}_mgpu"], team["device"])
+                    for when in ("now", "after", "before")
+                ),
+                _signed(
+                    _time(team, "after") - _time(team, "before"),
+                    partial(devices.hours, device=team["device"]),
+                ),
                 _cost(team),
                 team["jobs_sooner"],
                 team["jobs_later"],
                 team["jobs_reclaimed"],
-                gpu_hours(team["at_risk_mgpu_s"]),
+                devices.hours(team["at_risk_mgpu_s"], team["device"]),
             ]
             for team in preview["teams"]
         ],
         squeeze="TEAM",
         keep_end=True,
     )  # fmt: skip
-    tell("GPU-hours and cost: more (or less) than without the change. AT RISK: GPU-hours.")
+    hours = devices.hours_words
+    tell(f"{hours} and cost: more (or less) than without the change. AT RISK: {hours}.")
 
 
 def _section(title: str, rows: Sequence[Mapping[str, Any]], show: Any) -> None:
@@ -453,14 +461,15 @@ def _section(title: str, rows: Sequence[Mapping[str, Any]], show: Any) -> None:
         tell(f"And {len(rows) - _ROWS} more; -o json has them.")
 
 
-def _print_starts(rows: Iterable[Mapping[str, Any]]) -> None:
+def _print_starts(rows: Sequence[Mapping[str, Any]]) -> None:
+    devices = Devices(start["device"] for start in rows)
     print_table(
-        ["JOB", "TEAM", "GPUS", "WITHOUT", "WITH", "DIFFERENCE"],
+        ["JOB", "TEAM", devices.head, "WITHOUT", "WITH", "DIFFERENCE"],
         [
             [
                 start["name"],
                 start["team"],
-                gpus(start["mgpu"]),
+                devices.count(start["mgpu"], start["device"]),
                 start["before"] or "not by then",
                 start["after"] or "not by then",
                 ("at least " if start["is_at_least"] else "")
@@ -473,16 +482,17 @@ def _print_starts(rows: Iterable[Mapping[str, Any]]) -> None:
     )
 
 
-def _print_losses(rows: Iterable[Mapping[str, Any]]) -> None:
+def _print_losses(rows: Sequence[Mapping[str, Any]]) -> None:
+    devices = Devices(loss["device"] for loss in rows)
     print_table(
-        ["JOB", "TEAM", "GPUS", "NOTICE", "GPU-HOURS AT RISK"],
+        ["JOB", "TEAM", devices.head, "NOTICE", f"{devices.hours_head} AT RISK"],
         [
             [
                 loss["name"],
                 loss["team"],
-                gpus(loss["mgpu"]),
+                devices.count(loss["mgpu"], loss["device"]),
                 loss["noticed_at"],
-                gpu_hours(loss["at_risk_mgpu_s"]),
+                devices.hours(loss["at_risk_mgpu_s"], loss["device"]),
             ]
             for loss in rows
         ],

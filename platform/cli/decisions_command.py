@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.context import open_api
-from cli.output import Format, gpu_hours, gpus, print_data, print_table, tell
+from cli.output import Devices, Format, gpus, print_data, print_table, tell
 from cli.replay_command import AtOption, times_at
 
 _LISTED_MAX = 10_000
@@ -30,8 +30,9 @@ def decisions(
 ) -> None:
     """List what was decided about the jobs that you may see, the latest first.
 
-    Who was started, for whom GPUs were kept, and who was told to give back, for whom, by what right
-    and with how many GPU-hours of work at risk. `tidegate replay --job JOB` has all numbers of one.
+    Who was started, for whom GPUs or cores were kept, and who was told to give back, for whom, by
+    what right and with how many GPU-hours or core-hours of work at risk. `tidegate replay --job
+    JOB` has all numbers of one.
     """
     times = {} if at is None else times_at(at)
     api = open_api(ctx)
@@ -44,8 +45,9 @@ def decisions(
     if not found:
         tell("Nothing is recorded" + (f" at {at}." if at else "."))
         return
+    devices = Devices(one["device"] for one in found)
     print_table(
-        ["DECIDED", "DECISION", "JOB", "TEAM", "POOL", "GPUS", "AT RISK", "FOR OR FROM"],
+        ["DECIDED", "DECISION", "JOB", "TEAM", "POOL", devices.head, "AT RISK", "FOR OR FROM"],
         [
             [
                 one["decided_at"],
@@ -53,15 +55,17 @@ def decisions(
                 one["job"]["name"],
                 one["job"]["team"],
                 one["pool"],
-                gpus(one["mgpu"]),
-                "none" if one["at_risk_mgpu_s"] is None else gpu_hours(one["at_risk_mgpu_s"]),
+                devices.count(one["mgpu"], one["device"]),
+                "none"
+                if one["at_risk_mgpu_s"] is None
+                else devices.hours(one["at_risk_mgpu_s"], one["device"]),
                 _other_side(one),
             ]
             for one in found
         ],
         squeeze="JOB",
     )
-    tell("AT RISK: GPU-hours of work without a known checkpoint at that moment.")
+    tell(f"AT RISK: {devices.hours_words} of work without a known checkpoint at that moment.")
     if len(found) == limit:
         tell(f"The first {limit}; use --limit for more.")
 

@@ -13,7 +13,17 @@ from cli import api as api_module
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import REFUSED, STILL_OPEN, CliError
-from cli.output import Format, age, gpus, is_wide, now_utc, print_data, print_table, tell
+from cli.output import (
+    Devices,
+    Format,
+    age,
+    gpus,
+    is_wide,
+    now_utc,
+    print_data,
+    print_table,
+    tell,
+)
 
 _CLUSTERS_MAX = 1_000
 _NODES_MAX = 10_000
@@ -34,7 +44,7 @@ ClusterOption = Annotated[
 
 
 def clusters(ctx: typer.Context, output: Output = Format.TABLE) -> None:
-    """List the clusters: whether each answers, and its healthy GPUs by pool.
+    """List the clusters: whether each answers, and its healthy GPUs or cores by pool.
 
     SEEN is how old its last complete answer is. What is wrong is told below the table.
     """
@@ -47,6 +57,7 @@ def clusters(ctx: typer.Context, output: Output = Format.TABLE) -> None:
         return
     now = now_utc()
     rows = []
+    devices = Devices(pool["device"] for cluster in found for pool in cluster["pools"])
     for cluster in found:
         about = [
             cluster["name"],
@@ -58,12 +69,15 @@ def clusters(ctx: typer.Context, output: Output = Format.TABLE) -> None:
             [
                 *about,
                 pool["pool"],
-                f"{gpus(pool['healthy_mgpu'])}/{gpus(pool['capacity_mgpu'])}",
+                f"{gpus(pool['healthy_mgpu'])}/"
+                + devices.count(pool["capacity_mgpu"], pool["device"]),
                 f"{pool['nodes_healthy']}/{pool['nodes']}",
             ]
             for pool in cluster["pools"]
         ] or [[*about, "-", "-", "-"]]
-    print_table(["CLUSTER", "KIND", "STATE", "SEEN", "POOL", "HEALTHY GPUS", "NODES"], rows)
+    print_table(
+        ["CLUSTER", "KIND", "STATE", "SEEN", "POOL", f"HEALTHY {devices.head}", "NODES"], rows
+    )
     for cluster in found:
         if cluster["message"]:
             tell(f"{cluster['name']}: {cluster['message']}")
@@ -92,15 +106,16 @@ def nodes(
         tell("No such node.")
         return
     now = now_utc()
+    devices = Devices(node["device"] for node in found)
     wide = ["FEATURES"] if is_wide() else []
     print_table(
-        ["CLUSTER", "NODE", "POOL", "GPUS", "TAKES WORK", "STATE", "SEEN", *wide, "REASON"],
+        ["CLUSTER", "NODE", "POOL", devices.head, "TAKES WORK", "STATE", "SEEN", *wide, "REASON"],
         [
             [
                 node["cluster"],
                 node["name"],
                 node["pool"],
-                gpus(node["capacity_mgpu"]),
+                devices.count(node["capacity_mgpu"], node["device"]),
                 "yes" if node["is_schedulable"] else "no",
                 node["state"],
                 age(node["seen_at"], now=now),

@@ -10,6 +10,7 @@ import typer
 
 from cli.output import (
     NAME_PAD_MAX,
+    Devices,
     age,
     duration,
     gpu_hours,
@@ -22,11 +23,13 @@ from cli.output import (
     print_table,
     tell,
 )
+from primitives.units import DeviceKind
 
 
 def print_jobs(jobs: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
     """The list. What is not on a narrow terminal is always in a pipe."""
-    columns = ["ID", "NAME", "STATE", "GPUS", "AGE"]
+    devices = Devices(job["device"] for job in jobs)
+    columns = ["ID", "NAME", "STATE", devices.head, "AGE"]
     shows_all = is_wide()
     if shows_all:
         columns += ["POOL", "USER", "TEAM"]
@@ -36,7 +39,7 @@ def print_jobs(jobs: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
             job["id"],
             job["name"],
             job["state"] + (" (native)" if job["origin"] == "native" else ""),
-            _held_or_asked(job),
+            _held_or_asked(job, devices),
             age(job["submitted_at"], now=now),
         ]
         rows.append([*row, _pool(job), job["user"], job["team"]] if shows_all else row)
@@ -51,12 +54,14 @@ def _pool(job: Mapping[str, Any]) -> str:
     return f"{job['pool']} (of {pools})"
 
 
-def _held_or_asked(job: Mapping[str, Any]) -> str:
-    """The GPUs that it has, or those that it asks for: "4..16" of an elastic job that waits."""
+def _held_or_asked(job: Mapping[str, Any], devices: Devices) -> str:
+    """What it has, or what it asks for: "4..16" of an elastic job that waits."""
     if job["node_count_min"] == job["node_count"]:
-        return gpus(job["mgpu"])
+        return devices.count(job["mgpu"], job["device"])
     attempt = job["current_attempt"]
-    return gpus(attempt["mgpu"]) if attempt else f"{gpus(job['mgpu_min'])}..{gpus(job['mgpu'])}"
+    if attempt:
+        return devices.count(attempt["mgpu"], job["device"])
+    return f"{gpus(job['mgpu_min'])}..{devices.count(job['mgpu'], job['device'])}"
 
 
 def print_job(job: Mapping[str, Any]) -> None:
@@ -97,7 +102,7 @@ def print_job(job: Mapping[str, Any]) -> None:
                 "used",
                 f"{gpu_hours(usage['guaranteed_mgpu_s'])} guaranteed and "
                 f"{gpu_hours(usage['borrowed_mgpu_s'])} borrowed "
-                f"{_devices(job)[:-1]}-hours",
+                f"{DeviceKind(job['device']).singular}-hours",
             ),
             *(("waits for", _waited_for(one)) for one in job.get("depends_on", ())),
             ("waits because", (job["explanation"] or {}).get("sentence")),
@@ -109,8 +114,8 @@ def print_job(job: Mapping[str, Any]) -> None:
 _NOT_IN_LINE = frozenset({"not_waiting", "held_by_user", "dispatching", "never_fits"})
 
 
-def print_explanation(explanation: Mapping[str, Any]) -> None:
-    """Why a job waits."""
+def print_explanation(explanation: Mapping[str, Any], *, device: str) -> None:
+    """Why a job waits for such devices."""
     typer.echo(plain(explanation["sentence"]))
     estimate = explanation["estimated_start"]
     fields: list[tuple[str, object]] = [("reason", explanation["code"])]
@@ -119,14 +124,14 @@ def print_explanation(explanation: Mapping[str, Any]) -> None:
         fields.append(("jobs ahead", explanation["jobs_ahead"]))
     if explanation["code"] not in _NOT_IN_LINE:
         fields.append(("starts", "unknown" if estimate is None else range_text(estimate)))
-    fields += labels(explanation["numbers"])
+    fields += labels(explanation["numbers"], device)
     fields.append(("as of", explanation["as_of"]))
     typer.echo()
     print_fields(fields)
     if explanation["victims"]:
         typer.echo()
         print_table(
-            ["GIVES BACK", "TEAM", "GPUS", "UNTIL"],
+            ["GIVES BACK", "TEAM", Devices([device]).head, "UNTIL"],
             [
                 [
                     victim["name"] or "(not yours to see)",
@@ -199,7 +204,7 @@ def print_plan(plan: Mapping[str, Any]) -> None:
 
 def _devices(job: Mapping[str, Any]) -> str:
     """What is counted of it."""
-    return "cores" if job["device"] == "cpu" else "GPUs"
+    return DeviceKind(job["device"]).plural
 
 
 def _size(job: Mapping[str, Any], *, granted_mgpu: int | None) -> str:

@@ -6,13 +6,15 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 import typer
 import yaml
+
+from primitives.units import DeviceKind
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _NARROWEST = 6
@@ -122,6 +124,55 @@ def gpus(mgpu: object) -> str:
     return f"{'-' if mgpu < 0 else ''}{whole:,}{fraction}"
 
 
+class Devices:
+    """What a table's amounts are of: GPUs, or cores. Where rows are of both, its heads say GPUs and
+    the cells of cores say what they are; nothing of both is ever summed.
+
+    `kinds` are the `device` of its rows.
+    """
+
+    def __init__(self, kinds: Iterable[str]) -> None:
+        found = {DeviceKind(kind) for kind in kinds}
+        self._heads = DeviceKind.CPU if found == {DeviceKind.CPU} else DeviceKind.GPU
+
+    @property
+    def head(self) -> str:
+        """Of a column of amounts."""
+        return self._heads.plural.upper()
+
+    @property
+    def hours_head(self) -> str:
+        """Of a column of amounts over time."""
+        return f"{self._heads.singular}-hours".upper()
+
+    @property
+    def hours_words(self) -> str:
+        """The same in a sentence."""
+        return f"{self._heads.singular}-hours"
+
+    @property
+    def seconds_head(self) -> str:
+        """Of a column of small amounts over time."""
+        return f"{self._heads.singular}-seconds".upper()
+
+    def count(self, mgpu: object, device: str) -> str:
+        """An amount of a row; None is "-"."""
+        return self._named(gpus(mgpu), device, "s")
+
+    def hours(self, mgpu_s: int, device: str) -> str:
+        """An amount over time of a row."""
+        return self._named(gpu_hours(mgpu_s), device, "-hours")
+
+    def seconds(self, mgpu_s: int, device: str) -> str:
+        """A small amount over time of a row, exact."""
+        return self._named(gpus(mgpu_s), device, "-seconds")
+
+    def _named(self, amount: str, device: str, ending: str) -> str:
+        kind = DeviceKind(device)
+        is_said = kind is self._heads or amount == "-"
+        return amount if is_said else f"{amount} {kind.singular}{ending}"
+
+
 def gpu_hours(mgpu_s: int) -> str:
     """Milli-GPU-seconds as GPU-hours with three decimals, rounded half up."""
     thousandths = (2 * mgpu_s + 3_600) // 7_200
@@ -157,12 +208,15 @@ def now_utc() -> datetime:
     return datetime.now(UTC)
 
 
-def labels(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Named quantities with their units turned into words: `need_mgpu` is "need (GPUs)"."""
+def labels(numbers: Mapping[str, Any], device: str) -> list[tuple[str, str]]:
+    """Named quantities with their units turned into words: `need_mgpu` is "need GPUs", and "need
+    cores" in a pool of such a `device`."""
+    devices = DeviceKind(device).plural
     shown = []
     for name, value in numbers.items():
         if name.endswith("_mgpu"):
-            shown.append((name.removesuffix("_mgpu").replace("_", " ") + " GPUs", gpus(value)))
+            words = name.removesuffix("_mgpu").replace("_", " ")
+            shown.append((f"{words} {devices}", gpus(value)))
         elif name.endswith("_s"):
             shown.append((name.removesuffix("_s").replace("_", " "), duration(int(value))))
         elif name.endswith("_at"):
@@ -171,6 +225,6 @@ def labels(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
                 (name.removesuffix("_at").replace("_", " "), f"{moment:%Y-%m-%dT%H:%M:%SZ}")
             )
         else:
-            words = name.replace("mgpu_", "GPUs ").replace("_", " ")
+            words = name.replace("mgpu_", f"{devices} ").replace("_", " ")
             shown.append((words, gpus(value) if "mgpu" in name else str(value)))
     return shown

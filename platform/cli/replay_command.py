@@ -12,6 +12,7 @@ import typer
 from cli.context import open_api
 from cli.errors import CliError, Refused
 from cli.output import (
+    Devices,
     Format,
     duration,
     gpus,
@@ -63,7 +64,7 @@ def replay(
             _show_decisions(found)
         else:
             tell(
-                "No recorded cycle started it, stopped it or kept GPUs for it"
+                "No recorded cycle started it, stopped it or kept anything for it"
                 + (f" at {at}." if at else ".")
                 + " `tidegate why` says why it waits."
             )
@@ -151,7 +152,15 @@ def _show_decisions(found: list[dict[str, Any]]) -> None:
             print_fields([("for", _who(theirs)), ("its use then", _standings(theirs["standings"]))])
         if one["victims"]:
             print_table(
-                ["VICTIM", "TEAM", "GPUS", "GUARANTEED", "RIGHT", "NOT SAVED", "GRACE"],
+                [
+                    "VICTIM",
+                    "TEAM",
+                    Devices([one["device"]]).head,
+                    "GUARANTEED",
+                    "RIGHT",
+                    "NOT SAVED",
+                    "GRACE",
+                ],
                 [
                     [
                         victim["name"] or victim["id"] or "-",

@@ -13,8 +13,8 @@ from cli.context import open_api
 from cli.errors import CliError
 from cli.output import (
     NAME_PAD_MAX,
+    Devices,
     Format,
-    gpu_hours,
     gpus,
     is_wide,
     money,
@@ -23,6 +23,7 @@ from cli.output import (
     print_table,
     tell,
 )
+from primitives.units import DeviceKind
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _QUOTAS_MAX = 1_000
@@ -41,14 +42,14 @@ def quota_get(
     subtree: Annotated[bool, typer.Option("--subtree", help="And all that is below it.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show what a node of the tree is guaranteed, and what it uses, in GPUs.
+    """Show what a node of the tree is guaranteed, and what it uses: GPUs, or cores.
 
     STILL DUE is what its protected jobs leave of the guarantee: its own jobs get that, but it need
     not be free now; LENT is what others use of it and give back. CAN START is what its quota lets
     start now, borrowed GPUs included; "0 (70 over)" where 70 more are held than it allows. WAITING
     is what its queued jobs ask for.
 
-    Limits and LENT are left out on a narrow terminal.
+    Limits and LENT are left out on a narrow terminal. OF is told where a pool is of CPU cores.
     """
     which = {"subtree" if subtree else "node": node.rstrip("/")}
     quotas = list(open_api(ctx).items("quotas", most=_QUOTAS_MAX, pool=pool, **which))
@@ -60,10 +61,16 @@ def quota_get(
         return
     shows_all = is_wide()
     columns = [name for name in _QUOTA_COLUMNS if shows_all or name not in _WIDE_ONLY]
+    counts = {quota["device"] for quota in quotas}
     print_table(
-        ["NODE", "POOL", *columns],
+        ["NODE", "POOL", *(["OF"] * (counts != {"gpu"})), *columns],
         [
-            [quota["node"], quota["pool"], *(_QUOTA_COLUMNS[name](quota) for name in columns)]
+            [
+                quota["node"],
+                quota["pool"],
+                *([DeviceKind(quota["device"]).plural] * (counts != {"gpu"})),
+                *(_QUOTA_COLUMNS[name](quota) for name in columns),
+            ]
             for quota in quotas
         ],
         squeeze="NODE",
@@ -104,7 +111,7 @@ def chargeback(
     end: Annotated[str | None, typer.Option(help="Not included; as --start.")] = None,
     team: Annotated[str | None, typer.Option(help="A path and all below it.")] = None,
     organization: Annotated[str | None, typer.Option(help="A slug.")] = None,
-    pool: Annotated[str | None, typer.Option(help="GPU pool.")] = None,
+    pool: Annotated[str | None, typer.Option(help="Only this pool.")] = None,
     group_by: Annotated[str | None, typer.Option(help="team or department.")] = None,
     as_of: Annotated[
         str | None, typer.Option(help="Count what still runs until then; now if absent.")
@@ -158,17 +165,27 @@ def chargeback(
     if output is not Format.TABLE:
         print_data(report, output)
         return
-    rows = [
-        [row["node"], row["pool"], *_amounts(row)]
-        for row in [*report["rows"], {**report["totals"], "node": "total", "pool": ""}]
+    totals = [
+        {**total, "node": "total", "pool": ""}
+        for total in report["totals_by_device"] or [{**report["totals"], "device": "gpu"}]
     ]
+    devices = Devices(total["device"] for total in totals)
+    rows = [
+        [row["node"], row["pool"], *_amounts(row, devices)] for row in [*report["rows"], *totals]
+    ]
+    if len(totals) > 1:
+        # Money and jobs are of one unit; hours of cores and GPUs are not.
+        whole = report["totals"]
+        rows.append(["total", "all", "-", "-", money(whole["cost_nano"]), str(whole["jobs"])])
     currency = report["currency"] or ""
     print_table(
         ["NODE", "POOL", "GUARANTEED", "BORROWED", f"COST {currency}".strip(), "JOBS"],
         rows,
         squeeze="NODE",
     )
-    tell(f"GPU-hours from {report['start']} to {report['end']}, as of {report['as_of']}.")
+    tell(
+        f"{devices.hours_words} from {report['start']} to {report['end']}, as of {report['as_of']}."
+    )
     if not report["check"]["is_equal"]:
         raise CliError("The rows do not add up to the meter's segments; tell an administrator.")
 
@@ -209,6 +226,7 @@ def reconciliation(
     elif differences:
         _show_differences(days)
     else:
+        devices = Devices(sums["device"] for item in days for sums in item["by_device"])
         print_table(
             ["DAY", "CLUSTER", "STATUS", "METER", "CLUSTER'S", "DIFFERENCE", "RUNS"],
             [
@@ -217,31 +235,42 @@ def reconciliation(
                     item["cluster"],
                     item["status"]
                     + ("" if item["is_complete"] or not item["as_of"] else " so far"),
-                    gpu_hours(item["metered_mgpu_s"]),
-                    gpu_hours(item["accounted_mgpu_s"]),
-                    _signed_hours(item["accounted_mgpu_s"] - item["metered_mgpu_s"]),
+                    *_compared(sums, devices),
                     str(item["difference_count"]),
                 ]
                 for item in days
+                for sums in item["by_device"] or [_NOTHING]
             ],
             squeeze="CLUSTER",
         )
-        tell("GPU-hours; the difference is what the cluster has more.")
+        tell(f"{devices.hours_words}; the difference is what the cluster has more.")
 
 
-def _signed_hours(mgpu_s: int) -> str:
-    return f"{'-' if mgpu_s < 0 else ''}{gpu_hours(abs(mgpu_s))}"
+#: The sums of a day on which nobody used anything.
+_NOTHING: Mapping[str, Any] = {"device": "gpu", "metered_mgpu_s": 0, "accounted_mgpu_s": 0}
+
+
+def _compared(sums: Mapping[str, Any], devices: Devices) -> list[str]:
+    """By our meter, by the cluster, and what that has more, of one kind of devices."""
+    metered_mgpu_s, accounted_mgpu_s = sums["metered_mgpu_s"], sums["accounted_mgpu_s"]
+    gap_mgpu_s = accounted_mgpu_s - metered_mgpu_s
+    metered, accounted, gap = (
+        devices.hours(mgpu_s, sums["device"])
+        for mgpu_s in (metered_mgpu_s, accounted_mgpu_s, abs(gap_mgpu_s))
+    )
+    return [metered, accounted, f"{'-' if gap_mgpu_s < 0 else ''}{gap}"]
 
 
 def _show_differences(days: list[dict[str, Any]]) -> None:
-    """In GPU-seconds: a second of one GPU must not round to nothing."""
+    """In seconds: one of one GPU must not round to nothing."""
+    devices = Devices(account["device"] for item in days for account in item["accounts"])
     rows = [
         [
             item["day"],
             account["team"] or account["account"],
             account["pool"],
             difference["cause"],
-            gpus(difference["mgpu_s"]),
+            devices.seconds(difference["mgpu_s"], account["device"]),
             difference["job"] or f"{difference['native_id']} of {difference['user']}",
         ]
         for item in days
@@ -252,7 +281,7 @@ def _show_differences(days: list[dict[str, Any]]) -> None:
         tell("Nothing differs.")
         return
     print_table(
-        ["DAY", "TEAM OR ACCOUNT", "POOL", "CAUSE", "GPU-SECONDS", "JOB"],
+        ["DAY", "TEAM OR ACCOUNT", "POOL", "CAUSE", devices.seconds_head, "JOB"],
         rows,
         squeeze="TEAM OR ACCOUNT",
     )
@@ -267,28 +296,34 @@ def _show_jobs(jobs: list[dict[str, Any]], limit: int, output: Format) -> None:
     if not jobs:
         tell("No job ran there in this period.")
         return
+    devices = Devices(job["device"] for job in jobs)
+
+    def amounts(some: list[dict[str, Any]], device: str) -> list[str]:
+        mgpu_s, cost_nano = (sum(job[name] for job in some) for name in ("mgpu_s", "cost_nano"))
+        return [devices.hours(mgpu_s, device), money(cost_nano)]
+
     rows = [
-        [job["job"], job["name"], job["usage_class"], *_use(job["mgpu_s"], job["cost_nano"])]
+        [job["job"], job["name"], job["usage_class"], *amounts([job], job["device"])]
         for job in jobs
     ]
     is_whole = len(jobs) < limit
-    total = [sum(job[amount] for job in jobs) for amount in ("mgpu_s", "cost_nano")]
-    rows.append(["total" if is_whole else "total so far", "", "", *_use(*total)])
+    for kind in DeviceKind:
+        if of_kind := [job for job in jobs if job["device"] == kind]:
+            rows.append(["total" if is_whole else "total so far", "", "", *amounts(of_kind, kind)])
     print_table(
-        ["JOB", "NAME", "USE", "GPU-HOURS", "COST"], rows, squeeze="NAME", pad_max=NAME_PAD_MAX
+        ["JOB", "NAME", "USE", devices.hours_head, "COST"],
+        rows,
+        squeeze="NAME",
+        pad_max=NAME_PAD_MAX,
     )
     if not is_whole:
         tell(f"The first {limit}; use --limit for more.")
 
 
-def _use(mgpu_s: int, cost_nano: int) -> list[str]:
-    return [gpu_hours(mgpu_s), money(cost_nano)]
-
-
-def _amounts(row: dict[str, int]) -> list[str]:
+def _amounts(row: Mapping[str, Any], devices: Devices) -> list[str]:
     return [
-        gpu_hours(row["guaranteed_mgpu_s"]),
-        gpu_hours(row["borrowed_mgpu_s"]),
+        devices.hours(row["guaranteed_mgpu_s"], row["device"]),
+        devices.hours(row["borrowed_mgpu_s"], row["device"]),
         money(row["cost_nano"]),
         str(row["jobs"]),
     ]

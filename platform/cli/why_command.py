@@ -49,4 +49,4 @@ def why(
     elif history:
         print_reasons(found["items"])
     else:
-        print_explanation(found)
+        print_explanation(found, device=of_one_job(api, job_id, "")["device"])

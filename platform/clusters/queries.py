@@ -30,6 +30,7 @@ from arbiter.snapshot import NOWHERE, Device, Domains
 from clusters.models import Cluster, ClusterNode, Pool
 from clusters.observation import GONE
 from primitives.errors import NotFound
+from primitives.units import DeviceKind
 
 #: Features of one pool that are listed at most.
 FEATURES_MAX = 200
@@ -215,6 +216,7 @@ class Share:
     """
 
     pool: str
+    device: DeviceKind
     capacity_mgpu: int
     healthy_mgpu: int
     outside_mgpu: int
@@ -233,10 +235,19 @@ def shares_of(clusters: Iterable[Cluster]) -> dict[UUID, list[Share]]:
     """The pools of each cluster, by name, as last seen. One query."""
     healthy = Q(is_schedulable=True)
     found: dict[UUID, list[Share]] = {}
-    for cluster_id, pool, capacity_mgpu, healthy_mgpu, outside_mgpu, nodes, nodes_healthy in (
+    for (
+        cluster_id,
+        pool,
+        device,
+        capacity_mgpu,
+        healthy_mgpu,
+        outside_mgpu,
+        nodes,
+        nodes_healthy,
+    ) in (
         _present()
         .filter(cluster__in=[cluster.pk for cluster in clusters])
-        .values_list("cluster_id", "pool__name")
+        .values_list("cluster_id", "pool__name", "pool__device")
         .annotate(
             all_mgpu=Sum("capacity_mgpu"),
             healthy_mgpu=Coalesce(Sum("capacity_mgpu", filter=healthy), 0, output_field=_SUM),
@@ -251,6 +262,7 @@ def shares_of(clusters: Iterable[Cluster]) -> dict[UUID, list[Share]]:
         found.setdefault(cluster_id, []).append(
             Share(
                 pool,
+                DeviceKind(device),
                 int(capacity_mgpu),
                 int(healthy_mgpu),
                 int(outside_mgpu),

@@ -29,13 +29,18 @@ class DeviceKind(StrEnum):
     CPU = "cpu"
 
     @property
+    def singular(self) -> str:
+        """What people call one of them; "GPU-hours" and "core-seconds" begin so."""
+        return "GPU" if self is DeviceKind.GPU else "core"
+
+    @property
     def plural(self) -> str:
         """What people call several of them."""
-        return "GPUs" if self is DeviceKind.GPU else "cores"
+        return f"{self.singular}s"
 
     def text(self, milli: int) -> str:
         """`milli` thousandths of one as a person reads it: "8 GPUs", "0.5 GPUs", "1 core"."""
-        named = self.plural[:-1] if milli == MGPU_PER_GPU else self.plural
+        named = self.singular if milli == MGPU_PER_GPU else self.plural
         return f"{gpus_text(milli)} {named}"
 
 

@@ -116,6 +116,7 @@ class ClusterPoolSerializer(serializers.Serializer[Any]):
     """What a cluster has of one pool."""
 
     pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     capacity_mgpu = serializers.IntegerField()
     healthy_mgpu = serializers.IntegerField(help_text="On schedulable nodes")
     outside_mgpu = serializers.IntegerField(

@@ -32,6 +32,8 @@ from tenants.api.authentication import actor_from
 from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
 from webapi.paging import Page, page_body, refuse_unknown_filters, refuse_unknown_parameters
 from webapi.serializers import (
+    DEVICE_HELP,
+    DEVICES,
     IDEMPOTENCY_KEY,
     PAGE_PARAMETERS,
     StrictSerializer,
@@ -69,6 +71,7 @@ class ClusterNodeSerializer(serializers.Serializer[Any]):
     cluster = serializers.CharField()
     name = serializers.CharField()
     pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     capacity_mgpu = serializers.IntegerField()
     is_schedulable = serializers.BooleanField(help_text="Whether new work may start on it")
     state = serializers.CharField(help_text="The cluster's own word")
@@ -223,6 +226,7 @@ def _shown(nodes: Iterable[ClusterNode], actor: Actor) -> list[dict[str, Any]]:
                     "cluster": node.cluster.name,
                     "name": node.name,
                     "pool": node.pool.name,
+                    "device": node.pool.device,
                     "capacity_mgpu": node.capacity_mgpu,
                     "is_schedulable": node.is_schedulable,
                     "state": node.state,

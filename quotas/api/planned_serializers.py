@@ -19,7 +19,14 @@ from quotas.planned_changes import (
     may_manage,
 )
 from tenants.access import Actor
-from webapi.serializers import StrictSerializer, TextField, UtcTimeField, WholeNumberField
+from webapi.serializers import (
+    DEVICE_HELP,
+    DEVICES,
+    StrictSerializer,
+    TextField,
+    UtcTimeField,
+    WholeNumberField,
+)
 
 
 class PlannedEditRequestSerializer(QuotaSettingsSerializer):
@@ -75,6 +82,7 @@ class PlannedEditSerializer(serializers.Serializer[Any]):
     quota = serializers.UUIDField()
     node = serializers.CharField()
     pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     before = QuotaValuesSerializer()
     current = QuotaValuesSerializer()
     is_stale = serializers.BooleanField(help_text="Somebody changed it since, by whatever way")
@@ -145,6 +153,7 @@ def _shown_edit(edit: PlannedEdit) -> dict[str, Any]:
         "quota": quota.pk,
         "node": quota.node.display_path,
         "pool": quota.pool.name,
+        "device": quota.pool.device,
         "before": edit.before,
         "current": values_of(quota),
         "is_stale": quota.version != known,

@@ -25,7 +25,14 @@ from quotas.policies import ClassRules
 from quotas.queries import QuotaRow
 from tenants.models import NodeKind
 from tenants.names import SLUG_LENGTH_MAX, SLUG_PATTERN
-from webapi.serializers import StrictSerializer, TextField, WholeNumberField, YesOrNoField
+from webapi.serializers import (
+    DEVICE_HELP,
+    DEVICES,
+    StrictSerializer,
+    TextField,
+    WholeNumberField,
+    YesOrNoField,
+)
 
 WEIGHT_MAX = 1_000_000
 _PERCENT = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,2}))?", re.ASCII)
@@ -79,6 +86,7 @@ class QuotaSerializer(serializers.Serializer[Any]):
         allow_null=True, help_text="Path of the parent"
     )
     pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     guaranteed_mgpu = serializers.IntegerField()
     guaranteed_percent = serializers.CharField(
         allow_null=True, help_text='Of the parent, like "40.00", when it is written so'
@@ -114,6 +122,7 @@ class QuotaSerializer(serializers.Serializer[Any]):
                 "node_name": node.name,
                 "parent": node.display_path.rpartition("/")[0] or None,
                 "pool": quota.pool.name,
+                "device": quota.pool.device,
                 "guaranteed_mgpu": quota.guaranteed_mgpu,
                 "guaranteed_percent": percent_text(quota.guaranteed_bp),
                 "borrow_limit_mgpu": quota.borrow_limit_mgpu,

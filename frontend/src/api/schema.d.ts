@@ -1702,6 +1702,13 @@ export interface components {
             borrowed_mgpu_s: number;
             /** Format: date */
             day: string;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             guaranteed_mgpu_s: number;
             pool: string;
         };
@@ -1709,6 +1716,13 @@ export interface components {
         ChargebackJob: {
             attempts: number;
             cost_nano: number;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             /** Format: uuid */
             job: string;
             mgpu_s: number;
@@ -1743,7 +1757,10 @@ export interface components {
             rows: components["schemas"]["ChargebackRow"][];
             /** Format: date-time */
             start: string;
+            /** @description Of all pools: the times of cores and GPUs, where there are both, are apart in `totals_by_device` */
             totals: components["schemas"]["Amounts"];
+            /** @description One for each kind of devices that was used; they sum to `totals` */
+            totals_by_device: components["schemas"]["DeviceTotals"][];
         };
         /**
          * @description What a node used of a pool; an organization or department includes its whole subtree, so
@@ -1754,6 +1771,13 @@ export interface components {
             borrowed_mgpu_s: number;
             /** @description Of both classes */
             cost_nano: number;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             guaranteed_cost_nano: number;
             guaranteed_mgpu_s: number;
             jobs: number;
@@ -1844,6 +1868,13 @@ export interface components {
         ClusterNode: {
             capacity_mgpu: number;
             cluster: string;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             /** @description By level (block, rack, nvlink) where it stands, as far as its cluster says so */
             domains: {
                 [key: string]: string;
@@ -1880,6 +1911,13 @@ export interface components {
         /** @description What a cluster has of one pool. */
         ClusterPool: {
             capacity_mgpu: number;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             /** @description On schedulable nodes */
             healthy_mgpu: number;
             nodes: number;
@@ -1981,6 +2019,13 @@ export interface components {
             /** Format: date-time */
             decided_at: string;
             decision: components["schemas"]["DecisionEnum"];
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores. gpu where no pool is told
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             /** Format: date-time */
             grace_until: string | null;
             /** @description What of it was inside its team's guarantee */
@@ -2013,6 +2058,13 @@ export interface components {
             /** Format: date-time */
             decided_at: string;
             decision: components["schemas"]["ListedDecision"];
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             /**
              * Format: date-time
              * @description Of `claimed` and `stopped`: the latest end
@@ -2100,6 +2152,37 @@ export interface components {
          * @enum {string}
          */
         DeviceEnum: "gpu" | "cpu";
+        /** @description The sums of a day over all pools with such devices. */
+        DeviceSums: {
+            accounted_mgpu_s: number;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            metered_mgpu_s: number;
+        };
+        /** @description The totals of all pools with such devices. */
+        DeviceTotals: {
+            borrowed_cost_nano: number;
+            borrowed_mgpu_s: number;
+            /** @description Of both classes */
+            cost_nano: number;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            guaranteed_cost_nano: number;
+            guaranteed_mgpu_s: number;
+            jobs: number;
+            /** @description Part of the usage that had no price and is in the cost as 0 */
+            unpriced_mgpu_s: number;
+        };
         /** @description A job with which today something else would be done. */
         Difference: {
             job: components["schemas"]["NamedJob"];
@@ -2505,12 +2588,20 @@ export interface components {
              * @description For which job; null where you may not see it
              */
             beneficiary: string | null;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             /** Format: uuid */
             job: string;
             mgpu: number;
             name: string;
             /** Format: date-time */
             noticed_at: string;
+            pool: string;
             team: string;
             user: string;
         };
@@ -2745,12 +2836,20 @@ export interface components {
              * @description Start without the change; null: not before `until`
              */
             before: string | null;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             /** @description One of the starts is not before `until` */
             is_at_least: boolean;
             /** Format: uuid */
             job: string;
             mgpu: number;
             name: string;
+            pool: string;
             /** @description Negative: later */
             sooner_s: number;
             team: string;
@@ -3019,6 +3118,13 @@ export interface components {
         PlannedEdit: {
             before: components["schemas"]["QuotaValues"];
             current: components["schemas"]["QuotaValues"];
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             /** @description Somebody changed it since, by whatever way */
             is_stale: boolean;
             node: string;
@@ -3101,6 +3207,13 @@ export interface components {
         /** @description Healthy capacity of a pool, what all organizations held of it, and the difference. */
         PoolCapacity: {
             capacity_mgpu_s: number;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             /** @description Negative where jobs held GPUs of nodes that no longer counted as healthy */
             idle_mgpu_s: number;
             in_use_mgpu_s: number;
@@ -3126,6 +3239,13 @@ export interface components {
         PoolEffect: {
             /** @description Healthy now, on all enabled clusters */
             capacity_mgpu: number;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             /** @description To all organizations; null unless you administer the platform */
             guaranteed_mgpu: number | null;
             is_overcommitted: boolean;
@@ -3259,6 +3379,13 @@ export interface components {
             borrow_limit_mgpu: number | null;
             /** @description What the caller may change, by the names that PATCH takes. Without `guaranteed_mgpu`, a borrow limit that is set may only be lowered */
             can_edit: components["schemas"]["CanEditEnum"][];
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             guaranteed_mgpu: number;
             /** @description Of the parent, like "40.00", when it is written so */
             guaranteed_percent: string | null;
@@ -3316,6 +3443,13 @@ export interface components {
         QuotaEffect: {
             after: components["schemas"]["QuotaValues"];
             before: components["schemas"]["QuotaValues"];
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             node: string;
             pool: string;
             /** Format: uuid */
@@ -3536,8 +3670,15 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description Price of a GPU-hour over `[start, end)`. */
+        /** @description Price of a GPU-hour, of a core-hour in a pool of CPU cores, over `[start, end)`. */
         RateLine: {
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             /**
              * Format: date-time
              * @description Null: until further notice
@@ -3590,6 +3731,8 @@ export interface components {
             cut_count: number;
             /** @description Their sum */
             cut_mgpu_s: number;
+            /** @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores */
+            readonly device: components["schemas"]["DeviceEnum"];
             difference_count: number;
             /** @description Largest first, at most 200 */
             differences: components["schemas"]["ReconciliationDifference"][];
@@ -3605,12 +3748,15 @@ export interface components {
          *     caller may see.
          */
         Reconciliation: {
+            /** @description As `metered_mgpu_s` */
             accounted_mgpu_s: number;
             /**
              * Format: date-time
              * @description The cluster's time of the last comparison
              */
             as_of: string | null;
+            /** @description Both sums, of each kind of devices; they sum to those above */
+            by_device: components["schemas"]["DeviceSums"][];
             cluster: string;
             /** Format: date */
             day: string;
@@ -3623,6 +3769,7 @@ export interface components {
             readonly is_requested: boolean;
             /** @description The cluster's own words, for those who manage clusters */
             message: string;
+            /** @description Of all pools: cores and GPUs, where there are both, are apart in `by_device` */
             metered_mgpu_s: number;
             /**
              * Format: date-time
@@ -3646,6 +3793,7 @@ export interface components {
         };
         /** @description A day with its accounts and their differences. */
         ReconciliationDetail: {
+            /** @description As `metered_mgpu_s` */
             accounted_mgpu_s: number;
             accounts: components["schemas"]["ReconciledAccount"][];
             /**
@@ -3653,6 +3801,8 @@ export interface components {
              * @description The cluster's time of the last comparison
              */
             as_of: string | null;
+            /** @description Both sums, of each kind of devices; they sum to those above */
+            by_device: components["schemas"]["DeviceSums"][];
             cluster: string;
             /** Format: date */
             day: string;
@@ -3665,6 +3815,7 @@ export interface components {
             readonly is_requested: boolean;
             /** @description The cluster's own words, for those who manage clusters */
             message: string;
+            /** @description Of all pools: cores and GPUs, where there are both, are apart in `by_device` */
             metered_mgpu_s: number;
             /**
              * Format: date-time
@@ -4050,6 +4201,13 @@ export interface components {
             cost_after_nano: number | null;
             /** @description At the prices of now; null: no price, or not for you to see */
             cost_before_nano: number | null;
+            /**
+             * @description What its devices are. cpu: CPU cores, and all that is called GPUs or mgpu counts cores and thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
             guaranteed_after_mgpu_s: number;
             guaranteed_before_mgpu_s: number;
             jobs_later: number;
