@@ -110,6 +110,7 @@ export function aQuota(
     node_name: known?.name ?? node.split("/").at(-1) ?? node,
     parent: known?.parent ?? null,
     pool: "h100",
+    device: "gpu" as const,
     guaranteed_mgpu: guaranteed * GPU,
     guaranteed_percent: null,
     borrow_limit_mgpu: null,
@@ -190,6 +191,7 @@ export function theClusters(): Cluster[] {
     pools: [
       {
         pool: "h100",
+        device: "gpu" as const,
         capacity_mgpu: gpus * GPU,
         healthy_mgpu: gpus * GPU,
         outside_mgpu: 0,
@@ -230,6 +232,7 @@ export function theNodes(cluster: string): ClusterNode[] {
     cluster,
     name: `${cluster}-${String(i).padStart(3, "0")}`,
     pool: "h100",
+    device: "gpu" as const,
     capacity_mgpu: 8 * GPU,
     is_schedulable: i !== 4,
     state: i === 4 ? "idle+drain" : "idle",
@@ -365,6 +368,7 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
     node: `ai-company/${node}`,
     node_kind: kind,
     pool: "h100",
+    device: "gpu" as const,
     guaranteed_mgpu_s: guaranteed * HOUR * GPU,
     borrowed_mgpu_s: borrowed * HOUR * GPU,
     guaranteed_cost_nano: guaranteed * 2 * NANO,
@@ -401,31 +405,35 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
     return {
       day: iso(Date.parse(start) + i * dayMs).slice(0, 10),
       pool: "h100",
+      device: "gpu" as const,
       guaranteed_mgpu_s: Math.round((guaranteed / count) * weekend * (0.95 + (i % 5) * 0.02)),
       borrowed_mgpu_s: Math.round((borrowed / count) * weekend * weekend * (0.8 + (i % 7) * 0.07)),
     };
   });
   const capacity = Math.round(1.18 * (guaranteed + borrowed));
+  const totals = {
+    guaranteed_mgpu_s: guaranteed,
+    borrowed_mgpu_s: borrowed,
+    guaranteed_cost_nano: sum((each) => each.guaranteed_cost_nano),
+    borrowed_cost_nano: sum((each) => each.borrowed_cost_nano),
+    cost_nano: sum((each) => each.cost_nano),
+    unpriced_mgpu_s: 0,
+    jobs: sum((each) => each.jobs),
+  };
   return {
     start,
     end,
     as_of: iso(last),
     currency: "EUR",
     rows,
-    totals: {
-      guaranteed_mgpu_s: guaranteed,
-      borrowed_mgpu_s: borrowed,
-      guaranteed_cost_nano: sum((each) => each.guaranteed_cost_nano),
-      borrowed_cost_nano: sum((each) => each.borrowed_cost_nano),
-      cost_nano: sum((each) => each.cost_nano),
-      unpriced_mgpu_s: 0,
-      jobs: sum((each) => each.jobs),
-    },
+    totals,
+    totals_by_device: [{ ...totals, device: "gpu" as const }],
     check: { segments_mgpu_s: guaranteed + borrowed, rows_mgpu_s: guaranteed + borrowed, is_equal: true },
     days,
     capacity: [
       {
         pool: "h100",
+        device: "gpu" as const,
         capacity_mgpu_s: capacity,
         in_use_mgpu_s: guaranteed + borrowed,
         outside_mgpu_s: 0,

@@ -18,7 +18,7 @@ function standing(node: string, inUse: number, guaranteed: number) {
 
 export function theDecisions(): Decision[] {
   const decided_at = iso(Date.now() - 48_000);
-  const common = { cycle: CYCLE, decided_at, pool: "h100", cluster: "slurm-a", grace_until: null, beneficiary: null, victims: [] };
+  const common = { cycle: CYCLE, decided_at, pool: "h100", device: "gpu" as const, cluster: "slurm-a", grace_until: null, beneficiary: null, victims: [] };
   const nlp = [standing("research/nlp", 0, 200), standing("research", 100, 400)];
   return [
     {
@@ -128,6 +128,7 @@ export function theDecisionLines(query: URLSearchParams): DecisionLine[] {
     cycle: CYCLE,
     decided_at,
     pool: "h100",
+    device: "gpu" as const,
     guaranteed_mgpu: null,
     beneficiary: null,
     right: null,

@@ -52,7 +52,7 @@ export function aPlannedChange(
       const quota = quotas.find((each) => each.node === node);
       if (quota === undefined) return [];
       const values = valuesOf(quota);
-      return [{ quota: quota.id, node, pool: quota.pool, before: values, current: values, is_stale: false, set }];
+      return [{ quota: quota.id, node, pool: quota.pool, device: quota.device, before: values, current: values, is_stale: false, set }];
     }),
     ...change,
   };
@@ -106,6 +106,7 @@ export function aPreview(change: Partial<QuotaPreview> = {}): QuotaPreview {
   const team = (name: string, numbers: Partial<QuotaPreview["teams"][number]>) => ({
     team: `ai-company/${name}`,
     pool: "h100",
+    device: "gpu" as const,
     use_now_mgpu: 0,
     use_before_mgpu: 0,
     use_after_mgpu: 0,
@@ -139,6 +140,7 @@ export function aPreview(change: Partial<QuotaPreview> = {}): QuotaPreview {
         quota: quota.id,
         node: quota.node,
         pool: quota.pool,
+        device: quota.device,
         before: valuesOf(quota),
         after: {
           ...valuesOf(quota),
@@ -146,13 +148,15 @@ export function aPreview(change: Partial<QuotaPreview> = {}): QuotaPreview {
           guaranteed_mgpu: quota.node.endsWith("/nlp") ? 220 * GPU : 100 * GPU,
         },
       })),
-    pools: [{ pool: "h100", capacity_mgpu: 1000 * GPU, guaranteed_mgpu: null, is_overcommitted: false }],
+    pools: [{ pool: "h100", device: "gpu", capacity_mgpu: 1000 * GPU, guaranteed_mgpu: null, is_overcommitted: false }],
     starts: [
       {
         job: "01935000-0000-7000-8000-000000008f2c",
         name: "pretrain-13b",
         team: "ai-company/research/nlp",
         user: "ana",
+        pool: "h100",
+        device: "gpu",
         mgpu: 200 * GPU,
         before: iso(now + 18_000_000),
         after: iso(now + 240_000),
@@ -164,6 +168,8 @@ export function aPreview(change: Partial<QuotaPreview> = {}): QuotaPreview {
         name: "serve-llama-9",
         team: "ai-company/production/inference",
         user: "ivo",
+        pool: "h100",
+        device: "gpu",
         mgpu: 24 * GPU,
         before: iso(now + 10_800_000),
         after: null,
@@ -177,6 +183,8 @@ export function aPreview(change: Partial<QuotaPreview> = {}): QuotaPreview {
         name: "segment-anything",
         team: "ai-company/research/vision",
         user: "ana",
+        pool: "h100",
+        device: "gpu",
         mgpu: 20 * GPU,
         noticed_at: iso(now + 60_000),
         at_risk_mgpu_s: hours(41.5),

@@ -8,6 +8,7 @@ type Difference = Schemas["ReconciliationDifference"];
 const GPU_HOUR = 3_600_000;
 
 function aDay(id: string, day: string, cluster: string, changes: Partial<Day> = {}): Day {
+  const { metered_mgpu_s = 1_200 * GPU_HOUR, accounted_mgpu_s = 1_200 * GPU_HOUR } = changes;
   return {
     id,
     cluster,
@@ -19,8 +20,9 @@ function aDay(id: string, day: string, cluster: string, changes: Partial<Day> = 
     is_requested: false,
     next_at: null,
     message: "",
-    metered_mgpu_s: 1_200 * GPU_HOUR,
-    accounted_mgpu_s: 1_200 * GPU_HOUR,
+    metered_mgpu_s,
+    accounted_mgpu_s,
+    by_device: [{ device: "gpu", metered_mgpu_s, accounted_mgpu_s }],
     difference_count: 0,
     ...changes,
   };
@@ -71,6 +73,7 @@ export function aReconciliation(id: string): Schemas["ReconciliationDetail"] {
     account: "ai-company_research_nlp",
     team: "ai-company/research/nlp",
     pool: "h100",
+    device: "gpu" as const,
     is_green: false,
     metered_mgpu_s: 100 * GPU_HOUR,
     accounted_mgpu_s: 100 * GPU_HOUR - 8_000,

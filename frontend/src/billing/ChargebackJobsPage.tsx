@@ -8,7 +8,7 @@ import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
 import { Empty, isSettled, Lines, QueryView } from "../ui/states";
-import { formatGpuHours, formatCost } from "../ui/units";
+import { DEVICES, deviceTime, formatCost, headOf, hoursUnder } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 import { NoCosts } from "./NoCosts";
 import { resolvePeriod } from "./period";
@@ -99,8 +99,8 @@ export function ChargebackJobsPage() {
 function JobRows({ items, isWhole }: { items: readonly ChargebackJob[]; isWhole: boolean }) {
   const session = useSession();
   const currency = useChargebackCurrency();
-  const mgpuS = items.reduce((sum, item) => sum + BigInt(item.mgpu_s), 0n);
-  const cost = items.reduce((sum, item) => sum + BigInt(item.cost_nano), 0n);
+  const head = headOf(items);
+  const totals = DEVICES.map((device) => ({ device, of: items.filter((item) => item.device === device) }));
   return (
     <table aria-label="Jobs behind the charge">
       <thead>
@@ -117,7 +117,7 @@ function JobRows({ items, isWhole }: { items: readonly ChargebackJob[]; isWhole:
             Attempts
           </th>
           <th scope="col" className="n">
-            GPU-h
+            {deviceTime(head, "h")}
           </th>
           <th scope="col" className="n">
             Cost
@@ -142,22 +142,30 @@ function JobRows({ items, isWhole }: { items: readonly ChargebackJob[]; isWhole:
               <span className={item.usage_class === "borrowed" ? "pill borrow" : "pill"}>{item.usage_class}</span>
             </td>
             <td className="n hide">{item.attempts}</td>
-            <td className="n">{formatGpuHours(item.mgpu_s)}</td>
+            <td className="n">{hoursUnder(head, item.mgpu_s, item.device)}</td>
             <td className="n">{formatCost(item.cost_nano, currency)}</td>
           </tr>
         ))}
       </tbody>
       <tfoot>
-        <tr>
-          <th scope="row">{isWhole ? "Total" : "Total so far"}</th>
-          <td className="hide" />
-          <td className="hide" />
-          <td />
-          <td className="n hide" />
-          <td className="n">{formatGpuHours(mgpuS)}</td>
-          <td className="n">{formatCost(cost, currency)}</td>
-        </tr>
+        {totals
+          .filter(({ of }) => of.length > 0)
+          .map(({ device, of }) => (
+            <tr key={device}>
+              <th scope="row">{isWhole ? "Total" : "Total so far"}</th>
+              <td className="hide" />
+              <td className="hide" />
+              <td />
+              <td className="n hide" />
+              <td className="n">{hoursUnder(head, sumOf(of, (item) => item.mgpu_s), device)}</td>
+              <td className="n">{formatCost(sumOf(of, (item) => item.cost_nano), currency)}</td>
+            </tr>
+          ))}
       </tfoot>
     </table>
   );
+}
+
+function sumOf(items: readonly ChargebackJob[], value: (item: ChargebackJob) => number): bigint {
+  return items.reduce((sum, item) => sum + BigInt(value(item)), 0n);
 }

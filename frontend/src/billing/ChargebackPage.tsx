@@ -11,13 +11,23 @@ import { Kpi } from "../ui/Kpi";
 import { useNowMs } from "../ui/now";
 import { Empty, isSettled, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
-import { formatCost, formatCount, formatGpuHours, formatShare } from "../ui/units";
+import {
+  capitalised,
+  deviceTime,
+  formatCost,
+  formatCount,
+  formatGpuHours,
+  formatShare,
+  headOf,
+  hoursUnder,
+} from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 import { ChargebackTable, JobsLink, wholeOf, type BehindRow } from "./ChargebackTable";
 import { DaysChart } from "./DaysChart";
 import { NoCosts } from "./NoCosts";
 import { PERIOD_LABELS, resolvePeriod, toIso, type PeriodName } from "./period";
 import { Reconciliation } from "./Reconciliation";
+import { totalsOf, type DeviceTotals } from "./totals";
 import "../quotas/quota-bar.css";
 import "./billing.css";
 
@@ -175,7 +185,9 @@ function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: stri
               {Date.parse(data.as_of) < Date.parse(data.end) && " · the period is still running"}
             </p>
             <Figures report={data} whole={whole} />
-            <DaysChart report={data} />
+            {totalsOf(data).map(({ device }) => (
+              <DaysChart key={device} report={data} device={device} />
+            ))}
             <div className="card">
               {data.rows.length === 0 ? (
                 <Empty cli={command}>Nothing ran in this period, so there is nothing to charge.</Empty>
@@ -199,10 +211,8 @@ function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: stri
 }
 
 function Figures({ report, whole }: { report: Chargeback; whole: BehindRow | null }) {
-  const { totals, currency, capacity } = report;
+  const { totals, currency } = report;
   const used = totals.guaranteed_mgpu_s + totals.borrowed_mgpu_s;
-  const sum = (value: "capacity_mgpu_s" | "idle_mgpu_s") =>
-    (capacity ?? []).reduce((total, pool) => total + pool[value], 0);
   return (
     <div className="kpis" style={{ margin: 0 }}>
       <Kpi
@@ -214,33 +224,54 @@ function Figures({ report, whole }: { report: Chargeback; whole: BehindRow | nul
           </JobsLink>
         }
       />
+      {totalsOf(report).map((each) => (
+        <FiguresOf key={each.device} report={report} totals={each} />
+      ))}
+    </div>
+  );
+}
+
+/** How long such devices were held, and how long they were idle. */
+function FiguresOf({ report, totals }: { report: Chargeback; totals: DeviceTotals }) {
+  const { currency } = report;
+  const capacity = report.capacity?.filter(({ device }) => device === totals.device) ?? null;
+  const hours = capitalised(deviceTime(totals.device, "hours"));
+  const sum = (value: "capacity_mgpu_s" | "idle_mgpu_s") =>
+    (capacity ?? []).reduce((total, pool) => total + pool[value], 0);
+  return (
+    <>
       <Kpi
         value={formatGpuHours(totals.guaranteed_mgpu_s)}
-        label="GPU-hours guaranteed"
+        label={`${hours} guaranteed`}
         context={formatCost(totals.guaranteed_cost_nano, currency)}
       />
       <Kpi
         tone={totals.borrowed_mgpu_s > 0 ? "borrow" : undefined}
         value={formatGpuHours(totals.borrowed_mgpu_s)}
-        label="GPU-hours borrowed"
+        label={`${hours} borrowed`}
         context={formatCost(totals.borrowed_cost_nano, currency)}
       />
       {capacity === null ? (
-        <Kpi value={formatGpuHours(used)} label="GPU-hours in all" context="guaranteed and borrowed" />
+        <Kpi
+          value={formatGpuHours(totals.guaranteed_mgpu_s + totals.borrowed_mgpu_s)}
+          label={`${hours} in all`}
+          context="guaranteed and borrowed"
+        />
       ) : (
         <Kpi
           value={formatGpuHours(sum("idle_mgpu_s"))}
-          label="GPU-hours idle"
+          label={`${hours} idle`}
           context={`${formatShare(sum("idle_mgpu_s"), sum("capacity_mgpu_s"))} of the capacity`}
         />
       )}
-    </div>
+    </>
   );
 }
 
-/** Every GPU-second of the fleet is either in use or idle. */
+/** Every second of every device is either in use or idle. */
 function Capacity({ report }: { report: Chargeback }) {
   if (report.capacity === null || report.capacity.length === 0) return null;
+  const head = headOf(report.capacity);
   const percent = (part: number, whole: number) => `${whole > 0 ? ((part / whole) * 100).toFixed(3) : 0}%`;
   return (
     <section className="card" aria-label="Capacity">
@@ -253,13 +284,13 @@ function Capacity({ report }: { report: Chargeback }) {
               Of the capacity
             </th>
             <th scope="col" className="n">
-              In use GPU-h
+              In use {deviceTime(head, "h")}
             </th>
             <th scope="col" className="n">
-              Idle GPU-h
+              Idle {deviceTime(head, "h")}
             </th>
             <th scope="col" className="n hide">
-              Capacity GPU-h
+              Capacity {deviceTime(head, "h")}
             </th>
           </tr>
         </thead>
@@ -277,12 +308,12 @@ function Capacity({ report }: { report: Chargeback }) {
                   <i className="g" style={{ left: 0, width: percent(pool.in_use_mgpu_s, pool.capacity_mgpu_s) }} />
                 </span>
               </td>
-              <td className="n">{formatGpuHours(pool.in_use_mgpu_s)}</td>
+              <td className="n">{hoursUnder(head, pool.in_use_mgpu_s, pool.device)}</td>
               <td className="n">
-                {formatGpuHours(pool.idle_mgpu_s)}
+                {hoursUnder(head, pool.idle_mgpu_s, pool.device)}
                 <span className="faint hide"> · {formatShare(pool.idle_mgpu_s, pool.capacity_mgpu_s)}</span>
               </td>
-              <td className="n hide">{formatGpuHours(pool.capacity_mgpu_s)}</td>
+              <td className="n hide">{hoursUnder(head, pool.capacity_mgpu_s, pool.device)}</td>
             </tr>
           ))}
         </tbody>

@@ -3,8 +3,17 @@ import { Link } from "@tanstack/react-router";
 import type { Chargeback, Session } from "../api/types";
 import { lastPart } from "../jobs/words";
 import { may } from "../session/access";
-import { formatCount, formatGpuHours, formatGpuSeconds, formatCost } from "../ui/units";
-import { reconcile } from "./totals";
+import {
+  deviceTime,
+  formatCost,
+  formatCount,
+  formatGpuHours,
+  formatGpuSeconds,
+  headOf,
+  hoursUnder,
+  type Device,
+} from "../ui/units";
+import { reconcile, totalsOf, type DeviceTotals } from "./totals";
 
 /** Rows, totals under them, and in sight the check that both are what was metered. */
 export function ChargebackTable({
@@ -18,10 +27,12 @@ export function ChargebackTable({
   whole: BehindRow | null;
 }) {
   const { rows, totals, currency } = report;
+  const head = headOf(rows);
+  const unit = deviceTime(head, "h");
+  const byDevice = totalsOf(report);
   const hasPools = new Set(rows.map((row) => row.pool)).size > 1;
   const common = commonParent(rows.map((row) => row.node));
   const isTree = rows.some((row) => row.node_kind !== "team");
-  const usedMgpuS = totals.guaranteed_mgpu_s + totals.borrowed_mgpu_s;
   const top = Math.min(...rows.map((row) => row.node.split("/").length));
   return (
     <>
@@ -31,13 +42,13 @@ export function ChargebackTable({
             <th scope="col">{groupLabel}</th>
             {hasPools && <th scope="col">Pool</th>}
             <th scope="col" className="n hide">
-              Guaranteed GPU-h
+              Guaranteed {unit}
             </th>
             <th scope="col" className="n hide">
-              Borrowed GPU-h
+              Borrowed {unit}
             </th>
             <th scope="col" className="n only-phone">
-              GPU-h
+              {unit}
             </th>
             <th scope="col" className="n hide">
               Jobs
@@ -60,17 +71,17 @@ export function ChargebackTable({
               {hasPools && <td>{row.pool}</td>}
               <td className="n hide">
                 <JobsLink report={report} row={row} usage="guaranteed" mgpuS={row.guaranteed_mgpu_s}>
-                  {formatGpuHours(row.guaranteed_mgpu_s)}
+                  {hoursUnder(head, row.guaranteed_mgpu_s, row.device)}
                 </JobsLink>
               </td>
               <td className="n hide">
                 <JobsLink report={report} row={row} usage="borrowed" mgpuS={row.borrowed_mgpu_s}>
-                  {formatGpuHours(row.borrowed_mgpu_s)}
+                  {hoursUnder(head, row.borrowed_mgpu_s, row.device)}
                 </JobsLink>
               </td>
               <td className="n only-phone">
                 <JobsLink report={report} row={row} mgpuS={row.guaranteed_mgpu_s + row.borrowed_mgpu_s}>
-                  {formatGpuHours(row.guaranteed_mgpu_s + row.borrowed_mgpu_s)}
+                  {hoursUnder(head, row.guaranteed_mgpu_s + row.borrowed_mgpu_s, row.device)}
                 </JobsLink>
               </td>
               <td className="n hide">
@@ -87,57 +98,115 @@ export function ChargebackTable({
           ))}
         </tbody>
         <tfoot>
-          <tr>
-            <th scope="row">Total</th>
-            {hasPools && <td />}
-            <td className="n hide">
-              <JobsLink report={report} row={whole} usage="guaranteed" mgpuS={totals.guaranteed_mgpu_s}>
-                {formatGpuHours(totals.guaranteed_mgpu_s)}
-              </JobsLink>
-            </td>
-            <td className="n hide">
-              <JobsLink report={report} row={whole} usage="borrowed" mgpuS={totals.borrowed_mgpu_s}>
-                {formatGpuHours(totals.borrowed_mgpu_s)}
-              </JobsLink>
-            </td>
-            <td className="n only-phone">
-              <JobsLink report={report} row={whole} mgpuS={usedMgpuS}>
-                {formatGpuHours(usedMgpuS)}
-              </JobsLink>
-            </td>
-            <td className="n hide">
-              <JobsLink report={report} row={whole} mgpuS={usedMgpuS}>
-                {formatCount(totals.jobs)}
-              </JobsLink>
-            </td>
-            <td className="n">
-              <JobsLink report={report} row={whole} mgpuS={usedMgpuS}>
-                {formatCost(totals.cost_nano, currency)}
-              </JobsLink>
-            </td>
-          </tr>
+          {byDevice.map((total) => (
+            <TotalRow
+              key={total.device}
+              report={report}
+              total={total}
+              head={head}
+              // The jobs behind it are those of all pools, so they make no total of some.
+              whole={byDevice.length > 1 ? null : whole}
+              hasPools={hasPools}
+            />
+          ))}
+          {byDevice.length > 1 && (
+            <tr>
+              <th scope="row">Total cost</th>
+              {hasPools && <td />}
+              <td className="n hide" />
+              <td className="n hide" />
+              <td className="n only-phone" />
+              <td className="n hide">
+                <JobsLink report={report} row={whole} mgpuS={totals.jobs}>
+                  {formatCount(totals.jobs)}
+                </JobsLink>
+              </td>
+              <td className="n">
+                <JobsLink report={report} row={whole} mgpuS={totals.jobs}>
+                  {formatCost(totals.cost_nano, currency)}
+                </JobsLink>
+              </td>
+            </tr>
+          )}
         </tfoot>
       </table>
       <Check report={report} />
       {totals.unpriced_mgpu_s > 0 && (
         <p className="check bad-text">
-          ▲ {formatGpuHours(totals.unpriced_mgpu_s)} GPU-h had no price and count as 0. Add a price to the rate
-          card before you bill.
+          ▲{" "}
+          {byDevice
+            .filter(({ unpriced_mgpu_s }) => unpriced_mgpu_s > 0)
+            .map(({ unpriced_mgpu_s, device }) => `${formatGpuHours(unpriced_mgpu_s)} ${deviceTime(device, "h")}`)
+            .join(" and ")}{" "}
+          had no price and count as 0. Add a price to the rate card before you bill.
         </p>
       )}
     </>
   );
 }
 
+/** The total of all rows with such devices. */
+function TotalRow({
+  report,
+  total,
+  head,
+  whole,
+  hasPools,
+}: {
+  report: Chargeback;
+  total: DeviceTotals;
+  head: Device;
+  whole: BehindRow | null;
+  hasPools: boolean;
+}) {
+  const usedMgpuS = total.guaranteed_mgpu_s + total.borrowed_mgpu_s;
+  return (
+    <tr>
+      <th scope="row">Total</th>
+      {hasPools && <td />}
+      <td className="n hide">
+        <JobsLink report={report} row={whole} usage="guaranteed" mgpuS={total.guaranteed_mgpu_s}>
+          {hoursUnder(head, total.guaranteed_mgpu_s, total.device)}
+        </JobsLink>
+      </td>
+      <td className="n hide">
+        <JobsLink report={report} row={whole} usage="borrowed" mgpuS={total.borrowed_mgpu_s}>
+          {hoursUnder(head, total.borrowed_mgpu_s, total.device)}
+        </JobsLink>
+      </td>
+      <td className="n only-phone">
+        <JobsLink report={report} row={whole} mgpuS={usedMgpuS}>
+          {hoursUnder(head, usedMgpuS, total.device)}
+        </JobsLink>
+      </td>
+      <td className="n hide">
+        <JobsLink report={report} row={whole} mgpuS={usedMgpuS}>
+          {formatCount(total.jobs)}
+        </JobsLink>
+      </td>
+      <td className="n">
+        <JobsLink report={report} row={whole} mgpuS={usedMgpuS}>
+          {formatCost(total.cost_nano, report.currency)}
+        </JobsLink>
+      </td>
+    </tr>
+  );
+}
+
 /** "Segments = rows", or by how much they differ. */
 export function Check({ report }: { report: Chargeback }) {
   const { isEqual, segmentsMgpuS, rowsMgpuS } = reconcile(report);
-  const exact = `${formatGpuSeconds(segmentsMgpuS)} GPU-seconds metered, ${formatGpuSeconds(rowsMgpuS)} in these rows`;
+  const kinds = new Set(report.rows.map(({ device }) => device));
+  const head = headOf(report.rows);
+  const seconds = kinds.size > 1 ? "seconds of cores and GPUs" : deviceTime(head, "seconds");
+  const exact = `${formatGpuSeconds(segmentsMgpuS)} ${seconds} metered, ${formatGpuSeconds(rowsMgpuS)} in these rows`;
   return isEqual ? (
     <p className="check" title={exact}>
-      Segments {formatGpuHours(segmentsMgpuS)} GPU-h = rows {formatGpuHours(rowsMgpuS)} GPU-h{" "}
+      {kinds.size > 1
+        ? "The segments are what the rows are"
+        : `Segments ${formatGpuHours(segmentsMgpuS)} ${deviceTime(head, "h")} = rows ${formatGpuHours(rowsMgpuS)} ${deviceTime(head, "h")}`}{" "}
       <b className="good-text">
-        <span aria-hidden="true">✓</span> to the GPU-second
+        <span aria-hidden="true">✓</span> to the {kinds.size > 1 ? "second" : deviceTime(head, "seconds").slice(0, -1)}
       </b>
     </p>
   ) : (

@@ -1,7 +1,7 @@
 import { useId, useState } from "react";
 
 import type { Chargeback } from "../api/types";
-import { formatGpuHours } from "../ui/units";
+import { capitalised, deviceTime, formatGpuHours, type Device } from "../ui/units";
 import { daysOf } from "./period";
 import "./billing.css";
 
@@ -15,14 +15,14 @@ interface Day {
   borrowedMgpuS: number;
 }
 
-/** The days of a report up to when it was made, all pools together, days without use as zeros. */
-export function fillDays(report: Pick<Chargeback, "start" | "end" | "as_of" | "days">): Day[] {
+/** The days of a report up to when it was made, all pools of such devices together, days without use as zeros. */
+export function fillDays(report: Pick<Chargeback, "start" | "end" | "as_of" | "days">, device: Device): Day[] {
   const until = Date.parse(report.as_of) < Date.parse(report.end) ? report.as_of : report.end;
   const found = new Map<string, Day>();
   for (const day of daysOf(report.start, until)) {
     found.set(day, { day, guaranteedMgpuS: 0, borrowedMgpuS: 0 });
   }
-  for (const entry of report.days) {
+  for (const entry of report.days.filter((each) => each.device === device)) {
     const day = entry.day.slice(0, 10);
     const sum = found.get(day) ?? { day, guaranteedMgpuS: 0, borrowedMgpuS: 0 };
     sum.guaranteedMgpuS += entry.guaranteed_mgpu_s;
@@ -32,33 +32,36 @@ export function fillDays(report: Pick<Chargeback, "start" | "end" | "as_of" | "d
   return [...found.values()].sort((a, b) => (a.day < b.day ? -1 : 1));
 }
 
-/** What the fleet could have given on a whole day, in milli-GPU-seconds; null if not known. */
-function capacityOfDay(report: Chargeback): number | null {
+/** What such devices of the fleet could have given on a whole day, in milli-GPU-seconds; null if not known. */
+function capacityOfDay(report: Chargeback, device: Device): number | null {
   if (report.capacity === null) return null;
   const untilMs = Math.min(Date.parse(report.as_of), Date.parse(report.end));
   const elapsedS = (untilMs - Date.parse(report.start)) / 1000;
-  const total = report.capacity.reduce((sum, pool) => sum + pool.capacity_mgpu_s, 0);
+  const pools = report.capacity.filter((pool) => pool.device === device);
+  const total = pools.reduce((sum, pool) => sum + pool.capacity_mgpu_s, 0);
   return elapsedS > 0 && total > 0 ? (total / elapsedS) * DAY_S : null;
 }
 
-/** GPU-hours day by day: solid guaranteed, hatched borrowed; the same as a table on demand. */
-export function DaysChart({ report }: { report: Chargeback }) {
+/** The hours of GPUs, or of cores, day by day: solid guaranteed, hatched borrowed; the same as a table on demand. */
+export function DaysChart({ report, device }: { report: Chargeback; device: Device }) {
   const [asTable, setAsTable] = useState(false);
   const hatch = useId();
-  const days = fillDays(report);
+  const days = fillDays(report, device);
   if (days.length < 2) return null;
-  const capacity = capacityOfDay(report);
+  const capacity = capacityOfDay(report, device);
   const most = Math.max(1, ...days.map((day) => day.guaranteedMgpuS + day.borrowedMgpuS));
   const scale = capacity !== null && capacity < most * 4 ? Math.max(most, capacity * 1.02) : most * 1.05;
   const step = WIDTH / days.length;
   const width = Math.min(step * 0.84, 90);
   const y = (mgpuS: number) => HEIGHT - (mgpuS / scale) * HEIGHT;
   const total = (value: (day: Day) => number) => formatGpuHours(days.reduce((sum, day) => sum + value(day), 0));
-  const summary = `${days.length} days, ${total((day) => day.guaranteedMgpuS)} GPU-hours guaranteed and ${total((day) => day.borrowedMgpuS)} borrowed`;
+  const hours = deviceTime(device, "hours");
+  const unit = deviceTime(device, "h");
+  const summary = `${days.length} days, ${total((day) => day.guaranteedMgpuS)} ${hours} guaranteed and ${total((day) => day.borrowedMgpuS)} borrowed`;
   return (
-    <section className="card" aria-label="GPU-hours day by day">
+    <section className="card" aria-label={`${capitalised(hours)} day by day`}>
       <div className="spread">
-        <h2>GPU-hours, day by day</h2>
+        <h2>{capitalised(hours)}, day by day</h2>
         <button type="button" className="plain link small" onClick={() => setAsTable(!asTable)}>
           {asTable ? "Show the chart" : "Show as a table"}
         </button>
@@ -69,10 +72,10 @@ export function DaysChart({ report }: { report: Chargeback }) {
             <tr>
               <th scope="col">Day (UTC)</th>
               <th scope="col" className="n">
-                Guaranteed GPU-h
+                Guaranteed {unit}
               </th>
               <th scope="col" className="n">
-                Borrowed GPU-h
+                Borrowed {unit}
               </th>
             </tr>
           </thead>
@@ -107,7 +110,7 @@ export function DaysChart({ report }: { report: Chargeback }) {
               return (
                 <g key={day.day}>
                   <title>
-                    {`${day.day}: ${formatGpuHours(day.guaranteedMgpuS)} GPU-h guaranteed, ${formatGpuHours(day.borrowedMgpuS)} borrowed`}
+                    {`${day.day}: ${formatGpuHours(day.guaranteedMgpuS)} ${unit} guaranteed, ${formatGpuHours(day.borrowedMgpuS)} borrowed`}
                   </title>
                   <rect
                     className="solid"
@@ -147,7 +150,7 @@ export function DaysChart({ report }: { report: Chargeback }) {
               </span>
               borrowed
             </li>
-            {capacity !== null && capacity >= most && capacity <= scale && <li>┄ capacity {formatGpuHours(Math.round(capacity))} GPU-h a day</li>}
+            {capacity !== null && capacity >= most && capacity <= scale && <li>┄ capacity {formatGpuHours(Math.round(capacity))} {unit} a day</li>}
           </ul>
         </>
       )}

@@ -9,7 +9,7 @@ import { useSession } from "../session/useSession";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastError } from "../ui/toast";
-import { formatCount, formatExact, formatGpuHours, formatGpuSeconds } from "../ui/units";
+import { deviceTime, formatCount, formatExact, formatGpuHours, formatGpuSeconds, headOf } from "../ui/units";
 import {
   reconciliationQuery,
   reconciliationsQuery,
@@ -27,7 +27,7 @@ const CAUSES: Record<Difference["cause"], string> = {
   start_differs: "it starts at another time",
   end_differs: "it ends at another time",
   still_running: "one says that it still runs, the other that it ended",
-  gpus_differ: "another number of GPUs",
+  gpus_differ: "another number of GPUs or cores",
   meter_gap: "the meter has a hole where it ran",
   account_differs: "metered for one team, on account for another",
   pool_differs: "metered in one pool, on account in another",
@@ -48,6 +48,12 @@ export function verdictOf(day: Day): { word: string; tone: "run" | "bad" | "wait
     case "unavailable":
       return { word: "not available", tone: "wait" };
   }
+}
+
+/** A sum of a day, of each kind of devices: "1.00 GPU-h and 2.00 core-h". */
+function told(day: Day, value: (sums: Day["by_device"][number]) => number): string {
+  if (day.by_device.length === 0) return `${formatGpuHours(0)} ${deviceTime("gpu", "h")}`;
+  return day.by_device.map((sums) => `${formatGpuHours(value(sums))} ${deviceTime(sums.device, "h")}`).join(" and ");
 }
 
 /** Our meter against the clusters' own accounts, day by day; one day's differences on demand. */
@@ -108,7 +114,6 @@ function DayTable({
               const day = found.get(`${date} ${cluster}`);
               if (day === undefined) return <td key={cluster}>–</td>;
               const { word, tone } = verdictOf(day);
-              const gap = BigInt(day.accounted_mgpu_s) - BigInt(day.metered_mgpu_s);
               return (
                 <td key={cluster}>
                   <button
@@ -121,7 +126,7 @@ function DayTable({
                     {word}
                   </button>
                   {day.status === "red" && (
-                    <span className="small faint"> {formatGpuHours(gap)} GPU-h</span>
+                    <span className="small faint"> {told(day, (sums) => sums.accounted_mgpu_s - sums.metered_mgpu_s)}</span>
                   )}
                 </td>
               );
@@ -168,8 +173,7 @@ function Summary({ day }: { day: ReconciliationDetail }) {
           "Not compared yet."
         ) : (
           <>
-            Meter {formatGpuHours(day.metered_mgpu_s)} GPU-h, cluster{" "}
-            {formatGpuHours(day.accounted_mgpu_s)} GPU-h, as of <Time at={day.as_of} show="both" />.
+            Meter {told(day, (sums) => sums.metered_mgpu_s)}, cluster {told(day, (sums) => sums.accounted_mgpu_s)}, as of <Time at={day.as_of} show="both" />.
           </>
         )}
         {day.status === "unavailable" && " The cluster did not give its account."}
@@ -200,6 +204,7 @@ function Differences({ day }: { day: ReconciliationDetail }) {
   const rows = day.accounts.flatMap((account) =>
     account.differences.map((difference) => ({ account, difference })),
   );
+  const head = headOf(day.accounts);
   if (day.as_of === null) return null;
   if (rows.length === 0) return <p>Nothing differs, to the second.</p>;
   const cut = day.accounts.reduce((sum, account) => sum + account.cut_count, 0);
@@ -212,7 +217,7 @@ function Differences({ day }: { day: ReconciliationDetail }) {
             <th scope="col">Team or account</th>
             <th scope="col">Why</th>
             <th scope="col" className="n">
-              Cluster has more, GPU-s
+              Cluster has more, {deviceTime(head, "s")}
             </th>
             <th scope="col" className="hide">
               Meter
@@ -233,7 +238,10 @@ function Differences({ day }: { day: ReconciliationDetail }) {
                 <span className="faint"> · {account.pool}</span>
               </td>
               <td>{CAUSES[difference.cause]}</td>
-              <td className="n">{formatGpuSeconds(difference.mgpu_s)}</td>
+              <td className="n">
+                {formatGpuSeconds(difference.mgpu_s)}
+                {account.device !== head && ` ${deviceTime(account.device, "s")}`}
+              </td>
               <td className="hide">{span(difference.metered_start, difference.metered_end)}</td>
               <td className="hide">{span(difference.accounted_start, difference.accounted_end)}</td>
             </tr>

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 
 import { aCompany, aProblem } from "../../mock/answer.ts";
 import { aChargeback, aSession } from "../../mock/company.ts";
-import { accessibilityFaults, open, show } from "../test/render";
+import { accessibilityFaults, open, show, type Override } from "../test/render";
 import { Check, commonParent, wholeOf } from "./ChargebackTable";
 import { fillDays } from "./DaysChart";
 import { daysOf, resolvePeriod } from "./period";
@@ -72,15 +72,82 @@ describe("days", () => {
       ...OCTOBER,
       as_of: "2026-10-03T12:00:00Z",
       days: [
-        { day: "2026-10-02", pool: "h100", guaranteed_mgpu_s: 5, borrowed_mgpu_s: 1 },
-        { day: "2026-10-02", pool: "a100", guaranteed_mgpu_s: 2, borrowed_mgpu_s: 0 },
+        { day: "2026-10-02", pool: "cpu", device: "cpu", guaranteed_mgpu_s: 900, borrowed_mgpu_s: 90 },
+        { day: "2026-10-02", pool: "h100", device: "gpu", guaranteed_mgpu_s: 5, borrowed_mgpu_s: 1 },
+        { day: "2026-10-02", pool: "a100", device: "gpu", guaranteed_mgpu_s: 2, borrowed_mgpu_s: 0 },
       ],
-    });
+    }, "gpu");
     expect(days).toEqual([
       { day: "2026-10-01", guaranteedMgpuS: 0, borrowedMgpuS: 0 },
       { day: "2026-10-02", guaranteedMgpuS: 7, borrowedMgpuS: 1 },
       { day: "2026-10-03", guaranteedMgpuS: 0, borrowedMgpuS: 0 },
     ]);
+  });
+});
+
+describe("a report of cores and GPUs", () => {
+  /** October, with a row, days and capacity of a pool of cores beside those of h100. */
+  const mixed = () => {
+    const report = aChargeback(OCTOBER.start, OCTOBER.end);
+    const [row] = report.rows;
+    const [gpus] = report.totals_by_device;
+    if (!row || !gpus) throw new Error("the mock has use");
+    const cores = { ...gpus, device: "cpu" as const, guaranteed_mgpu_s: 7_200_000, borrowed_mgpu_s: 3_600_000 };
+    const use = { guaranteed_mgpu_s: 7_200_000, borrowed_mgpu_s: 3_600_000 };
+    const money = { guaranteed_cost_nano: 0, borrowed_cost_nano: 0, cost_nano: 0, unpriced_mgpu_s: 0, jobs: 1 };
+    report.rows = [...report.rows, { ...row, pool: "cpu", device: "cpu", ...use, ...money }];
+    report.totals_by_device = [gpus, { ...cores, ...money, unpriced_mgpu_s: 3_600_000 }];
+    report.totals = {
+      ...report.totals,
+      guaranteed_mgpu_s: gpus.guaranteed_mgpu_s + 7_200_000,
+      borrowed_mgpu_s: gpus.borrowed_mgpu_s + 3_600_000,
+      unpriced_mgpu_s: 3_600_000,
+    };
+    const both = gpus.guaranteed_mgpu_s + gpus.borrowed_mgpu_s + 10_800_000;
+    report.check = { segments_mgpu_s: both, rows_mgpu_s: both, is_equal: true };
+    report.days = [...report.days, { day: "2026-10-02", pool: "cpu", device: "cpu", ...use }];
+    const idle = { capacity_mgpu_s: 36_000_000, in_use_mgpu_s: 10_800_000, outside_mgpu_s: 0, idle_mgpu_s: 25_200_000 };
+    report.capacity = [...(report.capacity ?? []), { pool: "cpu", device: "cpu", ...idle }];
+    return report;
+  };
+  const withReport = (report: ReturnType<typeof mixed>): Override => ({ path }) =>
+    path === "/api/v1/reports/chargeback" ? { status: 200, body: report } : undefined;
+
+  // Planted: one total of both; the figures and the chart of all pools under GPU-hours.
+  it("never adds the two up", async () => {
+    open("/chargeback?period=last-month", { override: withReport(mixed()) });
+    const table = await screen.findByRole("table", { name: "Chargeback by team" });
+    const totals = within(table).getAllByRole("row", { name: /^Total/ });
+    expect(totals.map((row) => row.textContent)).toEqual([
+      "Total421,000.00169,100.00590,100.00563€1,112,350.00",
+      "Total2.00 core-h1.00 core-h3.00 core-h1€0.00",
+      "Total cost563€1,112,350.00",
+    ]);
+    expect(within(table).getAllByRole("columnheader").map((head) => head.textContent)).toContain("Guaranteed GPU-h");
+    expect(screen.getByText("The segments are what the rows are", { exact: false })).toHaveTextContent(/to the second$/);
+    expect(screen.getByText(/had no price/)).toHaveTextContent("▲ 1.00 core-h had no price");
+    for (const hours of ["GPU-hours", "Core-hours"]) {
+      expect(screen.getByRole("region", { name: `${hours} day by day` })).toBeInTheDocument();
+      expect(screen.getByText(`${hours} borrowed`)).toBeInTheDocument();
+    }
+    const chart = within(screen.getByRole("region", { name: "Core-hours day by day" })).getByRole("img");
+    expect(chart).toHaveAccessibleName("31 days, 2.00 core-hours guaranteed and 1.00 borrowed. The table has each day.");
+    const capacity = screen.getByRole("region", { name: "Capacity" });
+    expect(within(capacity).getByRole("row", { name: /^cpu/ })).toHaveTextContent("3.00 core-h7.00 core-h · 70 %10.00 core-h");
+  });
+
+  it("speaks of core-hours alone where there is nothing else", async () => {
+    const report = mixed();
+    report.rows = report.rows.filter(({ device }) => device === "cpu");
+    report.totals_by_device = report.totals_by_device.filter(({ device }) => device === "cpu");
+    report.totals = { ...report.totals, guaranteed_mgpu_s: 7_200_000, borrowed_mgpu_s: 3_600_000, cost_nano: 0 };
+    report.check = { segments_mgpu_s: 10_800_000, rows_mgpu_s: 10_800_000, is_equal: true };
+    open("/chargeback?period=last-month", { override: withReport(report) });
+    const table = await screen.findByRole("table", { name: "Chargeback by team" });
+    expect(within(table).getByRole("row", { name: /^Total/ })).toHaveTextContent("Total2.001.003.00");
+    expect(within(table).getByRole("columnheader", { name: "Guaranteed core-h" })).toBeInTheDocument();
+    expect(screen.getByText(/^Segments 3\.00 core-h = rows 3\.00 core-h/)).toHaveTextContent(/to the core-second$/);
+    expect(screen.queryByText("GPU-hours guaranteed")).toBeNull();
   });
 });
 

@@ -1,5 +1,12 @@
 import type { Chargeback, ChargebackRow } from "../api/types";
 
+export type DeviceTotals = Chargeback["totals_by_device"][number];
+
+/** The totals of each kind of devices; of GPUs, which are zeros then, where nothing was used. */
+export function totalsOf(report: Chargeback): readonly DeviceTotals[] {
+  return report.totals_by_device.length > 0 ? report.totals_by_device : [{ ...report.totals, device: "gpu" }];
+}
+
 export interface Sums {
   guaranteedMgpuS: bigint;
   borrowedMgpuS: bigint;

@@ -191,7 +191,7 @@ function Use({ cluster }: { cluster: Cluster }) {
         onClose={() => setAsked(false)}
       >
         {cluster.is_enabled
-          ? "Nothing new starts on it, and its GPUs no longer count as capacity. Running jobs are not stopped."
+          ? "Nothing new starts on it, and what it has no longer counts as capacity. Running jobs are not stopped."
           : "Jobs may start on it as soon as it answers."}
       </Confirm>
     </>

@@ -8,7 +8,7 @@ import type { Cluster, ClusterNode, NodeRequest } from "../api/types";
 import { NODE_CHOICES } from "../shell/router";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
-import { formatCount, formatGpus } from "../ui/units";
+import { countUnder, DEVICE_HEADS, formatCount, formatGpus, headOf, type Device } from "../ui/units";
 import { NodeDialog, type NodeQuestion } from "./NodeDialog";
 import { isOut, jobsByNode, matching, placeOf, type JobOnNode } from "./nodes";
 
@@ -30,6 +30,7 @@ export function Nodes({ cluster, mayManage }: { cluster: Cluster; mayManage: boo
         if (all.length === 0) return <Empty>This cluster has not reported a node yet.</Empty>;
         const out = all.filter((node) => !node.is_schedulable);
         const busy = all.filter((node) => jobs.has(node.name));
+        const head = headOf(all);
         const found = matching(show === "out" ? out : show === "busy" ? busy : all, q);
         return (
           <>
@@ -79,7 +80,7 @@ export function Nodes({ cluster, mayManage }: { cluster: Cluster; mayManage: boo
                         Pool
                       </th>
                       <th scope="col" className="n hide">
-                        GPUs
+                        {DEVICE_HEADS[head]}
                       </th>
                       <th scope="col">Jobs</th>
                       <th scope="col" className="n hide">
@@ -95,6 +96,7 @@ export function Nodes({ cluster, mayManage }: { cluster: Cluster; mayManage: boo
                   <tbody>
                     {found.slice(0, count).map((node) => (
                       <NodeRow
+                        head={head}
                         key={node.id}
                         node={node}
                         jobs={jobs.get(node.name) ?? []}
@@ -138,7 +140,17 @@ export function Nodes({ cluster, mayManage }: { cluster: Cluster; mayManage: boo
   );
 }
 
-function NodeRow({ node, jobs, action }: { node: ClusterNode; jobs: readonly JobOnNode[]; action: React.ReactNode }) {
+function NodeRow({
+  node,
+  head,
+  jobs,
+  action,
+}: {
+  node: ClusterNode;
+  head: Device;
+  jobs: readonly JobOnNode[];
+  action: React.ReactNode;
+}) {
   const rest = jobs.length - JOBS_SHOWN;
   return (
     <tr>
@@ -155,7 +167,7 @@ function NodeRow({ node, jobs, action }: { node: ClusterNode; jobs: readonly Job
         {node.request && <RequestLine node={node} request={node.request} />}
       </td>
       <td className="hide">{node.pool}</td>
-      <td className="n hide">{formatGpus(node.capacity_mgpu)}</td>
+      <td className="n hide">{countUnder(head, node.capacity_mgpu, node.device)}</td>
       <td className="node-words">
         {jobs.slice(0, JOBS_SHOWN).map((job) => (
           <div key={job.id}>

@@ -1,5 +1,5 @@
 import type { Cluster } from "../api/types";
-import { formatGpuCount, formatGpus } from "../ui/units";
+import { countUnder, DEVICE_HEADS, DEVICE_WORDS, DEVICES, formatGpuCount, headOf } from "../ui/units";
 
 const WHY = {
   unknown_account: "the account is no team's",
@@ -8,7 +8,7 @@ const WHY = {
   no_priority_class: "the organization has no priority class",
   given_up: "it had been given up as lost",
   copy_of_ours: "it bears the name of a job of the portal and is not that job",
-  several_pools: "it holds GPUs of several pools at once",
+  several_pools: "it holds parts of several pools at once",
   makes_no_sense: "what the cluster says of it makes no sense",
   ended_and_back: "it had ended here and is back on the cluster",
   not_yet_counted: "counted from the next look on",
@@ -24,23 +24,28 @@ const WHY_THERE: Partial<Record<keyof typeof WHY, string>> = {
 export function OutsideUse({ cluster }: { cluster: Cluster }) {
   const isKubernetes = cluster.kind === "kubernetes";
   const { running, running_mgpu, pending, pending_mgpu, holders } = cluster.outside;
+  const deviceOf = new Map(cluster.pools.map((pool) => [pool.pool, pool.device]));
+  const kinds = new Set(deviceOf.values());
+  const head = headOf(cluster.pools);
+  // The server's sums are of all pools: of a cluster with cores and GPUs they would count both as one.
+  const isOfOne = kinds.size < 2;
   if (running === 0 && pending === 0) return null;
   return (
     <section aria-label="Beside the portal">
       <p>
         {running > 0 &&
-          `${formatGpuCount(running_mgpu)} are held by ${running} ${running === 1 ? "job" : "jobs"} of no team here and are not offered. `}
+          `${isOfOne ? formatGpuCount(running_mgpu, head) : heldOf(cluster)} are held by ${running} ${running === 1 ? "job" : "jobs"} of no team here and are not offered. `}
         {pending > 0 &&
-          `${pending} ${pending === 1 ? "job waits" : "jobs wait"} in the cluster's own queue${pending_mgpu > 0 ? `, for ${formatGpuCount(pending_mgpu)}` : ""}.`}
+          `${pending} ${pending === 1 ? "job waits" : "jobs wait"} in the cluster's own queue${isOfOne && pending_mgpu > 0 ? `, for ${formatGpuCount(pending_mgpu, head)}` : ""}.`}
       </p>
       {holders !== null && holders.length > 0 && (
-        <table aria-label={`Who holds GPUs of ${cluster.name} beside the portal`}>
+        <table aria-label={`Who holds ${DEVICE_WORDS[head]} of ${cluster.name} beside the portal`}>
           <thead>
             <tr>
               <th scope="col">{isKubernetes ? "Namespace" : "Account"}</th>
               <th scope="col">User</th>
               <th scope="col" className="n">
-                GPUs
+                {DEVICE_HEADS[head]}
               </th>
               <th scope="col" className="hide">
                 Why for no team
@@ -53,7 +58,7 @@ export function OutsideUse({ cluster }: { cluster: Cluster }) {
                 <th scope="row">{holder.account || "–"}</th>
                 <td>{holder.user || "–"}</td>
                 <td className="n">
-                  {formatGpus(holder.mgpu)} <span className="faint">{holder.pool}</span>
+                  {countUnder(head, holder.mgpu, deviceOf.get(holder.pool) ?? head)} <span className="faint">{holder.pool}</span>
                 </td>
                 <td className="hide">{(isKubernetes && WHY_THERE[holder.reason]) || WHY[holder.reason]}</td>
               </tr>
@@ -63,4 +68,16 @@ export function OutsideUse({ cluster }: { cluster: Cluster }) {
       )}
     </section>
   );
+}
+
+/** What is held of the healthy nodes, of each kind: "8 GPUs and 4 cores". */
+function heldOf(cluster: Cluster): string {
+  const sums = DEVICES.map((device) => {
+    const pools = cluster.pools.filter((pool) => pool.device === device);
+    return [device, pools.reduce((sum, pool) => sum + pool.outside_mgpu, 0)] as const;
+  });
+  return sums
+    .filter(([, mgpu]) => mgpu > 0)
+    .map(([device, mgpu]) => formatGpuCount(mgpu, device))
+    .join(" and ");
 }

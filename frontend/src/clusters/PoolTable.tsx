@@ -1,10 +1,11 @@
 import type { Cluster } from "../api/types";
-import { formatGpus } from "../ui/units";
+import { countUnder, DEVICE_HEADS, DEVICE_WORDS, formatGpus, headOf } from "../ui/units";
 import "../quotas/quota-bar.css";
 
 /** What a cluster has of each pool, and how much of it can be used now. */
 export function PoolTable({ cluster }: { cluster: Cluster }) {
-  if (cluster.pools.length === 0) return <p className="dim">It has not said yet which GPUs it has.</p>;
+  if (cluster.pools.length === 0) return <p className="dim">It has not said yet what it has.</p>;
+  const head = headOf(cluster.pools);
   return (
     <table aria-label={`Pools of ${cluster.name}`}>
       <thead>
@@ -12,7 +13,7 @@ export function PoolTable({ cluster }: { cluster: Cluster }) {
           <th scope="col">Pool</th>
           <th scope="col">Healthy</th>
           <th scope="col" className="n">
-            GPUs
+            {DEVICE_HEADS[head]}
           </th>
           <th scope="col" className="n">
             Nodes
@@ -28,7 +29,7 @@ export function PoolTable({ cluster }: { cluster: Cluster }) {
                 className="bar"
                 style={{ minWidth: 70 }}
                 role="img"
-                aria-label={`${formatGpus(pool.healthy_mgpu)} of ${formatGpus(pool.capacity_mgpu)} GPUs healthy`}
+                aria-label={`${formatGpus(pool.healthy_mgpu)} of ${formatGpus(pool.capacity_mgpu)} ${DEVICE_WORDS[pool.device]} healthy`}
               >
                 <i className="e" style={{ left: 0, width: "100%" }} />
                 <i className="g" style={{ left: 0, width: percent(pool.healthy_mgpu, pool.capacity_mgpu) }} />
@@ -36,7 +37,7 @@ export function PoolTable({ cluster }: { cluster: Cluster }) {
             </td>
             <td className="n">
               {formatGpus(pool.healthy_mgpu)}
-              <span className="faint"> of {formatGpus(pool.capacity_mgpu)}</span>
+              <span className="faint"> of {countUnder(head, pool.capacity_mgpu, pool.device)}</span>
             </td>
             <td className="n">
               {pool.nodes_healthy}

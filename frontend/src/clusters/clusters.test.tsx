@@ -2,9 +2,11 @@ import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aCompany, aProblem, answer } from "../../mock/answer.ts";
-import { aSession, theNodes } from "../../mock/company.ts";
+import { aSession, theClusters, theNodes } from "../../mock/company.ts";
 import type { ClusterNode, Placement } from "../api/types";
 import { accessibilityFaults, open, type Override } from "../test/render";
+import { OutsideUse } from "./OutsideUse";
+import { PoolTable } from "./PoolTable";
 import { isOut, jobsByNode, matching, whatEvictionDoes } from "./nodes";
 import { outcomeOf, settingsOf, subjectParts } from "./pushes";
 import { fieldsOf, NO_FIELDS, readKubernetes } from "./kubernetesOptions";
@@ -24,6 +26,45 @@ function withNodes(...nodes: ClusterNode[]): Override {
   return ({ method, path }) =>
     method === "GET" && path === "/api/v1/nodes" ? { status: 200, body: { items: nodes, next: null } } : undefined;
 }
+
+describe("cores and GPUs of a cluster", () => {
+  const [slurm] = theClusters();
+  if (!slurm) throw new Error("there are clusters");
+  const [gpus] = slurm.pools;
+  if (!gpus) throw new Error("it has a pool");
+  const cores = { ...gpus, pool: "cpu", device: "cpu" as const, capacity_mgpu: 16_000, healthy_mgpu: 8_000 };
+  const outside = { running: 2, running_mgpu: 12_000, pending: 1, pending_mgpu: 4_000, holders: null };
+
+  // Planted: cores without their word among GPUs; the sum of both as GPUs.
+  it("are told apart", () => {
+    const pools = [{ ...gpus, outside_mgpu: 8_000 }, { ...cores, outside_mgpu: 4_000 }];
+    const cluster = { ...slurm, pools, outside };
+    show(
+      <>
+        <PoolTable cluster={cluster} />
+        <OutsideUse cluster={cluster} />
+      </>,
+    );
+    expect(screen.getByRole("columnheader", { name: "GPUs" })).toBeInTheDocument();
+    expect(screen.getByRole("row", { name: /^cpu/ })).toHaveTextContent("8 of 16 cores");
+    expect(screen.getByText(/8 GPUs and 4 cores are held by 2 jobs/)).toHaveTextContent(
+      "1 job waits in the cluster's own queue.",
+    );
+  });
+
+  it("are cores alone where there is nothing else", () => {
+    const cluster = { ...slurm, pools: [cores], outside };
+    show(
+      <>
+        <PoolTable cluster={cluster} />
+        <OutsideUse cluster={cluster} />
+      </>,
+    );
+    expect(screen.getByRole("columnheader", { name: "Cores" })).toBeInTheDocument();
+    expect(screen.getByRole("img")).toHaveAccessibleName("8 of 16 cores healthy");
+    expect(screen.getByText(/^12 cores are held by 2 jobs/)).toHaveTextContent("queue, for 4 cores.");
+  });
+});
 
 describe("nodes", () => {
   it("hold a job once, with all its ranks", () => {

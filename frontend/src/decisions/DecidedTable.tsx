@@ -1,11 +1,12 @@
 import type { DecisionLine } from "../api/types";
 import { Time } from "../ui/Time";
-import { formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
+import { countUnder, DEVICE_HEADS, deviceTime, formatGpuCount, formatGpuHours, headOf, hoursUnder } from "../ui/units";
 import { JobName } from "./DecisionList";
 import { kindTone, kindWords, partWords, rightWords } from "./words";
 
 /** What was decided about jobs, a row each: whom it was for or from, and what work was at risk. */
 export function DecidedTable({ lines }: { lines: readonly DecisionLine[] }) {
+  const head = headOf(lines);
   return (
     <table>
       <thead>
@@ -13,10 +14,10 @@ export function DecidedTable({ lines }: { lines: readonly DecisionLine[] }) {
           <th scope="col">Job</th>
           <th scope="col">Decided</th>
           <th scope="col" className="n hide">
-            GPUs
+            {DEVICE_HEADS[head]}
           </th>
           <th scope="col" className="n hide">
-            GPU-hours at risk
+            {deviceTime(head, "hours")} at risk
           </th>
         </tr>
       </thead>
@@ -31,18 +32,18 @@ export function DecidedTable({ lines }: { lines: readonly DecisionLine[] }) {
               </div>
             </th>
             <td>
-              <span className={`pill ${kindTone(line.decision)}`}>{kindWords(line.decision)}</span>
+              <span className={`pill ${kindTone(line.decision)}`}>{kindWords(line.decision, line.device)}</span>
               <div className="small faint">
                 <Time at={line.decided_at} />
               </div>
               <div className="only-phone small dim">
-                {formatGpuCount(line.mgpu)}
-                {line.at_risk_mgpu_s !== null && ` · ${formatGpuHours(line.at_risk_mgpu_s)} GPU-h at risk`}
+                {formatGpuCount(line.mgpu, line.device)}
+                {line.at_risk_mgpu_s !== null && ` · ${formatGpuHours(line.at_risk_mgpu_s)} ${deviceTime(line.device, "h")} at risk`}
               </div>
             </td>
-            <td className="n hide">{formatGpus(line.mgpu)}</td>
+            <td className="n hide">{countUnder(head, line.mgpu, line.device)}</td>
             <td className="n hide">
-              {line.at_risk_mgpu_s === null ? <span className="faint">–</span> : formatGpuHours(line.at_risk_mgpu_s)}
+              {line.at_risk_mgpu_s === null ? <span className="faint">–</span> : hoursUnder(head, line.at_risk_mgpu_s, line.device)}
             </td>
           </tr>
         ))}
@@ -59,7 +60,7 @@ function OtherSide({ line }: { line: DecisionLine }) {
       <>
         for {isForeign ? "a job of another organization" : <JobName job={line.beneficiary} />}
         {line.beneficiary.id !== null && ` of ${line.beneficiary.team ?? ""}`}
-        {line.right !== null && `: ${rightWords(line.right)}`}
+        {line.right !== null && `: ${rightWords(line.right, line.device)}`}
       </>
     );
   }

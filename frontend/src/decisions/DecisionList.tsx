@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import type { Decision, NamedJob } from "../api/types";
 import { lastPart } from "../jobs/words";
 import { Time } from "../ui/Time";
-import { formatDuration, formatGpus } from "../ui/units";
+import { DEVICE_HEADS, formatDuration, formatGpus, type Device } from "../ui/units";
 import { kindTone, kindWords, rightWords } from "./words";
 import "./decisions.css";
 
@@ -29,7 +29,7 @@ export function DecisionList({
               ) : (
                 <Time at={each.decided_at} show="exact" />
               )}{" "}
-              <span className={`pill ${kindTone(each.decision)}`}>{kindWords(each.decision)}</span>
+              <span className={`pill ${kindTone(each.decision)}`}>{kindWords(each.decision, each.device)}</span>
             </span>
             {shows === "jobs" && each.job.team !== null && <span className="faint small">{each.job.team}</span>}
           </div>
@@ -50,7 +50,7 @@ export function DecisionList({
               For <JobName job={each.beneficiary} />
             </p>
           )}
-          {each.victims.length > 0 && <Victims victims={each.victims} />}
+          {each.victims.length > 0 && <Victims victims={each.victims} device={each.device} />}
         </li>
       ))}
     </ol>
@@ -68,14 +68,14 @@ export function JobName({ job }: { job: NamedJob }) {
   );
 }
 
-function Victims({ victims }: { victims: Decision["victims"] }) {
+function Victims({ victims, device }: { victims: Decision["victims"]; device: Device }) {
   return (
     <table aria-label="Jobs that had to go">
       <thead>
         <tr>
           <th scope="col">Had to go</th>
           <th scope="col" className="n">
-            GPUs
+            {DEVICE_HEADS[device]}
           </th>
           <th scope="col">Because</th>
           <th scope="col" className="n hide">
@@ -93,7 +93,7 @@ function Victims({ victims }: { victims: Decision["victims"] }) {
               <JobName job={victim} />
             </th>
             <td className="n">{formatGpus(victim.mgpu)}</td>
-            <td>{rightWords(victim.right)}</td>
+            <td>{rightWords(victim.right, device)}</td>
             <td className="n hide">
               {victim.unsaved_s === null ? <span className="faint">–</span> : formatDuration(victim.unsaved_s)}
             </td>

@@ -30,7 +30,7 @@ export function DecisionsPage() {
       <p className="sub">
         {view === "cycles"
           ? "Every cycle of the arbiter that started or stopped something, with all that it knew. The latest first."
-          : "Who was started, and who was told to give GPUs back for whom: of the jobs that you may see, the latest first."}
+          : "Who was started, and who was told to give back for whom: of the jobs that you may see, the latest first."}
       </p>
       {mayReplay && (
         <SegmentedControl

@@ -15,7 +15,7 @@ export function JobDecisions({ job }: { job: JobDetail }) {
         {(items) =>
           items.length === 0 ? (
             <p className="dim">
-              No recorded decision started it, stopped it or kept GPUs for it. Records are dropped in time.
+              No recorded decision started it, stopped it or kept anything for it. Records are dropped in time.
             </p>
           ) : (
             <DecisionList decisions={items} shows="cycles" />

@@ -12,7 +12,7 @@ const SERVING = "01935000-0000-7000-8000-000000000320";
 describe("words", () => {
   it("count what a cycle did and leave out what it did not", () => {
     expect(theCycles().map(cycleWords)).toEqual([
-      "1 started, 1 has GPUs kept for it, 2 told to give back",
+      "1 started, 1 has room kept for it, 2 told to give back",
       "3 started, 1 claim given up",
     ]);
   });
@@ -26,10 +26,17 @@ describe("words", () => {
     expect(fateWords({ ...fate, nodes: [], other_jobs: [], decision: "waits", cluster: null, code: "never_fits" })).toBe(
       "can never fit",
     );
-    expect([rightWords("borrowed_above"), rightWords("new_right"), kindWords("new_kind")]).toEqual([
+    expect([rightWords("borrowed_above", "gpu"), rightWords("new_right", "gpu"), kindWords("new_kind")]).toEqual([
       "its department had borrowed",
       "new right",
       "new kind",
+    ]);
+  });
+
+  it("speak of cores where it is cores", () => {
+    expect([rightWords("borrowed", "cpu"), kindWords("claimed", "cpu")]).toEqual([
+      "its cores were borrowed",
+      "cores kept for it",
     ]);
   });
 });

@@ -1,6 +1,6 @@
 import type { Cycle, Decision, DecisionLine, Difference } from "../api/types";
 import { codeWords } from "../jobs/words";
-import { formatGpuCount, formatGpus } from "../ui/units";
+import { formatGpuCount, formatGpus, inWordsOf, type Device } from "../ui/units";
 
 const KIND_WORDS: Record<string, string> = {
   started: "started",
@@ -10,8 +10,8 @@ const KIND_WORDS: Record<string, string> = {
   waits: "left as it is",
 };
 
-export function kindWords(kind: string): string {
-  return KIND_WORDS[kind] ?? kind.replaceAll("_", " ");
+export function kindWords(kind: string, device: Device = "gpu"): string {
+  return inWordsOf(device, KIND_WORDS[kind] ?? kind.replaceAll("_", " "));
 }
 
 export function kindTone(kind: Decision["decision"]): "run" | "borrow" | "wait" | "" {
@@ -28,8 +28,8 @@ const RIGHT_WORDS: Record<string, string> = {
 };
 
 /** By what right a job was stopped. */
-export function rightWords(right: string): string {
-  return RIGHT_WORDS[right] ?? right.replaceAll("_", " ");
+export function rightWords(right: string, device: Device): string {
+  return inWordsOf(device, RIGHT_WORDS[right] ?? right.replaceAll("_", " "));
 }
 
 /** Of what is not a stop: from whom the GPUs come, or what of a start is borrowed. */
@@ -37,7 +37,7 @@ export function partWords(line: DecisionLine): string {
   if (line.decision === "claimed") {
     if (line.victims === 0) return "from jobs that were being stopped already";
     const jobs = line.victims === 1 ? "1 job" : `${line.victims} jobs`;
-    return `from ${jobs} with ${formatGpuCount(line.victims_mgpu)}`;
+    return `from ${jobs} with ${formatGpuCount(line.victims_mgpu, line.device)}`;
   }
   if (line.decision !== "started" || line.guaranteed_mgpu === null) return "";
   const borrowed = line.mgpu - line.guaranteed_mgpu;
@@ -48,7 +48,7 @@ export function partWords(line: DecisionLine): string {
 export function cycleWords(cycle: Cycle): string {
   const counts: [number, string][] = [
     [cycle.started, "started"],
-    [cycle.claimed, cycle.claimed === 1 ? "has GPUs kept for it" : "have GPUs kept for them"],
+    [cycle.claimed, cycle.claimed === 1 ? "has room kept for it" : "have room kept for them"],
     [cycle.stopped, "told to give back"],
     [cycle.claims_dropped, cycle.claims_dropped === 1 ? "claim given up" : "claims given up"],
   ];

@@ -1,10 +1,12 @@
 import { Button } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
+import { Fragment } from "react";
 
 import { chargebackQuery, clustersQuery, comparePaths, quotasQuery, someJobsQuery } from "../api/queries";
 import type { Job, JobState, Quota, Session } from "../api/types";
 import { thisMonth } from "../billing/period";
+import { totalsOf } from "../billing/totals";
 import { JobTable } from "../jobs/JobTable";
 import { JOB_STATES, lastPart, stateTone, stateWord } from "../jobs/words";
 import { QuotaBar, QuotaLegend } from "../quotas/QuotaBar";
@@ -16,7 +18,18 @@ import { CliLine } from "../ui/CliLine";
 import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Countdown } from "../ui/Time";
-import { formatCost, formatCount, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
+import {
+  capitalised,
+  countUnder,
+  devicesIn,
+  deviceTime,
+  formatCost,
+  formatCount,
+  formatGpuCount,
+  formatGpuHours,
+  headOf,
+  type Device,
+} from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 
 const ACTIVE: readonly JobState[] = ["queued", "held", "starting", "running", "preempting"];
@@ -70,7 +83,7 @@ function Notices({ session }: { session: Session }) {
           <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
             {job.name}
           </Link>{" "}
-          must give back {formatGpuCount(job.mgpu)}
+          must give back {formatGpuCount(job.mgpu, job.device)}
           {job.current_attempt?.grace_until && (
             <>
               : <Countdown until={job.current_attempt.grace_until} /> left to save its work
@@ -114,25 +127,29 @@ function Costs({ scope }: { scope: string | undefined }) {
         </Button>
       </div>
       <QueryView query={report} loading={<Lines count={3} label="Loading the costs" />}>
-        {({ totals, currency }) => (
+        {(data) => (
           <div className="stack">
             <table className="facts">
               <tbody>
                 <tr>
                   <th scope="row">Cost so far</th>
-                  <td>{formatCost(totals.cost_nano, currency)}</td>
+                  <td>{formatCost(data.totals.cost_nano, data.currency)}</td>
                 </tr>
-                <tr>
-                  <th scope="row">GPU-hours guaranteed</th>
-                  <td>{formatGpuHours(totals.guaranteed_mgpu_s)}</td>
-                </tr>
-                <tr>
-                  <th scope="row">GPU-hours borrowed</th>
-                  <td>{formatGpuHours(totals.borrowed_mgpu_s)}</td>
-                </tr>
+                {totalsOf(data).map((each) => (
+                  <Fragment key={each.device}>
+                    <tr>
+                      <th scope="row">{capitalised(deviceTime(each.device, "hours"))} guaranteed</th>
+                      <td>{formatGpuHours(each.guaranteed_mgpu_s)}</td>
+                    </tr>
+                    <tr>
+                      <th scope="row">{capitalised(deviceTime(each.device, "hours"))} borrowed</th>
+                      <td>{formatGpuHours(each.borrowed_mgpu_s)}</td>
+                    </tr>
+                  </Fragment>
+                ))}
                 <tr>
                   <th scope="row">Jobs</th>
-                  <td>{formatCount(totals.jobs)}</td>
+                  <td>{formatCount(data.totals.jobs)}</td>
                 </tr>
               </tbody>
             </table>
@@ -230,7 +247,8 @@ function myTeams(session: Session, quotas: readonly Quota[]): Quota[] {
 function MyTeams({ session, scope }: { session: Session; scope: string | undefined }) {
   const quotas = useQuery(quotasQuery(scope ? { subtree: scope } : {}));
   // Who does not submit looks after the teams of others.
-  const title = may(session, "submit_jobs") ? "GPUs of my teams" : "GPUs of the teams";
+  const devices = devicesIn(quotas.data ?? []);
+  const title = may(session, "submit_jobs") ? `${devices} of my teams` : `${devices} of the teams`;
   return (
     <section className="card" aria-label={title}>
       <h2>{title}</h2>
@@ -253,7 +271,9 @@ function MyTeams({ session, scope }: { session: Session; scope: string | undefin
 function TeamTable({ teams, title }: { teams: readonly Quota[]; title: string }) {
   const hasPools = new Set(teams.map((team) => team.pool)).size > 1;
   const shown = teams.slice(0, TEAMS_SHOWN);
-  const scaleMgpu = commonScale(shown.map(quotaUse));
+  const head = headOf(shown);
+  // A core and a GPU are no one length.
+  const scaleOf = (device: Device) => commonScale(shown.filter((team) => team.device === device).map(quotaUse));
   return (
     <>
       <table aria-label={title}>
@@ -290,15 +310,15 @@ function TeamTable({ teams, title }: { teams: readonly Quota[]; title: string })
                 </th>
                 {hasPools && <td>{team.pool}</td>}
                 <td>
-                  <QuotaBar use={use} scaleMgpu={scaleMgpu} />
+                  <QuotaBar use={use} scaleMgpu={scaleOf(team.device)} />
                 </td>
                 <td className="n">
-                  {formatGpus(due)}
+                  {countUnder(head, due, team.device)}
                   {use.lentMgpu > 0 && (
                     <div className="small faint hide">{formatLent(Math.min(due, use.lentMgpu))} lent, back within the grace</div>
                   )}
                 </td>
-                <td className="n hide">{formatGpus(borrowable)}</td>
+                <td className="n hide">{countUnder(head, borrowable, team.device)}</td>
               </tr>
             );
           })}

@@ -72,7 +72,7 @@ export function JobActions({ job }: { job: JobDetail }) {
       >
         {asked === "cancel" &&
           (holdsGpus
-            ? `Its processes are stopped and ${formatGpuCount(job.mgpu)} come free. This cannot be undone.`
+            ? `Its processes are stopped and ${formatGpuCount(job.mgpu, job.device)} come free. This cannot be undone.`
             : "It leaves the queue. This cannot be undone; a clone starts at the end of the queue.")}
         {asked === "hold" && "It keeps its place and does not start until it is released."}
         {asked === "release" && "It may start with the next decision."}

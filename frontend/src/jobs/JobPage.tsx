@@ -12,7 +12,7 @@ import { memoryText } from "../submit/draft";
 import { CliLine } from "../ui/CliLine";
 import { Lines, QueryView } from "../ui/states";
 import { Countdown, Time } from "../ui/Time";
-import { DEVICE_WORDS, formatDuration, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
+import { capitalised, DEVICE_HEADS, DEVICE_WORDS, deviceTime, formatDuration, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 import { describeDetail } from "./history";
 import { ArrayCard } from "./ArrayCard";
@@ -91,6 +91,7 @@ function JobView({ job }: { job: JobDetail }) {
           <CancelNotice job={job} />
           {job.explanation && (job.state === "queued" || job.state === "held") && (
             <WhyCard
+              device={job.device}
               explanation={job.explanation}
               title={job.state === "held" ? "Why is it held?" : "Why is it waiting?"}
               ahead={job.state === "queued" && <LookAhead jobId={job.id} code={job.explanation.code} />}
@@ -274,10 +275,6 @@ function WaitsFor({ job }: { job: JobDetail }) {
   );
 }
 
-function capitalised(word: string): string {
-  return word.charAt(0).toUpperCase() + word.slice(1);
-}
-
 function PlanCard({ job }: { job: JobDetail }) {
   const used = usageClass(job);
   const { guaranteed_mgpu_s: guaranteed, borrowed_mgpu_s: borrowed } = job.usage;
@@ -287,7 +284,7 @@ function PlanCard({ job }: { job: JobDetail }) {
       <table className="facts">
         <tbody>
           <Fact name="Runs as">{used ?? <span className="faint">not running</span>}</Fact>
-          {job.node_count_min < job.node_count && <Fact name={job.device === "cpu" ? "Cores" : "GPUs"}>{gpusOf(job)}</Fact>}
+          {job.node_count_min < job.node_count && <Fact name={DEVICE_HEADS[job.device]}>{gpusOf(job)}</Fact>}
           {job.begin_at && (
             <Fact name="Begins">
               <Time at={job.begin_at} show="both" />
@@ -299,10 +296,10 @@ function PlanCard({ job }: { job: JobDetail }) {
           <Fact name="After preemption">{job.is_requeueable ? "queued again" : "ends as failed"}</Fact>
           <Fact name="Time limit">{job.time_limit_s === null ? "none" : formatDuration(job.time_limit_s)}</Fact>
           {job.time_limit_s !== null && (
-            <Fact name="At most">{formatGpuHours(job.mgpu * job.time_limit_s)} GPU-h</Fact>
+            <Fact name="At most">{formatGpuHours(job.mgpu * job.time_limit_s)} {deviceTime(job.device, "h")}</Fact>
           )}
           <Fact name="Used so far">
-            {formatGpuHours(guaranteed + borrowed)} GPU-h
+            {formatGpuHours(guaranteed + borrowed)} {deviceTime(job.device, "h")}
             {borrowed > 0 && <div className="small faint">{formatGpuHours(borrowed)} of it borrowed</div>}
           </Fact>
           {job.started_at && (
@@ -460,7 +457,7 @@ function Timeline({ job }: { job: JobDetail }) {
                   <Time at={event.at} show="clock" />
                 </td>
                 <th scope="row">{event.event.replaceAll("_", " ")}</th>
-                <td className="dim">{describeDetail(event.detail)}</td>
+                <td className="dim">{describeDetail(event.detail, job.device)}</td>
               </tr>
             ))}
             {estimate?.latest && (

@@ -3,12 +3,13 @@ import { Link } from "@tanstack/react-router";
 import type { Job } from "../api/types";
 import { Time } from "../ui/Time";
 import { BorrowedPill, NativePill, StatePill } from "./StatePill";
-import { DEVICE_WORDS } from "../ui/units";
+import { DEVICE_HEADS, DEVICE_WORDS, headOf } from "../ui/units";
 import { gpusOf, lastPart, poolsText } from "./words";
 import "./job-table.css";
 
 /** Jobs as rows: the name always in sight, columns go before rows on a phone. */
 export function JobTable({ jobs, caption }: { jobs: readonly Job[]; caption: string }) {
+  const head = headOf(jobs);
   return (
     <table aria-label={caption}>
       <thead>
@@ -27,7 +28,7 @@ export function JobTable({ jobs, caption }: { jobs: readonly Job[]; caption: str
             Class
           </th>
           <th scope="col" className="n">
-            GPUs
+            {DEVICE_HEADS[head]}
           </th>
           <th scope="col" className="hide">
             Pool
@@ -61,7 +62,7 @@ export function JobTable({ jobs, caption }: { jobs: readonly Job[]; caption: str
             <td className="hide">{job.priority_class}</td>
             <td className="n gpus">
               {gpusOf(job)}
-              {job.device === "cpu" && <span className="faint small"> {DEVICE_WORDS.cpu}</span>}
+              {job.device !== head && <span className="faint small"> {DEVICE_WORDS[job.device]}</span>}
             </td>
             <td className="hide">{poolsText(job)}</td>
             <td className="n hide">{job.attempt === 0 ? <span className="faint">–</span> : job.attempt}</td>

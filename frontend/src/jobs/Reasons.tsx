@@ -43,7 +43,7 @@ export function Reasons({ job }: { job: JobDetail }) {
                       <Time at={each.since} show="exact" />
                     </td>
                     <th scope="row">
-                      {codeWords(each.code)}
+                      {codeWords(each.code, job.device)}
                       <div className="small dim">{each.sentence}</div>
                     </th>
                     <td className="n hide">{lasted(each.since, items[i - 1]?.since ?? null)}</td>

@@ -4,17 +4,20 @@ import type { ReactNode } from "react";
 import type { Explanation } from "../api/types";
 import { useNowMs } from "../ui/now";
 import { Countdown, Time } from "../ui/Time";
-import { formatDuration, formatExact, formatGpus, formatShare } from "../ui/units";
+import { DEVICE_HEADS, formatDuration, formatExact, formatGpus, formatShare, type Device } from "../ui/units";
 import { codeWords, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS } from "./words";
 import "./why.css";
 
 /** "Why is it waiting?": the sentence first, then the numbers, then who gives back and when. */
 export function WhyCard({
   explanation,
+  device,
   title: asked = "Why is it waiting?",
   ahead,
 }: {
   explanation: Explanation;
+  /** What the job asks for, and what all its numbers count. */
+  device: Device;
   title?: string;
   /** More about when it will start. */
   ahead?: ReactNode;
@@ -43,11 +46,11 @@ export function WhyCard({
       <dl className="evidence">
         <div>
           <dt>Cause</dt>
-          <dd>{codeWords(explanation.code)}</dd>
+          <dd>{codeWords(explanation.code, device)}</dd>
         </div>
         {numbers.map(([name, value]) => (
           <div key={name}>
-            <dt>{numberLabel(name)}</dt>
+            <dt>{numberLabel(name, device)}</dt>
             <dd>{numberText(name, value)}</dd>
           </div>
         ))}
@@ -64,7 +67,7 @@ export function WhyCard({
           </div>
         )}
       </dl>
-      {explanation.victims.length > 0 && <GivingBack explanation={explanation} />}
+      {explanation.victims.length > 0 && <GivingBack explanation={explanation} device={device} />}
       {!isHopeless && (
         <>
           <h2 className="gap">When will it start?</h2>
@@ -79,7 +82,7 @@ export function WhyCard({
   );
 }
 
-function GivingBack({ explanation }: { explanation: Explanation }) {
+function GivingBack({ explanation, device }: { explanation: Explanation; device: Device }) {
   const total = explanation.victims.reduce((sum, victim) => sum + victim.mgpu, 0);
   // Jobs give back whole: that can be more than this job still waits for.
   const awaited = explanation.numbers["coming_back_mgpu"] ?? total;
@@ -94,7 +97,7 @@ function GivingBack({ explanation }: { explanation: Explanation }) {
               Team
             </th>
             <th scope="col" className="n">
-              GPUs
+              {DEVICE_HEADS[device]}
             </th>
             <th scope="col" className="hide">
               On notice since
@@ -204,7 +207,6 @@ const NUMBER_LABELS: Record<string, string> = {
   limit_mgpu: "May hold",
   held_mgpu: "Holds",
   could_ever_mgpu: "Could ever have",
-  mgpu_per_node: "GPUs per node",
   nodes_needed: "Nodes needed",
   nodes_fitting: "Nodes that fit",
   nodes_in_one_domain: "Most in one domain",
@@ -225,7 +227,8 @@ const NUMBER_LABELS: Record<string, string> = {
   begin_at: "Begins",
 };
 
-function numberLabel(name: string): string {
+function numberLabel(name: string, device: Device): string {
+  if (name === "mgpu_per_node") return `${DEVICE_HEADS[device]} per node`;
   const known = NUMBER_LABELS[name];
   if (known !== undefined) return known;
   const words = name.replace(/_(?:mgpu|s)$/, "").replaceAll("_", " ");

@@ -1,4 +1,4 @@
-import { formatClock, formatDuration, formatGpuCount, formatGpus } from "../ui/units";
+import { formatClock, formatDuration, formatGpuCount, formatGpus, type Device } from "../ui/units";
 import { CONDITION_WORDS } from "./words";
 
 const ISO_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:Z|[+-]\d{2}:\d{2})$/;
@@ -22,11 +22,11 @@ function describeWait({ condition, reason, state, waited_for_name: name }: Reado
 }
 
 /** The data of an event in a few words: "attempt 1 · grace 5 min". Bare ids tell nobody anything. */
-export function describeDetail(detail: Readonly<Record<string, unknown>>): string {
+export function describeDetail(detail: Readonly<Record<string, unknown>>, device: Device): string {
   if ("waited_for" in detail || "waited_for_array" in detail) return describeWait(detail);
   return Object.entries(detail)
     .flatMap(([key, value]) => {
-      if (key === "mgpu" && typeof value === "number") return [formatGpuCount(value)];
+      if (key === "mgpu" && typeof value === "number") return [formatGpuCount(value, device)];
       const text = describeValue(key, value);
       return text === null ? [] : [`${key.replace(/_(?:mgpu|s)$/, "").replaceAll("_", " ")} ${text}`];
     })

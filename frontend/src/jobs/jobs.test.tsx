@@ -70,16 +70,17 @@ describe("words", () => {
 
   it("tells an event's data in a few words, and leaves out bare ids", () => {
     const detail = { attempt: 1, cluster: "01935000-0000-7000-8000-000000008f2c", grace_s: 300, mgpu: 8000, held_mgpu: 500 };
-    expect(describeDetail(detail)).toBe("attempt 1 · grace 5 min · 8 GPUs · held 0.5");
+    expect(describeDetail(detail, "gpu")).toBe("attempt 1 · grace 5 min · 8 GPUs · held 0.5");
+    expect(describeDetail({ mgpu: 8000 }, "cpu")).toBe("8 cores");
     const waited = { waited_for: null, waited_for_name: "prepare", condition: "succeeded", state: "timed_out" };
-    expect(describeDetail(waited)).toBe("prepare has succeeded");
-    expect(describeDetail({ ...waited, reason: "dependency_never_met" })).toBe(
+    expect(describeDetail(waited, "gpu")).toBe("prepare has succeeded");
+    expect(describeDetail({ ...waited, reason: "dependency_never_met" }, "gpu")).toBe(
       "dependency never met: it waited until prepare has succeeded, which is timed out",
     );
-    expect(describeDetail({ waited_for: null, condition: "failed", state: "failed" })).toBe(
+    expect(describeDetail({ waited_for: null, condition: "failed", state: "failed" }, "gpu")).toBe(
       "a job that you may not see has ended without success",
     );
-    expect(describeDetail({ what: "time_limit", is_final: true, gone: null })).toBe("what time limit · is final yes");
+    expect(describeDetail({ what: "time_limit", is_final: true, gone: null }, "gpu")).toBe("what time limit · is final yes");
   });
 
   it("says of an attempt how it ended for the job, not what its cluster saw", () => {

@@ -1,5 +1,5 @@
 import type { Attempt, Explanation, Job, JobState } from "../api/types";
-import { DEVICE_WORDS, formatGpuCount, formatGpus } from "../ui/units";
+import { formatGpuCount, formatGpus, inWordsOf } from "../ui/units";
 
 export const JOB_STATES: readonly JobState[] = [
   "queued",
@@ -127,7 +127,7 @@ export function nodeSpan(job: Size): string {
 
 /** The category of an explanation in words. An unknown code is shown as it is, never guessed. */
 export function codeWords(code: string, device: Job["device"] = "gpu"): string {
-  return (CODE_WORDS[code] ?? code.replaceAll("_", " ")).replaceAll("GPUs", DEVICE_WORDS[device]);
+  return inWordsOf(device, CODE_WORDS[code] ?? code.replaceAll("_", " "));
 }
 
 /** What a waiting job's pill says: why it waits if that is known, else its state. */

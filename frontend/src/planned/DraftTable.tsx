@@ -5,7 +5,7 @@ import type { Quota } from "../api/types";
 import { describeValue } from "../quotas/changes";
 import "../quotas/quota-table.css";
 import { quotaRows } from "../quotas/tree";
-import { formatDifference, formatGpus } from "../ui/units";
+import { DEVICE_HEADS, DEVICE_WORDS, formatDifference, formatGpus } from "../ui/units";
 import { outlook, readRow, rowFieldsOf, typedAfter, type Outlook, type RowErrors, type TypedFields } from "./draft";
 
 /** More rows than this start closed below the first level. */
@@ -187,7 +187,7 @@ function DraftRow({
             <div className="even top">
               <TextInput
                 label="Borrow limit"
-                description={`GPUs above the guarantee; empty: no limit of its own. Now ${describeValue("borrow_limit_mgpu", quota.borrow_limit_mgpu)}.`}
+                description={`${DEVICE_HEADS[quota.device]} above the guarantee; empty: no limit of its own. Now ${describeValue("borrow_limit_mgpu", quota.borrow_limit_mgpu)}.`}
                 size="xs"
                 inputMode="decimal"
                 value={fields.borrowLimit}
@@ -196,7 +196,7 @@ function DraftRow({
               />
               <TextInput
                 label="Lend limit"
-                description={`Idle GPUs that others may use; empty: all. Now ${describeValue("lend_limit_mgpu", quota.lend_limit_mgpu)}.`}
+                description={`Idle ${DEVICE_WORDS[quota.device]} that others may use; empty: all. Now ${describeValue("lend_limit_mgpu", quota.lend_limit_mgpu)}.`}
                 size="xs"
                 inputMode="decimal"
                 value={fields.lendLimit}
@@ -204,7 +204,7 @@ function DraftRow({
                 onChange={(event) => set({ lendLimit: event.currentTarget.value })}
               />
               <TextInput
-                label="Weight for spare GPUs"
+                label={`Weight for spare ${DEVICE_WORDS[quota.device]}`}
                 description={`Against its siblings. Now ${quota.weight}.`}
                 size="xs"
                 inputMode="numeric"

@@ -7,7 +7,21 @@ import "../jobs/why.css";
 import { describeChange } from "../quotas/changes";
 import { Lines } from "../ui/states";
 import { Time } from "../ui/Time";
-import { formatCost, formatDifference, formatDuration, formatGpuHours, formatGpus } from "../ui/units";
+import {
+  capitalised,
+  countUnder,
+  DEVICE_HEADS,
+  DEVICE_WORDS,
+  deviceTime,
+  formatCost,
+  formatDifference,
+  formatDuration,
+  formatGpuHours,
+  formatGpus,
+  headOf,
+  hoursUnder,
+  type Device,
+} from "../ui/units";
 import type { Looked } from "./PlannedChangePage";
 import { previewSentence, previewSums, type PreviewSums } from "./words";
 
@@ -107,7 +121,7 @@ function Preview({ preview }: { preview: QuotaPreview }) {
         <p key={pool.pool} className="bad-text">
           ▲ {pool.pool} would be overcommitted
           {pool.guaranteed_mgpu !== null &&
-            `: ${formatGpus(pool.guaranteed_mgpu)} guaranteed of ${formatGpus(pool.capacity_mgpu)} healthy GPUs`}
+            `: ${formatGpus(pool.guaranteed_mgpu)} guaranteed of ${formatGpus(pool.capacity_mgpu)} healthy ${DEVICE_WORDS[pool.device]}`}
           .
         </p>
       ))}
@@ -115,7 +129,7 @@ function Preview({ preview }: { preview: QuotaPreview }) {
       <Followers preview={preview} />
       <Starts preview={preview} sums={sums} />
       <Losses
-        title="Told to give GPUs back"
+        title="Told to give back"
         note="Running jobs that would get their notice with the change only. They queue again at their old place."
         asOf={preview.as_of}
         losses={preview.reclaimed}
@@ -146,8 +160,12 @@ function Figures({ preview, sums }: { preview: QuotaPreview; sums: PreviewSums }
     <dl className="evidence figures">
       <Figure name="Start sooner">{sums.sooner}</Figure>
       <Figure name="Start later">{sums.later}</Figure>
-      <Figure name="Give GPUs back">{sums.reclaimed}</Figure>
-      <Figure name="GPU-hours at risk">{formatGpuHours(sums.atRiskMgpuS)}</Figure>
+      <Figure name="Give back">{sums.reclaimed}</Figure>
+      {sums.atRisk.map(({ device, mgpuS }) => (
+        <Figure key={device} name={`${capitalised(deviceTime(device, "hours"))} at risk`}>
+          {formatGpuHours(mgpuS)}
+        </Figure>
+      ))}
       <Figure name="Cost of the teams">
         {cost ?? <span className="faint small">no price, or not yours to see</span>}
         {after !== null && <span className="faint small"> · {formatCost(after, preview.currency)} in all</span>}
@@ -187,9 +205,10 @@ function Followers({ preview }: { preview: QuotaPreview }) {
 
 function Starts({ preview, sums }: { preview: QuotaPreview; sums: PreviewSums }) {
   if (sums.sooner + sums.later === 0) return null;
+  const head = headOf(preview.starts);
   const rows = preview.starts.map((start) => (
     <tr key={start.job}>
-      <JobCells of={start} />
+      <JobCells of={start} head={head} />
       <td className="n hide">
         <Moment at={start.before} asOf={preview.as_of} />
       </td>
@@ -205,7 +224,7 @@ function Starts({ preview, sums }: { preview: QuotaPreview; sums: PreviewSums })
   return (
     <section aria-label="Starts">
       <h2>Waiting jobs that start at another time</h2>
-      <Cut rows={rows} count={sums.sooner + sums.later}>
+      <Cut rows={rows} head={head} count={sums.sooner + sums.later}>
         <th scope="col" className="n hide">
           Without it
         </th>
@@ -248,13 +267,14 @@ function Losses({
   count: number;
 }) {
   if (count === 0) return null;
+  const head = headOf(losses);
   const rows = losses.map((loss) => (
     <tr key={loss.job}>
-      <JobCells of={loss} />
+      <JobCells of={loss} head={head} />
       <td className="n hide">
         <Moment at={loss.noticed_at} asOf={asOf} />
       </td>
-      <td className="n">{formatGpuHours(loss.at_risk_mgpu_s)}</td>
+      <td className="n">{hoursUnder(head, loss.at_risk_mgpu_s, loss.device)}</td>
       <td className="hide">
         {loss.beneficiary === null ? (
           <span className="faint">a job that you may not see</span>
@@ -270,12 +290,12 @@ function Losses({
     <section aria-label={title}>
       <h2>{title}</h2>
       <p className="small dim">{note}</p>
-      <Cut rows={rows} count={count}>
+      <Cut rows={rows} head={head} count={count}>
         <th scope="col" className="n hide">
           Notice
         </th>
         <th scope="col" className="n">
-          GPU-h at risk
+          {deviceTime(head, "h")} at risk
         </th>
         <th scope="col" className="hide">
           For
@@ -286,7 +306,13 @@ function Losses({
 }
 
 /** What every table of jobs begins with. */
-function JobCells({ of }: { of: { job: string; name: string; team: string; user: string; mgpu: number } }) {
+function JobCells({
+  of,
+  head,
+}: {
+  of: { job: string; name: string; team: string; user: string; mgpu: number; device: Device };
+  head: Device;
+}) {
   return (
     <>
       <th scope="row">
@@ -297,7 +323,7 @@ function JobCells({ of }: { of: { job: string; name: string; team: string; user:
           {lastPart(of.team)} · {of.user}
         </div>
       </th>
-      <td className="n">{formatGpus(of.mgpu)}</td>
+      <td className="n">{countUnder(head, of.mgpu, of.device)}</td>
     </>
   );
 }
@@ -306,13 +332,23 @@ function JobCells({ of }: { of: { job: string; name: string; team: string; user:
  * A table of the first jobs, the rest on demand, and how many there are that are not named. `children` are
  * the heads of what comes after the job and its GPUs.
  */
-function Cut({ rows, count, children }: { rows: React.ReactNode[]; count: number; children: React.ReactNode }) {
+function Cut({
+  rows,
+  head,
+  count,
+  children,
+}: {
+  rows: React.ReactNode[];
+  head: Device;
+  count: number;
+  children: React.ReactNode;
+}) {
   const hidden = rows.slice(ROWS_SHOWN);
   const heads = (
     <tr>
       <th scope="col">Job</th>
       <th scope="col" className="n">
-        GPUs
+        {DEVICE_HEADS[head]}
       </th>
       {children}
     </tr>
@@ -348,6 +384,7 @@ function Cut({ rows, count, children }: { rows: React.ReactNode[]; count: number
 function Teams({ preview }: { preview: QuotaPreview }) {
   if (preview.teams.length === 0) return null;
   const pools = new Set(preview.teams.map((team) => team.pool));
+  const head = headOf(preview.teams);
   return (
     <section aria-label="Teams">
       <h2>Per team</h2>
@@ -362,7 +399,7 @@ function Teams({ preview }: { preview: QuotaPreview }) {
               At the end
             </th>
             <th scope="col" className="n">
-              GPU-hours
+              {capitalised(deviceTime(head, "hours"))}
             </th>
             <th scope="col" className="n hide">
               Cost
@@ -376,15 +413,15 @@ function Teams({ preview }: { preview: QuotaPreview }) {
                 {lastPart(team.team)}
                 {pools.size > 1 && <span className="faint"> · {team.pool}</span>}
               </th>
-              <td className="n hide">{formatGpus(team.use_now_mgpu)}</td>
+              <td className="n hide">{countUnder(head, team.use_now_mgpu, team.device)}</td>
               <td className="n">
-                {formatGpus(team.use_after_mgpu)}
+                {countUnder(head, team.use_after_mgpu, team.device)}
                 <div className="small faint">
                   {formatDifference(team.use_before_mgpu, team.use_after_mgpu, formatGpus)}
                 </div>
               </td>
               <td className="n">
-                {formatGpuHours(team.guaranteed_after_mgpu_s + team.borrowed_after_mgpu_s)}
+                {hoursUnder(head, team.guaranteed_after_mgpu_s + team.borrowed_after_mgpu_s, team.device)}
                 <div className="small faint">
                   {formatDifference(
                     team.guaranteed_before_mgpu_s + team.borrowed_before_mgpu_s,

@@ -1,6 +1,6 @@
 import type { PlannedChange, PlannedEditRequest, Quota } from "../api/types";
 import { parsePercent, percentText } from "../quotas/form";
-import { gpusToDecimal, parseGpus, percentWords } from "../ui/units";
+import { DEVICE_HEADS, DEVICE_WORDS, gpusToDecimal, parseGpus, percentWords } from "../ui/units";
 
 /** What is typed for one quota, as text. The guarantee is GPUs, or with "%" a part of the parent's. */
 export interface RowFields {
@@ -85,16 +85,17 @@ export function readRow(
   typed: TypedFields,
 ): { errors: RowErrors; edit: PlannedEditRequest | null; isEdited: boolean } {
   const errors: RowErrors = {};
+  const devices = DEVICE_WORDS[quota.device];
   const edit: PlannedEditRequest = { quota: quota.id };
   if (typed.guaranteed !== undefined) {
     const guarantee = readGuarantee(typed.guaranteed);
     if (guarantee === null) {
       errors.guaranteed =
         quota.parent === null
-          ? "A number of GPUs, such as 200."
-          : "GPUs, such as 200, or a part of the parent's, such as 40 %.";
+          ? `A number of ${devices}, such as 200.`
+          : `${DEVICE_HEADS[quota.device]}, such as 200, or a part of the parent's, such as 40 %.`;
     } else if ("hundredths" in guarantee) {
-      if (quota.parent === null) errors.guaranteed = "An organization has no parent: a number of GPUs.";
+      if (quota.parent === null) errors.guaranteed = `An organization has no parent: a number of ${devices}.`;
       else if (percentText(guarantee.hundredths) !== quota.guaranteed_percent) {
         edit.guaranteed_percent = percentText(guarantee.hundredths);
       }
@@ -106,7 +107,7 @@ export function readRow(
     const text = typed[key]?.trim();
     if (text === undefined) return;
     const mgpu = text === "" ? null : parseGpus(text);
-    if (text !== "" && mgpu === null) errors[key] = "A number of GPUs, or empty.";
+    if (text !== "" && mgpu === null) errors[key] = `A number of ${devices}, or empty.`;
     else if (mgpu !== quota[field]) edit[field] = mgpu;
   };
   limit("borrowLimit", "borrow_limit_mgpu");

@@ -1,7 +1,7 @@
 import type { PlannedChange, PlannedEdit, PlannedStatus, QuotaPreview } from "../api/types";
 import type { PillTone } from "../jobs/words";
 import { describeValue } from "../quotas/changes";
-import { formatGpuHours } from "../ui/units";
+import { DEVICE_WORDS, DEVICES, deviceTime, formatGpuHours, type Device } from "../ui/units";
 
 const STATUS_WORDS: Record<PlannedStatus, string> = {
   draft: "draft",
@@ -75,7 +75,8 @@ export interface PreviewSums {
   later: number;
   reclaimed: number;
   spared: number;
-  atRiskMgpuS: number;
+  /** Of each kind of devices that there is: hours of cores and GPUs do not add up. */
+  atRisk: { device: Device; mgpuS: number }[];
   /** Null where no cost may be seen or is known. */
   costBeforeNano: number | null;
   costAfterNano: number | null;
@@ -91,7 +92,10 @@ export function previewSums(preview: QuotaPreview): PreviewSums {
     later: sum((team) => team.jobs_later),
     reclaimed: sum((team) => team.jobs_reclaimed),
     spared: sum((team) => team.jobs_spared),
-    atRiskMgpuS: sum((team) => team.at_risk_mgpu_s),
+    atRisk: DEVICES.filter((device) => preview.teams.some((team) => team.device === device)).map((device) => ({
+      device,
+      mgpuS: sum((team) => (team.device === device ? team.at_risk_mgpu_s : 0)),
+    })),
     costBeforeNano: isPriced ? sum((team) => team.cost_before_nano ?? 0) : null,
     costAfterNano: isPriced ? sum((team) => team.cost_after_nano ?? 0) : null,
   };
@@ -101,6 +105,18 @@ function jobs(count: number): string {
   return count === 1 ? "1 job" : `${count} jobs`;
 }
 
+function devicesOf(sums: PreviewSums): string {
+  return sums.atRisk.map(({ device }) => DEVICE_WORDS[device]).join(" or ") || DEVICE_WORDS.gpu;
+}
+
+/** "16.00 GPU-hours", "16.00 GPU-hours and 2.00 core-hours": of what is at risk, or where nothing is. */
+export function atRiskWords({ atRisk }: PreviewSums): string {
+  const some = atRisk.filter(({ mgpuS }) => mgpuS > 0);
+  return (some.length > 0 ? some : atRisk.slice(0, 1))
+    .map(({ device, mgpuS }) => `${formatGpuHours(mgpuS)} ${deviceTime(device, "hours")}`)
+    .join(" and ");
+}
+
 /** The preview in one sentence: what matters to who is about to decide. */
 export function previewSentence(sums: PreviewSums): string {
   const parts: string[] = [];
@@ -108,10 +124,10 @@ export function previewSentence(sums: PreviewSums): string {
   if (sums.later > 0) parts.push(`${jobs(sums.later)} later`);
   if (sums.reclaimed > 0) {
     parts.push(
-      `${jobs(sums.reclaimed)} would be told to give GPUs back, with ${formatGpuHours(sums.atRiskMgpuS)} GPU-hours of work at risk`,
+      `${jobs(sums.reclaimed)} would be told to give ${devicesOf(sums)} back, with ${atRiskWords(sums)} of work at risk`,
     );
   }
-  if (sums.spared > 0) parts.push(`${jobs(sums.spared)} would be spared from giving GPUs back`);
+  if (sums.spared > 0) parts.push(`${jobs(sums.spared)} would be spared from giving ${devicesOf(sums)} back`);
   if (parts.length === 0) return "No job would start or be stopped at another time than without it.";
   const last = parts.pop() ?? "";
   const told = parts.length === 0 ? last : `${parts.join(", ")}, and ${last}`;

@@ -99,7 +99,7 @@ export const CLASS_FIELDS: readonly Field[] = [
   {
     name: "team_cap_mgpu",
     label: "Cap in each team",
-    meaning: "GPUs that jobs of this class may hold in one team. Empty: no cap.",
+    meaning: "GPUs of a pool, or cores, that jobs of this class may hold in one team. Empty: no cap.",
     kind: "gpus",
   },
   {

@@ -6,7 +6,7 @@ import type { Quota } from "../api/types";
 import { CliLine } from "../ui/CliLine";
 import { QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
-import { formatGpus, percentWords } from "../ui/units";
+import { DEVICE_WORDS, formatGpuCount, formatGpus, percentWords } from "../ui/units";
 import { describeChange } from "./changes";
 import { QuotaForm } from "./QuotaForm";
 import { formatLent, quotaUse, startable } from "./use";
@@ -45,9 +45,9 @@ export function QuotaDrawer({
         />
         <table className="facts">
           <tbody>
-            <Fact name="In use">{formatGpus(use.inUseMgpu)}</Fact>
+            <Fact name="In use">{formatGpuCount(use.inUseMgpu, quota.device)}</Fact>
             <Fact name="Guaranteed">
-              {formatGpus(use.guaranteedMgpu)}
+              {formatGpuCount(use.guaranteedMgpu, quota.device)}
               {quota.guaranteed_percent !== null && parent && (
                 <span className="faint">
                   {" "}
@@ -67,7 +67,7 @@ export function QuotaDrawer({
             )}
             <Fact name="Borrow limit">{limit(quota.borrow_limit_mgpu, "none of its own")}</Fact>
             <Fact name="Lend limit">{limit(quota.lend_limit_mgpu, "lends all that is idle")}</Fact>
-            <Fact name="Weight for spare GPUs">{quota.weight}</Fact>
+            <Fact name={`Weight for spare ${DEVICE_WORDS[quota.device]}`}>{quota.weight}</Fact>
           </tbody>
         </table>
         {quota.can_edit.length > 0 && (

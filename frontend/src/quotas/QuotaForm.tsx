@@ -5,7 +5,7 @@ import { useState } from "react";
 import { ApiError, client, unwrap } from "../api/client";
 import type { Quota, QuotaPatch } from "../api/types";
 import { toastDone } from "../ui/toast";
-import { formatGpuCount, formatGpus, gpusToDecimal, parseGpus } from "../ui/units";
+import { DEVICE_WORDS, formatGpuCount, formatGpus, gpusToDecimal, parseGpus } from "../ui/units";
 import { describeChange, describeValue } from "./changes";
 import { fieldsOf, parsePercent, percentText, readForm, type QuotaFields } from "./form";
 
@@ -29,6 +29,7 @@ export function QuotaForm({
   const set = (change: Partial<QuotaFields>) => setFields({ ...fields, ...change });
   const canEdit = (field: Quota["can_edit"][number]) => base.can_edit.includes(field);
   const form = readForm(base, fields);
+  const devices = DEVICE_WORDS[quota.device];
 
   const save = useMutation({
     mutationFn: ({ patch, version }: { patch: QuotaPatch; version: number }) =>
@@ -90,7 +91,7 @@ export function QuotaForm({
               <SegmentedControl
                 aria-label="Unit of the guarantee"
                 data={[
-                  { value: "gpus", label: "GPUs" },
+                  { value: "gpus", label: devices },
                   { value: "percent", label: `% of ${parent.node_name}` },
                 ]}
                 value={fields.unit}
@@ -104,7 +105,7 @@ export function QuotaForm({
       {canEdit("borrow_limit_mgpu") && (
         <TextInput
           label="Borrow limit"
-          description="How many GPUs above the guarantee. Empty: no limit of its own; 0: never."
+          description={`How many ${devices} above the guarantee. Empty: no limit of its own; 0: never.`}
           inputMode="decimal"
           value={fields.borrowLimit}
           error={form.errors.borrowLimit ?? refusals.borrow_limit_mgpu}
@@ -114,7 +115,7 @@ export function QuotaForm({
       {canEdit("lend_limit_mgpu") && (
         <TextInput
           label="Lend limit"
-          description="How many idle GPUs others may use. Empty: all of them."
+          description={`How many idle ${devices} others may use. Empty: all of them.`}
           inputMode="decimal"
           value={fields.lendLimit}
           error={form.errors.lendLimit ?? refusals.lend_limit_mgpu}
@@ -123,7 +124,7 @@ export function QuotaForm({
       )}
       {canEdit("weight") && (
         <TextInput
-          label="Weight for spare GPUs"
+          label={`Weight for spare ${devices}`}
           inputMode="numeric"
           value={fields.weight}
           error={form.errors.weight ?? refusals.weight}
@@ -191,12 +192,12 @@ function Effect({
   const overPhysicalUse = quota.use.protected_mgpu - nextMgpu;
   return (
     <div className="small" role="status" aria-live="polite">
-      {fields.unit === "percent" && <div className="dim">About {formatGpuCount(nextMgpu)}.</div>}
+      {fields.unit === "percent" && <div className="dim">About {formatGpuCount(nextMgpu, quota.device)}.</div>}
       {parent && parentReserve !== null && (
         <div className={parentReserve < 0 ? "bad-text" : "dim"}>
           {parentReserve < 0
             ? `▲ ${formatGpus(-parentReserve)} more than ${parent.node_name} has: its children would be guaranteed ${formatGpus(parent.guaranteed_mgpu - parentReserve)} of ${formatGpus(parent.guaranteed_mgpu)}.`
-            : `${parent.node_name} keeps ${formatGpuCount(parentReserve)} in reserve (now ${formatGpus(parent.reserve_mgpu)}).`}
+            : `${parent.node_name} keeps ${formatGpuCount(parentReserve, quota.device)} in reserve (now ${formatGpus(parent.reserve_mgpu)}).`}
         </div>
       )}
       {quota.node_kind !== "team" && ownReserve < 0 && (
@@ -206,7 +207,7 @@ function Effect({
       )}
       {overPhysicalUse > 0 && (
         <div className="dim">
-          {formatGpuCount(overPhysicalUse)} now in use inside the guarantee would count as borrowed and may
+          {formatGpuCount(overPhysicalUse, quota.device)} now in use inside the guarantee would count as borrowed and may
           be reclaimed.
         </div>
       )}

@@ -10,7 +10,7 @@ import { Kpi } from "../ui/Kpi";
 import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
-import { formatDuration, formatGpuCount, formatGpus } from "../ui/units";
+import { DEVICE_HEADS, DEVICE_WORDS, formatDuration, formatGpuCount, formatGpus, headOf } from "../ui/units";
 import { usePageTitle } from "../ui/usePageTitle";
 import { QuotaDrawer } from "./QuotaDrawer";
 import { QuotaTable } from "./QuotaTable";
@@ -37,7 +37,7 @@ export function QuotasPage() {
           {() => (
             <div className="card">
               <Empty>
-                No pool of GPUs is registered yet. A platform administrator adds one together with the first
+                No pool is registered yet. A platform administrator adds one together with the first
                 cluster.
               </Empty>
             </div>
@@ -182,6 +182,7 @@ function Summary({
   quotas: readonly Quota[];
 }) {
   const [root] = rootsOf(quotas);
+  const device = pool?.device ?? headOf(quotas);
   const asOf = root?.use.as_of;
   const fleet = pool && clusters && healthyIn(clusters, pool.name);
   const guaranteed = pool?.guaranteed_mgpu ?? null;
@@ -189,7 +190,7 @@ function Summary({
     <p className="sub">
       {fleet && (
         <>
-          {formatGpus(fleet.healthyMgpu)} healthy GPUs on {fleet.clusters}{" "}
+          {formatGpus(fleet.healthyMgpu)} healthy {DEVICE_WORDS[device]} on {fleet.clusters}{" "}
           {fleet.clusters === 1 ? "cluster" : "clusters"}
           {" · "}
         </>
@@ -203,7 +204,7 @@ function Summary({
       {fleet && guaranteed !== null && !pool.is_overcommitted && (
         <>
           {guaranteed >= fleet.healthyMgpu
-            ? "every GPU is guaranteed to somebody"
+            ? `every ${DEVICE_WORDS[device].slice(0, -1)} is guaranteed to somebody`
             : `${formatGpus(fleet.healthyMgpu - guaranteed)} guaranteed to nobody`}
           {" · "}
         </>
@@ -240,6 +241,8 @@ function Figures({
     of.reduce((total, quota) => total + value(quota), 0);
   const roots = rootsOf(quotas);
   const peers = peersOf(quotas);
+  // One pool's quotas are all of one kind.
+  const devices = DEVICE_HEADS[headOf(quotas)];
   const inUse = sum(roots, (quota) => quota.use.in_use_mgpu);
   const guaranteed = sum(roots, (quota) => quota.guaranteed_mgpu);
   const borrowed = sum(peers, (quota) => quota.use.borrowed_mgpu);
@@ -253,7 +256,7 @@ function Figures({
     <div className="kpis">
       <Kpi
         value={formatGpus(inUse)}
-        label="GPUs in use"
+        label={`${devices} in use`}
         context={
           healthy !== null ? `of ${formatGpus(healthy)} healthy` : `of ${formatGpus(guaranteed)} guaranteed`
         }
@@ -273,7 +276,7 @@ function Figures({
       <Kpi
         tone={waitingMgpu > 0 ? "wait" : undefined}
         value={formatGpus(waitingMgpu)}
-        label="GPUs waiting"
+        label={`${devices} waiting`}
         context={
           waitingMgpu === 0
             ? "nobody waits"
@@ -305,7 +308,7 @@ function Returning({ waiting, roots }: { waiting: readonly Job[]; roots: readonl
     return (
       <Kpi
         value={formatGpus(startMgpu)}
-        label="GPUs that could start now"
+        label={`${DEVICE_HEADS[headOf(roots)]} that could start now`}
         context={
           overMgpu > 0 ? `${formatGpus(overMgpu)} over the limit` : "inside all limits, placement permitting"
         }
@@ -319,7 +322,7 @@ function Returning({ waiting, roots }: { waiting: readonly Job[]; roots: readonl
       value={formatDuration(leftS)}
       label={
         <>
-          until {team} has its {formatGpuCount(next.job.mgpu)}
+          until {team} has its {formatGpuCount(next.job.mgpu, next.job.device)}
         </>
       }
       context={

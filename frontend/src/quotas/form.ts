@@ -1,5 +1,5 @@
 import type { Quota, QuotaPatch } from "../api/types";
-import { gpusToDecimal, parseGpus } from "../ui/units";
+import { DEVICE_WORDS, gpusToDecimal, parseGpus } from "../ui/units";
 
 /** What is typed, as text. */
 export interface QuotaFields {
@@ -48,11 +48,12 @@ export function readForm(base: Quota, fields: QuotaFields): ReadForm {
   const errors: ReadForm["errors"] = {};
   const patch: QuotaPatch = { reason: fields.reason.trim() };
   const before = fieldsOf(base);
+  const devices = DEVICE_WORDS[base.device];
 
   const gpus = fields.unit === "gpus" ? parseGpus(fields.guaranteed) : null;
   const percent = fields.unit === "percent" ? parsePercent(fields.guaranteed) : null;
   if (fields.unit === "gpus") {
-    if (gpus === null) errors.guaranteed = "A number of GPUs, such as 200 or 0.5.";
+    if (gpus === null) errors.guaranteed = `A number of ${devices}, such as 200 or 0.5.`;
     else if (gpus !== base.guaranteed_mgpu || base.guaranteed_percent !== null) patch.guaranteed_mgpu = gpus;
   } else if (percent === null) {
     errors.guaranteed = "A percentage from 0 to 100, such as 40 or 33.33.";
@@ -63,7 +64,7 @@ export function readForm(base: Quota, fields: QuotaFields): ReadForm {
   const limit = (key: "borrowLimit" | "lendLimit", field: "borrow_limit_mgpu" | "lend_limit_mgpu") => {
     const text = fields[key].trim();
     const value = text === "" ? null : parseGpus(text);
-    if (text !== "" && value === null) errors[key] = "A number of GPUs, or empty.";
+    if (text !== "" && value === null) errors[key] = `A number of ${devices}, or empty.`;
     else if (value !== base[field]) patch[field] = value;
   };
   limit("borrowLimit", "borrow_limit_mgpu");

@@ -5,7 +5,7 @@ import { aCompany, aProblem } from "../../mock/answer.ts";
 import { aQuota, theQuotas } from "../../mock/company.ts";
 import { anExplanation } from "../../mock/jobs.ts";
 import type { Explanation } from "../api/types";
-import { accessibilityFaults, open, show } from "../test/render";
+import { accessibilityFaults, open, show, type Override } from "../test/render";
 import { describeChange } from "./changes";
 import { fieldsOf, parsePercent, readForm } from "./form";
 import { QuotaBar } from "./QuotaBar";
@@ -26,6 +26,16 @@ describe("the quota bar", () => {
         name: "700 of 400 guaranteed GPUs in use, 300 borrowed, 24 waiting, at most 800 with borrowing",
       }),
     ).toBeInTheDocument();
+  });
+
+  it("says cores in a pool of cores", () => {
+    const quota = aQuota(NLP, 8, { inUse: 4 }, { device: "cpu", pool: "cpu" });
+    show(<QuotaBar use={quotaUse(quota)} scaleMgpu={8_000} />);
+    expect(screen.getByRole("img")).toHaveAccessibleName("4 of 8 guaranteed cores in use, 4 idle");
+    expect(readForm(quota, { ...fieldsOf(quota), guaranteed: "many", lendLimit: "x" }).errors).toEqual({
+      guaranteed: "A number of cores, such as 200 or 0.5.",
+      lendLimit: "A number of cores, or empty.",
+    });
   });
 
   it("draws each part at its place on the common scale", () => {
@@ -56,6 +66,22 @@ describe("the quota bar", () => {
       quotaUse(aQuota(NLP, 200, { inUse: 0 }, { borrow_limit_mgpu: 10 ** 12 })),
     ];
     expect(commonScale(uses)).toBe(600_000);
+  });
+});
+
+describe("the quotas of a pool of cores", () => {
+  // Planted: a label of the figures, of the drawer or of its form that says GPUs.
+  it("speak of cores on the page and in the form", async () => {
+    const ofCores = theQuotas().map((quota) => ({ ...quota, pool: "cpu", device: "cpu" as const }));
+    const override: Override = ({ method, path }) =>
+      method === "GET" && path === "/api/v1/quotas" ? { status: 200, body: { items: ofCores, next: null } } : undefined;
+    open(`/quotas?pool=cpu&node=${NLP}`, { override });
+    for (const label of ["Cores in use", "Cores waiting"]) expect(await screen.findByText(label)).toBeInTheDocument();
+    const drawer = await screen.findByRole("dialog");
+    expect(within(drawer).getByRole("row", { name: /^Weight for spare cores/ })).toBeInTheDocument();
+    expect(within(drawer).getByRole("textbox", { name: "Weight for spare cores" })).toBeInTheDocument();
+    expect(within(drawer).getByText(/^How many idle cores others may use/)).toBeInTheDocument();
+    expect(document.body).not.toHaveTextContent(/GPU/);
   });
 });
 

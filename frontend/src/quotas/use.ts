@@ -1,9 +1,11 @@
 import type { Job, Quota } from "../api/types";
 import { WAITS_FOR_JOBS } from "../jobs/words";
-import { formatGpus, formatRatio } from "../ui/units";
+import { DEVICE_WORDS, formatGpus, formatRatio, type Device } from "../ui/units";
 
 /** What a quota bar draws, in milli-GPU. */
 export interface QuotaUse {
+  /** What is counted. */
+  device: Device;
   guaranteedMgpu: number;
   inUseMgpu: number;
   /** In use inside the guarantee: solid. */
@@ -24,6 +26,7 @@ export function quotaUse(quota: Quota): QuotaUse {
   const { guaranteed_mgpu: guaranteed, borrow_limit_mgpu: borrowLimit, use } = quota;
   const lent = Math.max(0, Math.min(use.lent_mgpu, guaranteed - use.in_use_mgpu));
   return {
+    device: quota.device,
     guaranteedMgpu: guaranteed,
     inUseMgpu: use.in_use_mgpu,
     solidMgpu: Math.max(0, use.in_use_mgpu - use.borrowed_mgpu),
@@ -48,7 +51,7 @@ export function commonScale(uses: readonly QuotaUse[]): number {
 /** The bar's numbers in words, for those who cannot see it. */
 export function describeUse(use: QuotaUse): string {
   const parts = [
-    `${formatGpus(use.inUseMgpu)} of ${formatGpus(use.guaranteedMgpu)} guaranteed GPUs in use`,
+    `${formatGpus(use.inUseMgpu)} of ${formatGpus(use.guaranteedMgpu)} guaranteed ${DEVICE_WORDS[use.device]} in use`,
   ];
   if (use.borrowedMgpu > 0) parts.push(`${formatGpus(use.borrowedMgpu)} borrowed`);
   if (use.lentMgpu > 0) parts.push(`${formatLent(use.lentMgpu)} lent`);

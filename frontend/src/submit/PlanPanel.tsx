@@ -5,7 +5,7 @@ import { WholeNotes } from "../jobs/SbatchNotes";
 import { WhyCard } from "../jobs/WhyCard";
 import { gpuSpan, nodeSpan } from "../jobs/words";
 import { Lines } from "../ui/states";
-import { formatDuration, formatGpuCount, formatGpuHours, formatGpus, formatMoney } from "../ui/units";
+import { deviceTime, formatDuration, formatGpuCount, formatGpuHours, formatGpus, formatMoney } from "../ui/units";
 
 /** What would happen if this were submitted now. A feasibility check, not a reservation. */
 export function PlanPanel({ plan, hasRequest }: { plan: UseQueryResult<JobPlan>; hasRequest: boolean }) {
@@ -24,7 +24,7 @@ export function PlanPanel({ plan, hasRequest }: { plan: UseQueryResult<JobPlan>;
         )}
       </section>
       {hasRequest && !plan.error && plan.data?.explanation && !plan.data.would_start_now && (
-        <WhyCard explanation={plan.data.explanation} title="Why would it wait?" />
+        <WhyCard explanation={plan.data.explanation} device={plan.data.job.device} title="Why would it wait?" />
       )}
     </div>
   );
@@ -35,7 +35,7 @@ function verdict(plan: JobPlan): { text: string; tone: string } {
   const it = plan.job.tasks > 1 ? "Its first task" : "It";
   if (plan.would_start_now) {
     const on = plan.cluster ? ` on ${plan.cluster}` : "";
-    const size = plan.job.node_count_min < plan.job.node_count ? ` with ${formatGpuCount(plan.mgpu)}` : "";
+    const size = plan.job.node_count_min < plan.job.node_count ? ` with ${formatGpuCount(plan.mgpu, plan.job.device)}` : "";
     return { text: `${it} would start now${on}${size}.`, tone: "good-text" };
   }
   return { text: `${it} would wait.`, tone: "" };
@@ -77,7 +77,7 @@ function Plan({ plan }: { plan: JobPlan }) {
             {job.time_limit_s === null ? "none" : formatDuration(job.time_limit_s)}
           </Fact>
           {job.time_limit_s !== null && (
-            <Fact name="At most">{formatGpuHours(job.mgpu * job.time_limit_s)} GPU-h{each}</Fact>
+            <Fact name="At most">{formatGpuHours(job.mgpu * job.time_limit_s)} {deviceTime(job.device, "h")}{each}</Fact>
           )}
           {plan.cost_per_hour_nano !== null && plan.currency !== null && (
             <Fact name="Cost per hour">

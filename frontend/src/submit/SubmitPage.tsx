@@ -95,7 +95,7 @@ export function SubmitPage() {
   return (
     <>
       <h1>Submit a job</h1>
-      <p className="sub">Any cluster that has the GPUs may run it.</p>
+      <p className="sub">Any cluster that has what it asks for may run it.</p>
       <QueryView query={tree} loading={<Waiting />}>
         {(nodes) =>
           from !== undefined ? (

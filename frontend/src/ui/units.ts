@@ -54,8 +54,55 @@ export function formatGpus(mgpu: Quantity): string {
 /** What the devices of a pool are called, several of them. */
 export const DEVICE_WORDS = { gpu: "GPUs", cpu: "cores" } as const;
 
+export type Device = keyof typeof DEVICE_WORDS;
+
+/** In the order in which they are told. */
+export const DEVICES: readonly Device[] = ["gpu", "cpu"];
+
+/** Words that speak of GPUs, of such devices. */
+export function inWordsOf(device: Device, words: string): string {
+  return words.replaceAll("GPUs", DEVICE_WORDS[device]);
+}
+
+/** The same as the head of a column, or before a figure. */
+export const DEVICE_HEADS = { gpu: "GPUs", cpu: "Cores" } as const;
+
+/** "core-hours" at the head of a column: "Core-hours". */
+export function capitalised(words: string): string {
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** The time that devices were held: "GPU-hours", "core-h". */
+export function deviceTime(device: Device, unit: "hours" | "h" | "seconds" | "s"): string {
+  return `${DEVICE_WORDS[device].slice(0, -1)}-${unit}`;
+}
+
+/**
+ * What the heads of a table say: cores where all its rows are of cores, else GPUs. Where rows are of both,
+ * those of cores say so in their cells. What is of both is never added up.
+ */
+export function headOf(rows: readonly { device: Device }[]): Device {
+  return rows.length > 0 && rows.every(({ device }) => device === "cpu") ? "cpu" : "gpu";
+}
+
+/** What rows are of, at the head of a card: "GPUs", "Cores", "GPUs and cores". */
+export function devicesIn(rows: readonly { device: Device }[]): string {
+  const kinds = DEVICES.filter((kind) => rows.some(({ device }) => device === kind));
+  return kinds.length > 1 ? kinds.map((kind) => DEVICE_WORDS[kind]).join(" and ") : DEVICE_HEADS[headOf(rows)];
+}
+
+/** A holding in a table whose heads say `head`: "8", or "8 cores" where that is something else. */
+export function countUnder(head: Device, mgpu: Quantity, device: Device): string {
+  return device === head ? formatGpus(mgpu) : formatGpuCount(mgpu, device);
+}
+
+/** A time in a table whose heads say `head`: "1.00", or "1.00 core-h" where that is something else. */
+export function hoursUnder(head: Device, mgpuS: Quantity, device: Device): string {
+  return device === head ? formatGpuHours(mgpuS) : `${formatGpuHours(mgpuS)} ${deviceTime(device, "h")}`;
+}
+
 /** "1 GPU", "200 GPUs", "0.5 GPUs"; "8 cores" in a pool of CPU cores. */
-export function formatGpuCount(mgpu: Quantity, device: keyof typeof DEVICE_WORDS = "gpu"): string {
+export function formatGpuCount(mgpu: Quantity, device: Device = "gpu"): string {
   const gpus = formatGpus(mgpu);
   const words = DEVICE_WORDS[device];
   return `${gpus} ${gpus === "1" ? words.slice(0, -1) : words}`;

@@ -12,12 +12,18 @@ from billing.chargeback import Amounts, Report, Row
 from billing.csv_export import COLUMNS, cost_text, csv_lines, gpu_hours_text, plain_text
 from billing.periods import Period
 from builders.billing_builders import LATER, at
+from primitives.units import DeviceKind
 from tenants.models import Node
 
 
-def a_report(path: str, pool: str = "h100", amounts: Amounts | None = None) -> Report:
+def a_report(
+    path: str,
+    pool: str = "h100",
+    amounts: Amounts | None = None,
+    device: DeviceKind = DeviceKind.GPU,
+) -> Report:
     amounts = amounts or Amounts(guaranteed_mgpu_s=3_600_000, jobs=1, guaranteed_jobs=1)
-    row = Row(Node(path=f"{path}/"), pool, amounts)
+    row = Row(Node(path=f"{path}/"), pool, device, amounts)
     return Report(
         period=Period(at(0), at(3_600), LATER),
         currency="EUR",
@@ -84,12 +90,19 @@ def test_a_line_for_each_class_that_was_used() -> None:
     where = ["org", "department/sub", "team", "h100"]
     assert guaranteed == [
         start, end, *where, "guaranteed", "0.001000", "3600", "0.000000001", "EUR", "2", "0",
-        LATER.isoformat(),
+        LATER.isoformat(), "gpu",
     ]  # fmt: skip
     assert borrowed == [
         start, end, *where, "borrowed", "0.002000", "7200", "2.000000000", "EUR", "1", "7200",
-        LATER.isoformat(),
+        LATER.isoformat(), "gpu",
     ]  # fmt: skip
+
+
+def test_a_row_of_a_pool_of_cores_says_so() -> None:
+    """In the last column, so that readers by position go on; gpu_hours are core-hours there."""
+    assert COLUMNS[-2:] == ("as_of", "device")
+    (_, row) = cells(a_report("org/team", pool="cpu", device=DeviceKind.CPU))
+    assert (row[5], row[7], row[-1]) == ("cpu", "1.000000", "cpu")
 
 
 def test_a_team_of_the_organization_itself_has_no_department() -> None:

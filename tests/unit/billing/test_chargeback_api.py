@@ -15,7 +15,7 @@ from audit.models import AuditEvent
 from billing.models import RateCard, RateLine
 from builders.api_callers import Caller, as_nobody, by_token
 from builders.billing_builders import a_metered_attempt, a_rate_card
-from builders.portal_builders import Company, a_company, an_actor, an_organization
+from builders.portal_builders import Company, a_company, a_pool, an_actor, an_organization
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
@@ -58,7 +58,7 @@ def test_the_report() -> None:
         "as_of": "2026-11-02T00:00:00Z",
         "currency": "EUR",
         "rows": [
-            {"node": path, "node_kind": kind, "pool": "h100", **amounts}
+            {"node": path, "node_kind": kind, "pool": "h100", "device": "gpu", **amounts}
             for path, kind in (
                 ("ai-company", "organization"),
                 ("ai-company/research", "department"),
@@ -66,11 +66,13 @@ def test_the_report() -> None:
             )
         ],
         "totals": amounts,
+        "totals_by_device": [{"device": "gpu", **amounts}],
         "check": {"segments_mgpu_s": 28_800_000, "rows_mgpu_s": 28_800_000, "is_equal": True},
         "days": [
             {
                 "day": "2026-11-01",
                 "pool": "h100",
+                "device": "gpu",
                 "guaranteed_mgpu_s": 18_000_000,
                 "borrowed_mgpu_s": 10_800_000,
             }
@@ -78,6 +80,7 @@ def test_the_report() -> None:
         "capacity": [
             {
                 "pool": "h100",
+                "device": "gpu",
                 "capacity_mgpu_s": 0,
                 "outside_mgpu_s": 0,
                 "in_use_mgpu_s": 28_800_000,
@@ -85,6 +88,36 @@ def test_the_report() -> None:
             }
         ],
     }
+
+
+def test_hours_of_cores_and_of_gpus_are_summed_apart() -> None:
+    """Mutants: one total for both kinds; a row, a day or a job of cores says gpu."""
+    company = a_company()
+    a_metered_attempt(company.nlp, 0, 3_600, mgpu=8_000)
+    cpu = a_pool("cpu", device="cpu")
+    a_metered_attempt(company.nlp, 0, 1_800, mgpu=16_000, pool=cpu, guaranteed_mgpu=4_000)
+    caller = finance_of(company)
+    report = caller.get(f"{REPORT}&as_of=2026-11-02T00:00:00Z").json()
+    assert [
+        (total["device"], total["guaranteed_mgpu_s"], total["borrowed_mgpu_s"], total["jobs"])
+        for total in report["totals_by_device"]
+    ] == [("gpu", 28_800_000, 0, 1), ("cpu", 7_200_000, 21_600_000, 1)]
+    assert report["check"]["is_equal"] is True
+    for part in ("rows", "days"):
+        assert [(row["pool"], row["device"]) for row in report[part]] == [
+            ("cpu", "cpu"),
+            ("h100", "gpu"),
+        ], part
+    jobs = caller.get(f"{JOBS}&as_of=2026-11-02T00:00:00Z").json()["items"]
+    assert {(job["pool"], job["device"]) for job in jobs} == {("cpu", "cpu"), ("h100", "gpu")}
+    text = caller.get(f"{REPORT}&format=csv&as_of=2026-11-02T00:00:00Z").content.decode()
+    assert [
+        (row["pool"], row["device"], row["gpu_hours"]) for row in csv.DictReader(StringIO(text))
+    ] == [
+        ("cpu", "cpu", "2.000000"),
+        ("cpu", "cpu", "6.000000"),
+        ("h100", "gpu", "8.000000"),
+    ]
 
 
 def test_the_report_as_csv() -> None:
@@ -99,9 +132,9 @@ def test_the_report_as_csv() -> None:
     )
     assert answer.content.decode() == (
         "period_start,period_end,organization,department,team,pool,usage_class,gpu_hours,"
-        "mgpu_seconds,cost,currency,jobs,unpriced_mgpu_seconds,as_of\r\n"
+        "mgpu_seconds,cost,currency,jobs,unpriced_mgpu_seconds,as_of,device\r\n"
         "2026-11-01T00:00:00+00:00,2026-11-01T01:00:00+00:00,ai-company,research,nlp,h100,"
-        "guaranteed,0.000278,1000,0.000555556,EUR,1,0,2026-11-02T00:00:00+00:00\r\n"
+        "guaranteed,0.000278,1000,0.000555556,EUR,1,0,2026-11-02T00:00:00+00:00,gpu\r\n"
     )
 
 
@@ -162,6 +195,7 @@ def test_the_jobs_behind_a_number_page_by_page() -> None:
         "team": "ai-company/research/nlp",
         "user": still_running.user.username,
         "pool": "h100",
+        "device": "gpu",
         "usage_class": "guaranteed",
         "mgpu_s": 3_600_000,
         "cost_nano": 2_000_000_000,
@@ -263,7 +297,7 @@ def test_finance_sets_prices() -> None:
     }
     line = caller.post(lines, price)
     assert line.status_code == 201
-    assert line.json() == {"id": line.json()["id"], **price, "end": None}
+    assert line.json() == {"id": line.json()["id"], "device": "gpu", **price, "end": None}
     again = caller.post(lines, {**price, "start": "2026-06-01T00:00:00Z"})
     assert again.status_code == 409
     assert again.json()["conflicts_with"] == line.json()["id"]

@@ -223,6 +223,7 @@ def test_platform_admins_see_everything() -> None:
         "message": "",
         "metered_mgpu_s": 640_000,
         "accounted_mgpu_s": 952_000,
+        "by_device": [{"device": "gpu", "metered_mgpu_s": 640_000, "accounted_mgpu_s": 952_000}],
         "difference_count": 2,
     }
     assert listed == {"items": [summary], "next": None}
@@ -238,6 +239,7 @@ def test_platform_admins_see_everything() -> None:
         "account": INFERENCE,
         "team": "ai-company/production/inference",
         "pool": "h100",
+        "device": "gpu",
         "is_green": False,
         "metered_mgpu_s": 320_000,
         "accounted_mgpu_s": 312_000,

@@ -20,6 +20,7 @@ def a_line(decision: str, job: dict[str, Any], **changes: Any) -> dict[str, Any]
         "decision": decision,
         "job": job,
         "pool": "h100",
+        "device": "gpu",
         "mgpu": 8_000,
         "guaranteed_mgpu": 6_000,
         "beneficiary": None,

@@ -24,6 +24,7 @@ CLUSTER = {
     "pools": [
         {
             "pool": "h100",
+            "device": "gpu",
             "capacity_mgpu": 512_000,
             "healthy_mgpu": 504_000,
             "nodes": 64,
@@ -39,6 +40,7 @@ def a_node(request: dict[str, Any] | None = None, **changes: Any) -> dict[str, A
         "cluster": "hpc",
         "name": "h001",
         "pool": "h100",
+        "device": "gpu",
         "capacity_mgpu": 8_000,
         "is_schedulable": True,
         "state": "idle",
@@ -92,6 +94,33 @@ def test_clusters(server: Server) -> None:
     assert json.loads(server.run("clusters", "-o", "json").out) == [CLUSTER, away]
     server.routes["GET clusters"] = {"items": [], "next": None}
     assert "no cluster yet" in server.run("clusters").err
+
+
+def test_pools_of_cores_are_named(server: Server) -> None:
+    """Mutants: "HEALTHY GPUS" above cores; the cells of cores among GPUs bear no word."""
+    gpus = CLUSTER["pools"][0]  # type: ignore[index]
+    cores = {**gpus, "pool": "cpu", "device": "cpu"}  # type: ignore[dict-item]
+    server.routes["GET clusters"] = {"items": [{**CLUSTER, "pools": [gpus, cores]}], "next": None}
+    lines = server.run("clusters").out.splitlines()
+    assert [line[line.index("2s") + 6 :].split() for line in lines[1:]] == [
+        ["h100", "504/512", "63/64"],
+        ["cpu", "504/512", "cores", "63/64"],
+    ]
+    assert "HEALTHY GPUS" in lines[0]
+    server.routes["GET clusters"] = {"items": [{**CLUSTER, "pools": [cores]}], "next": None}
+    assert "HEALTHY CORES" in server.run("clusters").out
+    nodes = [a_node(pool="cpu", device="cpu"), a_node()]
+    server.routes["GET nodes"] = {"items": nodes, "next": None}
+    assert [line.split()[3:5] for line in server.run("nodes").out.splitlines()] == [
+        ["GPUS", "TAKES"],
+        ["8", "cores"],
+        ["8", "yes"],
+    ]
+    server.routes["GET nodes"] = {"items": nodes[:1], "next": None}
+    assert [line.split()[3:5] for line in server.run("nodes").out.splitlines()] == [
+        ["CORES", "TAKES"],
+        ["8", "yes"],
+    ]
 
 
 def test_nodes(server: Server) -> None:

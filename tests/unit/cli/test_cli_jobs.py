@@ -189,6 +189,30 @@ def test_what_a_job_has_waited_for(server: Server) -> None:
     assert (ran.out, ran.err) == ("", "It has not waited.\n")
 
 
+def test_why_of_a_job_that_wants_cores(server: Server) -> None:
+    """Mutants: the numbers, or the head of those who give back, say GPUs."""
+    server.routes[f"GET jobs/{JOB_ID}"] = {"id": JOB_ID, "device": "cpu"}
+    server.routes[f"GET jobs/{JOB_ID}/explanation"] = {
+        "code": "waiting_for_reclaim",
+        "sentence": "16 cores are being given back.",
+        "numbers": {"need_mgpu": 16_000, "mgpu_per_node": 8_000},
+        "node": None,
+        "jobs_ahead": 0,
+        "victims": [{"job": None, "name": None, "team": "a/b", "mgpu": 500, "grace_until": "T"}],
+        "estimated_start": None,
+        "as_of": "2026-11-21T12:00:10Z",
+    }
+    ran = server.run("why", JOB_ID)
+    assert ran.out.splitlines()[4:] == [
+        "need cores      16",
+        "cores per node  8",
+        "as of           2026-11-21T12:00:10Z",
+        "",
+        "GIVES BACK          TEAM  CORES  UNTIL",
+        "(not yours to see)  a/b     0.5  T",
+    ]
+
+
 def test_why(server: Server) -> None:
     server.routes[f"GET jobs/{JOB_ID}/explanation"] = {
         "code": "waiting_for_reclaim",
@@ -204,6 +228,7 @@ def test_why(server: Server) -> None:
         },
         "as_of": "2026-11-21T12:00:10Z",
     }
+    server.routes[f"GET jobs/{JOB_ID}"] = {"id": JOB_ID, "device": "gpu"}
     ran = server.run("why", JOB_ID)
     assert ran.out == (
         "16 GPUs are being given back.\n"

@@ -34,6 +34,7 @@ def an_edit(given: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "quota": NLP,
         "node": "ai-company/research/nlp",
         "pool": "h100",
+        "device": "gpu",
         "before": VALUES,
         "current": VALUES,
         "is_stale": False,
@@ -183,6 +184,7 @@ def test_a_preview_tells_starts_losses_and_teams_and_the_state_it_saw(server: Se
     team = {
         "team": "ai-company/research/nlp",
         "pool": "h100",
+        "device": "gpu",
         "use_now_mgpu": 0,
         "use_before_mgpu": 8_000,
         "use_after_mgpu": 12_000,
@@ -198,7 +200,14 @@ def test_a_preview_tells_starts_losses_and_teams_and_the_state_it_saw(server: Se
         "at_risk_mgpu_s": 3_600_000,
         "jobs_spared": 0,
     }
-    job = {"job": OTHER, "team": "ai-company/research/nlp", "user": "bob", "mgpu": 4_000}
+    job = {
+        "job": OTHER,
+        "team": "ai-company/research/nlp",
+        "user": "bob",
+        "mgpu": 4_000,
+        "pool": "h100",
+        "device": "gpu",
+    }
     preview = {
         "as_of": "2026-11-21T12:00:00Z",
         "until": "2026-11-21T18:00:00Z",
@@ -237,7 +246,7 @@ def test_a_preview_tells_starts_losses_and_teams_and_the_state_it_saw(server: Se
         "bert  ai-company/research/nlp     4  not by then  2026-11-21T12:05:00Z  "
         "at least 5h55m sooner",
         "",
-        "Told to give GPUs back:",
+        "Told to give back:",
         "JOB  TEAM                     GPUS  NOTICE                GPU-HOURS AT RISK",
         "gpt  ai-company/research/nlp     4  2026-11-21T12:01:00Z              1.000",
         "",

@@ -40,6 +40,7 @@ def a_decision(**changes: Any) -> dict[str, Any]:
         "sentence": "8 GPUs were asked back from it.",
         "job": a_named(),
         "pool": "h100",
+        "device": "gpu",
         "cluster": None,
         "mgpu": 8_000,
         "guaranteed_mgpu": 0,
@@ -132,8 +133,8 @@ def test_what_is_no_time_is_refused(server: Server, at: str) -> None:
 def test_nothing_recorded_leads_to_why(server: Server) -> None:
     server.routes[f"GET jobs/{JOB}/decisions"] = {"items": []}
     assert server.run("replay", "--job", JOB).err == (
-        "No recorded cycle started it, stopped it or kept GPUs for it. `tidegate why` says why it"
-        " waits.\n"
+        "No recorded cycle started it, stopped it or kept anything for it. `tidegate why` says why"
+        " it waits.\n"
     )
 
 

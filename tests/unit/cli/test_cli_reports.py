@@ -24,6 +24,7 @@ USE = {
 QUOTA = {
     "node": "ai-company/production",
     "pool": "h100",
+    "device": "gpu",
     "guaranteed_mgpu": 400_000,
     "borrow_limit_mgpu": None,
     "lend_limit_mgpu": 50_000,
@@ -68,6 +69,18 @@ def test_quota_get_fits_80_columns(server: Server, monkeypatch: pytest.MonkeyPat
     assert wide[0].split()[1:4] == ["POOL", "GUARANTEED", "BORROW"]
 
 
+def test_quotas_of_cores_are_told_apart(server: Server) -> None:
+    """Numbers of both stand in one column. Mutant: OF is told only where all are of cores."""
+    cores = {**QUOTA, "pool": "cpu", "device": "cpu"}
+    server.routes["GET quotas"] = {"items": [cores, QUOTA], "next": None}
+    lines = server.run("quota", "get", "a").out.splitlines()
+    assert [line.split()[:4] for line in lines] == [
+        ["NODE", "POOL", "OF", "GUARANTEED"],
+        ["ai-company/production", "cpu", "cores", "400"],
+        ["ai-company/production", "h100", "GPUs", "400"],
+    ]
+
+
 def test_no_quota(server: Server) -> None:
     server.routes["GET quotas"] = {"items": [], "next": None}
     ran = server.run("quota", "get", "a/b", "--pool", "tpu")
@@ -86,8 +99,9 @@ def a_report(**changes: Any) -> dict[str, Any]:
         "end": "2026-12-01T00:00:00Z",
         "as_of": "2026-11-21T12:00:00Z",
         "currency": "EUR",
-        "rows": [{**amounts, "node": "ai-company/research/nlp", "pool": "h100"}],
+        "rows": [{**amounts, "node": "ai-company/research/nlp", "pool": "h100", "device": "gpu"}],
         "totals": amounts,
+        "totals_by_device": [{**amounts, "device": "gpu"}],
         "check": {"is_equal": True},
         **changes,
     }
@@ -114,6 +128,32 @@ def test_chargeback(server: Server) -> None:
     assert ran.err == (
         "GPU-hours from 2026-11-01T00:00:00Z to 2026-12-01T00:00:00Z, as of 2026-11-21T12:00:00Z.\n"
     )
+
+
+def test_a_chargeback_of_cores_and_gpus_sums_each_on_its_own(server: Server) -> None:
+    """Mutants: one total of both, under GPU-hours; the rows of cores bear no unit."""
+    report = a_report()
+    amounts = report["totals"]
+    report["rows"].append({**report["rows"][0], "pool": "cpu", "device": "cpu"})
+    report["totals_by_device"].append({**amounts, "device": "cpu"})
+    report["totals"] = {name: 2 * amount for name, amount in amounts.items()}
+    server.routes["GET reports/chargeback"] = report
+    period = ("--start", "2026-11-01", "--end", "2026-12-01")
+    assert server.run("report", "chargeback", *period).out.splitlines() == [
+        "NODE                     POOL  GUARANTEED        BORROWED          COST EUR  JOBS",
+        "ai-company/research/nlp  h100  1.000             0.500                 2.50     2",
+        "ai-company/research/nlp  cpu   1.000 core-hours  0.500 core-hours      2.50     2",
+        "total                          1.000             0.500                 2.50     2",
+        "total                          1.000 core-hours  0.500 core-hours      2.50     2",
+        "total                    all   -                 -                     5.00     4",
+    ]
+    report["rows"], report["totals_by_device"] = report["rows"][1:], report["totals_by_device"][1:]
+    ran = server.run("report", "chargeback", *period)
+    assert ran.out.splitlines()[1:] == [
+        "ai-company/research/nlp  cpu        1.000     0.500      2.50     2",
+        "total                               1.000     0.500      2.50     2",
+    ]
+    assert ran.err.startswith("core-hours from 2026-11-01")
 
 
 @pytest.mark.parametrize(
@@ -160,6 +200,7 @@ def a_use(number: int, **changes: Any) -> dict[str, Any]:
         "team": "ai-company/research/nlp",
         "user": "bob",
         "pool": "h100",
+        "device": "gpu",
         "usage_class": "guaranteed",
         "mgpu_s": 3_600_000,
         "cost_nano": 2_000_000_000,
@@ -193,6 +234,25 @@ def test_the_jobs_behind_a_number(server: Server) -> None:
     ]
     assert json.loads(server.run(*BEHIND, "--organization", "a", "-o", "json").out) == uses
     assert server.requests[-1].url.params["node"] == "a"
+
+
+def test_the_jobs_behind_a_number_of_cores_and_gpus(server: Server) -> None:
+    """Mutant: one total of both."""
+    uses = [a_use(1), a_use(2, device="cpu", pool="cpu", mgpu_s=1_800_000)]
+    server.routes["GET reports/chargeback/jobs"] = {"items": uses, "next": None}
+    lines = server.run(*BEHIND, "--team", "a/b").out.splitlines()
+    assert [line.split()[-4:] for line in lines[2:]] == [
+        ["guaranteed", "0.500", "core-hours", "2.00"],
+        ["total", "1.000", "2.00"],
+        ["total", "0.500", "core-hours", "2.00"],
+    ]
+    server.routes["GET reports/chargeback/jobs"] = {"items": uses[1:], "next": None}
+    lines = server.run(*BEHIND, "--team", "a/b").out.splitlines()
+    assert [line.split()[-2:] for line in lines] == [
+        ["CORE-HOURS", "COST"],
+        ["0.500", "2.00"],
+        ["0.500", "2.00"],
+    ]
 
 
 def test_a_list_of_jobs_that_is_cut_says_so(server: Server) -> None:
@@ -250,13 +310,14 @@ DAY = {
     "as_of": "2026-11-21T01:00:00Z",
     "metered_mgpu_s": 7_200_000,
     "accounted_mgpu_s": 3_600_000,
+    "by_device": [{"device": "gpu", "metered_mgpu_s": 7_200_000, "accounted_mgpu_s": 3_600_000}],
     "difference_count": 2,
 }
 DIFFERENCES = [
     {"cause": "only_in_meter", "mgpu_s": -3_599_500, "job": "j1", "native_id": "7", "user": "bob"},
     {"cause": "native_unmapped", "mgpu_s": -500, "job": None, "native_id": "8", "user": "eve"},
 ]
-ACCOUNT = {"account": "physics", "pool": "h100", "cut_count": 0}
+ACCOUNT = {"account": "physics", "pool": "h100", "device": "gpu", "cut_count": 0}
 
 
 def test_report_reconciliation(server: Server) -> None:
@@ -271,6 +332,17 @@ def test_report_reconciliation(server: Server) -> None:
     ]
     assert ran.err == "GPU-hours; the difference is what the cluster has more.\n"
     assert json.loads(server.run("report", "reconciliation", "-o", "json").out) == [running, DAY]
+
+
+def test_a_day_with_cores_is_compared_in_both(server: Server) -> None:
+    """Mutant: the sums of all devices, as GPU-hours."""
+    of_cores = {"device": "cpu", "metered_mgpu_s": 3_600_000, "accounted_mgpu_s": 0}
+    day = {**DAY, "by_device": [*DAY["by_device"], of_cores]}  # type: ignore[misc]
+    server.routes["GET reconciliations"] = {"items": [day], "next": None}
+    assert server.run("report", "reconciliation").out.splitlines()[1:] == [
+        "2026-11-20  alpha    red     2.000             1.000             -1.000                2",
+        "2026-11-20  alpha    red     1.000 core-hours  0.000 core-hours  -1.000 core-hours     2",
+    ]
 
 
 def test_report_reconciliation_with_differences(server: Server) -> None:

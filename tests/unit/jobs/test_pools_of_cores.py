@@ -210,3 +210,42 @@ def test_a_preview_tells_cores_of_an_elastic_job(bob: Actor) -> None:
     body = a_body(gpus=..., pool="cpu", cpus_per_node=4, nodes=2, nodes_min=1)
     preview = preview_job(read_job_request(body), actor=bob, now=NOW)
     assert preview.explanation["sentence"] == "It would start now on batch with 8 cores."
+
+
+def told(job: Job, actor: Actor) -> str:
+    return str(by_token(actor.user).get(f"jobs/{job.pk}/explanation").json()["sentence"])
+
+
+def test_it_is_started_and_stopped_with_cores(bob: Actor, cycles: Cycles) -> None:
+    """Mutants: either sentence says GPUs."""
+    Cluster.objects.update(seen_at=NOW)
+    job = submit(bob, pool="cpu", cpus_per_node=16)
+    cycles.run(NOW)
+    assert told(job, bob) == "Its cores are reserved and it is being started on batch."
+    Attempt.objects.update(state="stopping", notice_at=NOW, grace_until=NOW)
+    Job.objects.update(state="preempting")
+    assert told(job, bob) == (
+        "Its cores are taken back: it is being stopped, by force at 2026-11-21T12:00:00Z. It got "
+        "its notice at 2026-11-21T12:00:00Z. It queues again at its old place, unless it was "
+        "submitted without requeue."
+    )
+
+
+def test_every_row_of_such_a_pool_says_that_it_is_of_cores(
+    company: Company, bob: Actor, cycles: Cycles
+) -> None:
+    """Mutant: a row says gpu, or nothing."""
+    Cluster.objects.update(seen_at=NOW)
+    submit(bob, pool="cpu", cpus_per_node=1)
+    submit(bob, gpus=1)
+    cycles.run(NOW)
+    root = by_token(an_actor(company.organization, Role.ORGANIZATION_ADMIN, "olga").user)
+
+    def kinds(path: str) -> set[tuple[str, str]]:
+        return {(row["pool"], row["device"]) for row in root.get(path).json()["items"]}
+
+    both = {("cpu", "cpu"), ("h100", "gpu")}
+    for path in ("quotas?limit=100", "nodes?limit=100", "decisions", "jobs"):
+        assert kinds(path) == both, path
+    shares = [row for each in root.get("clusters").json()["items"] for row in each["pools"]]
+    assert {(row["pool"], row["device"]) for row in shares} == both

@@ -304,6 +304,7 @@ def test_a_cluster_is_added_seen_and_disabled(tmp_path: Path) -> None:
     assert seen["pools"] == [
         {
             "pool": "h100",
+            "device": "gpu",
             "capacity_mgpu": 16_000,
             "healthy_mgpu": 8_000,
             "outside_mgpu": 0,

@@ -256,6 +256,34 @@ def test_more_names_than_five_are_counted() -> None:
     )
 
 
+def test_refusals_in_a_pool_of_cores_count_cores() -> None:
+    """Mutants: any of the four says GPUs."""
+    root, pool = an_organization("org"), a_pool("cpu", device="cpu")
+    team = a_team(root, "nlp")
+    a_quota(root, pool, 8)
+    a_quota(team, pool, 4, lend_gpus=2, borrow_gpus=1)
+    admin = platform_admin()
+
+    def refusal(actor: Actor, node: Node, **edit: Any) -> str:
+        with pytest.raises(PortalError) as refused:
+            change(actor, node, **edit)
+        return refused.value.detail
+
+    assert refusal(admin, team, guaranteed_mgpu=9_000) == (
+        "nlp would be guaranteed 9 cores, but org has 8 and guarantees 0 of them to its other "
+        "departments and teams; 8 are left."
+    )
+    assert refusal(admin, root, guaranteed_mgpu=3_000) == (
+        "org guarantees 4 cores to its teams but would have only 3; lower nlp first."
+    )
+    assert refusal(admin, team, guaranteed_mgpu=1_000) == (
+        "nlp lends up to 2 cores but would be guaranteed only 1; lower its lend limit too, or "
+        "clear it, which lends everything."
+    )
+    lead = an_actor(team, Role.TEAM_LEAD, "leo")
+    assert "now 1 core, which you may only lower" in refusal(lead, team, borrow_limit_mgpu=2_000)
+
+
 def test_nobody_lends_more_than_the_guarantee() -> None:
     company = a_company()
     admin = platform_admin()

@@ -68,6 +68,7 @@ def test_a_quota_shows_everything_about_it() -> None:
         "node_name": "research",
         "parent": "ai-company",
         "pool": "h100",
+        "device": "gpu",
         "guaranteed_mgpu": 16_000,
         "guaranteed_percent": None,
         "borrow_limit_mgpu": None,
