@@ -418,6 +418,7 @@ function reports({ query }: MockRequest, path: string): MockAnswer {
         team: row.node,
         user: "ivo",
         pool: "h100",
+        device: "gpu" as const,
         usage_class: usage,
         mgpu_s: Math.round(whole * part),
         cost_nano: Math.round(cost * part),

@@ -119,9 +119,9 @@ describe("a report of cores and GPUs", () => {
     const table = await screen.findByRole("table", { name: "Chargeback by team" });
     const totals = within(table).getAllByRole("row", { name: /^Total/ });
     expect(totals.map((row) => row.textContent)).toEqual([
-      "Total421,000.00169,100.00590,100.00563€1,112,350.00",
+      "Total454,400.00135,700.00590,100.00734€1,112,350.00",
       "Total2.00 core-h1.00 core-h3.00 core-h1€0.00",
-      "Total cost563€1,112,350.00",
+      "Total cost734€1,112,350.00",
     ]);
     expect(within(table).getAllByRole("columnheader").map((head) => head.textContent)).toContain("Guaranteed GPU-h");
     expect(screen.getByText("The segments are what the rows are", { exact: false })).toHaveTextContent(/to the second$/);

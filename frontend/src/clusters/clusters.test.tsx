@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { aCompany, aProblem, answer } from "../../mock/answer.ts";
 import { aSession, theClusters, theNodes } from "../../mock/company.ts";
 import type { ClusterNode, Placement } from "../api/types";
-import { accessibilityFaults, open, type Override } from "../test/render";
+import { accessibilityFaults, open, show, type Override } from "../test/render";
 import { OutsideUse } from "./OutsideUse";
 import { PoolTable } from "./PoolTable";
 import { isOut, jobsByNode, matching, whatEvictionDoes } from "./nodes";

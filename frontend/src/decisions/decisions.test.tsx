@@ -78,7 +78,7 @@ describe("decisions", () => {
 
   it("lists the cycles and leads to one, with reasons in words and links to the jobs", async () => {
     const { user, container } = open("/decisions?view=cycles");
-    const row = await screen.findByRole("row", { name: /1 started, 1 has GPUs kept for it/ });
+    const row = await screen.findByRole("row", { name: /1 started, 1 has room kept for it/ });
     expect(await accessibilityFaults(container)).toEqual([]);
     await user.click(within(row).getByRole("link"));
     expect(await screen.findByText(/Its team was guaranteed 200 GPUs and had 0 in use/)).toBeInTheDocument();

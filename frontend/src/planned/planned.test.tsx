@@ -100,7 +100,7 @@ describe("words", () => {
       later: 2,
       reclaimed: 1,
       spared: 0,
-      atRiskMgpuS: 149_400_000,
+      atRisk: [{ device: "gpu", mgpuS: 149_400_000 }],
       costBeforeNano: 36_690_000_000_000,
       costAfterNano: 37_775_000_000_000,
     });
@@ -109,6 +109,20 @@ describe("words", () => {
     );
     expect(previewSentence({ ...sums, sooner: 0, later: 0, reclaimed: 0 })).toBe(
       "No job would start or be stopped at another time than without it.",
+    );
+  });
+
+  // Planted: the sum of both, as GPU-hours.
+  it("keeps the work of cores at risk apart from that of GPUs", () => {
+    const preview = aPreview();
+    const [team] = preview.teams;
+    if (!team) throw new Error("the mock has teams");
+    const cores = { ...team, pool: "cpu", device: "cpu" as const, at_risk_mgpu_s: 7_200_000 };
+    expect(previewSentence(previewSums({ ...preview, teams: [...preview.teams, cores] }))).toContain(
+      "told to give GPUs or cores back, with 41.50 GPU-hours and 2.00 core-hours of work at risk",
+    );
+    expect(previewSentence(previewSums({ ...preview, teams: [{ ...cores, jobs_spared: 1, jobs_reclaimed: 1 }] }))).toContain(
+      "1 job would be told to give cores back, with 2.00 core-hours of work at risk, and 1 job would be spared from giving cores back",
     );
   });
 

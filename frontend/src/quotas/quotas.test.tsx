@@ -73,8 +73,9 @@ describe("the quotas of a pool of cores", () => {
   // Planted: a label of the figures, of the drawer or of its form that says GPUs.
   it("speak of cores on the page and in the form", async () => {
     const ofCores = theQuotas().map((quota) => ({ ...quota, pool: "cpu", device: "cpu" as const }));
+    const listed: Record<string, unknown[]> = { "/api/v1/quotas": ofCores, "/api/v1/jobs": [] };
     const override: Override = ({ method, path }) =>
-      method === "GET" && path === "/api/v1/quotas" ? { status: 200, body: { items: ofCores, next: null } } : undefined;
+      method === "GET" && path in listed ? { status: 200, body: { items: listed[path], next: null } } : undefined;
     open(`/quotas?pool=cpu&node=${NLP}`, { override });
     for (const label of ["Cores in use", "Cores waiting"]) expect(await screen.findByText(label)).toBeInTheDocument();
     const drawer = await screen.findByRole("dialog");

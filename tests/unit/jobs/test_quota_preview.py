@@ -104,6 +104,7 @@ def test_a_raised_guarantee_starts_a_job_300_s_sooner_and_puts_4_gpu_hours_at_ri
     assert found.pools == [
         {
             "pool": "h100",
+            "device": "gpu",
             "capacity_mgpu": 8_000,
             "guaranteed_mgpu": None,
             "is_overcommitted": False,
