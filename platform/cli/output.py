@@ -134,6 +134,7 @@ class Devices:
     def __init__(self, kinds: Iterable[str]) -> None:
         found = {DeviceKind(kind) for kind in kinds}
         self._heads = DeviceKind.CPU if found == {DeviceKind.CPU} else DeviceKind.GPU
+        self._has_both = len(found) > 1
 
     @property
     def head(self) -> str:
@@ -148,7 +149,8 @@ class Devices:
     @property
     def hours_words(self) -> str:
         """The same in a sentence."""
-        return f"{self._heads.singular}-hours"
+        beside = " (core-hours where it says so)" if self._has_both else ""
+        return f"{self._heads.singular}-hours{beside}"
 
     @property
     def seconds_head(self) -> str:

@@ -280,7 +280,11 @@ function TeamTable({ teams, title }: { teams: readonly Quota[]; title: string })
         <thead>
           <tr>
             <th scope="col">Team</th>
-            {hasPools && <th scope="col">Pool</th>}
+            {hasPools && (
+              <th scope="col" className="hide">
+                Pool
+              </th>
+            )}
             <th scope="col" style={{ width: "42%" }}>
               In use against guarantee
             </th>
@@ -307,8 +311,9 @@ function TeamTable({ teams, title }: { teams: readonly Quota[]; title: string })
                   <Link to="/quotas" search={{ pool: team.pool, node: team.node }} title={team.node}>
                     {lastPart(team.node)}
                   </Link>
+                  {hasPools && <div className="only-phone small faint">{team.pool}</div>}
                 </th>
-                {hasPools && <td>{team.pool}</td>}
+                {hasPools && <td className="hide">{team.pool}</td>}
                 <td>
                   <QuotaBar use={use} scaleMgpu={scaleOf(team.device)} />
                 </td>

@@ -326,6 +326,6 @@ function commandOf(
     ];
     return [`${quota.node}:${settings.join(",")}`];
   });
-  const shown = parts.length > 0 ? parts.slice(0, 3).join(" ") : "NODE:guaranteed=GPUS";
+  const shown = parts.length > 0 ? parts.slice(0, 3).join(" ") : "NODE:guaranteed=AMOUNT";
   return `tidegate quota-changes draft --pool ${pool} --reason WHY ${shown}${parts.length > 3 ? " …" : ""}`;
 }

@@ -139,7 +139,9 @@ def test_a_chargeback_of_cores_and_gpus_sums_each_on_its_own(server: Server) -> 
     report["totals"] = {name: 2 * amount for name, amount in amounts.items()}
     server.routes["GET reports/chargeback"] = report
     period = ("--start", "2026-11-01", "--end", "2026-12-01")
-    assert server.run("report", "chargeback", *period).out.splitlines() == [
+    ran = server.run("report", "chargeback", *period)
+    assert ran.err.startswith("GPU-hours (core-hours where it says so) from 2026-11-01")
+    assert ran.out.splitlines() == [
         "NODE                     POOL  GUARANTEED        BORROWED          COST EUR  JOBS",
         "ai-company/research/nlp  h100  1.000             0.500                 2.50     2",
         "ai-company/research/nlp  cpu   1.000 core-hours  0.500 core-hours      2.50     2",
