@@ -435,7 +435,10 @@ class Core:
                 half_lives_s=self._half_lives_s,
                 demands=state.wanted,
             )
-            state.holdings = Holdings(tree, self._classes, state.ground.offered, state.ground.rooms)
+            ground = state.ground
+            state.holdings = Holdings(
+                tree, ground.quota, self._classes, ground.offered, ground.rooms
+            )
             for run in state.running.values():
                 state.holdings.add(run)
             state.lines.forget_groups()

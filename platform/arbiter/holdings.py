@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from arbiter.placement import FreeDevices
-from arbiter.protection import Contender, TeamJobs, Turn
-from arbiter.quota_tree import ROOT, Tree
+from arbiter.protection import Contender, Protection, TeamJobs, Turn
+from arbiter.quota_tree import ROOT, Ledger, PoolQuota, Tree
 from arbiter.rooms import Rooms, is_beside
 from arbiter.snapshot import Phase, PriorityClass, RunningJob
 from arbiter.victim_order import VictimKey
@@ -120,12 +120,14 @@ class Holdings:
 
     `teams` has those that are not being stopped, by team, `going` the others. `unsettled` are those
     of which the last cycle left anything but "all of it guaranteed". `ends` has every end by a time
-    limit, in order. `free` are the devices without them, once there was a cycle.
+    limit, in order. `free` are the devices without them, once there was a cycle. `ledger` is how
+    quota stands, in which the capacity is of no meaning.
     """
 
     def __init__(
         self,
         tree: Tree,
+        quota: PoolQuota,
         classes: Mapping[str, PriorityClass],
         offered: Mapping[str, Mapping[str, int]],
         rooms: Rooms,
@@ -137,6 +139,7 @@ class Holdings:
         self.going: dict[str, Holding] = {}
         self.unsettled: dict[str, Holding] = {}
         self.direct = [0] * len(tree.ids)
+        self.ledger = Ledger(tree, quota, 0, self.direct)
         self.stray_mgpu = 0
         self.class_use: dict[tuple[int, str], int] = {}
         self.used: dict[str, dict[str, int]] = {}
@@ -149,8 +152,9 @@ class Holdings:
         self._rooms = rooms
         self.offered_mgpu = sum(sum(nodes.values()) for nodes in offered.values())
         self._beyond_mgpu = 0
-        #: Those that the last cycle found not to be protected everywhere, as it marked them.
-        self._unprotected: Mapping[Hashable, int] = {}
+        #: As of the last cycle, and the organizations of which something changed since.
+        self._protection = Protection(tree, quota)
+        self._changed: set[int] = set()
         #: Kept from when somebody asks for it.
         self._borrowed: Borrowed | None = None
 
@@ -179,6 +183,7 @@ class Holdings:
                 if line is None:
                     line = self.teams[team] = TeamJobs()
                 line.add(holding.contender())
+                self._changed.add(self._tree.paths[team][-1])
             if run.time_limit_s is not None:
                 insort(self.ends, (run.started_at + run.time_limit_s, run.attempt))
         if is_going or team == ROOT or run.guaranteed_mgpu != holding.mgpu:
@@ -196,20 +201,35 @@ class Holdings:
                 line.remove(holding.turn)
                 if not line.jobs:
                     del self.teams[holding.team]
+                self._changed.add(self._tree.paths[holding.team][-1])
             if run.time_limit_s is not None:
                 end = run.started_at + run.time_limit_s, attempt
                 del self.ends[bisect_left(self.ends, end)]
 
-    def mark(self, unprotected: Mapping[Hashable, int]) -> None:
-        """All are protected everywhere but these holdings, at the depths whose bits are given. From
-        cycle to cycle most stay as they are."""
-        before, self._unprotected = self._unprotected, unprotected
-        for holding in before.keys() - unprotected.keys():
+    def protect(self, teams: Mapping[int, TeamJobs], besides: Collection[int]) -> Protection:
+        """Class all attempts for a cycle, and mark them. `teams` are theirs with what else is to be
+        classed in the organizations `besides`.
+
+        All of an organization stay as they are while none of it comes or goes.
+        """
+        protection = self._protection
+        organizations = self._changed.union(besides)
+        before = {one: protection.unprotected.get(one, {}) for one in organizations}
+        protection.redo(teams, organizations)
+        for organization, was in before.items():
+            self._mark(was, protection.unprotected.get(organization, {}))
+        self._changed = set(besides)
+        return protection
+
+    def _mark(self, before: Mapping[Hashable, int], now: Mapping[Hashable, int]) -> None:
+        """Those of one organization are protected everywhere but these, at the depths whose bits
+        are given."""
+        for holding in before.keys() - now.keys():
             assert isinstance(holding, Holding)
             holding.protected = 0 if holding.is_going else holding.everywhere
             if self._borrowed is not None:
                 self._borrowed.forget(holding)
-        for holding, bits in unprotected.items():
+        for holding, bits in now.items():
             if before.get(holding) != bits:
                 assert isinstance(holding, Holding)
                 holding.protected = holding.everywhere & ~bits
@@ -221,7 +241,12 @@ class Holdings:
         """Who is not protected everywhere, as marked last; to be asked before anybody is stopped in
         a cycle."""
         if self._borrowed is None:
-            marked = (one for one in self._unprotected if isinstance(one, Holding))
+            marked = (
+                one
+                for of_organization in self._protection.unprotected.values()
+                for one in of_organization
+                if isinstance(one, Holding)
+            )
             self._borrowed = Borrowed(marked)
         return self._borrowed
 
@@ -249,6 +274,7 @@ class Holdings:
 
     def _count(self, holding: Holding, sign: int) -> None:
         run, mgpu = holding.run, sign * holding.mgpu
+        self.ledger.charge(holding.team, mgpu)
         if holding.team == ROOT:
             self.stray_mgpu += mgpu
         else:

@@ -13,7 +13,7 @@ from arbiter.holdings import Holding, Holdings, held_by_node
 from arbiter.node_kinds import NodeKinds
 from arbiter.placement import FreeDevices, Layout, Place
 from arbiter.policy import Policy
-from arbiter.protection import Guarantees, Protection, TeamJobs, protect, with_changed
+from arbiter.protection import Guarantees, Protection, TeamJobs, with_changed
 from arbiter.queue_order import exact_ratio
 from arbiter.quota_tree import ROOT, UNLIMITED, Ledger, PoolQuota, Tree
 from arbiter.rooms import Demand, is_beside
@@ -63,7 +63,8 @@ class Pool:
     `now` counts what is in use and what claims have free already; `later` is how it stands when
     everything that is being stopped is gone and every claim is used, or None while
     nothing is being stopped. A start must be allowed by both. `protection` is how `holdings` and
-    claims were classed, and `guarantees` what that takes and what the cycle's starts take on top.
+    claims were classed, the latter in the organizations `claimed_in`, and `guarantees` what that
+    takes and what the cycle's starts take on top.
     `stopped` are those that this cycle stops.
     `leaving` are the attempts that give their GPUs back within their grace;
     `coming_back[cluster][node]` is what of that no claim waits for, of nodes and of rooms.
@@ -79,7 +80,7 @@ class Pool:
     protection: Protection
     guarantees: Guarantees
     earmarks: dict[str, Earmark]
-    had_claims: bool
+    claimed_in: Collection[int]
     dropped: list[str]
     coming_back: dict[str, dict[str, int]]
     class_use: dict[tuple[int, str], int]
@@ -112,7 +113,7 @@ class Pool:
         self.free.rewind()
         for holding in self.stopped:
             holding.is_going = holding.is_coming_back = False
-            bits = self.protection.unprotected.get(holding, 0)
+            bits = self.protection.bits(holding.team, holding)
             holding.protected = holding.everywhere & ~bits
 
     @property
@@ -326,29 +327,26 @@ def open_pool(
             holdings.left_of(ground.rooms_offered),
         )
     free.mark()
-    direct, class_use = holdings.direct.copy(), holdings.class_use.copy()
+    class_use = holdings.class_use.copy()
+    now = holdings.ledger.copy()
+    now.capacity = holdings.capacity()
     _cover_all(earmarks.values(), coming_back)
     for earmark in earmarks.values():
         for node, mgpu in earmark.free_mgpu.items():
             free.take(earmark.claim.cluster, node, mgpu)
-        direct[earmark.team] += earmark.uncovered_mgpu
+        now.charge(earmark.team, earmark.uncovered_mgpu)
         key = (earmark.team, earmark.job.priority_class)
         class_use[key] = class_use.get(key, 0) + earmark.job.mgpu
-    now = Ledger(tree, quota, holdings.capacity(), direct)
-    now.charge(ROOT, holdings.stray_mgpu)
     later = None
     if earmarks or leaving:
-        direct, stray_mgpu = holdings.direct.copy(), holdings.stray_mgpu
+        later = holdings.ledger.copy()
+        later.capacity = holdings.capacity(gone)
         for holding in leaving:
-            if holding.team == ROOT:
-                stray_mgpu -= holding.mgpu
-            else:
-                direct[holding.team] -= holding.mgpu
+            later.charge(holding.team, -holding.mgpu)
         for earmark in earmarks.values():
-            direct[earmark.team] += earmark.job.mgpu
-        later = Ledger(tree, quota, holdings.capacity(gone), direct)
-        later.charge(ROOT, stray_mgpu)
-    protection = _protect(ground, holdings, earmarks.values())
+            later.charge(earmark.team, earmark.job.mgpu)
+    claimed_in = frozenset(tree.paths[one.team][-1] for one in earmarks.values())
+    protection = _protect(ground, holdings, earmarks.values(), claimed_in)
     return Pool(
         ground=ground,
         taken_at=taken_at,
@@ -358,9 +356,9 @@ def open_pool(
         holdings=holdings,
         leaving=leaving,
         protection=protection,
-        guarantees=protection.taken,
+        guarantees=protection.taken.copy(),
         earmarks=earmarks,
-        had_claims=bool(earmarks),
+        claimed_in=claimed_in,
         dropped=dropped,
         coming_back=coming_back,
         class_use=class_use,
@@ -510,8 +508,13 @@ def _stand_in(job: QueuedJob, claim: Claim, team: int, order: int) -> Holding:
     )
 
 
-def _protect(ground: Ground, holdings: Holdings, earmarks: Collection[Earmark]) -> Protection:
-    """Class what runs and what claims are promised.
+def _protect(
+    ground: Ground,
+    holdings: Holdings,
+    earmarks: Collection[Earmark],
+    organizations: Collection[int],
+) -> Protection:
+    """Class what runs and what claims are promised, which are of `organizations`.
 
     An attempt that is being stopped runs no longer: it is in use but protected nowhere, so that
     its place in the guarantee can be given away while it goes. A claim counts as a job that
@@ -526,6 +529,4 @@ def _protect(ground: Ground, holdings: Holdings, earmarks: Collection[Earmark]) 
                 1 << len(ground.tree.paths[earmark.team])
             ) - 1
             teams[earmark.team].add(stand_in.contender())
-    protection = protect(ground.tree, ground.quota, teams)
-    holdings.mark(protection.unprotected)
-    return protection
+    return holdings.protect(teams, organizations)

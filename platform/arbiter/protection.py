@@ -1,4 +1,5 @@
-"""Protected and borrowed jobs (semantics section 3), recomputed every cycle.
+"""Protected and borrowed jobs (semantics section 3): those of an organization are classed anew for
+every cycle before which anything of it changed.
 
 A job fits in what is left of a node's guarantee by the arithmetic of starts: what the node holds
 with the jobs that are protected at it, and no others, stays within G. What a node below it keeps
@@ -8,7 +9,7 @@ for itself is held whether or not somebody uses it, so a sister's job cannot be 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,9 +20,9 @@ from arbiter.quota_tree import ROOT, Ledger, PoolQuota, Tree
 class Guarantees:
     """How much of each node's guarantee is taken by the jobs that are protected at it.
 
-    `used_mgpu[x]` is what those of x use. `ledgers[d]` counts those of all nodes of depth d;
-    further up than d what it says is of no meaning, nor is it in an organization where nothing is
-    kept: there `used_mgpu` is what is held.
+    `used_mgpu[x]` is what those of x use. `ledgers[d]` counts those of all nodes of depth d, and
+    there are none where nobody keeps anything; further up than d what it says is of no meaning, nor
+    is it in an organization where nothing is kept: there `used_mgpu` is what is held.
     """
 
     tree: Tree
@@ -130,104 +131,168 @@ def with_changed(teams: Mapping[int, TeamJobs], those: Iterable[int]) -> dict[in
     return changed
 
 
-@dataclass(frozen=True, slots=True)
 class Protection:
-    """`unprotected` has those jobs that are not protected at each node of their path, with a bit
-    for each depth where they are not (bit 0: the organization)."""
+    """How jobs are classed, kept organization by organization: what those of one are does not
+    depend on those of another.
 
-    taken: Guarantees
-    unprotected: dict[Hashable, int]
-    jobs: list[Contender]
+    `taken` is what that takes of the guarantees. `unprotected` has, by organization, those jobs
+    that are not protected at each node of their path, with a bit for each depth where they are not
+    (bit 0: the organization); `jobs` are the same jobs. The parts of both are replaced and never
+    changed.
+    """
+
+    __slots__ = ("jobs", "taken", "unprotected")
+
+    def __init__(self, tree: Tree, quota: PoolQuota) -> None:
+        """Nobody has jobs."""
+        size, is_any_kept = len(tree.ids), any(quota.keeps_below)
+        ledgers = [
+            Ledger(tree, quota, 0, [0] * size)
+            for _ in range(tree.depth_max + 1 if is_any_kept else 0)
+        ]
+        self.taken = Guarantees(tree, quota, [0] * size, ledgers)
+        self.unprotected: dict[int, dict[Hashable, int]] = {}
+        self.jobs: dict[int, list[Contender]] = {}
+
+    def copy(self) -> Protection:
+        """The same, independent of this one."""
+        twin = object.__new__(Protection)
+        twin.taken = self.taken.copy()
+        twin.unprotected, twin.jobs = self.unprotected.copy(), self.jobs.copy()
+        return twin
+
+    def bits(self, team: int, what: Hashable) -> int:
+        """The depths at which a job of `team` is not protected."""
+        known = self.unprotected.get(self.taken.tree.paths[team][-1])
+        return 0 if known is None else known.get(what, 0)
+
+    def redo(self, teams: Mapping[int, TeamJobs], organizations: Iterable[int]) -> None:
+        """Class the jobs of `organizations` anew, as `teams` has them now.
+
+        At each node the jobs below it are taken in the order (protected one level lower first,
+        then that of their turns) and marked protected whenever they fit whole in what is left of
+        the guarantee; one that does not fit does not stop the ones behind it. Where all jobs of a
+        team fit, nothing is to be done for each of them.
+        """
+        for organization in organizations:
+            unprotected, jobs = self._class(teams, organization)
+            if jobs:
+                self.unprotected[organization], self.jobs[organization] = unprotected, jobs
+            else:
+                self.unprotected.pop(organization, None)
+                self.jobs.pop(organization, None)
+
+    def _class(
+        self, teams: Mapping[int, TeamJobs], organization: int
+    ) -> tuple[dict[Hashable, int], list[Contender]]:
+        taken = self.taken
+        tree, quota, used = taken.tree, taken.quota, taken.used_mgpu
+        nodes, is_kept = tree.below[organization], quota.keeps_below[organization]
+        depth = tree.depths[nodes[0]]
+        for node in nodes:
+            used[node] = 0
+        if is_kept:
+            _clear(taken.ledgers[depth], nodes)
+        # By node: how many jobs are protected one level lower, and the others.
+        first: dict[int, int] = {}
+        then: dict[int, list[Contender]] = {}
+        unprotected: dict[Hashable, int] = {}
+        anywhere: list[Contender] = []
+        for node in nodes:
+            if tree.depths[node] < depth:
+                # What is protected one level lower is so here too, unless G is too small for it.
+                depth = tree.depths[node]
+                if is_kept:
+                    _carry_over(taken.ledgers[depth + 1], taken.ledgers[depth], nodes)
+            fitting, tried = first.get(node, 0), then.get(node, [])
+            if fitting and (
+                (taken.ledgers[depth].held if is_kept else used)[node] > quota.guaranteed[node]
+            ):
+                again = [
+                    job
+                    for team, line in teams.items()
+                    if team != node and node in tree.paths[team]
+                    for job in line.jobs
+                    if not unprotected.get(job.what, 0) >> depth + 1 & 1
+                ]
+                for job in again:
+                    taken.take(node, job.team, -job.mgpu)
+                again.sort()
+                fitting = 0
+            else:
+                again = []
+            own, parent = teams.get(node), tree.parents[node]
+            if own is not None and not (tried or again or used[node] or is_kept):
+                # At a leaf: nothing came up from below.
+                fitted = own.fitted(quota.guaranteed[node])
+                used[node] = fitted.mgpu
+                if parent != ROOT:
+                    first[parent] = first.get(parent, 0) + len(own.jobs) - len(fitted.others)
+                    used[parent] += fitted.mgpu
+                if fitted.others:
+                    anywhere += fitted.others
+                    unprotected.update(dict.fromkeys(fitted.whats, 1 << depth))
+                    if parent != ROOT:
+                        then.setdefault(parent, []).extend(fitted.others)
+                continue
+            if own is None:
+                tried.sort()
+            elif (
+                tried
+                or again
+                or used[node] + own.mgpu > quota.guaranteed[node]
+                or quota.keeps_below[node]
+            ):
+                tried = sorted(tried + own.jobs) if tried else own.jobs
+            else:
+                taken.take(node, node, own.mgpu)
+                fitting += len(own.jobs)
+            others = []
+            fits = taken.fits if quota.keeps_below[node] else None
+            left = quota.guaranteed[node] - used[node]
+            for job in (*again, *tried) if again else tried:
+                mgpu = job.mgpu
+                if mgpu <= left if fits is None else fits(node, job.team, mgpu):
+                    fitting += 1
+                    if is_kept:
+                        taken.take(node, job.team, mgpu)
+                    left -= mgpu
+                else:
+                    others.append(job)
+                    bits = unprotected.get(job.what)
+                    if bits is None:
+                        anywhere.append(job)
+                        unprotected[job.what] = 1 << depth
+                    else:
+                        unprotected[job.what] = bits | 1 << depth
+            if not is_kept:
+                used[node] = quota.guaranteed[node] - left
+            if parent != ROOT:
+                first[parent] = first.get(parent, 0) + fitting
+                then.setdefault(parent, []).extend(others)
+                used[parent] += used[node]
+        return unprotected, anywhere
 
 
 def protect(tree: Tree, quota: PoolQuota, teams: Mapping[int, TeamJobs]) -> Protection:
-    """Class the jobs of all `teams`.
+    """Class the jobs of all `teams`."""
+    found = Protection(tree, quota)
+    found.redo(teams, {tree.paths[team][-1] for team in teams})
+    return found
 
-    At each node the jobs below it are taken in the order (protected one level lower first,
-    then that of their turns) and marked protected whenever they fit whole in what is left of
-    the guarantee; one that does not fit does not stop the ones behind it. Where all jobs of a team
-    fit, nothing is to be done for each of them.
-    """
-    size = len(tree.ids)
-    # By node: how many jobs are protected one level lower, and the others.
-    first = [0] * size
-    then: list[list[Contender]] = [[] for _ in range(size)]
-    ledger = Ledger(tree, quota, 0, [0] * size)
-    taken = Guarantees(tree, quota, [0] * size, [ledger] * (tree.depth_max + 1))
-    used, depth = taken.used_mgpu, tree.depth_max
-    unprotected: dict[Hashable, int] = {}
-    anywhere: list[Contender] = []
-    for node in range(size - 1, -1, -1):
-        if tree.depths[node] < depth:
-            # What is protected one level lower is so here too, unless G is too small for it.
-            depth = tree.depths[node]
-            ledger = taken.ledgers[depth] = ledger.copy()
-        fitting, tried = first[node], then[node]
-        is_kept = quota.keeps_below[tree.paths[node][-1]]
-        if fitting and (ledger.held if is_kept else used)[node] > quota.guaranteed[node]:
-            again = [
-                job
-                for team, line in teams.items()
-                if team != node and node in tree.paths[team]
-                for job in line.jobs
-                if not unprotected.get(job.what, 0) >> depth + 1 & 1
-            ]
-            for job in again:
-                taken.take(node, job.team, -job.mgpu)
-            again.sort()
-            fitting = 0
-        else:
-            again = []
-        own = teams.get(node)
-        if own is not None and not (tried or again or used[node] or is_kept):
-            # At a leaf: nothing came up from below.
-            fitted = own.fitted(quota.guaranteed[node])
-            used[node] = fitted.mgpu
-            parent = tree.parents[node]
-            if parent != ROOT:
-                first[parent] += len(own.jobs) - len(fitted.others)
-                used[parent] += fitted.mgpu
-            if fitted.others:
-                anywhere += fitted.others
-                unprotected.update(dict.fromkeys(fitted.whats, 1 << depth))
-                if parent != ROOT:
-                    then[parent] += fitted.others
-            continue
-        if own is None:
-            tried.sort()
-        elif (
-            tried
-            or again
-            or used[node] + own.mgpu > quota.guaranteed[node]
-            or quota.keeps_below[node]
-        ):
-            tried = sorted(tried + own.jobs) if tried else own.jobs
-        else:
-            taken.take(node, node, own.mgpu)
-            fitting += len(own.jobs)
-        others = []
-        fits = taken.fits if quota.keeps_below[node] else None
-        left = quota.guaranteed[node] - used[node]
-        for job in (*again, *tried) if again else tried:
-            mgpu = job.mgpu
-            if mgpu <= left if fits is None else fits(node, job.team, mgpu):
-                fitting += 1
-                if is_kept:
-                    taken.take(node, job.team, mgpu)
-                left -= mgpu
-            else:
-                others.append(job)
-                bits = unprotected.get(job.what)
-                if bits is None:
-                    anywhere.append(job)
-                    unprotected[job.what] = 1 << depth
-                else:
-                    unprotected[job.what] = bits | 1 << depth
-        if not is_kept:
-            used[node] = quota.guaranteed[node] - left
-        parent = tree.parents[node]
-        if parent != ROOT:
-            first[parent] += fitting
-            then[parent] += others
-            used[parent] += used[node]
-    return Protection(taken, unprotected, anywhere)
+
+def _clear(ledger: Ledger, nodes: Sequence[int]) -> None:
+    """Nothing is in use at any of `nodes`, which are those of an organization, the lowest first."""
+    base, held, kept, parents = ledger.base, ledger.held, ledger.quota.kept, ledger.tree.parents
+    for node in nodes:
+        base[node] = 0
+    for node in nodes:
+        held[node] = max(base[node], kept[node])
+        if parents[node] != ROOT:
+            base[parents[node]] += held[node]
+
+
+def _carry_over(before: Ledger, after: Ledger, nodes: Iterable[int]) -> None:
+    """At each of `nodes` `after` is to say what `before` does."""
+    for node in nodes:
+        after.base[node], after.held[node] = before.base[node], before.held[node]

@@ -6,7 +6,7 @@ organizations together. A *path* runs from a node up to its organization.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from arbiter.snapshot import Quota, TreeNode
@@ -20,7 +20,8 @@ WEIGHT_DEFAULT = 100
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The numbered tree. `given` are the nodes as the snapshot has them.
+    """The numbered tree. `given` are the nodes as the snapshot has them; `below` are those of each
+    organization, the lowest first and itself last.
 
     `ranks` are resolved: a node without one has its nearest ancestor's. As each organization
     ranks its own nodes, and by whatever numbers, they say how many ranks are before a node's there:
@@ -36,6 +37,7 @@ class Tree:
     ranks: tuple[int, ...]
     given: tuple[TreeNode, ...]
     depth_max: int
+    below: Mapping[int, tuple[int, ...]]
 
     def level(self, node: int, team: int) -> int:
         """How far up `node` stands in the order of guarantees that `team` can draw on:
@@ -81,6 +83,9 @@ def tree_of(nodes: Iterable[TreeNode]) -> Tree:
         lost = min(known - index.keys())
         raise ValueError(f"tree node {lost!r} hangs below an unknown parent or below itself")
     depths = tuple(len(path) - 1 for path in paths)
+    of_organization: dict[int, list[int]] = {}
+    for path in reversed(paths):
+        of_organization.setdefault(path[-1], []).append(path[0])
     return Tree(
         tuple(ids),
         index,
@@ -90,6 +95,7 @@ def tree_of(nodes: Iterable[TreeNode]) -> Tree:
         _behind_the_first(paths, ranks),
         tuple(given),
         max(depths, default=0),
+        {organization: tuple(found) for organization, found in of_organization.items()},
     )
 
 

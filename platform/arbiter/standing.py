@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 
 from arbiter.decisions import Classed, NodeUse, Start
 from arbiter.holdings import Holding
 from arbiter.placement import Place
 from arbiter.pool import Pool
-from arbiter.protection import Contender, TeamJobs, protect, with_changed
+from arbiter.protection import Contender, TeamJobs, with_changed
 from arbiter.quota_tree import ROOT, Tree
 from arbiter.snapshot import QueuedJob, Slot
 from primitives.units import MGPU_PER_GPU, largest_remainder
@@ -46,7 +47,7 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
     tree, guaranteed = pool.tree, pool.quota.guaranteed
     teams: Mapping[int, TeamJobs] = pool.holdings.teams
     protection = pool.protection
-    if starts or pool.stopped or pool.had_claims or pool.earmarks:
+    if starts or pool.stopped or pool.claimed_in or pool.earmarks:
         touched = {start.team for start in starts} | {one.team for one in pool.stopped}
         teams = with_changed(pool.holdings.teams, touched)
         for holding in pool.stopped:
@@ -54,10 +55,11 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
         for i, start in enumerate(starts):
             turn = (-start.order, pool.taken_at, start.job.id, "")
             teams[start.team].add(Contender(turn, start.team, start.job.mgpu, i))
-        protection = protect(tree, pool.quota, teams)
+        protection = protection.copy()
+        protection.redo(teams, {tree.paths[team][-1] for team in touched}.union(pool.claimed_in))
     borrowed: dict[int, list[Contender]] = {}
-    for job in protection.jobs:
-        if protection.unprotected[job.what] >> tree.depths[job.team] & 1:
+    for job in chain.from_iterable(protection.jobs.values()):
+        if protection.bits(job.team, job.what) >> tree.depths[job.team] & 1:
             borrowed.setdefault(job.team, []).append(job)
     going: dict[int, list[Holding]] = {}
     for holding in (*pool.holdings.going.values(), *pool.stopped):

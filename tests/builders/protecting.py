@@ -25,7 +25,7 @@ def protect(tree: Tree, quota: PoolQuota, jobs: Sequence[tuple[int, int]]) -> Fo
     return Found(
         found.taken,
         [
-            (1 << len(tree.paths[team])) - 1 & ~found.unprotected.get(at, 0)
+            (1 << len(tree.paths[team])) - 1 & ~found.bits(team, at)
             for at, (team, _) in enumerate(jobs)
         ],
     )
