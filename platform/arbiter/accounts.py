@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 from arbiter.snapshot import Balance, RunningJob, Usage
@@ -12,8 +12,8 @@ class Accounts(Protocol):
     """Use, credits and checkpoints as of `now`, for who would have to work them out anew for each
     cycle. To one question there is one answer in a cycle."""
 
-    def usage(self, now: int) -> Sequence[Usage]:
-        """What all have used lately."""
+    def usage(self, team: str, now: int) -> Iterable[Usage]:
+        """What the users of a team have used lately."""
         ...
 
     def balances(self, now: int) -> Iterable[Balance]:

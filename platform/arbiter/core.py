@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import cache
 from itertools import chain
 
 from arbiter.accounts import Accounts
@@ -19,7 +18,6 @@ from arbiter.decisions import Plan
 from arbiter.fair_share import (
     WEIGHT_OF_REFERENCE,
     FairShares,
-    FairUse,
     Starts,
     fair_use,
     half_lives_of,
@@ -132,7 +130,7 @@ class Core:
         self._classes: dict[str, PriorityClass] = {}
         self._weights: dict[str, int] = {}
         self._clusters: frozenset[str] = frozenset()
-        self._usage: Sequence[Usage] = ()
+        self._usage: dict[str, list[Usage]] = {}
         self._pool_of_job: dict[str, str] = {}
         #: The queued jobs that accept several pools.
         self._shared: dict[str, QueuedJob] = {}
@@ -208,7 +206,9 @@ class Core:
     def set_usage(self, usage: Sequence[Usage]) -> None:
         """This is what all have used lately."""
         self._end_cycle()
-        self._usage = usage
+        self._usage = {}
+        for row in usage:
+            self._usage.setdefault(row.team, []).append(row)
 
     def set_balances(self, balances: Iterable[Balance]) -> None:
         """These are all credits."""
@@ -307,16 +307,17 @@ class Core:
         self._cycled_at = now
         policy, tree, accounts = self._policy, self._tree, self._accounts
 
-        @cache
-        def use_of_all() -> FairUse:
-            return fair_use(
-                tree,
-                usage=self._usage if accounts is None else accounts.usage(now),
-                starts=self._starts,
-                weights=self._weights,
-                half_life_s=policy.fair_share_half_life_s,
-                at=now,
-            )
+        def usage(team: str) -> Iterable[Usage]:
+            return self._usage.get(team, ()) if accounts is None else accounts.usage(team, now)
+
+        use_of_all = fair_use(
+            tree,
+            usage=usage,
+            starts=self._starts,
+            weights=self._weights,
+            half_lives_s=self._half_lives_s,
+            at=now,
+        )
 
         def checkpoint_at(run: RunningJob) -> int | None:
             return None if accounts is None else accounts.checkpoint_at(run, now)
@@ -357,7 +358,7 @@ class Core:
                 return FairShares(
                     tree,
                     ground.quota.weights,
-                    use_of_all(),
+                    use_of_all,
                     pool_weight=ground.weight,
                     parts=ground.parts,
                 )

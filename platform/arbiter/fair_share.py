@@ -17,11 +17,11 @@ lexicographic order of the loads along the path, and charging a node never lower
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, isqrt
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from arbiter.quota_tree import ROOT, Tree
 from arbiter.snapshot import Phase, RunningJob, Usage
@@ -154,25 +154,48 @@ def _remembering(half_life_s: int) -> Decay:
     return Decay(half_life_s)
 
 
+_Found = TypeVar("_Found")
+_FoundCo = TypeVar("_FoundCo", covariant=True)
+
+
+class ByNode(Protocol[_FoundCo]):
+    """Has something for every tree node."""
+
+    def __getitem__(self, node: int, /) -> _FoundCo: ...
+
+
+class _WorkedOut(dict[int, _Found]):
+    """By tree node what `find` says, which is asked once for each that somebody asks for."""
+
+    __slots__ = ("_find",)
+
+    def __init__(self, find: Callable[[int], _Found]) -> None:
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, node: int) -> _Found:
+        found = self[node] = self._find(node)
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class FairUse:
-    """Decayed use of all pools: by tree node, everything below it included, and by (team, user).
+    """Decayed use of all pools: by tree node, everything below it included, and by team and user.
 
     `hour[x]` is what one milli-GPU of weight 1 is charged at its start below node x, in
     2^-32: organizations may have different half-lives.
     """
 
-    by_node: tuple[int, ...]
-    by_user: Mapping[tuple[int, str], int]
-    hour: tuple[int, ...]
+    by_node: ByNode[int]
+    by_user: ByNode[Mapping[str, int]]
+    hour: ByNode[int]
     half_lives_s: tuple[int, ...]
 
 
 class _Start(NamedTuple):
-    """What attempts have in common that are charged as much for their start. `since` is None
-    while they are starting."""
+    """What attempts of a team have in common that are charged as much for their start. `since` is
+    None while they are starting."""
 
-    team: str
     user: str
     pool: str
     mgpu: int
@@ -186,36 +209,43 @@ class Starts:
     __slots__ = ("_counts",)
 
     def __init__(self, running: Iterable[RunningJob] = ()) -> None:
-        self._counts: Counter[_Start] = Counter()
+        #: By team.
+        self._counts: dict[str, Counter[_Start]] = {}
         for run in running:
             self.add(run)
 
     def add(self, run: RunningJob) -> None:
         """`run` holds GPUs."""
-        self._counts[_start_of(run)] += 1
+        counts = self._counts.get(run.team)
+        if counts is None:
+            counts = self._counts[run.team] = Counter()
+        counts[_start_of(run)] += 1
 
     def remove(self, run: RunningJob) -> None:
         """`run`, which was added, holds none any more."""
-        start = _start_of(run)
-        left = self._counts.get(start, 0) - 1
+        counts, start = self._counts[run.team], _start_of(run)
+        left = counts.get(start, 0) - 1
         if left > 0:
-            self._counts[start] = left
+            counts[start] = left
         else:
-            self._counts.pop(start, None)
+            counts.pop(start, None)
 
-    def charged(self, at: int) -> Iterable[tuple[_Start, int]]:
-        """How many there are of each that is charged at `at`. Who has become too old for that by
-        then is forgotten."""
+    def charged(self, team: str, at: int) -> Iterable[tuple[_Start, int]]:
+        """How many there are of each of a team that is charged at `at`. Who has become too old for
+        that by then is forgotten."""
+        counts = self._counts.get(team)
+        if not counts:
+            return ()
         last = at - CHARGED_AT_START_S
-        old = [one for one in self._counts if one.since is not None and one.since <= last]
+        old = [one for one in counts if one.since is not None and one.since <= last]
         for one in old:
-            del self._counts[one]
-        return self._counts.items()
+            del counts[one]
+        return counts.items()
 
 
 def _start_of(run: RunningJob) -> _Start:
     since = None if run.phase is Phase.STARTING else run.started_at
-    return _Start(run.team, run.user, run.pool, run.mgpu, since)
+    return _Start(run.user, run.pool, run.mgpu, since)
 
 
 def half_lives_of(tree: Tree, half_life_s: int) -> tuple[int, ...]:
@@ -226,42 +256,41 @@ def half_lives_of(tree: Tree, half_life_s: int) -> tuple[int, ...]:
 def fair_use(
     tree: Tree,
     *,
-    usage: Iterable[Usage],
+    usage: Callable[[str], Iterable[Usage]],
     starts: Starts,
     weights: Mapping[str, int],
-    half_life_s: int,
+    half_lives_s: tuple[int, ...],
     at: int,
 ) -> FairUse:
-    """Sum up `usage` as it counts at `at`, and what `starts` are charged.
+    """Sum up the `usage` of teams as it counts at `at`, and what `starts` are charged: of those who
+    are asked for, and when they are.
 
-    `weights`: of pools, per mille, 1000 for those not named; `half_life_s` as in `half_lives_of`.
+    `weights`: of pools, per mille, 1000 for those not named; `half_lives_s` as by `half_lives_of`.
     """
-    half_lives = half_lives_of(tree, half_life_s)
-    decays = {value: _remembering(value) for value in half_lives}
-    index, by_user = tree.index, dict[tuple[int, str], int]()
-    for row in usage:
-        team = index.get(row.team, ROOT)
-        if team != ROOT:
-            factor = decays[half_lives[team]].factor(at - row.as_of)
-            decayed = row.decayed_mgpu_s * weights.get(row.pool, WEIGHT_OF_REFERENCE) * factor
-            of = team, row.user
-            by_user[of] = by_user.get(of, 0) + (decayed >> _FACTOR_BITS)
-    for start, count in starts.charged(at):
-        team = index.get(start.team, ROOT)
-        if team != ROOT:
+
+    def of_users(team: int) -> Mapping[str, int]:
+        decay, found = _remembering(half_lives_s[team]), dict[str, int]()
+        name = tree.ids[team]
+        for row in usage(name):
+            weight = weights.get(row.pool, WEIGHT_OF_REFERENCE)
+            decayed = row.decayed_mgpu_s * weight * decay.factor(at - row.as_of)
+            found[row.user] = found.get(row.user, 0) + (decayed >> _FACTOR_BITS)
+        for start, count in starts.charged(name, at):
             age_s = 0 if start.since is None else at - start.since
             rate = start.mgpu * weights.get(start.pool, WEIGHT_OF_REFERENCE)
-            charged = rate * decays[half_lives[team]].at_start(age_s) >> _AREA_BITS
-            of = team, start.user
-            by_user[of] = by_user.get(of, 0) + count * charged
-    by_node = [0] * len(tree.ids)
-    for (team, _), amount in by_user.items():
-        by_node[team] += amount
-    for node in range(len(by_node) - 1, -1, -1):
-        if tree.parents[node] != ROOT:
-            by_node[tree.parents[node]] += by_node[node]
-    hours = {value: decay.at_start(0) for value, decay in decays.items()}
-    return FairUse(tuple(by_node), by_user, tuple(hours[value] for value in half_lives), half_lives)
+            charged = rate * decay.at_start(age_s) >> _AREA_BITS
+            found[start.user] = found.get(start.user, 0) + count * charged
+        return found
+
+    by_user = _WorkedOut(of_users)
+
+    def of_node(node: int) -> int:
+        used = sum(by_user[node].values())
+        return used + sum(by_node[child] for child in tree.children.get(node, ()))
+
+    by_node = _WorkedOut(of_node)
+    hour = _WorkedOut(lambda node: _remembering(half_lives_s[node]).at_start(0))
+    return FairUse(by_node, by_user, hour, half_lives_s)
 
 
 class Parts:
@@ -297,9 +326,15 @@ class Parts:
 
 
 class FairShares:
-    """Where the nodes and users of one pool stand; what starts is charged at once."""
+    """Where the nodes and users of one pool stand; what starts is charged at once.
 
-    __slots__ = ("_by_user", "_charge", "_children", "_parts", "loads", "tree", "used", "weights")
+    Of whom nobody asks for nothing is worked out; `loads` are by node.
+    """
+
+    __slots__ = (
+        *("_charged", "_charged_users", "_parts", "_pool_weight", "_use"),
+        *("loads", "tree", "weights"),
+    )
 
     def __init__(
         self,
@@ -315,12 +350,16 @@ class FairShares:
             parts = Parts(tree, weights, use.half_lives_s)
         self.tree = tree
         self.weights = parts.weights
-        self.used = list(use.by_node)
         self._parts = parts
-        self._by_user = dict(use.by_user)
-        self._children: dict[int, list[int]] = {}
-        self._charge = [hour * pool_weight for hour in use.hour]
-        self.loads = [self._load(node) for node in range(len(self.used))]
+        self._use = use
+        self._pool_weight = pool_weight
+        self._charged: dict[int, int] = {}
+        self._charged_users: dict[tuple[int, str], int] = {}
+        self.loads = _WorkedOut(self._load)
+
+    def used(self, node: int) -> int:
+        """What has been used below a node."""
+        return self._use.by_node[node] + self._charged.get(node, 0)
 
     def _load(self, node: int) -> int:
         """Use over the node's part of all weights: an integer that orders like the fraction,
@@ -329,7 +368,7 @@ class FairShares:
         under = parts.under[node]
         if not under:
             return _LOAD_MAX
-        return (self.used[node] * parts.over[node] << parts.scale_bits) // under
+        return (self.used(node) * parts.over[node] << parts.scale_bits) // under
 
     def order(self, team: int) -> tuple[int, ...]:
         """Orders teams as Fair Tree does: the smallest goes first, equal ones are tied."""
@@ -340,23 +379,22 @@ class FairShares:
     def of_user(self, team: int, user: str) -> int:
         """What a user of a team has used; the least goes first among the team's users, who
         all have the same share of it."""
-        return self._by_user.get((team, user), 0)
+        used = self._use.by_user[team].get(user, 0)
+        return used + self._charged_users.get((team, user), 0)
 
     def charge_start(self, team: int, user: str, mgpu: int) -> None:
         """Charge what starts now for its first hour."""
-        amount = mgpu * self._charge[team] >> _AREA_BITS
-        self._by_user[team, user] = self._by_user.get((team, user), 0) + amount
+        amount = mgpu * (self._use.hour[team] * self._pool_weight) >> _AREA_BITS
+        by_user, charged = self._charged_users, self._charged
+        by_user[team, user] = by_user.get((team, user), 0) + amount
         for node in self.tree.paths[team]:
-            self.used[node] += amount
-            self.loads[node] = self._load(node)
+            charged[node] = charged.get(node, 0) + amount
+            self.loads.pop(node, None)
 
     def of_children(self, parent: int) -> tuple[int, int]:
         """The weight and the use of all nodes right below `parent` (ROOT: all organizations)."""
-        if not self._children:
-            for child, above in enumerate(self.tree.parents):
-                self._children.setdefault(above, []).append(child)
-        children = self._children[parent]
+        children = self.tree.children[parent]
         return (
             sum(self.weights[child] for child in children),
-            sum(self.used[child] for child in children),
+            sum(self.used(child) for child in children),
         )

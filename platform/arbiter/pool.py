@@ -94,6 +94,8 @@ class Pool:
     kinds: NodeKinds = field(init=False)
     layout: Layout = field(init=False)
     _credits: Credits | None = None
+    #: What is held of credits that nobody has asked for yet.
+    _held_before: list[tuple[int, int]] = field(default_factory=list)
     _victim_order: VictimOrder | None = None
 
     def __post_init__(self) -> None:
@@ -106,7 +108,16 @@ class Pool:
         """What the teams have to spend, looked up at the first question."""
         if self._credits is None:
             self._credits = self.make_credits()
+            for team, mgpu in self._held_before:
+                self._credits.hold(team, mgpu)
         return self._credits
+
+    def hold_credits(self, team: int, mgpu: int) -> None:
+        """A borrowed start of `team` holds the credits for its first hour."""
+        if self._credits is None:
+            self._held_before.append((team, mgpu))
+        else:
+            self._credits.hold(team, mgpu)
 
     def close(self) -> None:
         """The cycle is over: `holdings` are again as they were before it."""

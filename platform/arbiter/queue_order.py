@@ -117,7 +117,7 @@ class TeamQueue:
     place in it although they cannot start now.
     """
 
-    __slots__ = ("_charged", "_heap", "_shares", "blocked_mgpu", "classes", "team")
+    __slots__ = ("_charged", "_heap", "_is_alone", "_shares", "blocked_mgpu", "classes", "team")
 
     def __init__(self, team: int, shares: FairShares) -> None:
         self.team = team
@@ -126,15 +126,18 @@ class TeamQueue:
         self._shares = shares
         self._charged: set[str] = set()
         self._heap: list[tuple[int, int, Age, JobLine]] = []
+        #: There is one line only, and nothing to order.
+        self._is_alone = False
 
     def open(self) -> None:
         """Put the jobs that may still start into order."""
-        self._heap = heap = []
+        lines: list[JobLine] = []
         for cls in self.classes:
             if cls.code is None:
-                heap += [self._entry(line) for line in cls.lines if line.at < len(line.jobs)]
-        if len(heap) > 1:
-            heapify(heap)
+                lines += [line for line in cls.lines if line.at < len(line.jobs)]
+        self._is_alone = len(lines) == 1
+        self._heap = list(map(self._entry, lines))
+        heapify(self._heap)
 
     def refuse(self, cls: JobClass, is_refused: Callable[[Age], bool]) -> None:
         """Set those jobs of `cls` aside that would delay a reservation; the others go on."""
@@ -158,7 +161,7 @@ class TeamQueue:
         return -line.cls.priority.order, self._used(line), line.jobs[line.at], line
 
     def _used(self, line: JobLine) -> int:
-        return self._shares.of_user(self.team, line.user)
+        return 0 if self._is_alone else self._shares.of_user(self.team, line.user)
 
     def head(self) -> JobLine | None:
         """The line whose next job is the team's next."""
@@ -288,20 +291,39 @@ class Agenda:
     nobody has to know who is first there before its turn comes. A contest is known by its
     standing, but for the ratio of a guarantee that others draw on too, and by whose guarantee it
     is.
+
+    Who is alone on it is known by name only: where a team stands is found out once there is another
+    one. Until then nothing changes that: what makes it stand elsewhere is news of the team itself,
+    which is then enlisted anew.
     """
 
-    __slots__ = ("_at", "_contests", "_entries", "_keys", "_of_source", "_shares")
+    __slots__ = (
+        *("_alone", "_at", "_contests", "_entries", "_keys", "_of_source", "_shares", "_standing"),
+    )
 
-    def __init__(self, shares: FairShares) -> None:
+    def __init__(self, shares: FairShares, standing: Callable[[int, int], Standing]) -> None:
+        """`standing` of a team and what it draws on, as of now."""
         self._shares = shares
+        self._standing = standing
+        self._alone: tuple[int, Age, int] | None = None
         self._contests: dict[_ContestKey, Contest] = {}
         self._of_source: dict[int, list[_ContestKey]] = {}
         self._at: dict[int, _ContestKey] = {}
         self._keys: dict[_ContestKey, _AgendaEntry] = {}
         self._entries: list[_AgendaEntry] = []
 
-    def enlist(self, source: int, standing: Standing, job: Age, team: int) -> None:
+    def enlist(self, source: int, job: Age, team: int) -> None:
         """Add `team`, whose next job is `job` and draws on the guarantee of node `source`."""
+        if not self._at and self._alone is None:
+            self._alone = source, job, team
+            return
+        if self._alone is not None:
+            first, self._alone = self._alone, None
+            self._enlist(*first)
+        self._enlist(source, job, team)
+
+    def _enlist(self, source: int, job: Age, team: int) -> None:
+        standing = self._standing(team, source)
         is_own = standing.level == 0
         key = (
             standing.level,
@@ -326,6 +348,9 @@ class Agenda:
 
     def withdraw(self, team: int) -> bool:
         """Take `team` out; False when it is not on the agenda."""
+        if self._alone is not None and self._alone[2] == team:
+            self._alone = None
+            return True
         key = self._at.pop(team, None)
         if key is None:
             return False
@@ -351,6 +376,10 @@ class Agenda:
 
     def pop(self) -> tuple[int, int] | None:
         """Take out the (source, team) that is served next; None when nobody is left."""
+        if self._alone is not None:
+            source, _, team = self._alone
+            self._alone = None
+            return source, team
         entries, keys = self._entries, self._keys
         while entries:
             listed = entries[0]

@@ -20,8 +20,9 @@ WEIGHT_DEFAULT = 100
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The numbered tree. `given` are the nodes as the snapshot has them; `below` are those of each
-    organization, the lowest first and itself last.
+    """The numbered tree. `given` are the nodes as the snapshot has them; `children` are those right
+    below each, or below ROOT, of whom there are any; `below` are all of each organization, the
+    lowest first and itself last.
 
     `ranks` are resolved: a node without one has its nearest ancestor's. As each organization
     ranks its own nodes, and by whatever numbers, they say how many ranks are before a node's there:
@@ -37,7 +38,8 @@ class Tree:
     ranks: tuple[int, ...]
     given: tuple[TreeNode, ...]
     depth_max: int
-    below: Mapping[int, tuple[int, ...]]
+    below: Mapping[int, Sequence[int]]
+    children: Mapping[int, Sequence[int]]
 
     def level(self, node: int, team: int) -> int:
         """How far up `node` stands in the order of guarantees that `team` can draw on:
@@ -86,6 +88,9 @@ def tree_of(nodes: Iterable[TreeNode]) -> Tree:
     of_organization: dict[int, list[int]] = {}
     for path in reversed(paths):
         of_organization.setdefault(path[-1], []).append(path[0])
+    children_of: dict[int, list[int]] = {}
+    for number, parent in enumerate(parents):
+        children_of.setdefault(parent, []).append(number)
     return Tree(
         tuple(ids),
         index,
@@ -95,7 +100,8 @@ def tree_of(nodes: Iterable[TreeNode]) -> Tree:
         _behind_the_first(paths, ranks),
         tuple(given),
         max(depths, default=0),
-        {organization: tuple(found) for organization, found in of_organization.items()},
+        of_organization,
+        children_of,
     )
 
 

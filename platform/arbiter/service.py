@@ -90,7 +90,7 @@ class PoolCycle:
 
     @cached_property
     def _agenda(self) -> Agenda:
-        return Agenda(self.shares)
+        return Agenda(self.shares, self.standing)
 
     @cached_property
     def _elastic(self) -> Elastic:
@@ -324,8 +324,7 @@ class PoolCycle:
                 or self._may_reclaim(queue, line, code, source)
                 or self._may_reserve(queue, line, code)
             ):
-                standing = self.standing(team, source)
-                self._agenda.enlist(source, standing, line.job, team)
+                self._agenda.enlist(source, line.job, team)
                 return
             if self._only_starts and line.job[1] in self._only_starts:
                 queue.advance()
@@ -442,7 +441,7 @@ class PoolCycle:
         holds the credits for it."""
         self.shares.charge_start(team, job.user, job.mgpu)
         if is_borrowed:
-            self.pool.credits.hold(team, job.mgpu)
+            self.pool.hold_credits(team, job.mgpu)
 
     def _may_reclaim(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> bool:
         """Whether the next job of `line`, which cannot start, may look for victims."""

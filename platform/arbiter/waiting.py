@@ -111,7 +111,7 @@ class Spared:
         if parent not in self._totals:
             self._totals[parent] = shares.of_children(parent)
         weight, used = self._totals[parent]
-        return 1_000 * shares.weights[node] // (weight or 1), 1_000 * shares.used[node] // (
+        return 1_000 * shares.weights[node] // (weight or 1), 1_000 * shares.used(node) // (
             used or 1
         )
 

@@ -38,37 +38,44 @@ class RecentUse:
     def __init__(self, half_life_s: int, pool: str = POOL) -> None:
         self._decay = Decay(half_life_s)
         self._pool = pool
-        self._of: dict[tuple[str, str], _Use] = {}
-        self._carried_at = 0
+        #: By team and user.
+        self._of: dict[str, dict[str, _Use]] = {}
+        self._carried_at: dict[str, int] = {}
 
     def know(self, row: Usage) -> None:
         """What somebody of whom nothing is known yet has used before."""
-        self._of[row.team, row.user] = _Use(row.decayed_mgpu_s, at=row.as_of)
+        self._of.setdefault(row.team, {})[row.user] = _Use(row.decayed_mgpu_s, at=row.as_of)
 
     def hold(self, team: str, user: str, mgpu: int, now: int) -> None:
         """`mgpu` more are held from `now` on; a negative amount is given back."""
-        use = self._of.get((team, user))
+        users = self._of.setdefault(team, {})
+        use = users.get(user)
         if use is None:
-            use = self._of[team, user] = _Use(at=now)
+            use = users[user] = _Use(at=now)
         self._advance(use, now)
         use.held += mgpu
 
     def usage(self, now: int) -> tuple[Usage, ...]:
         """What everybody has used, running jobs until `now`."""
-        is_due = now - self._carried_at >= _CARRIED_EVERY_S
-        for key in list(self._of) if is_due else ():
-            use = self._of[key]
+        return tuple(row for team in self._of for row in self.of_team(team, now))
+
+    def of_team(self, team: str, now: int) -> list[Usage]:
+        """The same of the users of one team."""
+        users = self._of.get(team, {})
+        is_due = now - self._carried_at.get(team, 0) >= _CARRIED_EVERY_S
+        for user in list(users) if is_due else ():
+            use = users[user]
             self._advance(use, now)
             if not use.sum and not use.held:
-                del self._of[key]
+                del users[user]
         if is_due:
-            self._carried_at = now
+            self._carried_at[team] = now
         found = []
-        for (team, user), use in self._of.items():
+        for user, use in users.items():
             if use.held:
                 self._advance(use, now)
             found.append(Usage(team, user, self._pool, use.sum, use.at))
-        return tuple(found)
+        return found
 
     def _advance(self, use: _Use, now: int) -> None:
         passed = now - use.at

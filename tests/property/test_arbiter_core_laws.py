@@ -99,9 +99,9 @@ class Told:
         self.snapshot = snapshot
         self.checkpoints = {run.attempt: run.checkpoint_at for run in snapshot.running}
 
-    def usage(self, now: int) -> tuple[Usage, ...]:
+    def usage(self, team: str, now: int) -> list[Usage]:
         assert now == self.snapshot.taken_at
-        return self.snapshot.usage
+        return [row for row in self.snapshot.usage if row.team == team]
 
     def balances(self, now: int) -> tuple[Balance, ...]:
         assert now == self.snapshot.taken_at

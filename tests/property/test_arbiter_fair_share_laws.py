@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -97,7 +98,7 @@ def shares_of(tree: Tree, weights: Sequence[int], own: Sequence[int]) -> FairSha
         for above in tree.paths[node]:
             used[above] += own[node]
     size = len(tree.ids)
-    use = FairUse(tuple(used), {}, (1 << 32,) * size, (1,) * size)
+    use = FairUse(used, defaultdict(dict), [1 << 32] * size, (1,) * size)
     return FairShares(tree, weights, use, pool_weight=1)
 
 
@@ -112,11 +113,11 @@ def ranked(tree: Tree, weights: Sequence[int], shares: FairShares) -> list[set[i
 
     def level_value(node: int) -> tuple[bool, Fraction]:
         beside = children[tree.parents[node]]
-        used = sum(shares.used[other] for other in beside)
+        used = sum(shares.used(other) for other in beside)
         share = Fraction(weights[node], sum(weights[other] for other in beside))
-        if not shares.used[node]:
+        if not shares.used(node):
             return True, Fraction(0)
-        return False, share / Fraction(shares.used[node], used)
+        return False, share / Fraction(shares.used(node), used)
 
     found: list[set[int]] = []
 

@@ -44,8 +44,8 @@ class _Accounts:
         if self._bank is not None:
             self._bank.hold(run.team, mgpu, now)
 
-    def usage(self, now: int) -> tuple[Usage, ...]:
-        return self._use.usage(now)
+    def usage(self, team: str, now: int) -> list[Usage]:
+        return self._use.of_team(team, now)
 
     def balances(self, now: int) -> tuple[Balance, ...]:
         return () if self._bank is None else self._bank.balances(now)

@@ -208,14 +208,14 @@ class Saved:
 
     def __init__(self, **at: int) -> None:
         self.at = at
-        self.asked = 0
+        self.asked: list[str] = []
 
-    def usage(self, now: int) -> tuple[Usage, ...]:
-        self.asked += 1
+    def usage(self, team: str, now: int) -> tuple[Usage, ...]:
+        self.asked.append(team)
         return ()
 
     def balances(self, now: int) -> tuple[Balance, ...]:
-        self.asked += 1
+        self.asked.append("balances")
         return ()
 
     def checkpoint_at(self, run: RunningJob, now: int) -> int | None:
@@ -242,10 +242,11 @@ def test_who_lost_least_since_a_checkpoint_that_is_asked_for_is_the_victim(
     assert [one.job for one in reclaim.victims] == [victim]
 
 
-def test_nothing_is_asked_for_a_cycle_in_which_nobody_could_start() -> None:
-    """Planted: use and credits are looked up for each cycle."""
+def test_nothing_is_asked_of_use_where_nobody_is_compared() -> None:
+    """Who could not start is not compared, nor who is the only one; then it is asked of those who
+    are. Planted: use and credits are looked up for each cycle; the use of all is."""
     snapshot = a_snapshot(
-        quotas={"a": 0, "b": 8},
+        quotas={"a": 0, "b": 8, "c": 0, "d": 0},
         devices=devices(1),
         running=[a_running("r", "b", slots(0, 1))],
         queued=[a_queued("j", "a")],
@@ -253,7 +254,10 @@ def test_nothing_is_asked_for_a_cycle_in_which_nobody_could_start() -> None:
     accounts = Saved()
     core = Core.of(snapshot, Policy(), accounts)
     assert core.cycle(NOW, explains=False, parts=False).starts == ()
-    assert accounts.asked == 0
     core.release("r.1")
-    assert [one.job for one in core.cycle(NOW, explains=False).starts] == ["j"]
-    assert accounts.asked == 2
+    alone = core.cycle(NOW, explains=False, parts=False)
+    assert ([one.job for one in alone.starts], accounts.asked) == (["j"], [])
+    core.queue(a_queued("k", "c"))
+    both = core.cycle(NOW, explains=False, parts=False)
+    assert [one.job for one in both.starts] == ["j", "k"]
+    assert sorted(accounts.asked) == ["a", "balances", "c"]

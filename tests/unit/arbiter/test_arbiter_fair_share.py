@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import NamedTuple
 
 import pytest
 
-from arbiter.fair_share import Decay, FairShares, FairUse, Starts, fair_use
+from arbiter.fair_share import Decay, FairShares, FairUse, Starts, fair_use, half_lives_of
 from arbiter.quota_tree import Tree, tree_of
 from arbiter.snapshot import Phase, TreeNode, Usage
 from builders.arbiter_builders import NOW, a_node, a_running, slots
@@ -70,7 +71,7 @@ def shares_of(rows: Mapping[str, tuple[int, int]]) -> tuple[Tree, FairShares]:
         weights[node] = weight
         for above in tree.paths[node]:
             used[above] += use
-    use_of_all = FairUse(tuple(used), {}, (0,) * len(used), (WEEK,) * len(used))
+    use_of_all = FairUse(used, defaultdict(dict), [0] * len(used), (WEEK,) * len(used))
     return tree, FairShares(tree, weights, use_of_all)
 
 
@@ -134,7 +135,7 @@ class Level(NamedTuple):
 
 def level_of(shares: FairShares, node: int) -> Level:
     weight_of_all, used_by_all = shares.of_children(shares.tree.parents[node])
-    return Level(shares.weights[node], weight_of_all, shares.used[node], used_by_all)
+    return Level(shares.weights[node], weight_of_all, shares.used(node), used_by_all)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def classic(rows: Mapping[str, tuple[int, int]], leaf: str) -> str:
     share, effective = Fraction(1), Fraction(0)
     for node in reversed(tree.paths[tree.index[f"o/{leaf}"]][:-1]):
         level = level_of(shares, node)
-        actual = Fraction(level.used, shares.used[0])
+        actual = Fraction(level.used, shares.used(0))
         part = Fraction(level.weight, level.weight_of_all)
         is_top = tree.parents[tree.parents[node]] < 0
         effective = actual if is_top else actual + (effective - actual) * part
@@ -242,34 +243,33 @@ USERS = ("alice", "bob")
 def use_of(**given: object) -> FairUse:
     tree = tree_of([a_node("x"), a_node("x/t"), TreeNode("y", None, half_life_s=DAY)])
     fields: dict[str, object] = {
-        "usage": (),
+        "usage": by_team(()),
         "starts": Starts(),
         "weights": {},
-        "half_life_s": WEEK,
+        "half_lives_s": half_lives_of(tree, WEEK),
         "at": NOW,
         **given,
     }
     return fair_use(tree, **fields)  # type: ignore[arg-type]
 
 
+def by_team(rows: Iterable[Usage]) -> Callable[[str], list[Usage]]:
+    return lambda team: [row for row in rows if row.team == team]
+
+
 def test_use_is_summed_by_user_and_up_the_tree_weighted_by_pool_and_decayed() -> None:
-    use = use_of(
-        usage=[
-            Usage("x/t", "alice", "h100", 1_000, NOW),
-            Usage("x/t", "bob", "a100", 1_000, NOW - WEEK),
-            Usage("x", "alice", "h100", 7, NOW),
-            Usage("y", "alice", "h100", 4_000, NOW - WEEK),
-            Usage("gone", "alice", "h100", 9_000, NOW),
-        ],
-        weights={"a100": 400},
-    )
-    assert dict(use.by_user) == {
-        (2, "alice"): 1_000_000,
-        (2, "bob"): 200_000,
-        (0, "alice"): 7_000,
-        (1, "alice"): 31_250,
-    }
-    assert use.by_node == (1_207_000, 31_250, 1_200_000)
+    rows = [
+        Usage("x/t", "alice", "h100", 1_000, NOW),
+        Usage("x/t", "bob", "a100", 1_000, NOW - WEEK),
+        Usage("x", "alice", "h100", 7, NOW),
+        Usage("y", "alice", "h100", 4_000, NOW - WEEK),
+        Usage("gone", "alice", "h100", 9_000, NOW),
+    ]
+    use = use_of(usage=by_team(rows), weights={"a100": 400})
+    assert use.by_user[2] == {"alice": 1_000_000, "bob": 200_000}
+    assert use.by_user[0] == {"alice": 7_000}
+    assert use.by_user[1] == {"alice": 31_250}
+    assert [use.by_node[node] for node in range(3)] == [1_207_000, 31_250, 1_200_000]
     assert use.half_lives_s == (WEEK, DAY, WEEK)
 
 
@@ -282,8 +282,8 @@ def test_what_started_is_charged_an_hour_at_once_and_no_more_until_it_is_over() 
         held = Decay(WEEK).used([(NOW - min(age_s, 3_600), NOW, 8_000_000)], NOW)
         assert abs(use_of(starts=Starts([run])).by_node[0] - (hour - held)) <= 1, age_s
     starting = a_running("r", "x/t", slots(0, 1), started_at=NOW - 600, phase=Phase.STARTING)
-    assert abs(use_of(starts=Starts([starting])).by_user[2, "alice"] - hour) <= 1
-    assert use_of(starts=Starts([a_running("r", "gone", slots(0, 1))])).by_node == (0, 0, 0)
+    assert abs(use_of(starts=Starts([starting])).by_user[2]["alice"] - hour) <= 1
+    assert use_of(starts=Starts([a_running("r", "gone", slots(0, 1))])).by_node[0] == 0
 
 
 def test_those_who_started_together_are_charged_one_by_one() -> None:
@@ -295,13 +295,13 @@ def test_those_who_started_together_are_charged_one_by_one() -> None:
         a_running(f"r{i}", "x/t", slots(i, 1), started_at=NOW - age_s)
         for i, age_s in enumerate((600, 600, 60))
     ]
-    alone = [use_of(starts=Starts([run])).by_user[2, "alice"] for run in runs]
+    alone = [use_of(starts=Starts([run])).by_user[2]["alice"] for run in runs]
     starts = Starts(runs)
-    assert use_of(starts=starts).by_user == {(2, "alice"): sum(alone)}
+    assert use_of(starts=starts).by_user[2] == {"alice": sum(alone)}
     starts.remove(runs[1])
-    assert use_of(starts=starts).by_user == {(2, "alice"): alone[0] + alone[2]}
+    assert use_of(starts=starts).by_user[2] == {"alice": alone[0] + alone[2]}
     starts.remove(runs[0])
-    assert use_of(starts=starts).by_user == {(2, "alice"): alone[2]}
+    assert use_of(starts=starts).by_user[2] == {"alice": alone[2]}
 
 
 def test_organizations_are_compared_by_their_average_over_their_own_memory() -> None:
@@ -312,20 +312,34 @@ def test_organizations_are_compared_by_their_average_over_their_own_memory() -> 
         Usage(name, "u", "h100", Decay(half_life_s).used([(0, 10**9, 8_000)], 10**9), 10**9)
         for name, half_life_s in (("x", WEEK), ("y", DAY))
     ]
-    use = fair_use(tree, usage=rows, starts=Starts(), weights={}, half_life_s=WEEK, at=10**9)
+    use = fair_use(
+        tree,
+        usage=by_team(rows),
+        starts=Starts(),
+        weights={},
+        half_lives_s=half_lives_of(tree, WEEK),
+        at=10**9,
+    )
     shares = FairShares(tree, [100, 100], use)
     assert use.by_node[0] > 6 * use.by_node[1]
-    x, y = shares.loads
+    x, y = shares.loads[0], shares.loads[1]
     assert abs(x - y) * 10**9 < x
 
 
 def test_a_start_is_charged_to_its_user_its_team_and_all_above() -> None:
     tree = tree_of([a_node("x"), a_node("x/s"), a_node("x/t")])
-    use = fair_use(tree, usage=(), starts=Starts(), weights={}, half_life_s=WEEK, at=NOW)
+    use = fair_use(
+        tree,
+        usage=by_team(()),
+        starts=Starts(),
+        weights={},
+        half_lives_s=half_lives_of(tree, WEEK),
+        at=NOW,
+    )
     shares = FairShares(tree, [100] * 3, use, pool_weight=500)
     shares.charge_start(2, "alice", 8_000)
     hour = Decay(WEEK).used([(NOW - 3_600, NOW, 4_000_000)], NOW)
     assert abs(shares.of_user(2, "alice") - hour) <= 1
     assert (shares.of_user(2, "bob"), shares.of_user(1, "alice")) == (0, 0)
-    assert shares.used == [shares.used[2], 0, shares.used[2]]
+    assert [shares.used(node) for node in range(3)] == [shares.used(2), 0, shares.used(2)]
     assert shares.order(1) < shares.order(2)

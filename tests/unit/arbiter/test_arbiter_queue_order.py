@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from arbiter.fair_share import FairShares, FairUse
@@ -19,7 +20,7 @@ def shares(used: Mapping[str, int] | None = None) -> FairShares:
     for path, amount in (used or {}).items():
         for node in tree.paths[tree.index[path]]:
             total[node] += amount
-    use = FairUse(tuple(total), {}, (1 << 32,) * len(PATHS), (1,) * len(PATHS))
+    use = FairUse(total, defaultdict(dict), [1 << 32] * len(PATHS), (1,) * len(PATHS))
     return FairShares(tree, [100] * len(PATHS), use, pool_weight=1)
 
 
@@ -92,7 +93,26 @@ def test_an_earlier_job_of_a_team_counts_once_it_is_enlisted_again() -> None:
     assert order_of(contest) == [Z]
 
 
-def drain(agenda: Agenda) -> list[tuple[int, int]]:
+class Told:
+    """An agenda that is told where teams stand."""
+
+    def __init__(self, standing: FairShares) -> None:
+        self.standings: dict[tuple[int, int], Standing] = {}
+        self.asked: list[int] = []
+        self.agenda = Agenda(standing, self._stands)
+        self.pop, self.refresh = self.agenda.pop, self.agenda.refresh
+        self.withdraw = self.agenda.withdraw
+
+    def enlist(self, source: int, standing: Standing, job: int, team: int) -> None:
+        self.standings[team, source] = standing
+        self.agenda.enlist(source, (job, ""), team)
+
+    def _stands(self, team: int, source: int) -> Standing:
+        self.asked.append(team)
+        return self.standings[team, source]
+
+
+def drain(agenda: Told) -> list[tuple[int, int]]:
     found = []
     while (served := agenda.pop()) is not None:
         found.append(served)
@@ -100,7 +120,7 @@ def drain(agenda: Agenda) -> list[tuple[int, int]]:
 
 
 def test_guaranteed_demand_goes_by_ratio_then_fair_share_and_spare_by_rank_first() -> None:
-    agenda = Agenda(shares({"o/a/x": 1}))
+    agenda = Told(shares({"o/a/x": 1}))
     agenda.enlist(ROOT, Standing(3, 0, -1), 0, T)
     agenda.enlist(ROOT, Standing(3, 0, -2), 9, Z)
     agenda.enlist(X, Standing(0, 40), 1, X)
@@ -112,21 +132,21 @@ def test_guaranteed_demand_goes_by_ratio_then_fair_share_and_spare_by_rank_first
 def test_credits_come_before_fair_share_or_after_it() -> None:
     """z has used nothing; x is rich."""
     used = {"o/a/x": 1}
-    agenda = Agenda(shares(used))
+    agenda = Told(shares(used))
     agenda.enlist(ROOT, Standing(3, 0, 0, -5), 1, X)
     agenda.enlist(ROOT, Standing(3, 0, 0, 2), 0, Z)
     assert drain(agenda) == [(ROOT, X), (ROOT, Z)]
     agenda.enlist(ROOT, Standing(3, 0, 0, 0, -5), 1, X)
     agenda.enlist(ROOT, Standing(3, 0, 0, 0, 2), 0, Z)
     assert drain(agenda) == [(ROOT, Z), (ROOT, X)]
-    tied = Agenda(shares())
+    tied = Told(shares())
     tied.enlist(ROOT, Standing(3, 0, 0, 0, 2), 0, Z)
     tied.enlist(ROOT, Standing(3, 0, 0, 0, -5), 1, X)
     assert drain(tied) == [(ROOT, X), (ROOT, Z)]
 
 
 def test_all_who_draw_on_a_guarantee_move_when_its_ratio_does() -> None:
-    agenda = Agenda(shares())
+    agenda = Told(shares())
     agenda.enlist(A, Standing(2, 10), 1, X)
     agenda.enlist(A, Standing(2, 10), 2, Y)
     agenda.enlist(B, Standing(2, 20), 3, Z)
@@ -142,7 +162,7 @@ def test_all_who_draw_on_a_guarantee_move_when_its_ratio_does() -> None:
 def test_who_enters_a_contest_in_which_somebody_was_first_may_be_first_too() -> None:
     """Planted bugs that died of it: who entered after somebody was asked for is not looked at; a
     team that has only entered cannot be taken out."""
-    agenda = Agenda(shares({"o/a/x": 10, "o/a/y": 20}))
+    agenda = Told(shares({"o/a/x": 10, "o/a/y": 20}))
     for job, team in enumerate((X, Y, Z)):
         agenda.enlist(team, Standing(0, 7), job, team)
     assert agenda.withdraw(Z)
@@ -152,8 +172,24 @@ def test_who_enters_a_contest_in_which_somebody_was_first_may_be_first_too() -> 
     assert drain(agenda) == [(Z, Z), (Y, Y), (X, X)]
 
 
+def test_where_a_team_stands_is_asked_once_there_is_another_one() -> None:
+    """Planted: where the first stands is asked as it comes; who is alone cannot be withdrawn; who
+    was alone is forgotten when another one comes."""
+    agenda = Told(shares())
+    agenda.enlist(X, Standing(0, 40), 1, X)
+    assert drain(agenda) == [(X, X)]
+    agenda.enlist(X, Standing(0, 40), 1, X)
+    assert (agenda.withdraw(X), agenda.withdraw(X), drain(agenda)) == (True, False, [])
+    agenda.enlist(X, Standing(0, 40), 1, X)
+    agenda.standings[X, X] = Standing(0, 60)
+    assert agenda.asked == []
+    agenda.enlist(Y, Standing(0, 50), 2, Y)
+    assert agenda.asked == [X, Y]
+    assert drain(agenda) == [(Y, Y), (X, X)]
+
+
 def test_a_team_is_taken_out_once() -> None:
-    agenda = Agenda(shares())
+    agenda = Told(shares())
     agenda.enlist(X, Standing(0, 0), 1, X)
     assert (agenda.withdraw(X), agenda.withdraw(X)) == (True, False)
     assert agenda.pop() is None
