@@ -373,7 +373,7 @@ def test_what_asks_for_gpus_asks_for_no_cores() -> None:
 
 
 def test_a_leader_without_gpus_on_a_node_of_cores_is_held_outside() -> None:
-    """Its cores are nobody else's, and its job is of one pool. Mutant: of several pools."""
+    """Its cores are nobody else's, and its job is of one pool."""
     gpus = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
     workload = a_workload(a_pod_set(FOUR, nodeSelector=BATCH), a_pod_set(gpus))
     workload["metadata"]["ownerReferences"] = [

@@ -172,8 +172,7 @@ def test_what_somebody_changes_of_the_cores_is_seen_and_overwritten(mode: str) -
 
 
 def test_a_pool_of_cores_is_added_to_queues_that_are_there() -> None:
-    """And taken away again, with nothing else of them changed. Mutant: the order of the flavors of
-    GPUs changes with it."""
+    """And taken away again, with nothing else of them changed."""
     api = FakeKubeApi()
     plain = kube_shape("shared", pools={"h100": CORES["h100"]})
     push(a_control(api, plain), a_company_tree())
