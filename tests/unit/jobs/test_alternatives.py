@@ -186,8 +186,8 @@ def test_a_request_can_be_sent_as_it_is_and_is_what_was_tried(company: Company, 
 
 
 def test_each_is_tried_alone_and_in_place_of_the_job(company: Company, bob: User) -> None:
-    """The team may hold 16 of its own and borrowed; 8 are free of quota. Planted: the job still in
-    its line, so that what comes after it waits; variants that stand in each other's way."""
+    """The team may hold 16 of its own and borrowed; 8 are free of quota. Planted: variants that
+    stand in each other's way."""
     Quota.objects.filter(node=company.nlp).update(borrow_limit_mgpu=0)
     waiting = a_job(
         company,
@@ -258,7 +258,7 @@ def test_a_sooner_time_comes_before_a_smaller_concession(company: Company, bob: 
 
 
 def test_another_pool_and_a_lower_class(company: Company, bob: User) -> None:
-    """Planted: pools of cores for GPUs; a class that is higher."""
+    """Planted: a class that is higher."""
     a100, cores = a_pool("a100"), a_pool("cpu", device="cpu")
     for pool in (a100, cores):
         for node in (company.organization, company.research, company.nlp):
