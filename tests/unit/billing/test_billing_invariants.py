@@ -76,8 +76,6 @@ def test_an_attempt_holds_something() -> None:
 
 
 def test_what_an_attempt_names_is_there_and_stays() -> None:
-    """Planted: parties that are added without their references, or only for the first attempt of a
-    statement; parties that may go."""
     company = a_company()
     attempts = [a_metered_attempt(team, 0, 60) for team in (company.nlp, company.vision)]
     named = ("organization_id", "team_id", "user_id", "pool_id", "cluster_id")

@@ -104,7 +104,7 @@ def outcomes(body: dict[str, Any]) -> list[tuple[str, str]]:
 
 def test_the_best_outcome_comes_first(company: Company, bob: User) -> None:
     """One node of four is free, and the job needs two of them. Planted: in the order of the
-    concessions alone."""
+    concessions alone; the job still in its line."""
     occupy(company, bob, 0, 1, 2)
     waiting = a_job(
         company,
