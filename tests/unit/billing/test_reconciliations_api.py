@@ -20,7 +20,7 @@ from billing.reconciliations import (
     store_result,
 )
 from builders.api_callers import Caller, by_token
-from builders.portal_builders import Company, a_company, an_actor, an_organization
+from builders.portal_builders import Company, a_company, a_pool, an_actor, an_organization
 from builders.reconciliation_builders import DAY, a_metered_run, a_run, an_id
 from clusters.models import CapacitySegment, Cluster
 from outbox.models import Message
@@ -264,6 +264,21 @@ def test_platform_admins_see_everything() -> None:
         "cut_count": 0,
         "cut_mgpu_s": 0,
     }
+
+
+def test_the_sums_of_cores_are_apart_from_those_of_gpus() -> None:
+    """Planted: all in the sums of GPUs."""
+    company = a_slurm_company()
+    row = a_result(company, green_and_red())
+    a_pool("cpu", device="cpu")
+    ReconciledAccount.objects.filter(account=INFERENCE).update(pool="cpu")
+    root = by_token(an_actor(None, Role.PLATFORM_ADMIN, "root2").user)
+    one = root.get(f"reconciliations/{row.pk}").json()
+    assert one["by_device"] == [
+        {"device": "gpu", "metered_mgpu_s": 320_000, "accounted_mgpu_s": 640_000},
+        {"device": "cpu", "metered_mgpu_s": 320_000, "accounted_mgpu_s": 312_000},
+    ]
+    assert [account["device"] for account in one["accounts"]] == ["cpu", "gpu", "gpu"]
 
 
 @pytest.mark.parametrize("role", [Role.FINANCE, Role.AUDITOR, Role.ORGANIZATION_ADMIN])

@@ -99,6 +99,18 @@ def test_ls_fits_a_terminal_of_80_columns(server: Server, monkeypatch: pytest.Mo
     assert lines[1] == f"{JOB_ID}  {'n' * 20}…  queued    16  5m10s"
 
 
+def test_ls_says_cores_where_it_is_cores(server: Server) -> None:
+    """Planted: the head is always GPUS; cells of cores among GPUs bear no word."""
+    cores = a_shown_job(device="cpu", pool="cpu", mgpu=6_000)
+    server.routes["GET jobs"] = {"items": [cores], "next": None}
+    head, row = server.run("ls").out.splitlines()
+    assert (head.split()[3], row.split()[3]) == ("CORES", "6")
+    server.routes["GET jobs"] = {"items": [cores, a_shown_job()], "next": None}
+    head, row, of_gpus = server.run("ls").out.splitlines()
+    assert (head.split()[3], row.split()[3:5]) == ("GPUS", ["6", "cores"])
+    assert "cores" not in of_gpus
+
+
 def test_ls_of_nothing(server: Server) -> None:
     server.routes["GET jobs"] = {"items": [], "next": None}
     ran = server.run("ls")

@@ -19,6 +19,7 @@ from builders.portal_builders import (
     a_user,
     an_actor,
 )
+from clusters.models import Pool
 from jobs.heavy_answers import FUTURE
 from jobs.models import Job
 from jobs.quota_preview import ChangePreview, preview_change
@@ -77,6 +78,17 @@ def raised(company: Company, actor: Actor, gpus: int = 4) -> PlannedChange:
 
 def previewed(planned: PlannedChange, actor: Actor, horizon_s: int = DAY_S) -> ChangePreview:
     return preview_change(planned.pk, horizon_s=horizon_s, actor=actor, now=NOW)
+
+
+def test_a_preview_in_a_pool_of_cores_says_so_in_every_row() -> None:
+    """Planted: starts, losses or teams say gpu."""
+    company, *_ = lent_out()
+    Pool.objects.update(device="cpu")
+    admin = an_actor(company.research, Role.DEPARTMENT_ADMIN)
+    found = previewed(raised(company, admin), admin)
+    rows = [*found.quotas, *found.pools, *found.starts, *found.reclaimed]
+    assert [(row["pool"], row["device"]) for row in rows] == [("h100", "cpu")] * 4
+    assert {team.device for team in found.teams} == {"cpu"}
 
 
 def test_a_raised_guarantee_starts_a_job_300_s_sooner_and_puts_4_gpu_hours_at_risk() -> None:
