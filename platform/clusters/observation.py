@@ -164,7 +164,7 @@ def _usable_nodes(
         complaints.append(
             f"{len(named)} nodes are left out because they offer {device.plural} and their pool has"
             f" other devices: {_some(named)}."
-            f" Give the cluster's options a pool of {device.plural}."
+            f" The pool here and the cluster's options must both be of {device.plural}, or neither."
         )
     if impossible:
         complaints.append(

@@ -400,7 +400,10 @@ def _pools(value: object, *, requires_digest: bool) -> Mapping[str, KubernetesPo
             pools[name] = _pool_of_cores(name, settings, requires_digest=requires_digest)
             continue
         if not isinstance(settings, Mapping) or set(settings) - _POOL_KNOWN:
-            raise ValueError(f"pool {name} has {', '.join(sorted(_POOL_KNOWN))}, nothing else")
+            raise ValueError(
+                f"pool {name} has {', '.join(sorted(_POOL_KNOWN))}, nothing else"
+                f"{_but_not(settings, _POOL_KNOWN)}"
+            )
         pools[name] = _pool(name, settings, requires_digest=requires_digest)
     flavors = [pool.flavor for pool in pools.values()]
     if len(set(flavors)) != len(flavors):
@@ -489,14 +492,27 @@ def _pool(name: str, settings: Mapping[str, Any], *, requires_digest: bool) -> K
     )
 
 
+def _but_not(settings: object, known: frozenset[str]) -> str:
+    """The options that are too many, as the end of a sentence that lists all there are."""
+    if not isinstance(settings, Mapping):
+        return ""
+    unknown = sorted(str(option)[:100] for option in settings if option not in known)
+    if not unknown:
+        return ""
+    cores = any(option in _POOL_OF_CORES_KNOWN - _POOL_KNOWN for option in unknown)
+    hint = '; that is for a pool with "device": "cpu"' if cores and known is _POOL_KNOWN else ""
+    return f" (not {', '.join(unknown[:10])}{hint})"
+
+
 def _pool_of_cores(
     name: str, settings: Mapping[str, Any], *, requires_digest: bool
 ) -> KubernetesPool:
     if settings["device"] != DeviceKind.CPU or set(settings) - _POOL_OF_CORES_KNOWN:
         raise ValueError(
             f'pool {name} has device "cpu" beside '
-            f"{', '.join(sorted(_POOL_OF_CORES_KNOWN - {'device'}))}, nothing else; a pool of GPUs "
-            "has no device but a resource"
+            f"{', '.join(sorted(_POOL_OF_CORES_KNOWN - {'device'}))}, nothing else"
+            f"{_but_not(settings, _POOL_OF_CORES_KNOWN)}; a pool of GPUs has no device but a "
+            "resource"
         )
     plain = _pool(
         name,

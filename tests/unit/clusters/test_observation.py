@@ -172,9 +172,9 @@ def test_nodes_that_offer_other_devices_than_their_pool_has_are_left_out_and_nam
     cluster.refresh_from_db()
     assert cluster.message == (
         "1 nodes are left out because they offer cores and their pool has other devices: h100. "
-        "Give the cluster's options a pool of cores. "
+        "The pool here and the cluster's options must both be of cores, or neither. "
         "1 nodes are left out because they offer GPUs and their pool has other devices: cpu. "
-        "Give the cluster's options a pool of GPUs."
+        "The pool here and the cluster's options must both be of GPUs, or neither."
     )
 
 

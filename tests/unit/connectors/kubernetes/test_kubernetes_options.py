@@ -147,7 +147,13 @@ def test_what_no_cluster_can_have_is_refused(changes: dict[str, Any], why: str) 
         ({"memory_mib_per_gpu": 1.5}, "must be a whole number"),
         ({"resource": "cpu"}, 'a pool of CPU cores has "device": "cpu" in its place'),
         ({"device": "gpu"}, 'pool h100 has device "cpu" beside flavor, image, memory_mib_per_core'),
-        ({"device": "cpu", "cpu_per_gpu": 1}, 'pool h100 has device "cpu" beside'),
+        ({"device": "cpu", "cpu_per_gpu": 1}, "nothing else (not cpu_per_gpu); a pool of GPUs has"),
+        ({"device": "gpu"}, "nothing else; a pool of GPUs has no device but a resource"),
+        (
+            {"memory_mib_per_core": 4, "x": 1},
+            'nothing else (not memory_mib_per_core, x; that is for a pool with "device": "cpu")',
+        ),
+        ({"partition": "x"}, "nothing else (not partition)"),
         ({"device": "cpu", "topology_name": "t"}, 'pool h100 has device "cpu" beside'),
         ({"device": "cpu"}, "pool h100 of CPU cores needs a node_selector"),
         (
