@@ -76,6 +76,8 @@ def test_an_attempt_holds_something() -> None:
 
 
 def test_what_an_attempt_names_is_there_and_stays() -> None:
+    """Planted bugs that died of it: only the first attempt of a statement is looked at; parties
+    without a reference to their team; parties that may be deleted."""
     company = a_company()
     attempts = [a_metered_attempt(team, 0, 60) for team in (company.nlp, company.vision)]
     named = ("organization_id", "team_id", "user_id", "pool_id", "cluster_id")
