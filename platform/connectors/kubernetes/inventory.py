@@ -58,10 +58,13 @@ def nodes_of(
     found: list[NodeCapacity] = []
     complaints: list[str] = []
     with_gpus: dict[str, list[str]] = {}
+    with_none: dict[str, list[str]] = {}
+    having: set[str] = set()
     for node in nodes:
         try:
             name = needed(node, "metadata", "name")
             whose = _pools_of(node, pools)
+            having.update(pool.name for pool in (*whose.counting, *whose.disputed))
             for pool in whose.counting:
                 offered = _capacity(name, node, pool, features)
                 if pool.device is DeviceKind.CPU:
@@ -69,6 +72,8 @@ def nodes_of(
                 found.append(offered)
             for pool in whose.with_gpus:
                 with_gpus.setdefault(pool.name, []).append(printable(name, _LENGTH_MAX))
+            for pool in whose.with_none:
+                with_none.setdefault(pool.name, []).append(printable(name, _LENGTH_MAX))
             if whose.disputed:
                 names = " and ".join(sorted(pool.name for pool in whose.disputed)[:_NAMED_MAX])
                 devices = whose.disputed[0].device.plural
@@ -85,6 +90,14 @@ def nodes_of(
             f"Pool {pool_name} of CPU cores has {len(names_of_nodes)} nodes with GPUs by its "
             f"node_selector ({shown}): their cores are not offered, and what people start on them "
             "is not counted. Give it a label that only nodes without GPUs have."
+        )
+    for pool_name in with_none.keys() - having:
+        shown = ", ".join(sorted(with_none[pool_name])[:_NAMED_MAX])
+        what = pools[pool_name].device_class or pools[pool_name].resource
+        complaints.append(
+            f"Pool {pool_name} has nothing to offer: none of the nodes with the labels of its "
+            f"node_selector has {what} ({shown}). See to the device plugin there; a pool of CPU "
+            'cores has "device": "cpu".'
         )
     return tuple(sorted(found, key=lambda one: (one.name, one.pool))), tuple(sorted(complaints))
 
@@ -108,11 +121,13 @@ def pools_of_nodes(
 @dataclass(frozen=True, slots=True)
 class _Pools:
     """The pools whose nodes look like a node: those that it counts in, those that would count the
-    same devices as another of them, and those of cores that it is not in for its GPUs."""
+    same devices as another of them, those of cores that it is not in for its GPUs, and those of
+    GPUs whose labels it has and none of their GPUs."""
 
     counting: list[KubernetesPool]
     disputed: list[KubernetesPool]
     with_gpus: list[KubernetesPool]
+    with_none: list[KubernetesPool]
 
 
 def _pools_of(node: Object, pools: Mapping[str, KubernetesPool]) -> _Pools:
@@ -140,7 +155,14 @@ def _pools_of(node: Object, pools: Mapping[str, KubernetesPool]) -> _Pools:
         if any(other is not pool and _counts_the_same(pool, other) for other in fitting)
     ]
     return _Pools(
-        [pool for pool in fitting if pool not in disputed], disputed, of_cores if has_gpus else []
+        counting=[pool for pool in fitting if pool not in disputed],
+        disputed=disputed,
+        with_gpus=of_cores if has_gpus else [],
+        with_none=[
+            pool
+            for pool in looks_like
+            if pool.device is DeviceKind.GPU and pool.node_selector and pool not in alike
+        ],
     )
 
 

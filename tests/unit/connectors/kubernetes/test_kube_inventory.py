@@ -10,6 +10,7 @@ from builders.kube_states import H100, PRODUCT_LABEL, a_node, pools_of, recorded
 from connectors.kubernetes.inventory import nodes_of, pools_of_nodes
 from connectors.protocol import NodeCapacity
 
+BATCH = {"work": "batch"}
 WHOLE, SMALL, LARGE = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"
 #: A node whose GPUs are cut in the mixed strategy has these under one product.
 MIXED = {
@@ -113,6 +114,30 @@ def test_devices_are_counted_by_their_label() -> None:
 def test_nodes_of_no_pool_are_left_out() -> None:
     nodes = [a_node("cpu", labels={}), a_node("other", labels={PRODUCT_LABEL: "A100"})]
     assert nodes_of(nodes, pools_of(), {}) == ((), ())
+
+
+def test_a_pool_whose_nodes_have_none_of_its_gpus_says_so() -> None:
+    """Such as one of CPU cores whose options do not say so. One without nodes, or without a
+    selector, says nothing.
+
+    Planted bugs that died of it: said where another node has them; nobody said so.
+    """
+    pools = pools_of(batch={"node_selector": BATCH}, far={"node_selector": {"at": "moon"}}, rest={})
+    without = [a_node(name, labels=BATCH) for name in ("n2", "n1")]
+    for node in without:
+        for where in ("capacity", "allocatable"):
+            node["status"][where].pop(WHOLE)
+    assert nodes_of(without, pools, {}) == (
+        (),
+        (
+            "Pool batch has nothing to offer: none of the nodes with the labels of its "
+            f"node_selector has {WHOLE} (n1, n2). See to the device plugin there; a pool of CPU "
+            'cores has "device": "cpu".',
+        ),
+    )
+    pools = pools_of(batch={"node_selector": BATCH})
+    found, complaints = nodes_of([*without, a_node("n3", labels=BATCH)], pools, {})
+    assert ([one.name for one in found], complaints) == (["n3"], ())
 
 
 def test_the_same_gpus_of_two_pools_are_complained_of_and_left_out() -> None:
