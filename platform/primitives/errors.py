@@ -103,7 +103,7 @@ class TooManyRequests(PortalError):
 
     code = "too_many_requests"
     http_status = 429
-    title = "Too many attempts"
+    title = "Too many requests"
 
     def __init__(self, detail: str, *, retry_after_s: int) -> None:
         super().__init__(detail, retry_after_s=retry_after_s)
