@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from conformance.rigs import KubernetesRig
+from connectors.kubernetes.api import KubeApi
 from kube_bed import KubeBed
 
 
@@ -14,3 +15,11 @@ def kubernetes_rig(kube_bed: KubeBed) -> Iterator[KubernetesRig]:
     opened = KubernetesRig(kube_bed)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def admin(kube_bed: KubeBed) -> Iterator[KubeApi]:
+    """The cluster's administrator."""
+    api = KubeApi(kubeconfig=str(kube_bed.admin_kubeconfig))
+    yield api
+    api.close()

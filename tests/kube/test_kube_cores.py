@@ -67,13 +67,6 @@ def bob(company: Company) -> User:
 
 
 @pytest.fixture
-def admin(kube_bed: KubeBed) -> Iterator[KubeApi]:
-    api = KubeApi(kubeconfig=str(kube_bed.admin_kubeconfig))
-    yield api
-    api.close()
-
-
-@pytest.fixture
 def nodes(admin: KubeApi, slug: str) -> Iterator[tuple[str, str]]:
     """Two with 16 cores, of which the system has half of one; and a third with 8 GPUs that somebody
     gave the same label."""

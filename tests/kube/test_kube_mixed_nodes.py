@@ -57,13 +57,6 @@ def bob(company: Company) -> User:
 
 
 @pytest.fixture
-def admin(kube_bed: KubeBed) -> Iterator[KubeApi]:
-    api = KubeApi(kubeconfig=str(kube_bed.admin_kubeconfig))
-    yield api
-    api.close()
-
-
-@pytest.fixture
 def node(admin: KubeApi, slug: str) -> Iterator[str]:
     """With 2 whole GPUs and 7 slices; of what it was cut in before it has none any more."""
     name = f"mixed-{slug}"

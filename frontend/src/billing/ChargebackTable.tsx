@@ -69,31 +69,7 @@ export function ChargebackTable({
                 {isTree ? lastPart(row.node) : <NodeName path={row.node} common={common} />}
               </th>
               {hasPools && <td>{row.pool}</td>}
-              <td className="n hide">
-                <JobsLink report={report} row={row} usage="guaranteed" mgpuS={row.guaranteed_mgpu_s}>
-                  {hoursUnder(head, row.guaranteed_mgpu_s, row.device)}
-                </JobsLink>
-              </td>
-              <td className="n hide">
-                <JobsLink report={report} row={row} usage="borrowed" mgpuS={row.borrowed_mgpu_s}>
-                  {hoursUnder(head, row.borrowed_mgpu_s, row.device)}
-                </JobsLink>
-              </td>
-              <td className="n only-phone">
-                <JobsLink report={report} row={row} mgpuS={row.guaranteed_mgpu_s + row.borrowed_mgpu_s}>
-                  {hoursUnder(head, row.guaranteed_mgpu_s + row.borrowed_mgpu_s, row.device)}
-                </JobsLink>
-              </td>
-              <td className="n hide">
-                <JobsLink report={report} row={row} mgpuS={row.guaranteed_mgpu_s + row.borrowed_mgpu_s}>
-                  {formatCount(row.jobs)}
-                </JobsLink>
-              </td>
-              <td className="n">
-                <JobsLink report={report} row={row} mgpuS={row.guaranteed_mgpu_s + row.borrowed_mgpu_s}>
-                  {formatCost(row.cost_nano, currency)}
-                </JobsLink>
-              </td>
+              <UseCells report={report} row={row} used={row} head={head} />
             </tr>
           ))}
         </tbody>
@@ -159,37 +135,56 @@ function TotalRow({
   whole: BehindRow | null;
   hasPools: boolean;
 }) {
-  const usedMgpuS = total.guaranteed_mgpu_s + total.borrowed_mgpu_s;
   return (
     <tr>
       <th scope="row">Total</th>
       {hasPools && <td />}
+      <UseCells report={report} row={whole} used={total} head={head} />
+    </tr>
+  );
+}
+
+/** What was used, by how many jobs, and what it costs; `row` is whose jobs make it. */
+function UseCells({
+  report,
+  row,
+  used,
+  head,
+}: {
+  report: Chargeback;
+  row: BehindRow | null;
+  used: Pick<DeviceTotals, "device" | "guaranteed_mgpu_s" | "borrowed_mgpu_s" | "jobs" | "cost_nano">;
+  head: Device;
+}) {
+  const mgpuS = used.guaranteed_mgpu_s + used.borrowed_mgpu_s;
+  return (
+    <>
       <td className="n hide">
-        <JobsLink report={report} row={whole} usage="guaranteed" mgpuS={total.guaranteed_mgpu_s}>
-          {hoursUnder(head, total.guaranteed_mgpu_s, total.device)}
+        <JobsLink report={report} row={row} usage="guaranteed" mgpuS={used.guaranteed_mgpu_s}>
+          {hoursUnder(head, used.guaranteed_mgpu_s, used.device)}
         </JobsLink>
       </td>
       <td className="n hide">
-        <JobsLink report={report} row={whole} usage="borrowed" mgpuS={total.borrowed_mgpu_s}>
-          {hoursUnder(head, total.borrowed_mgpu_s, total.device)}
+        <JobsLink report={report} row={row} usage="borrowed" mgpuS={used.borrowed_mgpu_s}>
+          {hoursUnder(head, used.borrowed_mgpu_s, used.device)}
         </JobsLink>
       </td>
       <td className="n only-phone">
-        <JobsLink report={report} row={whole} mgpuS={usedMgpuS}>
-          {hoursUnder(head, usedMgpuS, total.device)}
+        <JobsLink report={report} row={row} mgpuS={mgpuS}>
+          {hoursUnder(head, mgpuS, used.device)}
         </JobsLink>
       </td>
       <td className="n hide">
-        <JobsLink report={report} row={whole} mgpuS={usedMgpuS}>
-          {formatCount(total.jobs)}
+        <JobsLink report={report} row={row} mgpuS={mgpuS}>
+          {formatCount(used.jobs)}
         </JobsLink>
       </td>
       <td className="n">
-        <JobsLink report={report} row={whole} mgpuS={usedMgpuS}>
-          {formatCost(total.cost_nano, report.currency)}
+        <JobsLink report={report} row={row} mgpuS={mgpuS}>
+          {formatCost(used.cost_nano, report.currency)}
         </JobsLink>
       </td>
-    </tr>
+    </>
   );
 }
 
