@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from connectors.errors import ClusterUnavailable, NotOffered
-from connectors.slurm import hostlist, tres
+from connectors.slurm import tres, values
 from connectors.slurm.answers import NO_DATABASE, Verdict, verdict
 from connectors.slurm.neutral import (
     Account,
@@ -25,31 +25,8 @@ from connectors.slurm.neutral import (
     Submission,
     User,
 )
+from connectors.slurm.values import Record
 
-Record = Mapping[str, Any]
-
-# NO_VAL and INFINITE of 32 and 64 bits, and what signed fields make of them.
-_UNSET = {0xFFFFFFFE, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFE, 0xFFFFFFFFFFFFFFFF, -1, -2}
-_BASE_STATES = frozenset(
-    {
-        *("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT"),
-        *("NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"),
-    }
-)
-_ENDED_STATES = _BASE_STATES - {"PENDING", "RUNNING", "SUSPENDED"}
-# v0.0.38 shows one word, and a flag in place of the state that it goes with.
-_STATE_UNDER_FLAG = {
-    **dict.fromkeys(
-        (
-            *("COMPLETING", "SIGNALING", "CONFIGURING", "POWER_UP_NODE", "RESIZING", "STAGE_OUT"),
-            "STOPPED",
-        ),
-        "RUNNING",
-    ),
-    **dict.fromkeys(
-        ("REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"), "PENDING"
-    ),
-}
 _NODE_STATES = ("IDLE", "MIXED", "ALLOCATED", "DOWN", "ERROR", "FUTURE", "UNKNOWN")
 
 
@@ -202,26 +179,26 @@ class Dialect(ABC):
     def job(self, record: Record) -> SlurmJob:
         """One job of the controller."""
         job_id = self._required(record, "job_id")
-        state, flags = _job_state(record.get("job_state"))
-        nodes = _hosts(_text(record, "nodes"))
-        requested = _gpus(_text(record, "tres_req_str"))
-        allocated = _gpus(_text(record, "tres_alloc_str"))
-        types = _types_by_node(record, nodes, allocated)
+        state, flags = values.job_state(record.get("job_state"))
+        nodes = values.hosts(values.text(record, "nodes"))
+        requested = values.gpus(values.text(record, "tres_req_str"))
+        allocated = values.gpus(values.text(record, "tres_alloc_str"))
+        types = values.types_by_node(record, nodes, allocated)
         exit_code, exit_signal = None, None
-        if state in _ENDED_STATES and "COMPLETING" not in flags:
+        if state in values.ENDED_STATES and "COMPLETING" not in flags:
             exit_code, exit_signal = self._exit(record)
         time_limit = self._number(record.get("time_limit"))
         return SlurmJob(
             job_id=job_id,
-            name=_text(record, "name"),
-            user=_text(record, "user_name"),
-            account=_text(record, "account"),
-            partition=_text(record, "partition"),
-            qos=_text(record, "qos"),
-            comment=_text(record, "comment"),
+            name=values.text(record, "name"),
+            user=values.text(record, "user_name"),
+            account=values.text(record, "account"),
+            partition=values.text(record, "partition"),
+            qos=values.text(record, "qos"),
+            comment=values.text(record, "comment"),
             state=state,
             state_flags=flags,
-            reason=_text(record, "state_reason"),
+            reason=values.text(record, "state_reason"),
             is_held=state == "PENDING" and self._number(record.get("priority")) == 0,
             submit_time=self._required(record, "submit_time"),
             start_time=self._time(record.get("start_time")),
@@ -232,7 +209,7 @@ class Dialect(ABC):
             nodes=nodes,
             gpus_requested=requested,
             gpus_allocated=allocated,
-            gpus_by_node=_gpus_by_node(record, types, nodes, allocated),
+            gpus_by_node=values.gpus_by_node(record, types, nodes, allocated),
             types_by_node=types,
             time_limit_s=None if time_limit is None else time_limit * 60,
             resize_time=self._time(record.get("resize_time")),
@@ -241,18 +218,18 @@ class Dialect(ABC):
 
     def node(self, record: Record) -> SlurmNode:
         """One node."""
-        words = _words(record.get("state")) + _words(record.get("state_flags"))
+        words = values.words(record.get("state")) + values.words(record.get("state_flags"))
         base = next((word for word in words if word in _NODE_STATES), "UNKNOWN")
         return SlurmNode(
-            name=_name(record),
+            name=values.name(record),
             state=base,
             state_flags=frozenset(words) - {base},
-            reason=_text(record, "reason"),
-            partitions=tuple(_texts(record.get("partitions"))),
-            features=tuple(_texts(record.get("features"))),
-            gpus=_gpus(_text(record, "tres")),
-            has_shards="gres/shard=" in _text(record, "tres")
-            or any(one.startswith("shard:") for one in _texts(record.get("gres"))),
+            reason=values.text(record, "reason"),
+            partitions=tuple(values.texts(record.get("partitions"))),
+            features=tuple(values.texts(record.get("features"))),
+            gpus=values.gpus(values.text(record, "tres")),
+            has_shards="gres/shard=" in values.text(record, "tres")
+            or any(one.startswith("shard:") for one in values.texts(record.get("gres"))),
             cpus=self._number(record.get("effective_cpus") or record.get("cpus")) or None,
             memory_mb=self._memory_mb(record),
         )
@@ -266,34 +243,37 @@ class Dialect(ABC):
 
     def history(self, record: Record) -> HistoryJob:
         """One run of a job by the accounting."""
-        state, time, comment = (_record(record, key) for key in ("state", "time", "comment"))
-        allocated = _record(record, "tres").get("allocated") or []
-        base, flags = _job_state(state.get("current"))
+        state, time, comment = (values.record(record, key) for key in ("state", "time", "comment"))
+        allocated = values.record(record, "tres").get("allocated") or []
+        base, flags = values.job_state(state.get("current"))
         end_time = self._time(time.get("end"))
         exit_code, exit_signal = (None, None)
         if end_time is not None:
-            exit_code, exit_signal = self._history_exit(_record(record, "exit_code"))
+            exit_code, exit_signal = self._history_exit(values.record(record, "exit_code"))
         if exit_code == 0 and base != "COMPLETED":
             # v0.0.38 gives 0 for every job that exited.
             exit_code = None
         limit = self._number(time.get("limit"))
         return HistoryJob(
             job_id=self._required(record, "job_id"),
-            name=_text(record, "name"),
-            user=_text(record, "user") or _text(_record(record, "association"), "user"),
-            account=_text(record, "account"),
-            cluster=_text(record, "cluster"),
-            partition=_text(record, "partition"),
-            qos=_text(record, "qos"),
-            comment=_text(comment, "job"),
+            name=values.text(record, "name"),
+            user=values.text(record, "user")
+            or values.text(values.record(record, "association"), "user"),
+            account=values.text(record, "account"),
+            cluster=values.text(record, "cluster"),
+            partition=values.text(record, "partition"),
+            qos=values.text(record, "qos"),
+            comment=values.text(comment, "job"),
             state=base,
             state_flags=flags,
-            reason=_text(state, "reason"),
+            reason=values.text(state, "reason"),
             submit_time=self._required(time, "submission"),
             eligible_time=self._time(time.get("eligible")),
             start_time=self._time(time.get("start")),
             end_time=end_time,
-            nodes=_hosts("" if record.get("nodes") == "None assigned" else _text(record, "nodes")),
+            nodes=values.hosts(
+                "" if record.get("nodes") == "None assigned" else values.text(record, "nodes")
+            ),
             gpus=tres.gpus_of(self._tres(allocated)),
             exit_code=exit_code,
             exit_signal=exit_signal,
@@ -301,7 +281,7 @@ class Dialect(ABC):
         )
 
     def _history_exit(self, exit_code: Record) -> tuple[int | None, int | None]:
-        found = _record(exit_code, "signal")
+        found = values.record(exit_code, "signal")
         signal = self._number(found.get("id", found.get("signal_id")))
         if signal:
             return None, signal
@@ -309,21 +289,25 @@ class Dialect(ABC):
 
     def read_account(self, record: Record) -> Account:
         """One account."""
-        return Account(_name(record), _text(record, "description"), _text(record, "organization"))
+        return Account(
+            values.name(record),
+            values.text(record, "description"),
+            values.text(record, "organization"),
+        )
 
     def read_association(self, record: Record) -> Association:
         """One association."""
-        limits = _record(_record(record, "max"), "tres").get("total") or []
-        user = _text(record, "user")
+        limits = values.record(values.record(record, "max"), "tres").get("total") or []
+        user = values.text(record, "user")
         return Association(
-            account=_text(record, "account"),
-            cluster=_text(record, "cluster"),
+            account=values.text(record, "account"),
+            cluster=values.text(record, "cluster"),
             user=user,
-            partition=_text(record, "partition"),
-            parent_account=_text(record, "parent_account"),
+            partition=values.text(record, "partition"),
+            parent_account=values.text(record, "parent_account"),
             group_tres=dict(self._tres(limits)),
-            qos=tuple(_texts(record.get("qos"))),
-            default_qos=_text(_record(record, "default"), "qos") or None,
+            qos=tuple(values.texts(record.get("qos"))),
+            default_qos=values.text(values.record(record, "default"), "qos") or None,
             # 24.11 says it of an account's own association too, which is nobody's.
             is_default=bool(user and record.get("is_default")),
             shares=self._number(record.get("shares_raw")),
@@ -331,17 +315,19 @@ class Dialect(ABC):
 
     def read_qos(self, record: Record) -> Qos:
         """One quality of service."""
-        limits, preempt = _record(record, "limits"), _record(record, "preempt")
-        limited = _record(_record(limits, "max"), "tres")
-        per = _record(limited, "per")
+        limits, preempt = values.record(record, "limits"), values.record(record, "preempt")
+        limited = values.record(values.record(limits, "max"), "tres")
+        per = values.record(limited, "per")
         return Qos(
-            name=_name(record),
-            description=_text(record, "description"),
+            name=values.name(record),
+            description=values.text(record, "description"),
             priority=self._number(record.get("priority")) or 0,
-            flags=tuple(_texts(record.get("flags"))),
-            preempts=tuple(_texts(preempt.get("list"))),
+            flags=tuple(values.texts(record.get("flags"))),
+            preempts=tuple(values.texts(preempt.get("list"))),
             preempt_mode=tuple(
-                mode for mode in _words(preempt.get("mode")) if mode not in ("DISABLED", "OFF")
+                mode
+                for mode in values.words(preempt.get("mode"))
+                if mode not in ("DISABLED", "OFF")
             ),
             grace_s=self._number(limits.get("grace_time")) or 0,
             group_tres=self._tres(limited.get("total") or []),
@@ -351,10 +337,10 @@ class Dialect(ABC):
 
     def read_user(self, record: Record) -> User:
         """One user of the accounting."""
-        levels = _texts(record.get("administrator_level"))
+        levels = values.texts(record.get("administrator_level"))
         return User(
-            _name(record),
-            _text(_record(record, "default"), "account"),
+            values.name(record),
+            values.text(values.record(record, "default"), "account"),
             levels[0] if levels else "None",
         )
 
@@ -368,7 +354,9 @@ class Dialect(ABC):
                 raise ClusterUnavailable("one of the cluster's resources is no record")
             count = self._number(entry.get("count"))
             if count is not None:
-                found[tres.joined_name(_text(entry, "type"), _text(entry, "name"))] = count
+                found[tres.joined_name(values.text(entry, "type"), values.text(entry, "name"))] = (
+                    count
+                )
         return found
 
     def _required(self, record: Record, key: str) -> int:
@@ -450,7 +438,7 @@ class _Plain(Dialect):
         return number
 
     def _number(self, value: Any) -> int | None:
-        return _plain_number(value)
+        return values.plain_number(value)
 
     def _exit(self, record: Record) -> tuple[int | None, int | None]:
         status = self._number(record.get("exit_code"))
@@ -465,11 +453,11 @@ class _Plain(Dialect):
     def partition(self, record: Record) -> SlurmPartition:
         limit = self._number(record.get("max_time_limit"))
         return SlurmPartition(
-            name=_name(record),
-            state=_text(record, "state").upper(),
-            nodes=_hosts(_text(record, "nodes")),
+            name=values.name(record),
+            state=values.text(record, "state").upper(),
+            nodes=values.hosts(values.text(record, "nodes")),
             max_time_limit_s=None if limit is None else limit * 60,
-            gpus=_gpus(_text(record, "tres")),
+            gpus=values.gpus(values.text(record, "tres")),
         )
 
 
@@ -558,27 +546,27 @@ class _Structured(Dialect):
 
     def _number(self, value: Any) -> int | None:
         if not isinstance(value, Mapping):
-            return _plain_number(value)
+            return values.plain_number(value)
         if not value.get("set") or value.get("infinite"):
             return None
-        return _plain_number(value.get("number"))
+        return values.plain_number(value.get("number"))
 
     def _exit(self, record: Record) -> tuple[int | None, int | None]:
-        return self._history_exit(_record(record, "exit_code"))
+        return self._history_exit(values.record(record, "exit_code"))
 
     def _is_up(self, ping: Record) -> bool:
         # v0.0.45 has no more `pinged`; the ones before it have no `responding` at first.
         return ping.get("responding") is True or ping.get("pinged") == "UP"
 
     def partition(self, record: Record) -> SlurmPartition:
-        limit = self._number(_record(_record(record, "maximums"), "time"))
-        states = _words(_record(record, "partition").get("state"))
+        limit = self._number(values.record(values.record(record, "maximums"), "time"))
+        states = values.words(values.record(record, "partition").get("state"))
         return SlurmPartition(
-            name=_name(record),
+            name=values.name(record),
             state=states[0] if states else "",
-            nodes=_hosts(_text(_record(record, "nodes"), "configured")),
+            nodes=values.hosts(values.text(values.record(record, "nodes"), "configured")),
             max_time_limit_s=None if limit is None else limit * 60,
-            gpus=_gpus(_text(_record(record, "tres"), "configured")),
+            gpus=values.gpus(values.text(values.record(record, "tres"), "configured")),
         )
 
 
@@ -614,113 +602,3 @@ def _limits(wanted: Mapping[str, int | None], before: Mapping[str, int]) -> list
         kind, rest = tres.split_name(name)
         entries.append({"type": kind, "name": rest, "count": -1 if count is None else count})
     return entries
-
-
-def _plain_number(value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ClusterUnavailable(f"the cluster gave {str(value)[:80]!r} for a whole number")
-    return None if value in _UNSET else value
-
-
-def _text(record: Record, key: str) -> str:
-    value = record.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise ClusterUnavailable(f"the cluster's {key} is no text")
-    return value
-
-
-def _name(record: Record) -> str:
-    name = _text(record, "name")
-    if not name:
-        raise ClusterUnavailable("a record of the cluster has no name")
-    return name
-
-
-def _record(record: Record, key: str) -> Record:
-    value = record.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ClusterUnavailable(f"the cluster's {key} is no record")
-    return value
-
-
-def _texts(value: Any) -> list[str]:
-    """A list of texts, or one text with commas in it."""
-    if value is None:
-        return []
-    items = value.split(",") if isinstance(value, str) else value
-    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-        raise ClusterUnavailable("a list of the cluster holds something else than text")
-    return [item for item in items if item]
-
-
-def _words(value: Any) -> list[str]:
-    return [word.upper() for word in _texts(value)]
-
-
-def _job_state(value: Any) -> tuple[str, frozenset[str]]:
-    """The base state and the flags, from a list or from a word that may be a flag itself. A word
-    that we do not know stays the state: whoever reads it must say so."""
-    words = _words(value)
-    if not words:
-        raise ClusterUnavailable("a job of the cluster has no state")
-    base = next((word for word in words if word in _BASE_STATES), None)
-    if base is None:
-        base = next((word for word in words if word not in _STATE_UNDER_FLAG), None)
-    if base is None:
-        base = _STATE_UNDER_FLAG[words[0]]
-    return base, frozenset(words) - {base}
-
-
-def _hosts(text: str) -> tuple[str, ...]:
-    try:
-        return hostlist.expand(text if text != "(null)" else "")
-    except ValueError as error:
-        raise ClusterUnavailable(f"the cluster's node list: {error}") from error
-
-
-def _gpus(text: str) -> dict[str, int]:
-    try:
-        return tres.gpus_in(text)
-    except ValueError as error:
-        raise ClusterUnavailable(f"the cluster's resources: {error}") from error
-
-
-def _types_by_node(
-    record: Record, nodes: tuple[str, ...], allocated: Mapping[str, int]
-) -> dict[str, dict[str, int]]:
-    """Who holds how many GPUs of which type: as the cluster says, or all of them on an only node.
-    {} where it does not say it, or the parts do not make the whole."""
-    details = record.get("gres_detail")
-    if isinstance(details, list) and len(details) == len(nodes):
-        found = [tres.gpus_in_detail(str(detail)) for detail in details]
-    elif len(nodes) == 1:
-        found = [dict(allocated)]
-    else:
-        return {}
-    if sum(sum(one.values()) for one in found) != sum(allocated.values()):
-        return {}
-    return {node: one for node, one in zip(nodes, found, strict=True) if one}
-
-
-def _gpus_by_node(
-    record: Record,
-    types: Mapping[str, Mapping[str, int]],
-    nodes: tuple[str, ...],
-    by_type: Mapping[str, int],
-) -> dict[str, int]:
-    """Who holds how many GPUs: as the cluster says, or as was asked for by node. {} when the parts
-    do not make the whole. Cores are as even as they go: a list does not say whose they are."""
-    allocated = sum(by_type.values())
-    if types or not nodes or not allocated:
-        return {node: sum(one.values()) for node, one in types.items()}
-    if tres.CORES in by_type:
-        each, more = divmod(allocated, len(nodes))
-        return {node: each + (rank < more) for rank, node in enumerate(nodes)}
-    each = tres.gpus_per_node(_text(record, "tres_per_node"))
-    return dict.fromkeys(nodes, each) if each * len(nodes) == allocated else {}
