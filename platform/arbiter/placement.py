@@ -18,6 +18,9 @@ from arbiter.topology import GroundPlan, GroundPlans, Tally, levels_from
 VIEWS_MAX = 64
 _CHANGES_MAX = 4
 
+#: Among so many nodes that are as full is looked for one with more or less of what is lent.
+_COMPANIES_MAX = 16
+
 #: A cluster, or a view of it: the cluster, and how much CPU and memory its nodes must have left.
 _At = str | tuple[str, Wants]
 
@@ -237,7 +240,13 @@ class FreeDevices:
         self._failed.add(shape)
         return False
 
-    def find(self, shape: Shape) -> Place | None:
+    def find(
+        self,
+        shape: Shape,
+        lent: Mapping[str, Mapping[str, int]] | None = None,
+        *,
+        joins_lent: bool = False,
+    ) -> Place | None:
         """The tightest place for the whole gang, or None.
 
         On each cluster the fullest nodes that still fit are taken, so that the largest
@@ -245,6 +254,11 @@ class FreeDevices:
         `Shelves.choose`). Among clusters the one is chosen on which the nodes are closest together
         if that is wished for, then the one that leaves least over on the nodes taken, then the one
         with least free in all, then the first by id.
+
+        `lent` says what of each node, by cluster, may be taken back. Among nodes that are as full,
+        a job of one node that may be stopped itself (`joins_lent`) goes where most of that is, and
+        another one where least is: what is lent stays together, so that whole nodes of it can be
+        taken back for those that need whole nodes.
         """
         if not self.fits(shape):
             return None
@@ -259,7 +273,32 @@ class FreeDevices:
             if best is None or key < best:
                 best = key
                 found = Place(cluster, tuple(sorted(node for _, node in chosen.nodes)))
+        if (
+            found is not None
+            and shape.node_count == 1
+            and shape.topology is None
+            and lent
+            and lent.get(found.cluster)
+        ):
+            return self._in_company(found, shape, lent[found.cluster], joins_lent=joins_lent)
         return found
+
+    def _in_company(
+        self, place: Place, shape: Shape, lent: Mapping[str, int], *, joins_lent: bool
+    ) -> Place:
+        """The node among the first that are as full as that of `place` which has most or least of
+        `lent`; that one itself where others have no more or less."""
+        cluster, (chosen,) = place
+        at = self._at(cluster, shape)
+        as_full = shape._replace(mgpu=self._amounts[at][chosen])
+        best, most = chosen, lent.get(chosen, 0)
+        for mgpu, node in self._fullest(at, cluster, as_full, _COMPANIES_MAX):
+            if mgpu != as_full.mgpu:
+                break
+            here = lent.get(node, 0)
+            if here > most if joins_lent else here < most:
+                best, most = node, here
+        return Place(cluster, (best,))
 
     def take(self, cluster: str, node: str, mgpu: int) -> None:
         """Use up `mgpu` of a node, or so much of a room; a negative amount gives it back."""

@@ -121,13 +121,14 @@ class Reservations:
         return found
 
     def find(self, job: QueuedJob, shape: Shape, *, is_own: bool) -> Place | None:
-        """The tightest place where `job` delays no reservation."""
-        free = self._pool.free
-        place = free.find(shape)
+        """The tightest place where `job` delays no reservation, away from what is lent where it is
+        in its team's own guarantee."""
+        free, lent = self._pool.free, self._pool.holdings.borrowed.by_node
+        place = free.find(shape, lent, joins_lent=not is_own)
         if place is None and self._held:
             run_s = UNLIMITED if job.time_limit_s is None else job.time_limit_s
             with self._released(self._in_way(run_s, is_own)):
-                place = free.find(shape)
+                place = free.find(shape, lent, joins_lent=not is_own)
         return place
 
     @property

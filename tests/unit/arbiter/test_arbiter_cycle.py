@@ -551,3 +551,28 @@ def test_a_row_for_an_unknown_node_is_of_no_effect() -> None:
 def test_a_policy_out_of_range_is_refused(knob: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"^policy {knob} is {value}; choose "):
         Policy(**{knob: value})  # type: ignore[arg-type]
+
+
+# -- where a job goes -----------------------------------------------------------------------
+
+
+def test_what_is_in_its_guarantee_keeps_off_what_is_lent_and_what_borrows_joins_it() -> None:
+    running = [
+        a_running("first", "o/a", slots(0, 1, gpus=7), started_at=NOW - 900),
+        a_running("own", "o/b", slots(1, 1, gpus=7), started_at=NOW - 900),
+        a_running("lent", "o/a", slots(2, 1, gpus=7), started_at=NOW - 800),
+    ]
+
+    def place_of(team: str, **guarantees: int) -> str:
+        quotas = {"o": 24, "o/a": 7, "o/b": 14, **{f"o/{one}": n for one, n in guarantees.items()}}
+        snapshot = a_snapshot(
+            quotas=quotas, devices=devices(3), running=running, queued=[a_queued("new", team)]
+        )
+        (start,) = plan_of(snapshot).starts
+        return start.slots[0].node
+
+    # The second job of o/a is beyond its guarantee, the other two are protected.
+    assert place_of("o/b") == "alpha-000"
+    assert place_of("o/a") == "alpha-002"
+    # With 14 GPUs for o/a nothing is lent, and the first by name is as good as any.
+    assert place_of("o/a", a=14) == "alpha-000"

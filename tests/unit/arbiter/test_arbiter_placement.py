@@ -36,6 +36,20 @@ def test_a_pinned_job_stays_on_its_cluster() -> None:
     assert (free.total_free("a"), free.largest_free(), free.total_free()) == (8, 8, 12)
 
 
+def test_among_nodes_as_full_what_is_lent_stays_together() -> None:
+    free = FreeDevices({"a": {"n1": 2, "n2": 2, "n3": 2, "n4": 3, "n5": 8}})
+    lent = {"a": {"n1": 3, "n2": 6, "n4": 5}}
+    assert free.find(shape(1), lent) == Place("a", ("n3",))
+    assert free.find(shape(1), lent, joins_lent=True) == Place("a", ("n2",))
+    # A tighter place goes before better company.
+    assert free.find(shape(3), lent) == Place("a", ("n4",))
+    free.take("a", "n3", 1)
+    assert free.find(shape(1), lent, joins_lent=True) == Place("a", ("n3",))
+    # Without any difference it is the first by name, and a gang looks at none.
+    assert free.find(shape(2), {"a": {"n5": 1}}, joins_lent=True) == Place("a", ("n1",))
+    assert free.find(shape(2, 2), lent, joins_lent=True) == Place("a", ("n1", "n2"))
+
+
 def test_taking_and_giving_back() -> None:
     free = FreeDevices({"a": {"n1": 8}})
     free.take("a", "n1", 6)
