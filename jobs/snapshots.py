@@ -148,6 +148,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
         limit_s: int | None,
         pinned: str | None,
         image: str | None,
+        is_native: bool,
     ) -> frozenset[str] | None:
         found = usable.of(
             team=team,
@@ -157,6 +158,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
             time_limit_s=limit_s,
             pinned=pinned,
             image=image,
+            is_native=is_native,
         )
         return usable.without(found, avoided[job]) if job in avoided else found
 
@@ -178,7 +180,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
             priority_class,
             submitted_at,
             time_limit_s,
-            clusters(job, team, user, pool, mgpu_per_node, time_limit_s, pinned, image),
+            clusters(job, team, user, pool, mgpu_per_node, time_limit_s, pinned, image, is_native),
             # The same features are the same object, which keeps 100,000 queued jobs small.
             sets[features]
             if features in sets
@@ -192,7 +194,17 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
             else tuple(
                 OtherPool(
                     other,
-                    clusters(job, team, user, other, mgpu_per_node, time_limit_s, pinned, image),
+                    clusters(
+                        job,
+                        team,
+                        user,
+                        other,
+                        mgpu_per_node,
+                        time_limit_s,
+                        pinned,
+                        image,
+                        is_native,
+                    ),
                 )
                 for other in others.split(" ")
             ),
@@ -218,6 +230,7 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
             others,
             cpu_milli,
             memory_mib,
+            is_native,
         ) in _rows(sql, parameters)
         if job not in left_out
     )
@@ -230,7 +243,8 @@ SELECT id::text, team_id::text, user_id::text, coalesce(pools[1], pool_id)::text
        nullif(array_to_string(features, ' '), ''), image,
        required_topology, preferred_topology,
        CASE WHEN node_count_min IS NOT NULL THEN node_count END,
-       nullif(array_to_string(pools[2:], ' '), ''), cpus_per_node * 1000, memory_mib_per_node
+       nullif(array_to_string(pools[2:], ' '), ''), cpus_per_node * 1000, memory_mib_per_node,
+       origin = 'native'
 FROM jobs_job WHERE state = 'queued'
 """
 _NOT_DEPENDENT = """

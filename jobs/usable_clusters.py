@@ -65,27 +65,32 @@ class UsableClusters:
         time_limit_s: int | None,
         pinned: str | None,
         image: str | None,
+        is_native: bool = False,
     ) -> frozenset[str] | None:
         """The clusters that may run a job of `user` in `team` and `pool` with `mgpu_per_node` for
         so long; None when all may.
 
+        How GPUs are cut and what image there must be are rules for what the portal submits: a
+        native waits on its cluster as that has taken it, be it with parts of CPU cores.
+
         The same answer is the same object, which keeps 100,000 queued jobs small.
         """
-        asks_image = image is not None or self._needs_image
+        asks_image = not is_native and (image is not None or self._needs_image)
+        has_units = self._has_units and not is_native
         refusing = self._too_short(pool, time_limit_s) | self._unprepared.get(team, _NONE)
-        if not (pinned or asks_image or self._needs_user or self._has_units or refusing):
+        if not (pinned or asks_image or self._needs_user or has_units or refusing):
             return None
         key = (
             pinned,
             user if self._needs_user else "",
             pool if self._pools else "",
-            str(mgpu_per_node) if self._has_units else "",
+            "native" if is_native else str(mgpu_per_node) if has_units else "",
             image,
             refusing,
         )
         if key not in self._known:
             usable = self._all - (self._needs_user - self._mapped.get(user, set())) - refusing
-            if self._has_units:
+            if has_units:
                 units = self._units_of(pool)
                 usable = frozenset(pk for pk in usable if mgpu_per_node % units[pk] == 0)
             if asks_image:

@@ -267,10 +267,11 @@ def test_a_native_of_cores_waits_for_the_arbiter_and_is_counted_in_cores(
     nodes: tuple[str, str],
     slug: str,
 ) -> None:
-    """What somebody gives to Kueue for the pool's nodes is a job of it, of 2 ranks with 2 cores.
-    Mutants: it asks for nothing and is started at once; a core is a thousand."""
+    """What somebody gives to Kueue for the pool's nodes is a job of it, of 2 ranks with a core and
+    a half. Mutants: it asks for nothing and is started at once; a core is a thousand; it is asked
+    for whole cores."""
     namespace = namespace_of(company.nlp)
-    body = a_native("own", slug, cores="2", pods=2)
+    body = a_native("own", slug, cores="1500m", pods=2)
     admin.create(JOBS.format(namespace), body)
 
     def job() -> Job | None:
@@ -278,10 +279,10 @@ def test_a_native_of_cores_waits_for_the_arbiter_and_is_counted_in_cores(
         return Job.objects.filter(cluster=loop.cluster, origin="native").first()
 
     found = eventually(job)
-    assert (found.pool.name, found.mgpu_per_node, found.node_count) == ("batch", 2_000, 2)
+    assert (found.pool.name, found.mgpu_per_node, found.node_count) == ("batch", 1_500, 2)
     assert found.state == "queued"
     loop.until(found, "running")
-    assert {one["mgpu"] for one in Attempt.objects.get(job=found).slots} == {2_000}
+    assert {one["mgpu"] for one in Attempt.objects.get(job=found).slots} == {1_500}
     assert {one["node"] for one in Attempt.objects.get(job=found).slots} <= set(nodes)
     loop.take_inventory()
     assert all(row[1] == 0 for row in rows(loop).values())

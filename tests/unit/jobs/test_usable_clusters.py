@@ -141,6 +141,41 @@ def test_kubernetes_gives_out_what_its_pools_are_made_of() -> None:
     assert usable(user, pool=slices, mgpu_per_node=300, image=image) == set()
 
 
+def test_a_native_runs_as_its_cluster_took_it() -> None:
+    """Planted: it was asked for whole devices and for an image, as what is submitted here is, and
+    waited for ever."""
+    a_cluster()
+    kube = a_cluster("kube", kind="kubernetes")
+    kube.options = {
+        "in_cluster": True,
+        "pools": {
+            "h100": {"node_selector": {"example.com/pool": "h100"}},
+            "v100": {"node_selector": {"example.com/pool": "v100"}, "image": "any"},
+        },
+    }
+    kube.save()
+    user = a_user(an_organization())
+
+    def runs(pool: Pool, mgpu_per_node: int, *, is_native: bool) -> bool:
+        found = rules.of(
+            team="",
+            user=str(user.pk),
+            pool=str(pool.pk),
+            mgpu_per_node=mgpu_per_node,
+            time_limit_s=None,
+            pinned=str(kube.pk),
+            image=None,
+            is_native=is_native,
+        )
+        return found == {str(kube.pk)}
+
+    pools = a_pool("h100"), a_pool("v100")
+    rules = UsableClusters()
+    asked = [(pool, mgpu) for pool in pools for mgpu in (1500, 1000)]
+    assert [runs(*each, is_native=True) for each in asked] == [True] * 4
+    assert [runs(*each, is_native=False) for each in asked] == [False, False, False, True]
+
+
 def compared(cluster: Cluster, kind: str, status: str, *changes: tuple[Node, str]) -> None:
     """What became of a comparison: of these teams' namespaces."""
     waiting = status == "waiting"

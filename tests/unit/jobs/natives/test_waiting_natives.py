@@ -203,6 +203,18 @@ def test_a_reason_of_which_only_numbers_change_is_told_again_after_a_minute(stor
     assert story.cluster.told[2:] == [("uid-2", "budget_exhausted", "It has none.")]
 
 
+def test_parts_of_devices_are_granted_as_its_cluster_cuts_them(story: Story) -> None:
+    """Planted: what waits there was asked for whole devices and an image, as what is submitted here
+    is, and stayed queued for ever."""
+    story.company.cluster.options = {"in_cluster": True, "pools": {"h100": {}}}
+    story.company.cluster.save(update_fields=["options"])
+    story.cluster.add(replace(a_gated_native(ranks=2), mgpu=3_000, ranks_mgpu=(1_500, 1_500)))
+    story.turn(1)
+    assert story.cluster.granted == {"uid-1": NativeSize("h100", 1_500, 2)}
+    story.at(2).look()
+    assert [slot["mgpu"] for slot in Attempt.objects.get().slots] == [1_500, 1_500]
+
+
 def test_a_start_that_the_cluster_forgot_is_told_again(story: Story) -> None:
     story.cluster.lazy = True
     story.cluster.add(a_gated_native())
