@@ -12,7 +12,14 @@ import pytest
 
 from builders.connector_builders import eventually
 from builders.loop_builders import Fenced
-from builders.portal_builders import Company, a_company, a_user
+from builders.portal_builders import (
+    Company,
+    a_cluster_node,
+    a_company,
+    a_pool,
+    a_quota,
+    a_user,
+)
 from clusters.registration import Administrator
 from connectors.kubernetes.api import Conflict, KubeApi, NotFound
 from connectors.kubernetes.cells import WIDE
@@ -293,6 +300,39 @@ def test_a_push_makes_the_cluster_as_the_tree_says(pushing: Pushing) -> None:
     assert left[-1]["note"].startswith("stays with all that is in it")
     pushing.admin.get(f"/api/v1/namespaces/{vision}")
     eventually(lambda: is_gone(pushing, "cluster queue", vision), deadline_s=_PATIENCE_S)
+
+
+def test_a_pool_of_cores_comes_and_goes(pushing: Pushing) -> None:
+    """Its flavor is made before any queue or department names it, and goes after all else."""
+    company = pushing.company
+    pushing.use_mode("shared")
+    assert_done(pushing.push())
+    before, flavor = pushing.options["pools"], f"cores-{company.organization.slug}"
+    cores = a_pool("batch", device="cpu")
+    a_cluster_node(company.cluster, cores, "cores-0", capacity_mgpu=24_000)
+    for node in (company.organization, company.research, company.nlp):
+        a_quota(node, cores, 24, borrow_gpus=8)
+    own = {"device": "cpu", "flavor": flavor, "node_selector": {"example.com/pool": flavor}}
+    pushing.options = {**pushing.options, "pools": {**before, cores.name: own}}
+    pushing.use_mode("shared")
+    come = pushing.push()
+    assert_done(come)
+    assert told(come)[0] == ("create", f"flavor {flavor}")
+    assert told(pushing.push("check")) == []
+    research = pushing.admin.get(KINDS["cohort"].path(pushing.name(company.research)))
+    assert research["spec"]["resourceGroups"][0]["flavors"] == [
+        {
+            "name": flavor,
+            "resources": [{"name": "cpu", "nominalQuota": "0", "borrowingLimit": "8"}],
+        }
+    ]
+    pushing.options = {**pushing.options, "pools": before}
+    pushing.use_mode("shared")
+    gone = pushing.push()
+    assert_done(gone)
+    assert told(gone)[-1] == ("delete", f"flavor {flavor}")
+    eventually(lambda: is_gone(pushing, "flavor", flavor), deadline_s=_PATIENCE_S)
+    assert told(pushing.push("check")) == []
 
 
 def is_gone(pushing: Pushing, thing: str, name: str) -> bool:

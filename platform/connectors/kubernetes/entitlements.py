@@ -81,7 +81,8 @@ class Known:
 
 def difference(wanted: Sequence[Item], known: Sequence[Known], owner: str) -> tuple[Change, ...]:
     """What is to be done, in the order in which it is to be done: what is taken first, children
-    before parents; then what goes, likewise; then what is given or made, parents first.
+    before parents; then what goes, likewise; then what is given or made, parents first. Flavors and
+    topologies are nobody's: they are there before anything names them, and go after all else.
 
     `owner` is the label of ours, see `objects.Shape`.
     """
@@ -285,10 +286,10 @@ def _use(queue: Known) -> str:
     )
 
 
-#: The settings by which others name a thing.
+#: The settings by which others name a thing, as their first word.
 _NAMED_BY: Mapping[str, tuple[str, ...]] = {
     COHORT: ("parent", "cohort"),
-    FLAVOR: ("flavors",),
+    FLAVOR: ("flavors", "other_quota"),
     TOPOLOGY: ("topology",),
 }
 
@@ -298,21 +299,30 @@ def _users(item: Known, others: Iterable[Item | Known]) -> list[str]:
     return [
         f"{other.thing} {other.name}"
         for other in others
-        for name in _NAMED_BY.get(item.thing, ())
-        if item.name in (other.settings.get(name), *_texts(other.settings.get(name)))
+        if item.name in _named_by(other.settings, item.thing)
     ]
+
+
+def _named_by(settings: Mapping[str, Value], thing: str) -> set[str]:
+    """What of the kind `thing` the settings name."""
+    values = [settings.get(name) for name in _NAMED_BY.get(thing, ())]
+    texts = [
+        one for value in values for one in ([value] if isinstance(value, str) else _texts(value))
+    ]
+    return {text.partition(" ")[0] for text in texts}
 
 
 def _order(change: Change) -> tuple[int, int, int, str]:
     thing = list(KINDS).index(change.thing)
     level = depth(change.path)
+    is_named = change.thing in (FLAVOR, TOPOLOGY)
     match change.kind:
         case ChangeKind.LOWER:
-            return 0, -thing, -level, change.name
-        case ChangeKind.DELETE:
             return 1, -thing, -level, change.name
+        case ChangeKind.DELETE:
+            return 4 if is_named else 2, -thing, -level, change.name
         case _:
-            return 2, thing, level, change.name
+            return 0 if is_named else 3, thing, level, change.name
 
 
 # The cluster.

@@ -409,3 +409,76 @@ def test_a_pool_that_left_is_taken_from_the_queues_first(api: FakeKubeApi) -> No
         "delete flavor a100",
     ]
     assert (api.broken, control.changes(a_company_tree())) == ([], ())
+
+
+def options_of(*names: str) -> dict[str, object]:
+    """The pools of these names; batch is one of cores."""
+    cores = {"device": "cpu"}
+    return {
+        name: {"node_selector": {"example.com/pool": name}, **(cores if name == "batch" else {})}
+        for name in names
+    }
+
+
+def with_pool(pool: str) -> Entitlements:
+    """The company's tree, where each node has as much of `pool` as of h100, and 64 are nobody's."""
+    tree = a_company_tree()
+    nodes = tuple(
+        replace(node, terms={**node.terms, pool: node.terms["h100"]}) for node in tree.nodes
+    )
+    return replace(tree, nodes=nodes, spare_mgpu={"h100": 64_000, pool: 64_000})
+
+
+@pytest.mark.parametrize("pool", ["a100", "batch"])
+@pytest.mark.parametrize("mode", ["arbiter", "shared"])
+def test_a_flavor_is_there_before_anything_names_it_and_goes_after_all_else(
+    api: FakeKubeApi, mode: str, pool: str
+) -> None:
+    """A pool comes and goes again. Planted: in shared mode the limits on what departments borrow of
+    it were written first, and naming it was taken from them when it had gone."""
+    pushed(api, mode)
+    with_both = a_control(api, kube_shape(mode, pools=options_of("h100", pool)))
+    first = with_both.changes(with_pool(pool))[0]
+    assert (first.kind.value, first.subject) == ("create", f"flavor {pool}")
+    push(with_both, with_pool(pool))
+    assert (api.broken, with_both.changes(with_pool(pool))) == ([], ())
+    alone = a_control(api, kube_shape(mode, pools=options_of("h100")))
+    last = alone.changes(a_company_tree())[-1]
+    assert (last.kind.value, last.subject, last.is_blocked) == ("delete", f"flavor {pool}", False)
+    push(alone, a_company_tree())
+    assert (api.broken, alone.changes(a_company_tree())) == ([], ())
+
+
+def test_a_pool_gets_another_flavor_and_topology(api: FakeKubeApi) -> None:
+    """Planted: queues, which have one flavor less, named the new one before it was made."""
+    pushed(api, "arbiter")
+    labels = {"node_selector": {"gpu": "h100"}}
+    levels = {"topology_name": "fabric", "topology_levels": ["example.com/rack"]}
+    new = {"h100": {**labels, "flavor": "h100-fabric", "required_topology": "example.com/rack"}}
+    new["h100"] |= levels
+    control = a_control(api, kube_shape(pools=new))
+    done = push(control, a_company_tree())
+    assert (done[:2], done[-1]) == (
+        ["create topology fabric", "create flavor h100-fabric"],
+        "delete flavor h100",
+    )
+    assert (api.broken, control.changes(a_company_tree())) == ([], ())
+    back = a_control(api, kube_shape())
+    assert push(back, a_company_tree())[-2:] == [
+        "delete flavor h100-fabric",
+        "delete topology fabric",
+    ]
+    assert (api.broken, back.changes(a_company_tree())) == ([], ())
+
+
+def test_a_flavor_of_which_somebody_elses_cohort_has_quota_stays(api: FakeKubeApi) -> None:
+    """Mutants: only queues are asked; a cohort's cells are taken for flavors' names."""
+    control = a_control(api, kube_shape("shared", pools=options_of("h100", "a100")))
+    push(control, with_pool("a100"))
+    spec = api.get(f"{KUEUE}/cohorts/{TOP}")["spec"]
+    theirs = {"kind": "Cohort", "metadata": {"name": "theirs"}, "spec": spec}
+    api.objects[f"{KUEUE}/cohorts/theirs"] = theirs
+    left = a_control(api, kube_shape("shared", pools=options_of("h100"))).changes(a_company_tree())
+    assert (left[-1].subject, left[-1].is_blocked, left[-1].note) == (
+        *("flavor a100", True, "is still used by cohort theirs"),
+    )
