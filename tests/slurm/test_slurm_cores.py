@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +13,7 @@ from builders.connector_builders import (
     until_released,
     until_running,
 )
-from conformance.rigs import ACCOUNT, SlurmRig
+from conformance.core_rigs import POOL, SlurmCoreRig
 from connectors.accounts import AccountLate
 from connectors.errors import LogUnavailable, NotPrepared, WorkloadRejected
 from connectors.protocol import Outcome, RankSlot
@@ -32,12 +31,9 @@ def cores(slurm_bed: SlurmBed) -> BedCores:
 
 
 @pytest.fixture
-def rig(slurm_bed: SlurmBed, cores: BedCores) -> Iterator[SlurmRig]:
+def rig(slurm_bed: SlurmBed) -> Iterator[SlurmCoreRig]:
     """Beside the pool of GPUs it has one of cores, which get 100 MiB each."""
-    rig = SlurmRig(slurm_bed)
-    pool = {"partition": cores.partition, "device": "cpu", "memory_mb_per_core": 100}
-    rig.options["pools"]["cpu"] = pool
-    rig.connector = rig.open()
+    rig = SlurmCoreRig(slurm_bed)
     yield rig
     rig.close()
 
@@ -51,23 +47,7 @@ def sbatch(slurm_bed: SlurmBed) -> Iterator[list[str]]:
         slurm_bed.run(["scancel", *numbers])
 
 
-def given(bed: SlurmBed, *options: str) -> str:
-    """The number of a job of a user of the bed, beside the portal."""
-    command = ["runuser", "-u", bed.users[1], "--", "sbatch", "--parsable", f"--account={ACCOUNT}"]
-    done = subprocess.run(
-        [*command, *options, "--mem=100", "--output=/dev/null", "--chdir=/tmp"],
-        env={"PATH": "/usr/bin:/bin:/usr/sbin", "SLURM_CONF": str(bed.slurm_conf)},
-        input="#!/bin/bash\nsleep 1000\n",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip().partition(";")[0]
-
-
-def first_line(rig: SlurmRig, key: str, rank: int) -> str:
+def first_line(rig: SlurmCoreRig, key: str, rank: int) -> str:
     def read() -> str:
         try:
             return rig.log(key, rank=rank)
@@ -79,14 +59,14 @@ def first_line(rig: SlurmRig, key: str, rank: int) -> str:
 
 def gang(*, mgpu: int, nodes: int, script: str = TELL):
     slots = tuple(RankSlot("", mgpu) for _ in range(nodes))
-    return a_workload(script, slots=slots, pool="cpu")
+    return a_workload(script, slots=slots, pool=POOL)
 
 
-def test_nodes_without_gpus_offer_their_cores(rig: SlurmRig, cores: BedCores) -> None:
+def test_nodes_without_gpus_offer_their_cores(rig: SlurmCoreRig, cores: BedCores) -> None:
     """Their CPUs are not counted a second time beside them. Mutants: they are; nodes with GPUs
     offer cores too."""
     nodes = {node.name: node for node in rig.connector.inventory().nodes}
-    of_cores = {name: node for name, node in nodes.items() if node.pool == "cpu"}
+    of_cores = {name: node for name, node in nodes.items() if node.pool == POOL}
     assert len(of_cores) == cores.node_count
     assert cores.first_node in of_cores
     assert {
@@ -98,13 +78,13 @@ def test_nodes_without_gpus_offer_their_cores(rig: SlurmRig, cores: BedCores) ->
     assert len(nodes) == cores.node_count + rig.node_count
 
 
-def test_a_gang_runs_on_cores_and_says_so(rig: SlurmRig) -> None:
+def test_a_gang_runs_on_cores_and_says_so(rig: SlurmCoreRig) -> None:
     """Held, known again, released, run, and found in the account. Mutants: a gres is asked for; the
     signed size is compared with no GPUs, so that it counts as altered."""
     workload = gang(mgpu=3_000, nodes=2, script=f"{TELL}; sleep 1000")
     native_id = rig.submit(workload)
     held = eventually(lambda: rig.connector.observe().seen(workload.key, native_id))
-    assert (held.is_altered, held.pool) == (False, "cpu")
+    assert (held.is_altered, held.pool) == (False, POOL)
     rig.release(workload.key, native_id)
     until_running(rig.connector, workload.key)
     seen = observed(rig.connector, workload.key)
@@ -134,16 +114,16 @@ def test_a_gang_runs_on_cores_and_says_so(rig: SlurmRig) -> None:
             return None
         return next(((run.pool, run.mgpu) for run in runs if run.key == workload.key), None)
 
-    assert eventually(accounted) == ("cpu", 6_000)
+    assert eventually(accounted) == (POOL, 6_000)
 
 
 def test_what_people_submit_themselves_counts_by_its_nodes(
-    rig: SlurmRig, sbatch: list[str], slurm_bed: SlurmBed, cores: BedCores
+    rig: SlurmCoreRig, sbatch: list[str], slurm_bed: SlurmBed, cores: BedCores
 ) -> None:
     """Mutant: whatever has no GPUs counts as cores of the pool, also on nodes with GPUs."""
-    on_cores = given(slurm_bed, "--partition", cores.partition, "-c", "2", "--time=10")
-    beside_gpus = given(slurm_bed, "--partition", "h100", "-c", "2", "--time=10")
-    waiting = given(slurm_bed, "--partition", cores.partition, "-c", "3", "--hold")
+    on_cores = rig.submit_beside("--partition", cores.partition, "-c", "2", "--time=10")
+    beside_gpus = rig.submit_beside("--partition", "h100", "-c", "2", "--time=10")
+    waiting = rig.submit_beside("--partition", cores.partition, "-c", "3", "--hold")
     sbatch += [on_cores, beside_gpus, waiting]
 
     def listed():
@@ -155,9 +135,9 @@ def test_what_people_submit_themselves_counts_by_its_nodes(
     natives = eventually(listed)
     assert beside_gpus not in natives
     found = natives[on_cores]
-    assert (found.pool, found.mgpu) == ("cpu", 2_000)
+    assert (found.pool, found.mgpu) == (POOL, 2_000)
     assert [(slot.node[0], slot.mgpu) for slot in found.slots] == [("c", 2_000)]
-    assert (natives[waiting].pool, natives[waiting].mgpu) == ("cpu", 3_000)
+    assert (natives[waiting].pool, natives[waiting].mgpu) == (POOL, 3_000)
     account = ACCOUNTS["slurm"](rig.connector)
     started = found.started_at or 0
 
@@ -169,10 +149,10 @@ def test_what_people_submit_themselves_counts_by_its_nodes(
         ours = {run.native_id: (run.pool, run.mgpu) for run in runs}
         return {number: ours[number] for number in sbatch if number in ours}
 
-    assert eventually(accounted) == {on_cores: ("cpu", 2_000)}
+    assert eventually(accounted) == {on_cores: (POOL, 2_000)}
 
 
-def test_more_cores_than_a_node_has_are_refused(rig: SlurmRig, cores: BedCores) -> None:
+def test_more_cores_than_a_node_has_are_refused(rig: SlurmCoreRig, cores: BedCores) -> None:
     most = cores.cores_per_node
     with pytest.raises(NotPrepared, match=f"1 nodes with {most + 1} cores and no GPUs"):
         rig.submit(gang(mgpu=(most + 1) * 1_000, nodes=1))
