@@ -84,9 +84,10 @@ def test_a_gang_of_cores_has_them_on_nodes_of_the_pool_and_is_told_so(rig: CoreR
 
 
 def test_parts_of_cores_above_one_and_more_than_a_node_has_are_rejected(rig: CoreRig) -> None:
+    """In words of cores. Mutant: they were told in thousandths of GPUs."""
     most = max(rig.cores.values()) // 1_000
     for mgpu in (1_500, (most + 1) * 1_000):
-        with pytest.raises(WorkloadRejected):
+        with pytest.raises(WorkloadRejected, match=r"[0-9] cores|whole cores"):
             rig.submit(a_gang(rig, mgpu=mgpu))
     assert rig.connector.observe().observations == {}
 

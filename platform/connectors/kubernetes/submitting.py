@@ -102,9 +102,11 @@ class Submitter:
             self._sizes = None
             largest_mgpu = self._largest_mgpu().get(workload.pool)
         if largest_mgpu is not None and wanted_mgpu > largest_mgpu:
+            device = self._options.pools[workload.pool].device
             raise WorkloadRejected(
-                f"a rank asks for {wanted_mgpu} milli-GPU, and the largest node of pool "
-                f"{workload.pool} on this cluster has {largest_mgpu}; ask for fewer on each node"
+                f"a rank asks for {device.text(wanted_mgpu)}, and the largest node of pool "
+                f"{workload.pool} on this cluster has {device.text(largest_mgpu)}; ask for fewer "
+                "on each node"
             )
 
     def _largest_mgpu(self) -> Mapping[str, int]:

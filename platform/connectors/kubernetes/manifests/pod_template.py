@@ -73,11 +73,9 @@ def units(mgpu: int, pool: KubernetesPool) -> int:
     """
     count, rest = divmod(mgpu, pool.mgpu_per_unit)
     if rest:
-        devices = pool.device.plural
-        unit = f"whole {devices}" if pool.mgpu_per_unit == WHOLE_MGPU else f"parts of {devices}"
         raise WorkloadRejected(
-            f"pool {pool.name} gives out {unit} of {pool.mgpu_per_unit} milli-GPU on this cluster, "
-            f"and a rank asks for {mgpu}; ask for a multiple of {pool.mgpu_per_unit}"
+            f"pool {pool.name} gives out multiples of {pool.device.text(pool.mgpu_per_unit)} on "
+            f"this cluster, and a rank asks for {pool.device.text(mgpu)}"
         )
     return count
 

@@ -183,7 +183,7 @@ def test_a_rank_of_cores_asks_for_no_gpus() -> None:
 def test_a_rank_of_parts_of_cores_is_refused() -> None:
     case = CASES["job-cores"]
     half = replace(case.workload, slots=(RankSlot("c-0", 500),))
-    with pytest.raises(WorkloadRejected, match="gives out whole cores of 1000 milli"):
+    with pytest.raises(WorkloadRejected, match="multiples of 1 core on this cluster"):
         objects_for(half, case.options, cluster_id=CLUSTER_ID)
 
 
@@ -310,14 +310,12 @@ def refusal(workload: Workload, **options: Any) -> str:
 def test_what_a_cluster_never_runs_is_refused_with_what_to_do() -> None:
     assert refusal(a_kube_workload(pool="b200")) == "this cluster has no pool 'b200'"
     assert refusal(a_kube_workload(mgpu=1500)) == (
-        "pool h100 gives out whole GPUs of 1000 milli-GPU on this cluster, and a rank asks for "
-        "1500; ask for a multiple of 1000"
+        "pool h100 gives out multiples of 1 GPU on this cluster, and a rank asks for 1.5 GPUs"
     )
     assert refusal(
         a_kube_workload(mgpu=300), pool=a_pool_with(resource="a.b/mig", mgpu_per_unit=125)
     ) == (
-        "pool h100 gives out parts of GPUs of 125 milli-GPU on this cluster, and a rank asks for "
-        "300; ask for a multiple of 125"
+        "pool h100 gives out multiples of 0.125 GPUs on this cluster, and a rank asks for 0.3 GPUs"
     )
     assert refusal(a_kube_workload(), pool={}) == (
         "jobs run in container images there, and pool h100 has none of its own: name one"
