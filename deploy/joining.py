@@ -92,6 +92,26 @@ class Portal:
         """The names of the pools that Tidegate has."""
         return {pool["name"] for pool in self.call("GET", f"pools?limit={_PAGE}")["items"]}
 
+    def have_cores(self, pool: str, cores: int) -> None:
+        """A pool of CPU cores of this name is there, and each organization has an equal part of
+        `cores` in it, unless it has a quota already."""
+        there = self.call("GET", f"pools?limit={_PAGE}")["items"]
+        device = next((one["device"] for one in there if one["name"] == pool), None)
+        if device is None:
+            self.call("POST", "pools", {"name": pool, "device": "cpu"})
+            self._talk.say(f"pool {pool}: added, of CPU cores")
+        elif device != "cpu":
+            self._talk.complain(f"the pool {pool} is not of CPU cores: take another name.")
+        organizations = self.call("GET", f"organizations?limit={_PAGE}")["items"]
+        quotas = self.call("GET", f"quotas?pool={pool}&limit={_PAGE}")["items"]
+        for slug in sorted(
+            {one["slug"] for one in organizations} - {one["node"] for one in quotas}
+        ):
+            part = cores // len(organizations)
+            body = {"node": slug, "pool": pool, "guaranteed_mgpu": part * 1_000}
+            self.call("POST", "quotas", body)
+            self._talk.say(f"{slug}: {part} cores of {pool}")
+
     def join(self, name: str, kind: str, options: dict[str, Any]) -> str:
         """The id of the cluster `name`, which now has these options."""
         for cluster in self.call("GET", f"clusters?limit={_PAGE}")["items"]:

@@ -1,11 +1,13 @@
 """Makes the bed a cluster of the Tidegate that runs here: `make kube-bed-join`.
 
     .venv/bin/python deploy/kube-bed/join.py [--name NAME] [--mode arbiter|shared] [--image IMAGE]
+        [--cores POOL]
 
 Installs the gate for native jobs, gives Tidegate the kubeconfig of its service account, adds the
 cluster (or gives it the bed's options anew), and pushes the quotas, which makes namespaces and
-queues. It may be called again. Tidegate is found as `make up` leaves it, by TIDEGATE_STATE_DIR, and
-the bed by TIDEGATE_KUBE_BED.
+queues. With `--cores` the bed gets nodes without GPUs, and Tidegate a pool of their CPU cores, all
+of them guaranteed to its organizations. It may be called again. Tidegate is found as `make up`
+leaves it, by TIDEGATE_STATE_DIR, and the bed by TIDEGATE_KUBE_BED.
 """
 
 from __future__ import annotations
@@ -30,6 +32,11 @@ GATE = REPO / "deploy" / "kubernetes" / "gate.yaml"
 IMAGE = "docker.io/library/debian:stable"
 TOPOLOGY = "fabric"
 HOSTNAME = "kubernetes.io/hostname"
+#: The label that tells nodes without GPUs, with the name of their pool.
+CORES_LABEL = "bed.tidegate.io/cores"
+CORES_NODES = 2
+CORES_PER_NODE = 64
+MEMORY_MIB_PER_CORE = 4_000
 
 
 def main() -> None:
@@ -38,6 +45,7 @@ def main() -> None:
     parser.add_argument("--name", default="kubernetes", help="what the cluster is called")
     parser.add_argument("--mode", default="arbiter", choices=["arbiter", "shared"])
     parser.add_argument("--image", default=IMAGE, help="of jobs that name none")
+    parser.add_argument("--cores", metavar="POOL", help="a pool of CPU cores, on more nodes")
     arguments = parser.parse_args()
     talk = Talk("Kubernetes bed")
     try:
@@ -47,6 +55,16 @@ def main() -> None:
     bed = talk.read(settings.folder / "bed.json", "no bed runs there: `make kube-bed` starts one")
     portal = Portal(talk)
     _close_gate(talk, settings)
+    cores = {}
+    if arguments.cores:
+        _make_core_nodes(talk, settings, arguments.cores)
+        portal.have_cores(arguments.cores, CORES_NODES * CORES_PER_NODE)
+        cores[arguments.cores] = {
+            "device": "cpu",
+            "node_selector": {CORES_LABEL: arguments.cores},
+            "image": arguments.image,
+            "memory_mib_per_core": MEMORY_MIB_PER_CORE,
+        }
     state = state_folder()
     kubeconfig = state / "kubeconfigs" / arguments.name
     logs = state / "kubernetes-logs" / arguments.name
@@ -60,7 +78,7 @@ def main() -> None:
         {
             "kubeconfig": str(kubeconfig),
             "mode": arguments.mode,
-            "pools": _pools(bed, portal.pools(), arguments.image),
+            "pools": _pools(bed, portal.pools(), arguments.image) | cores,
             "log_root": str(logs),
         },
     )
@@ -79,6 +97,37 @@ def _close_gate(talk: Talk, settings: Settings) -> None:
     finally:
         api.close()
     talk.say(f"gate for native jobs: {len(policies)} policies applied")
+
+
+def _make_core_nodes(talk: Talk, settings: Settings, pool: str) -> None:
+    """Nodes without GPUs, played by kwok as all others."""
+    amounts = {
+        "cpu": str(CORES_PER_NODE),
+        "memory": f"{CORES_PER_NODE * MEMORY_MIB_PER_CORE}Mi",
+        "ephemeral-storage": "10Ti",
+        "pods": "250",
+    }
+    names = [f"{pool}-{index:03d}" for index in range(CORES_NODES)]
+    nodes = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": name,
+                "labels": {HOSTNAME: name, "kubernetes.io/os": "linux", CORES_LABEL: pool},
+            },
+            "status": {"capacity": amounts, "allocatable": amounts},
+        }
+        for name in names
+    ]
+    api = Api(settings)
+    try:
+        api.apply_all(nodes)
+    except (Refused, OSError) as error:
+        talk.complain(f"nodes without GPUs could not be made: {error}")
+    finally:
+        api.close()
+    talk.say(f"nodes of {CORES_PER_NODE} cores: {', '.join(names)}")
 
 
 def _pools(bed: dict[str, Any], known: set[str], image: str) -> dict[str, Any]:

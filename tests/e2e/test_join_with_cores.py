@@ -1,0 +1,65 @@
+"""`deploy/kube-bed/join.py --cores`: what a person does who tries pools of CPU cores by hand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from builders.installation import REPO, Tidegate
+from kube.own_bed import a_kube_bed_beside
+from kube_bed import FOLDER_VARIABLE, KubeBed
+
+# The bed is the test's own: others of this worker are not started for it.
+pytestmark = [pytest.mark.story, pytest.mark.timeout(600), pytest.mark.flaky(reruns=1)]
+
+JOIN = "deploy/kube-bed/join.py"
+
+
+@pytest.fixture(scope="module")
+def kubernetes() -> Iterator[KubeBed]:
+    """One node of 8 H100, and what joining adds."""
+    with a_kube_bed_beside("cores", nodes=1) as own:
+        yield own
+
+
+def join(tidegate: Tidegate, bed: KubeBed) -> str:
+    """What it says."""
+    return subprocess.run(
+        [sys.executable, JOIN, "--mode", "shared", "--cores", "cpu"],
+        cwd=REPO,
+        env=tidegate.environment | {FOLDER_VARIABLE: str(bed.folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=400,
+        check=False,
+    ).stdout
+
+
+def test_joining_with_cores_makes_a_pool_that_runs_jobs(
+    tidegate: Tidegate, kubernetes: KubeBed
+) -> None:
+    """And again, which changes nothing. Mutants: nobody has quota in it; its nodes are not those
+    that its option names."""
+    said = join(tidegate, kubernetes)
+    assert "pool cpu: added, of CPU cores" in said
+    assert "ai-company: 128 cores of cpu" in said
+    again = join(tidegate, kubernetes)
+    assert "cores of cpu" not in again
+    assert again.splitlines()[-1] == "Kubernetes bed: quotas: 0 changes made"
+    leo = tidegate.caller("leo@ai-company")
+    job = leo.post(
+        "/jobs",
+        {
+            "team": "ai-company/research/nlp",
+            "pool": "cpu",
+            "cpus_per_node": 16,
+            "nodes": 2,
+            "script": "echo $TIDEGATE_CPUS_PER_NODE on $TIDEGATE_NODE",
+        },
+    )
+    ended = leo.until(job["id"], "succeeded", "failed")
+    assert (ended["state"], ended["current_attempt"]["cluster"]) == ("succeeded", "kubernetes")
