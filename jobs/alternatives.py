@@ -17,7 +17,7 @@ from jobs.explaining import (
     explanation_of,
 )
 from jobs.heavy_answers import SEVERAL_CYCLES, worked_out
-from jobs.models import Job, JobOrigin, JobType
+from jobs.models import JobOrigin, JobType
 from jobs.offers import Offer, offer_to
 from jobs.preview import Moment, Preview, Previews, read_moment
 from jobs.queries import JobContent, JobRow, JobView, get_content, get_job
@@ -143,7 +143,7 @@ def _body_of(job: JobRow, content: JobContent) -> dict[str, Any]:
         "image": job.image,
         "required_topology": job.required_topology,
         "preferred_topology": job.preferred_topology,
-        "notice_signal": Job.objects.values_list("notice_signal", flat=True).get(pk=job.id),
+        "notice_signal": content.notice_signal,
         "array": None if index is None else str(index),
         "environment": dict(content.environment or {}) or None,
         "script": content.script,

@@ -241,11 +241,13 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class JobContent:
-    """What only some may read; None in every field but `notes` for the others."""
+    """What only one job by itself is asked for. Script and environment are None for who may not
+    read them."""
 
     script: str | None
     environment: Mapping[str, str] | None
     notes: Sequence[Mapping[str, Any]]
+    notice_signal: str
 
 
 def list_jobs(
@@ -272,17 +274,17 @@ def get_job(job_id: UUID, *, actor: Actor, now: datetime) -> JobView:
 
 
 def get_content(view: JobView, *, actor: Actor, now: datetime) -> JobContent:
-    """Script and environment of a visible job, if the actor may read them.
+    """What was submitted of a visible job; script and environment if the actor may read them.
 
     A platform administrator who reads what is another's leaves an audit event.
     """
-    script, environment, notes = Job.objects.values_list("script", "environment", "notes").get(
-        pk=view.job.id
-    )
+    script, environment, notes, signal = Job.objects.values_list(
+        "script", "environment", "notes", "notice_signal"
+    ).get(pk=view.job.id)
     if not may_read_content(actor, user_id=view.job.user_id, team_path=view.job.team__path):
-        return JobContent(None, None, notes)
+        return JobContent(None, None, notes, signal)
     record_reading(view.job, "script", actor=actor, now=now)
-    return JobContent(script, environment, notes)
+    return JobContent(script, environment, notes, signal)
 
 
 def record_reading(job: JobRow, what: str, *, actor: Actor, now: datetime) -> None:

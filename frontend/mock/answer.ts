@@ -283,17 +283,37 @@ function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
 
 function theAlternatives(job: JobDetail): JobAlternatives {
   const plan = (startsNow: boolean) => aPlan({}, job, startsNow);
+  const request = (change: Partial<JobRequest>) => ({
+    team: job.team,
+    name: job.name,
+    pool: job.pool,
+    gpus_per_node: job.mgpu_per_node / 1000,
+    nodes: job.node_count,
+    time_limit_s: job.time_limit_s ?? undefined,
+    priority_class: job.priority_class,
+    is_preemptible: job.is_preemptible,
+    is_requeueable: job.is_requeueable,
+    notice_signal: job.notice_signal,
+    environment: job.environment ?? undefined,
+    script: job.script ?? undefined,
+    ...change,
+  });
   return {
     as_of: iso(Date.now()),
     sentence: "In its place 1 of 3 other requests would start now.",
     untried: 0,
     items: [
-      { label: "With 48 GPUs on 6 nodes", changes: { nodes: 6 }, request: null, plan: plan(true) },
-      { label: "With a time limit of 1 h", changes: { time_limit_s: 3600 }, request: null, plan: plan(false) },
+      { label: "With 48 GPUs on 6 nodes", changes: { nodes: 6 }, request: request({ nodes: 6 }), plan: plan(true) },
+      {
+        label: "With a time limit of 1 h",
+        changes: { time_limit_s: 3600 },
+        request: request({ time_limit_s: 3600 }),
+        plan: plan(false),
+      },
       {
         label: "In pool a100",
         changes: { pool: "a100" },
-        request: null,
+        request: request({ pool: "a100" }),
         plan: {
           ...plan(false),
           fits: false,

@@ -81,6 +81,7 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     can: ["cancel", "logs"],
     script: "#!/bin/bash\nset -euo pipefail\nsrun python train.py --config configs/vision.yaml\n",
     environment: { NCCL_DEBUG: "WARN", RUN_NAME: "vision-07" },
+    notice_signal: "TERM",
     notes: [],
     depends_on: [],
     array: null,

@@ -126,6 +126,7 @@ def detail_body(
         **job_body(view, rights=rights, now=now),
         "script": content.script,
         "environment": content.environment,
+        "notice_signal": content.notice_signal,
         "notes": content.notes,
         "depends_on": [_dependency_body(row, actor=rights.actor) for row in dependencies],
     }

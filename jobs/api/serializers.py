@@ -246,6 +246,9 @@ class JobDetailSerializer(JobSerializer):
     environment = serializers.DictField(
         child=serializers.CharField(), allow_null=True, help_text="null as the script"
     )
+    notice_signal = serializers.ChoiceField(
+        choices=list(NOTICE_SIGNALS), help_text="Sent when its GPUs are asked back"
+    )
     notes = NoteSerializer(many=True)
     depends_on = DependencySerializer(many=True)
 

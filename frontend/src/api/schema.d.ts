@@ -2502,6 +2502,16 @@ export interface components {
             /** @description With which it starts at the least; less than `node_count`: it is elastic */
             node_count_min: number;
             notes: components["schemas"]["Note"][];
+            /**
+             * @description Sent when its GPUs are asked back
+             *
+             *     * `TERM` - TERM
+             *     * `USR1` - USR1
+             *     * `USR2` - USR2
+             *     * `INT` - INT
+             *     * `HUP` - HUP
+             */
+            notice_signal: components["schemas"]["NoticeSignalEnum"];
             /** @description Slug */
             organization: string;
             /**

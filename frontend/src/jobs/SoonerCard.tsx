@@ -6,6 +6,7 @@ import { client, unwrap } from "../api/client";
 import type { JobAlternatives, JobDetail, JobPlan } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
+import { insteadText } from "../submit/instead";
 import { CliLine } from "../ui/CliLine";
 import { Lines } from "../ui/states";
 import { Time } from "../ui/Time";
@@ -56,22 +57,31 @@ function Found({ found, jobId }: { found: JobAlternatives; jobId: string }) {
           </tr>
         </thead>
         <tbody>
-          {found.items.map(({ label, plan }) => (
+          {found.items.map(({ label, plan, changes, request }) => (
             <tr key={label}>
               <th scope="row">{label}</th>
               <td>
                 <Outcome plan={plan} />
+                {plan.fits && request !== null && (
+                  <div>
+                    <Link
+                      to="/submit"
+                      search={{ from: jobId, instead: insteadText(changes) }}
+                      aria-label={`Submit this instead: ${label}`}
+                    >
+                      Submit this instead
+                    </Link>
+                  </div>
+                )}
               </td>
             </tr>
           ))}
         </tbody>
       </table>
       <p className="small dim">
-        As a new job in its place, as things stand; no reservation.{" "}
-        <Link to="/submit" search={{ from: jobId }}>
-          Clone it
-        </Link>{" "}
-        to ask for one of these, and cancel this one.
+        As a new job in its place, as things stand; no reservation.
+        {found.items.some(({ request }) => request === null) &&
+          " Only who may read its script can submit one of these from here."}
       </p>
       <CliLine command={`tidegate why ${jobId} --alternatives`} />
     </>

@@ -1,8 +1,10 @@
-import { screen, within } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
-import { aCompany, aProblem } from "../../mock/answer.ts";
+import { aCompany, answer, aProblem } from "../../mock/answer.ts";
 import { aSession } from "../../mock/company.ts";
+import { theJobs } from "../../mock/jobs.ts";
+import type { JobAlternatives } from "../api/types";
 import { accessibilityFaults, open } from "../test/render";
 
 const WAITING = "01935000-0000-7000-8000-000000008f2c";
@@ -18,9 +20,9 @@ describe("what would start a job sooner", () => {
     const card = await screen.findByRole("region", { name: "What would start it sooner" });
     const rows = await within(card).findAllByRole("row");
     expect(rows.slice(1).map((row) => row.textContent)).toEqual([
-      "With 48 GPUs on 6 nodesnow on slurm-a",
+      "With 48 GPUs on 6 nodesnow on slurm-aSubmit this instead",
       expect.stringMatching(
-        /^With a time limit of 1 h.* at the latest, from the grace of those who give back · waiting for reclaim$/,
+        /^With a time limit of 1 h.* at the latest, from the grace of those who give back · waiting for reclaimSubmit this instead$/,
       ) as string,
       "In pool a100never: No node of a100 is so large.",
     ]);
@@ -29,6 +31,53 @@ describe("what would start a job sooner", () => {
       `/api/v1/jobs/${WAITING}/alternatives`,
     ]);
     expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("is brought into the submit form, and sent as it was tried", async () => {
+    const { user, requests, router } = open(`/jobs/${WAITING}`);
+    await user.click(await screen.findByRole("button", { name: "Try it" }));
+    await user.click(await screen.findByRole("link", { name: "Submit this instead: With 48 GPUs on 6 nodes" }));
+    expect(await screen.findByRole("textbox", { name: "Nodes" })).toHaveValue("6");
+    expect(router.state.location.href).toBe(`/submit?from=${WAITING}&instead=nodes:6`);
+    const note = screen.getByRole("note");
+    expect(note).toHaveTextContent(
+      "This is to run in place of pretrain-13b, which stays queued: cancel that one, or both run.",
+    );
+    expect(within(note).getByRole("link")).toHaveAttribute("href", `/jobs/${WAITING}`);
+    await user.click(screen.getByRole("button", { name: "Submit" }));
+    const sent = () => requests.filter(({ method, path, query }) => method === "POST" && path === "/api/v1/jobs" && !query.has("dry_run"));
+    await waitFor(() => expect(sent()).toHaveLength(1));
+    const tried = theJobs().find(({ id }) => id === WAITING);
+    expect(sent()[0]?.body).toEqual({
+      team: "ai-company/research/nlp",
+      name: "pretrain-13b",
+      pool: "h100",
+      gpus_per_node: 8,
+      nodes: 6,
+      time_limit_s: 259_200,
+      priority_class: "high",
+      environment: tried?.environment,
+      script: tried?.script,
+    });
+  });
+
+  it("is no way to submit what could never run, nor what one may not read", async () => {
+    const { user } = open(`/jobs/${WAITING}`, {
+      override: (request) => {
+        if (!request.path.endsWith("/alternatives")) return undefined;
+        const { status, body } = answer(aCompany(), request);
+        const found = body as JobAlternatives;
+        const [first, ...others] = found.items;
+        if (first === undefined) throw new Error("the mock has some");
+        return { status, body: { ...found, items: [{ ...first, request: null }, ...others] } };
+      },
+    });
+    await user.click(await screen.findByRole("button", { name: "Try it" }));
+    const card = await screen.findByRole("region", { name: "What would start it sooner" });
+    expect((await within(card).findAllByRole("link")).map((link) => link.getAttribute("aria-label"))).toEqual([
+      "Submit this instead: With a time limit of 1 h",
+    ]);
+    expect(card).toHaveTextContent("Only who may read its script can submit one of these from here.");
   });
 
   it("says in the server's words why there is nothing to ask for instead", async () => {

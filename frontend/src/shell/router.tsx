@@ -149,9 +149,10 @@ const jobRoute = createRoute({
 const submitRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/submit",
-  validateSearch: (search): { door?: (typeof SUBMIT_DOORS)[number]; from?: string } => ({
+  validateSearch: (search): { door?: (typeof SUBMIT_DOORS)[number]; from?: string; instead?: string } => ({
     door: choiceParam(search, "door", SUBMIT_DOORS),
     from: textParam(search, "from"),
+    instead: textParam(search, "instead"),
   }),
   component: lazyRouteComponent(() => import("../submit/SubmitPage"), "SubmitPage"),
 });

@@ -6,7 +6,7 @@ import { useMemo, useRef, useState } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
 import { jobQuery, treeQuery } from "../api/queries";
-import type { Job, JobPlan, JobRequest, Session, TreeNode } from "../api/types";
+import type { Job, JobDetail, JobPlan, JobRequest, Session, TreeNode } from "../api/types";
 import { SbatchNotes } from "../jobs/SbatchNotes";
 import { teamsWhereIMay } from "../session/access";
 import { useSession } from "../session/useSession";
@@ -25,6 +25,7 @@ import {
   type DraftErrors,
 } from "./draft";
 import { FormFields } from "./FormFields";
+import { insteadOf } from "./instead";
 import { PlanPanel } from "./PlanPanel";
 import { SbatchDrop } from "./SbatchDrop";
 import "./submit.css";
@@ -54,7 +55,7 @@ function planQuery(request: JobRequest | null) {
 export function SubmitPage() {
   usePageTitle("Submit a job");
   const session = useSession();
-  const { from } = useSearch({ from: "/shell/submit" });
+  const { from, instead } = useSearch({ from: "/shell/submit" });
   const tree = useQuery(treeQuery);
   const source = useQuery({ ...jobQuery(from ?? ""), enabled: from !== undefined });
   return (
@@ -65,7 +66,17 @@ export function SubmitPage() {
         {(nodes) =>
           from !== undefined ? (
             <QueryView query={source} loading={<Waiting />}>
-              {(job) => <SubmitForm key={from} session={session} nodes={nodes} initial={draftOf(job)} />}
+              {(job) => (
+                <>
+                  {instead !== undefined && <InPlaceOf job={job} />}
+                  <SubmitForm
+                    key={`${from} ${instead ?? ""}`}
+                    session={session}
+                    nodes={nodes}
+                    initial={instead === undefined ? draftOf(job) : insteadOf(draftOf(job), instead)}
+                  />
+                </>
+              )}
             </QueryView>
           ) : (
             <SubmitForm key="new" session={session} nodes={nodes} initial={emptyDraft()} />
@@ -73,6 +84,19 @@ export function SubmitPage() {
         }
       </QueryView>
     </>
+  );
+}
+
+/** That the job which this one is to stand in for is still there. */
+function InPlaceOf({ job }: { job: JobDetail }) {
+  return (
+    <p className="card" role="note">
+      This is to run in place of{" "}
+      <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
+        {job.name}
+      </Link>
+      , which stays queued: cancel that one, or both run.
+    </p>
   );
 }
 

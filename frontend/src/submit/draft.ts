@@ -97,7 +97,7 @@ export function draftOf(job: JobDetail): Draft {
     cpus: job.cpus_per_node === null ? "" : String(job.cpus_per_node),
     memory: job.memory_mib_per_node === null ? "" : memoryText(job.memory_mib_per_node),
     script: job.script ?? "#!/bin/bash\n",
-    timeLimit: job.time_limit_s === null ? "" : `${job.time_limit_s}s`,
+    timeLimit: job.time_limit_s === null ? "" : limitText(job.time_limit_s),
     priorityClass: job.priority_class,
     type: JOB_TYPES.find((each) => each === job.type) ?? null,
     array: job.array === null ? "" : String(job.array.index),
@@ -119,15 +119,29 @@ export function draftOf(job: JobDetail): Draft {
     image: job.image ?? "",
     together: job.required_topology ?? job.preferred_topology,
     mustBeTogether: job.required_topology !== null,
+    noticeSignal: job.notice_signal === "TERM" ? null : job.notice_signal,
   };
 }
 
-function spanText(least: string, most: string): string {
+const LIMIT_UNITS = [
+  ["d", 86_400],
+  ["h", 3600],
+  ["m", 60],
+] as const;
+
+/** A time limit as people type it, in the largest unit that says it exactly: "3d", "90m". */
+export function limitText(seconds: number): string {
+  const [unit, size] = LIMIT_UNITS.find(([, size]) => seconds % size === 0) ?? ["s", 1];
+  return `${seconds / size}${unit}`;
+}
+
+/** A figure, or two of an elastic job: "4..16". */
+export function spanText(least: string, most: string): string {
   return least === most ? most : `${least}..${most}`;
 }
 
 /** The two sides of "4..16"; least is null where only one figure is given. */
-function span(text: string): { least: string | null; most: string } {
+export function span(text: string): { least: string | null; most: string } {
   const [first = "", second, ...rest] = text.split("..");
   if (second === undefined) return { least: null, most: first };
   return { least: first, most: rest.length > 0 ? "" : second };

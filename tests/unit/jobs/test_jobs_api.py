@@ -262,7 +262,7 @@ def test_a_foreign_job_looks_absent(world: World, path: str) -> None:
 
 
 def test_content_is_for_owner_and_holders_of_the_right(world: World) -> None:
-    job = a_job(world.company, world.bob)
+    job = a_job(world.company, world.bob, notice_signal="USR1")
     finance = a_user(world.company.organization, "finance")
     a_grant(finance, Role.FINANCE, world.company.organization)
     auditor = a_user(world.company.organization, "auditor")
@@ -282,6 +282,7 @@ def test_content_is_for_owner_and_holders_of_the_right(world: World) -> None:
         assert (body["script"], body["environment"]) == (
             (SCRIPT, {"SEED": "1"}) if sees else (None, None)
         )
+        assert body["notice_signal"] == "USR1"
         assert caller.get(f"jobs/{job.pk}/logs").status_code == (404 if sees else 403)
     assert by_token(world.bob, ["quotas"]).get(f"jobs/{job.pk}").status_code == 404
 
