@@ -173,7 +173,11 @@ def _hints(view: JobView, explanation: Mapping[str, Any], offer: Offer, now: dat
         room_mgpu=room_of(explanation["code"], explanation["numbers"]),
         is_about_nodes=explanation["code"] in ABOUT_NODES,
         limits_s=limits_of(explanation["numbers"], allowed_s, at=int(now.timestamp())),
-        pools=tuple(name for name, pool in offer.pools.items() if pool.device == job.pool__device),
+        pools={
+            name: offer.fleet(pool).largest_node_mgpu()
+            for name, pool in offer.pools.items()
+            if pool.device == job.pool__device
+        },
         lower_class=lower,
     )
 

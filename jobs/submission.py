@@ -701,11 +701,16 @@ def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict
         where = "no cluster" if resolved.request.image is None else "no cluster that runs images"
         where = f"{where} has" if resolved.cluster is None else f"{resolved.cluster} does not have"
         with_features = f"{features_text(features)} and " if features else ""
+        most = (
+            f", and at most {_nodes(fitting)} of one cluster can give "
+            f"{gpus_text(resolved.mgpu_per_node)}"
+            if fitting
+            else ""
+        )
         return (
             f"{asked}: {where} {_nodes(resolved.node_count)} with {with_features}"
             f"{count(resolved.mgpu_per_node)} each. The largest node has "
-            f"{count(numbers['largest_node_mgpu'])}, and at most "
-            f"{_nodes(fitting)} of one cluster can give {gpus_text(resolved.mgpu_per_node)}.",
+            f"{count(numbers['largest_node_mgpu'])}{most}.",
             numbers,
         )
     if _is_too_far_apart(resolved, never):

@@ -7,7 +7,7 @@ changes of that body, the smallest concession first. Whether one helps is for th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -34,13 +34,13 @@ _ROOMS = ("available_by_quota_mgpu", "largest_free_on_a_cluster_mgpu", "free_mgp
 class Hints:
     """What is known that may help: the most milli-GPU that such a job could have (None: unknown),
     whether it is for its nodes that it waits and not for how much it asks in all, time limits in
-    seconds that would let it in, other pools of the same devices, and the next lower priority class
-    where its own is capped."""
+    seconds that would let it in, the pools of the same devices with the milli-GPU of the largest
+    node of each (None: unknown), and the next lower priority class where its own is capped."""
 
     room_mgpu: int | None = None
     is_about_nodes: bool = False
     limits_s: tuple[int, ...] = ()
-    pools: tuple[str, ...] = ()
+    pools: Mapping[str, int | None] = field(default_factory=dict)
     lower_class: str | None = None
 
 
@@ -67,7 +67,7 @@ def variants_of(body: Mapping[str, Any], device: DeviceKind, hints: Hints) -> li
         *_lower(hints),
         *_smaller(body, device, hints.room_mgpu),
     ]
-    pools = [*_elsewhere(body, hints.pools)]
+    pools = [*_elsewhere(body, device, hints.pools)]
     kept = VARIANTS_MAX - min(len(pools), POOLS_TRIED_MIN)
     return [*found[:kept], *pools][:VARIANTS_MAX]
 
@@ -132,20 +132,29 @@ def _less_particular(body: Mapping[str, Any], device: DeviceKind) -> Iterator[Va
 
 def _spread(body: Mapping[str, Any], device: DeviceKind) -> Iterator[Variant]:
     """As much in all, in smaller parts on more nodes: halves, and quarters."""
-    member, mgpu, nodes, least = _size(body, device)
     if body.get("required_topology") == Level.NODE:
         return
+    mgpu = _size(body, device)[1]
     for parts in (2, 4):
         if mgpu % (parts * MGPU_PER_GPU):
             return
-        changes: dict[str, Any] = {member: mgpu // parts // MGPU_PER_GPU, "nodes": nodes * parts}
-        if least < nodes:
-            changes["nodes_min"] = least * parts
-        for beside in ("cpus_per_node", "memory_mib_per_node"):
-            if beside in body and beside != member:
-                changes[beside] = -(-body[beside] // parts)
-        told = f"On {_nodes(nodes * parts, least * parts)} with {device.text(mgpu // parts)} each"
-        yield Variant(told, changes)
+        told, changes = _in_parts(body, device, parts)
+        yield Variant(f"On {told}", changes)
+
+
+def _in_parts(
+    body: Mapping[str, Any], device: DeviceKind, parts: int
+) -> tuple[str, dict[str, Any]]:
+    """As much in all on so many times as many nodes, in words and as members."""
+    member, mgpu, nodes, least = _size(body, device)
+    changes: dict[str, Any] = {member: mgpu // parts // MGPU_PER_GPU, "nodes": nodes * parts}
+    if least < nodes:
+        changes["nodes_min"] = least * parts
+    for beside in ("cpus_per_node", "memory_mib_per_node"):
+        if beside in body and beside != member:
+            changes[beside] = -(-body[beside] // parts)
+    told = f"{_nodes(nodes * parts, least * parts)} with {device.text(mgpu // parts)} each"
+    return told, changes
 
 
 def _shorter(body: Mapping[str, Any], limits_s: Iterable[int]) -> Iterator[Variant]:
@@ -198,13 +207,33 @@ def _smaller(
             yield Variant(label, changes)
 
 
-def _elsewhere(body: Mapping[str, Any], pools: Iterable[str]) -> Iterator[Variant]:
-    """What its nodes and its cluster are to be was said of the pool that it asks for."""
+def _elsewhere(
+    body: Mapping[str, Any], device: DeviceKind, pools: Mapping[str, int | None]
+) -> Iterator[Variant]:
+    """What its nodes and its cluster are to be was said of the pool that it asks for; where the
+    nodes of another are too small, it is asked for in parts that they can hold."""
     accepted = body.get("pools") or [body["pool"]]
     others = [name for name in pools if name not in accepted]
     bound = [name for name in ("pools", "features", "cluster") if name in body]
     for name in others[:POOLS_TRIED_MAX]:
-        yield Variant(f"In pool {name}", {"pool": name, **dict.fromkeys(bound, None)})
+        label, changes = f"In pool {name}", {"pool": name, **dict.fromkeys(bound, None)}
+        parts = _parts_for(pools[name], body, device)
+        if parts > 1:
+            told, size = _in_parts(body, device, parts)
+            label, changes = f"{label} on {told}", changes | size
+        yield Variant(label, changes)
+
+
+def _parts_for(largest_mgpu: int | None, body: Mapping[str, Any], device: DeviceKind) -> int:
+    """The fewest equal parts of what it wants of each node that such nodes can hold; 1 where its
+    nodes are not to be divided, or cannot be."""
+    mgpu = _size(body, device)[1]
+    if not largest_mgpu or body.get("required_topology") == Level.NODE:
+        return 1
+    for parts in range(-(-mgpu // largest_mgpu), mgpu // MGPU_PER_GPU + 1):
+        if mgpu % (parts * MGPU_PER_GPU) == 0:
+            return parts
+    return 1
 
 
 def _size(body: Mapping[str, Any], device: DeviceKind) -> tuple[str, int, int, int]:

@@ -10,6 +10,7 @@ import typer
 from cli.job_text import range_text
 from cli.output import duration, gpus, plain, print_fields, tell
 from cli.submitting import seconds
+from primitives.units import DeviceKind
 
 #: Members that say the size together: none means anything without the others.
 _SIZE = frozenset({"gpus_per_node", "nodes", "nodes_min"})
@@ -50,7 +51,8 @@ def print_alternatives(found: Mapping[str, Any]) -> None:
 def _start(plan: Mapping[str, Any]) -> str:
     if plan["would_start_now"]:
         borrowed = plan["borrowed_mgpu"]
-        told = f", {gpus(borrowed)} of {gpus(plan['mgpu'])} borrowed" if borrowed else ""
+        of = DeviceKind(plan["job"]["device"]).text(plan["mgpu"])
+        told = f", {gpus(borrowed)} of {of} borrowed" if borrowed else ""
         return f"now on {plan['cluster']}{told}"
     if not plan["fits"]:
         return "never"
@@ -59,10 +61,8 @@ def _start(plan: Mapping[str, Any]) -> str:
 
 
 def _because(plan: Mapping[str, Any]) -> str | None:
-    """What it would wait for; why it can never run is told in full."""
-    if plan["would_start_now"]:
-        return None
-    return str(plan["explanation"]["code" if plan["fits"] else "sentence"])
+    """What it would wait for, or why it can never run."""
+    return None if plan["would_start_now"] else str(plan["explanation"]["sentence"])
 
 
 def _options(changes: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[str]:

@@ -51,7 +51,8 @@ def answer(server: Server, *items: dict[str, Any], sentence: str = "In all.") ->
 
 
 def test_what_to_ask_for_instead(server: Server) -> None:
-    """Planted: the start of one that waits told as now; an estimate without its method."""
+    """Planted: the start of one that waits told as now; an estimate without its method; the code of
+    a reason in place of its sentence."""
     waits = {"would_start_now": False, "cluster": None}
     answer(
         server,
@@ -62,6 +63,7 @@ def test_what_to_ask_for_instead(server: Server) -> None:
             **waits,
             explanation={
                 "code": "waiting_for_free_gpus",
+                "sentence": "It needs 16 GPUs; 8 are free.",
                 "estimated_start": {
                     "earliest": None,
                     "latest": "2026-11-21T14:00:00Z",
@@ -73,7 +75,7 @@ def test_what_to_ask_for_instead(server: Server) -> None:
             "Not all in one rack",
             {"required_topology": None, "preferred_topology": "rack"},
             **waits,
-            explanation={"code": "behind_fair_share"},
+            explanation={"code": "behind_fair_share", "sentence": "Others come first."},
         ),
         an_alternative(
             "In pool a100",
@@ -90,17 +92,17 @@ def test_what_to_ask_for_instead(server: Server) -> None:
         "In its place 1 of 4 other requests would start now.",
         "",
         "With 16 GPUs on 2 nodes",
-        "  starts  now on slurm-a, 4 of 16 borrowed",
+        "  starts  now on slurm-a, 4 of 16 GPUs borrowed",
         "  submit  --gpus-per-node 8 --nodes 2",
         "",
         "With a time limit of 1 h",
         "  starts   by 2026-11-21T14:00:00Z at the latest (by time_limits)",
-        "  because  waiting_for_free_gpus",
+        "  because  It needs 16 GPUs; 8 are free.",
         "  submit   --time 1h",
         "",
         "Not all in one rack",
         "  starts   unknown",
-        "  because  behind_fair_share",
+        "  because  Others come first.",
         "  submit   no --required-topology --preferred-topology rack",
         "",
         "In pool a100",

@@ -31,7 +31,7 @@ def found(
 def test_a_gang_asks_for_less_step_by_step() -> None:
     """Planted: the largest concession first; pools that it accepts already."""
     body = a_request(required_topology="rack", time_limit_s=...)
-    told = found(body, Hints(is_about_nodes=True, pools=("a100", "h100")))
+    told = found(body, Hints(is_about_nodes=True, pools={"a100": 8_000, "h100": 8_000}))
     assert list(told.items()) == [
         (
             "Not all in one rack",
@@ -110,7 +110,7 @@ def test_what_it_wants_beside_its_gpus_is_spread_with_them() -> None:
 
 def test_cores_are_counted_as_cores() -> None:
     body = a_request(gpus_per_node=..., cpus_per_node=4, nodes=2, memory_mib_per_node=1_000)
-    assert found(body, Hints(is_about_nodes=True, pools=("cpu-old",)), CPU) == {
+    assert found(body, Hints(is_about_nodes=True, pools={"cpu-old": None}), CPU) == {
         "With the memory that comes with its cores": {"memory_mib_per_node": None},
         "On 4 nodes with 2 cores each": {
             "cpus_per_node": 2,
@@ -179,7 +179,7 @@ def test_elsewhere_nothing_is_said_of_nodes_and_clusters() -> None:
     body = a_request(
         pool=..., pools=["h100", "a100"], gpus_per_node=1, nodes=1, features=["ib"], cluster="one"
     )
-    hints = Hints(pools=("a100", "b200", "h100", "l40", "t4", "v100"))
+    hints = Hints(pools=dict.fromkeys(("a100", "b200", "h100", "l40", "t4", "v100")))
     gone = {"pools": None, "features": None, "cluster": None}
     assert found(body, hints) == {
         "On nodes without ib": {"features": None},
@@ -190,12 +190,62 @@ def test_elsewhere_nothing_is_said_of_nodes_and_clusters() -> None:
     }
 
 
+def test_elsewhere_it_is_asked_for_in_parts_that_the_nodes_can_hold() -> None:
+    """Planted: the size of the nodes here; parts of which the GPUs are no whole number; a node that
+    is to be one; an elastic job's least as it was."""
+    hints = Hints(pools={"a100": 4_000, "l40": 2_000, "t4": 1_500})
+    body = a_request(nodes=2, nodes_min=1, memory_mib_per_node=1_001)
+    elsewhere = [one for one in found(body, hints).items() if "pool" in one[1]]
+    assert elsewhere == [
+        (
+            "In pool a100 on 2 to 4 nodes with 4 GPUs each",
+            {
+                "pool": "a100",
+                "gpus_per_node": 4,
+                "nodes": 4,
+                "nodes_min": 2,
+                "memory_mib_per_node": 501,
+            },
+        ),
+        (
+            "In pool l40 on 4 to 8 nodes with 2 GPUs each",
+            {
+                "pool": "l40",
+                "gpus_per_node": 2,
+                "nodes": 8,
+                "nodes_min": 4,
+                "memory_mib_per_node": 251,
+            },
+        ),
+        (
+            "In pool t4 on 8 to 16 nodes with 1 GPU each",
+            {
+                "pool": "t4",
+                "gpus_per_node": 1,
+                "nodes": 16,
+                "nodes_min": 8,
+                "memory_mib_per_node": 126,
+            },
+        ),
+    ]
+
+    def told(largest_mgpu: int | None, **changes: Any) -> list[str]:
+        there = Hints(pools={"a100": largest_mgpu})
+        return [label for label in found(a_request(**changes), there) if "a100" in label]
+
+    assert told(8_000) == told(0) == told(None) == told(500) == ["In pool a100"]
+    assert told(4_000, required_topology="node", nodes=1) == ["In pool a100"]
+    assert told(500, gpus_per_node=0.75, nodes=1) == ["In pool a100"]
+    assert told(4_000, gpus_per_node=6, nodes=1) == ["In pool a100 on 2 nodes with 3 GPUs each"]
+    assert told(4_000, gpus_per_node=7, nodes=1) == ["In pool a100 on 7 nodes with 1 GPU each"]
+
+
 def test_there_are_at_most_seven_and_two_of_them_elsewhere() -> None:
     """Planted: no place left for other pools."""
     body = a_request(
         required_topology="block", features=["ib"], cluster="one", cpus_per_node=4, time_limit_s=...
     )
-    hints = Hints(is_about_nodes=True, pools=("a100", "b200", "l40"))
+    hints = Hints(is_about_nodes=True, pools=dict.fromkeys(("a100", "b200", "l40")))
     assert list(found(body, hints)) == [
         "Not all in one block",
         "On nodes without ib",
