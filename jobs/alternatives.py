@@ -169,10 +169,14 @@ def _hints(view: JobView, explanation: Mapping[str, Any], offer: Offer, now: dat
         # The highest comes first.
         lower = next((one.name for one in classes.values() if one.order < own.order), None)
     allowed_s = [max(limit_s for _, limit_s in view.too_short)] if view.too_short else []
+    # It may start in any of its pools, so the most that one of them has room for will do.
+    reasons = [explanation, *explanation["elsewhere"]]
+    rooms = [room_of(reason["code"], reason["numbers"]) for reason in reasons]
+    numbers = [reason["numbers"] for reason in reasons]
     return Hints(
-        room_mgpu=room_of(explanation["code"], explanation["numbers"]),
-        is_about_nodes=explanation["code"] in ABOUT_NODES,
-        limits_s=limits_of(explanation["numbers"], allowed_s, at=int(now.timestamp())),
+        room_mgpu=max((room for room in rooms if room is not None), default=None),
+        is_about_nodes=any(reason["code"] in ABOUT_NODES for reason in reasons),
+        limits_s=limits_of(numbers, allowed_s, at=int(now.timestamp())),
         pools={
             name: offer.fleet(pool).largest_node_mgpu()
             for name, pool in offer.pools.items()

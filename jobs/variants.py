@@ -85,14 +85,17 @@ def room_of(code: str, numbers: Mapping[str, int]) -> int | None:
     return min(rooms, default=None)
 
 
-def limits_of(numbers: Mapping[str, int], allowed_s: Iterable[int], *, at: int) -> tuple[int, ...]:
-    """Time limits that would let a job in, the longest first: those that clusters allow, and one
-    that is over before the reservation which it would delay, if it is sent a few minutes after
-    `at` (epoch seconds)."""
+def limits_of(
+    reasons: Iterable[Mapping[str, int]], allowed_s: Iterable[int], *, at: int
+) -> tuple[int, ...]:
+    """Time limits that would let a job in, the longest first: those that clusters allow, and by the
+    numbers of its reasons those that are over before the reservation which it would delay, if it is
+    sent a few minutes after `at` (epoch seconds)."""
     found = set(allowed_s)
-    if "reserved_start_at" in numbers:
-        left_s = numbers["reserved_start_at"] - at - _STEP_S
-        found.add(left_s // _STEP_S * _STEP_S)
+    for numbers in reasons:
+        if "reserved_start_at" in numbers:
+            left_s = numbers["reserved_start_at"] - at - _STEP_S
+            found.add(left_s // _STEP_S * _STEP_S)
     return tuple(sorted((limit_s for limit_s in found if limit_s > 0), reverse=True))
 
 

@@ -282,6 +282,32 @@ def test_another_pool_and_a_lower_class(company: Company, bob: User) -> None:
     ]
 
 
+def test_the_pool_with_the_most_room_says_how_much_would_start(company: Company, bob: User) -> None:
+    """Planted: the room of the first pool only, and half or a quarter of the job."""
+    a100 = a_pool("a100")
+    for node in (company.organization, company.research, company.nlp):
+        a_quota(node, a100, 8)
+    company.cluster.nodes.filter(name="ai-company-003").update(pool=a100)
+    occupy(company, bob, 0, 1, 2)
+    small = a_job(company, bob, state="running", mgpu_per_node=2_000, pool=a100)
+    an_attempt(small, cluster=company.cluster, nodes=("ai-company-003",), started_at=NOW)
+    there = {"pool": "a100", "code": "waiting_for_free_gpus", "sentence": "It waits."}
+    waiting = a_job(
+        company,
+        bob,
+        mgpu_per_node=8_000,
+        time_limit_s=600,
+        pools=[company.pool.pk, a100.pk],
+        explanation=explained("waiting_for_free_gpus", free_mgpu=0)
+        | {"pool": "h100", "elsewhere": [{**there, "numbers": {"free_mgpu": 6_000}}]},
+    )
+    assert outcomes(asked(waiting, bob)) == [
+        ("With 6 GPUs", "now"),
+        ("With 4 GPUs", "now"),
+        ("With 2 GPUs", "now"),
+    ]
+
+
 def test_a_task_of_an_array_is_asked_for_alone(company: Company, bob: User) -> None:
     occupy(company, bob, 0, 1, 2, 3)
     task = tasks_of(an_array(company, bob, mgpu_per_node=2_000, explanation=FREE))[1]

@@ -290,11 +290,13 @@ def test_the_room_that_a_reason_tells_of(
 
 def test_limits_that_clusters_allow_or_that_end_before_a_reservation() -> None:
     """Planted: a limit that ends after the reservation once it is sent a minute later."""
-    assert limits_of({}, [7_200], at=1_000) == (7_200,)
-    assert limits_of({"reserved_start_at": 1_000 + 8_000}, [], at=1_000) == (7_500,)
-    assert limits_of({"reserved_start_at": 1_000 + 8_100}, [9_000], at=1_000) == (9_000, 7_800)
+    assert limits_of([{}], [7_200], at=1_000) == (7_200,)
+    in_two_pools = [{"reserved_start_at": 1_000 + 8_000}, {"reserved_start_at": 1_000 + 4_000}]
+    assert limits_of(in_two_pools, [], at=1_000) == (7_500, 3_600)
+    assert limits_of([{"reserved_start_at": 1_000 + 8_000}], [], at=1_000) == (7_500,)
+    assert limits_of([{"reserved_start_at": 1_000 + 8_100}], [9_000], at=1_000) == (9_000, 7_800)
     # Too soon for anything to end before.
-    assert limits_of({"reserved_start_at": 1_000 + 599}, [], at=1_000) == ()
+    assert limits_of([{"reserved_start_at": 1_000 + 599}], [], at=1_000) == ()
 
 
 def test_outcomes_in_the_order_of_what_people_want() -> None:
