@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from clusters.models import Cluster
+from clusters.models import Cluster, Pool
 from clusters.outside import Holder, OutsideUse, Stranger
 from connectors.errors import ConnectorError
 from connectors.natives import NativeControl, NativeRef
@@ -27,6 +27,7 @@ from jobs.leadership import Leadership
 from jobs.models import Attempt
 from jobs.observation import recorded_id
 from outbox.quarantine import is_quarantined
+from primitives.units import DeviceKind
 
 log = logging.getLogger(__name__)
 
@@ -250,9 +251,16 @@ def _stop(strays: Iterable[Stray], control: NativeControl) -> None:
 
 
 def _sentence(strays: Collection[Stray]) -> str:
+    pools = {stray.observation.pool for stray in strays}
+    devices = dict(Pool.objects.filter(name__in=pools).values_list("name", "device"))
+
+    def held(stray: Stray) -> str:
+        # What is held of several pools has none.
+        return DeviceKind(devices.get(stray.observation.pool, DeviceKind.GPU)).text(stray.mgpu)
+
     named = [
         f"job {stray.observation.native_id} of {stray.observation.user} with "
-        f"{stray.mgpu / 1000:g} GPUs as {stray.observation.key}"
+        f"{held(stray)} as {stray.observation.key}"
         + (", which has ended here and is being stopped" if stray.is_to_stop else "")
         for stray in sorted(strays, key=lambda one: (-one.mgpu, one.observation.native_id))
     ]

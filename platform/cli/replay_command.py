@@ -22,6 +22,7 @@ from cli.output import (
     print_table,
     tell,
 )
+from primitives.units import DeviceKind
 
 _CLOCK = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?")
 _CYCLES_MAX = 10_000
@@ -137,25 +138,26 @@ def _show_decisions(found: list[dict[str, Any]]) -> None:
     for number, one in enumerate(found):
         if number:
             typer.echo()
-        named = one["job"]
+        named, device = one["job"], DeviceKind(one["device"])
         print_fields(
             [
                 ("decided", f"{one['decided_at']} (cycle {one['cycle']})"),
                 ("job", f"{named['name'] or 'of others'} ({named['id'] or named['team'] or '-'})"),
                 ("decision", one["decision"].replace("_", " ")),
                 ("why", one["sentence"]),
-                ("use then", _standings(one["standings"])),
+                ("use then", _standings(one["standings"], device)),
             ]
         )
         if one["beneficiary"] is not None:
             theirs = one["beneficiary"]
-            print_fields([("for", _who(theirs)), ("its use then", _standings(theirs["standings"]))])
+            use_then = _standings(theirs["standings"], device)
+            print_fields([("for", _who(theirs)), ("its use then", use_then)])
         if one["victims"]:
             print_table(
                 [
                     "VICTIM",
                     "TEAM",
-                    Devices([one["device"]]).head,
+                    Devices([device]).head,
                     "GUARANTEED",
                     "RIGHT",
                     "NOT SAVED",
@@ -183,9 +185,10 @@ def _who(job: dict[str, Any]) -> str:
     return f"{job['name']} of {job['team']} ({job['id']})"
 
 
-def _standings(standings: list[dict[str, Any]]) -> str:
+def _standings(standings: list[dict[str, Any]], device: DeviceKind) -> str:
     return "; ".join(
-        f"{one['node']} {gpus(one['in_use_mgpu'])} of {gpus(one['guaranteed_mgpu'])} guaranteed"
+        f"{one['node']} {gpus(one['in_use_mgpu'])} of {device.text(one['guaranteed_mgpu'])} "
+        "guaranteed"
         for one in standings
     )
 

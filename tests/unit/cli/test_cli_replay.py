@@ -79,14 +79,26 @@ def test_why_a_job_was_preempted_at_a_time(server: Server) -> None:
         f"job       serve ({JOB})",
         "decision  stopped",
         "why       8 GPUs were asked back from it.",
-        "use then  acme/serve 24 of 16 guaranteed; acme 32 of 32 guaranteed",
+        "use then  acme/serve 24 of 16 GPUs guaranteed; acme 32 of 32 GPUs guaranteed",
         "for           acme/train",
-        "its use then  acme/train 0.5 of 16 guaranteed",
+        "its use then  acme/train 0.5 of 16 GPUs guaranteed",
     ]
     assert server.sent == [
         f"GET jobs/{JOB}/decisions?decided_at__gte=2026-11-21T14%3A03%3A00Z"
         "&decided_at__lt=2026-11-21T14%3A04%3A00Z&limit=20"
     ]
+
+
+def test_of_a_pool_of_cores_cores_are_told(server: Server) -> None:
+    """Planted: GPUs of every pool."""
+    server.routes[f"GET jobs/{JOB}/decisions"] = {
+        "items": [a_decision(device="cpu", pool="cpu", victims=[a_victim()])]
+    }
+    told = server.run("replay", "--job", JOB).out
+    assert "use then  acme/serve 24 of 16 cores guaranteed; acme 32 of 32 cores guaranteed" in told
+    assert "its use then  acme/train 0.5 of 16 cores guaranteed" in told
+    assert "TEAM        CORES  GUARANTEED" in told
+    assert "GPU" not in told.replace(a_decision()["sentence"], "")
 
 
 def test_a_claim_is_shown_with_its_victims(server: Server) -> None:

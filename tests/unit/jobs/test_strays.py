@@ -20,7 +20,7 @@ from arbiter.snapshot import Device
 from builders.loop_builders import Fenced, a_job
 from builders.native_builders import T0, AControl, a_slurm
 from builders.portal_builders import NOW, Company, a_company, a_user
-from clusters.models import Cluster, ClusterNode
+from clusters.models import Cluster, ClusterNode, Pool
 from clusters.outside import OutsideUse, record_outside_use
 from clusters.queries import read_fleet
 from connectors.natives import NativeRef
@@ -209,6 +209,7 @@ def test_what_holds_gpus_of_several_pools_is_told(company: Company) -> None:
 
 
 def test_gpus_of_strays_are_not_offered(company: Company) -> None:
+    """Planted: GPUs where they hold cores."""
     attempt = ended(company, release_sent_at=None)
     capacity = ClusterNode.objects.get(name=NODE).capacity_mgpu
     use, complaints = look(company, seen(attempt))
@@ -218,6 +219,9 @@ def test_gpus_of_strays_are_not_offered(company: Company) -> None:
         f"charged: job 17 of tg-bob with 2 GPUs as {attempt.key}. Ask their users, or cancel them "
         "there."
     ]
+    Pool.objects.filter(name="h100").update(device="cpu")
+    _, complaints = look(company, seen(attempt, slots=(RankSlot(NODE, 1_000),)))
+    assert f"job 17 of tg-bob with 1 core as {attempt.key}." in complaints[0]
     record_outside_use(company.cluster, use)
     device = next(one for one in read_fleet().devices if one.node == NODE)
     assert device == Device(
