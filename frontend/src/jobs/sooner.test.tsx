@@ -61,6 +61,15 @@ describe("what would start a job sooner", () => {
     });
   });
 
+  it("is told that the job has started meanwhile", async () => {
+    const running = theJobs().find(({ state }) => state === "running");
+    if (running === undefined) throw new Error("the story has one that runs");
+    open(`/submit?from=${running.id}&instead=nodes:1`);
+    expect(await screen.findByRole("note")).toHaveTextContent(
+      `This is to run in place of ${running.name}, which waits no longer (running).`,
+    );
+  });
+
   it("is no way to submit what could never run, nor what one may not read", async () => {
     const { user } = open(`/jobs/${WAITING}`, {
       override: (request) => {

@@ -8,6 +8,7 @@ import { ApiError, client, unwrap } from "../api/client";
 import { jobQuery, treeQuery } from "../api/queries";
 import type { Job, JobDetail, JobPlan, JobRequest, Session, TreeNode } from "../api/types";
 import { SbatchNotes } from "../jobs/SbatchNotes";
+import { stateWord } from "../jobs/words";
 import { teamsWhereIMay } from "../session/access";
 import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
@@ -87,7 +88,7 @@ export function SubmitPage() {
   );
 }
 
-/** That the job which this one is to stand in for is still there. */
+/** That the job which this one is to stand in for is still there, or is past it. */
 function InPlaceOf({ job }: { job: JobDetail }) {
   return (
     <p className="card" role="note">
@@ -95,7 +96,9 @@ function InPlaceOf({ job }: { job: JobDetail }) {
       <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
         {job.name}
       </Link>
-      , which stays queued: cancel that one, or both run.
+      {job.state === "queued" || job.state === "held"
+        ? ", which stays queued: cancel that one, or both run."
+        : `, which waits no longer (${stateWord(job.state)}).`}
     </p>
   );
 }
