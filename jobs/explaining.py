@@ -14,6 +14,7 @@ from jobs.lifecycle import FINAL, NOT_STARTED, NOT_STARTED_MAX
 from jobs.models import AttemptState, Condition, JobState
 from jobs.queries import AttemptRow, JobRow, JobView, VictimRow, WaitedForRow, may_see
 from jobs.withdrawing import AVOIDED_FOR
+from jobs.withholding import first_task_sentence
 from primitives.units import DeviceKind
 from quotas.fleet import may_manage_clusters
 from tenants.access import Actor
@@ -58,6 +59,8 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     }
     if view.waited_for:
         shown["sentence"] = _waits_for(view.waited_for, shown["numbers"], actor)
+    if view.first_task is not None:
+        shown["sentence"] = _joined(shown["sentence"], first_task_sentence(view.first_task))
     if view.quarantine:
         shown["sentence"] = view.quarantine
     for cluster, limit_s in view.too_short:

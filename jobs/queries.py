@@ -27,7 +27,7 @@ from jobs.dependencies import array_states
 from jobs.lifecycle import NOT_STARTED, WAITING
 from jobs.listing import JobFilter, ids_of_page
 from jobs.models import Attempt, AttemptState, Dependency, Job, JobArray, JobEvent
-from jobs.withholding import DEPENDENCY
+from jobs.withholding import ARRAY_LIMIT_REACHED, DEPENDENCY, FirstTask, first_tasks
 from outbox.models import Message
 from outbox.quarantine import open_quarantine, sentence_of
 from primitives.errors import NotFound
@@ -222,7 +222,8 @@ class JobView:
     `unmapped` are the clusters that it may not use only because nobody mapped its user there,
     `unprepared` those to which the quotas were not pushed since its team is there, and
     `too_short` those with their time limits that allow it less time than it asks for; `quarantine`
-    says that nothing at all is started.
+    says that nothing at all is started. `first_task` is what the other tasks of its array that are
+    kept back wait for.
     """
 
     job: JobRow
@@ -237,6 +238,7 @@ class JobView:
     unprepared: Sequence[str] = ()
     too_short: Sequence[tuple[str, int]] = ()
     quarantine: str = ""
+    first_task: FirstTask | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,6 +424,7 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
     rows = [JobRow._make(values[:width]) for values in found]
     victims = _victims([row.id for row in rows if _waits_for_victims(row)])
     waited_for = _waited_for([row.id for row in rows if _waits_for_jobs(row)])
+    first = first_tasks({row.array_id for row in rows if row.array_id and _waits_for_tasks(row)})
     without_cluster = [row.id for row in rows if _waits_for_a_cluster(row)]
     unmapped = _unmapped(without_cluster)
     unprepared = _unprepared(without_cluster)
@@ -447,6 +450,7 @@ def _views(job_ids: str, *, now: datetime) -> list[JobView]:
             unprepared.get(row.id, ()),
             too_short.get(row.id, ()),
             "" if quarantine is None or row.id not in without_cluster else sentence_of(quarantine),
+            first.get(row.array_id) if row.array_id and _waits_for_tasks(row) else None,
         )
         for row, values in zip(rows, found, strict=True)
     ]
@@ -529,6 +533,10 @@ ORDER BY wanted.place
 
 def _waits_for_jobs(row: JobRow) -> bool:
     return row.explanation is not None and row.explanation["code"] == DEPENDENCY
+
+
+def _waits_for_tasks(row: JobRow) -> bool:
+    return row.explanation is not None and row.explanation["code"] == ARRAY_LIMIT_REACHED
 
 
 def _waited_for(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[WaitedForRow]]:

@@ -3,11 +3,12 @@ in their team's queue and hold nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
+from uuid import UUID
 
 from django.db import connection
 
@@ -25,6 +26,15 @@ class Withheld(NamedTuple):
     job: str
     code: str
     numbers: Mapping[str, int]
+
+
+class FirstTask(NamedTuple):
+    """The task that the others of its array wait for: its name, its state, and where it waits why
+    (None: not known yet)."""
+
+    name: str
+    state: str
+    sentence: str | None
 
 
 def withheld_jobs(now: datetime) -> tuple[Withheld, ...]:
@@ -113,6 +123,36 @@ def _beyond(tasks: Sequence[tuple[int, str, str]]) -> Iterator[Withheld]:
     }
     for job in waiting[room:]:
         yield Withheld(job, ARRAY_LIMIT_REACHED, numbers)
+
+
+def first_tasks(array_ids: Collection[UUID]) -> dict[UUID, FirstTask]:
+    """Of each of these arrays the task that is to start first, in the order in which tasks are
+    offered, or where none is the first of those that have started."""
+    if not array_ids:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(_FIRST_TASKS, [list(array_ids), [ARRAY_LIMIT_REACHED, DEPENDENCY]])
+        return {array_id: FirstTask(*task) for array_id, *task in cursor.fetchall()}
+
+
+_FIRST_TASKS = """
+SELECT DISTINCT ON (t.array_id) t.array_id, t.name, t.state, t.explanation->>'sentence'
+FROM jobs_job t
+LEFT JOIN jobs_reclaim r ON r.job_id = t.id AND r.closed_at IS NULL
+WHERE t.array_id = ANY(%s::uuid[])
+    AND t.state IN ('queued', 'starting', 'running', 'preempting')
+    AND NOT (t.state = 'queued' AND coalesce(t.explanation->>'code', '') = ANY(%s::text[]))
+ORDER BY t.array_id, t.state <> 'queued', r.id IS NULL, t.array_index
+"""
+
+
+def first_task_sentence(first: FirstTask) -> str:
+    """What the others wait for."""
+    if first.state != "queued":
+        return f"{first.name} is {first.state}."
+    if first.sentence is None:
+        return f"{first.name} comes before it, and the arbiter has not looked at that one yet."
+    return f"{first.name} comes before it and waits: {first.sentence}"
 
 
 def withheld_sentence(withheld: Withheld) -> str:

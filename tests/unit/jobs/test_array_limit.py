@@ -82,9 +82,56 @@ def test_the_others_are_told_why(company: Company, bob: User, cycles: Cycles) ->
     assert (first.state, second.state) == ("starting", "queued")
     body = by_token(bob).get(f"jobs/{second.id}/explanation").json()
     assert body["code"] == "array_limit_reached"
-    assert body["sentence"] == "At most 1 task runs at once of its array; 1 is now."
+    assert body["sentence"] == (
+        "At most 1 task runs at once of its array; 1 is now. sweep[0] is starting."
+    )
     assert body["numbers"] == {"tasks_at_once_max": 1, "tasks_active": 1, "tasks_first": 0}
     assert (body["jobs_ahead"], body["victims"], body["estimated_start"]) == (0, [], None)
+
+
+def test_the_others_are_told_what_the_first_waits_for(company: Company, bob: User) -> None:
+    """Planted: the lowest index though it waits for jobs; a task that runs though another is to
+    start; one that is kept back itself; another array's."""
+    limit = {"tasks_at_once_max": 2, "tasks_active": 1, "tasks_first": 1}
+    told = "At most 2 tasks run at once of its array; 1 is now, and 1 other comes first."
+    kept = {
+        "code": "array_limit_reached",
+        "sentence": told,
+        "numbers": limit,
+        "node": None,
+        "jobs_ahead": 0,
+        "estimated_start": None,
+        "as_of": "2026-11-21T12:00:00Z",
+    }
+    needs = {**kept, "code": "waiting_for_free_gpus", "sentence": "It needs 8 GPUs; 4 are free."}
+    array = an_array(
+        company, bob, "running", *["queued"] * 4, max_running=2, explanation=kept, name="grid"
+    )
+    an_array(company, bob, explanation=needs, name="another")
+    tasks = Job.objects.filter(array=array)
+    tasks.filter(array_index=1).update(explanation={**kept, "code": "dependency"})
+    last = tasks_of(array)[4]
+
+    def sentence() -> str:
+        return str(by_token(bob).get(f"jobs/{last.id}/explanation").json()["sentence"])
+
+    tasks.filter(array_index=2).update(explanation=needs)
+    assert sentence() == (f"{told} grid[2] comes before it and waits: It needs 8 GPUs; 4 are free.")
+    listed = by_token(bob).get("jobs", array=str(array.id)).json()["items"]
+    (there,) = [one for one in listed if one["id"] == str(last.id)]
+    assert there["explanation"]["sentence"] == sentence()
+    # That GPUs are being freed for a task brings it to the front.
+    tasks.filter(array_index=3).update(explanation={**needs, "sentence": "8 GPUs come back."})
+    Reclaim.objects.create(
+        job=tasks_of(array)[3], cluster=company.cluster, slots=[], created_at=NOW, grace_until=NOW
+    )
+    assert sentence() == f"{told} grid[3] comes before it and waits: 8 GPUs come back."
+    tasks.filter(array_index=3).update(explanation=None)
+    assert sentence() == (
+        f"{told} grid[3] comes before it, and the arbiter has not looked at that one yet."
+    )
+    tasks.filter(array_index__in=[2, 3]).update(state="held")
+    assert sentence() == f"{told} grid[0] is running."
 
 
 @pytest.mark.parametrize(
