@@ -24,7 +24,16 @@ from jobs.queries import JobContent, JobRow, JobView, get_content, get_job
 from jobs.requests import read_job_request
 from jobs.snapshots import one_instant
 from jobs.submission import ResolvedRequest, resolve
-from jobs.variants import ABOUT_NODES, Hints, Variant, limits_of, outcome, room_of, variants_of
+from jobs.variants import (
+    ABOUT_NODES,
+    ABOUT_QUOTA,
+    Hints,
+    Variant,
+    limits_of,
+    outcome,
+    room_of,
+    variants_of,
+)
 from jobs.withholding import ARRAY_LIMIT_REACHED, BEGIN_TIME, DEPENDENCY
 from primitives.errors import InvalidRequest
 from primitives.units import MGPU_PER_GPU, DeviceKind
@@ -176,6 +185,7 @@ def _hints(view: JobView, explanation: Mapping[str, Any], offer: Offer, now: dat
     return Hints(
         room_mgpu=max((room for room in rooms if room is not None), default=None),
         is_about_nodes=any(reason["code"] in ABOUT_NODES for reason in reasons),
+        is_about_quota=all(reason["code"] in ABOUT_QUOTA for reason in reasons),
         limits_s=limits_of(numbers, allowed_s, at=int(now.timestamp())),
         pools={
             name: offer.fleet(pool).largest_node_mgpu()

@@ -26,6 +26,10 @@ _STEP_S = 300
 
 #: Reasons that may be about nodes and not about how much is free in all.
 ABOUT_NODES = frozenset({Code.TOPOLOGY_FRAGMENTED, Code.NEVER_FITS})
+#: Reasons that are about how much its team may have, and about nothing else.
+ABOUT_QUOTA = frozenset(
+    {Code.BORROW_LIMIT_REACHED, Code.PARENT_LIMIT_REACHED, Code.CLASS_CAP_REACHED}
+)
 #: Numbers of a reason that bound what could start now, in milli-GPU.
 _ROOMS = ("available_by_quota_mgpu", "largest_free_on_a_cluster_mgpu", "free_mgpu")
 
@@ -33,12 +37,14 @@ _ROOMS = ("available_by_quota_mgpu", "largest_free_on_a_cluster_mgpu", "free_mgp
 @dataclass(frozen=True, slots=True)
 class Hints:
     """What is known that may help: the most milli-GPU that such a job could have (None: unknown),
-    whether it is for its nodes that it waits and not for how much it asks in all, time limits in
-    seconds that would let it in, the pools of the same devices with the milli-GPU of the largest
-    node of each (None: unknown), and the next lower priority class where its own is capped."""
+    whether it is for its nodes that it waits and not for how much it asks in all, whether it is
+    only for how much its team may have, time limits in seconds that would let it in, the pools of
+    the same devices with the milli-GPU of the largest node of each (None: unknown), and the next
+    lower priority class where its own is capped."""
 
     room_mgpu: int | None = None
     is_about_nodes: bool = False
+    is_about_quota: bool = False
     limits_s: tuple[int, ...] = ()
     pools: Mapping[str, int | None] = field(default_factory=dict)
     lower_class: str | None = None
@@ -60,13 +66,14 @@ class Variant:
 def variants_of(body: Mapping[str, Any], device: DeviceKind, hints: Hints) -> list[Variant]:
     """What could be asked for instead of `body`, which says its size by node and names its pools.
     Nothing that is so already."""
-    found = [
-        *_less_particular(body, device),
-        *(_spread(body, device) if hints.is_about_nodes else ()),
-        *_shorter(body, hints.limits_s or (SHORT_S,)),
-        *_lower(hints),
-        *_smaller(body, device, hints.room_mgpu),
-    ]
+    found: list[Variant] = []
+    # However long it runs, and on whatever nodes, it counts as much against a quota.
+    if not hints.is_about_quota:
+        found += _less_particular(body, device)
+        found += _spread(body, device) if hints.is_about_nodes else ()
+        found += _shorter(body, hints.limits_s or (SHORT_S,))
+    found += _lower(hints)
+    found += _smaller(body, device, hints.room_mgpu)
     pools = [*_elsewhere(body, device, hints.pools)]
     kept = VARIANTS_MAX - min(len(pools), POOLS_TRIED_MIN)
     return [*found[:kept], *pools][:VARIANTS_MAX]

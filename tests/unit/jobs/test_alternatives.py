@@ -187,14 +187,13 @@ def test_a_request_can_be_sent_as_it_is_and_is_what_was_tried(company: Company, 
 
 def test_each_is_tried_alone_and_in_place_of_the_job(company: Company, bob: User) -> None:
     """The team may hold 16 of its own and borrowed; 8 are free of quota. Planted: variants that
-    stand in each other's way."""
+    stand in each other's way; a time limit, which is nothing to a quota."""
     Quota.objects.filter(node=company.nlp).update(borrow_limit_mgpu=0)
     waiting = a_job(
         company,
         bob,
         mgpu_per_node=4_000,
         node_count=3,
-        time_limit_s=600,
         explanation=explained("borrow_limit_reached", available_by_quota_mgpu=8_000),
         submitted_at=NOW - timedelta(hours=1),
     )
@@ -280,6 +279,19 @@ def test_another_pool_and_a_lower_class(company: Company, bob: User) -> None:
         ("With 1 GPU", "now"),
         ("In pool a100", "never_fits"),
     ]
+
+
+def test_nodes_of_another_size_get_parts_that_they_can_hold(company: Company, bob: User) -> None:
+    """Planted: nodes as large as those here."""
+    a100 = a_pool("a100")
+    for node in (company.organization, company.research, company.nlp):
+        a_quota(node, a100, 8)
+    company.cluster.nodes.filter(name__in=["ai-company-002", "ai-company-003"]).update(
+        pool=a100, capacity_mgpu=4_000
+    )
+    occupy(company, bob, 0, 1)
+    waiting = a_job(company, bob, mgpu_per_node=8_000, time_limit_s=600, explanation=FREE)
+    assert ("In pool a100 on 2 nodes with 4 GPUs each", "now") in outcomes(asked(waiting, bob))
 
 
 def test_the_pool_with_the_most_room_says_how_much_would_start(company: Company, bob: User) -> None:

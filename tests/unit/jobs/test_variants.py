@@ -46,6 +46,19 @@ def test_a_gang_asks_for_less_step_by_step() -> None:
     ]
 
 
+def test_against_a_quota_only_less_another_class_and_another_pool_help() -> None:
+    """Planted: a shorter limit; other nodes."""
+    body = a_request(required_topology="rack", features=["ib"], time_limit_s=...)
+    hints = Hints(is_about_quota=True, room_mgpu=24_000, lower_class="low", pools={"a100": 8_000})
+    assert list(found(body, hints)) == [
+        "In the priority class low",
+        "With 24 GPUs on 3 nodes",
+        "With 16 GPUs on 2 nodes",
+        "With 8 GPUs on 1 node",
+        "In pool a100",
+    ]
+
+
 def test_a_variant_is_a_request_without_what_it_takes_out() -> None:
     body = a_request(required_topology="rack")
     variant = Variant("", {"required_topology": None, "preferred_topology": "rack", "nodes": 2})
