@@ -22,8 +22,9 @@ from jobs.offers import Offer, offer_to
 from jobs.preview import Moment, Preview, Previews, read_moment
 from jobs.queries import JobContent, JobRow, JobView, get_content, get_job
 from jobs.requests import read_job_request
+from jobs.resolved_requests import ResolvedRequest
 from jobs.snapshots import one_instant
-from jobs.submission import ResolvedRequest, resolve
+from jobs.submission import resolve
 from jobs.variants import (
     ABOUT_NODES,
     ABOUT_QUOTA,

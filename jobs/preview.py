@@ -25,11 +25,13 @@ from jobs.explaining import (
     waited_for_sentence,
 )
 from jobs.heavy_answers import ONE_CYCLE, worked_out
+from jobs.never_fits import never_sentence
 from jobs.reasons import reason_document
 from jobs.requests import JobRequest
+from jobs.resolved_requests import ResolvedRequest
 from jobs.sbatch import refused_of
 from jobs.snapshots import display_names, one_instant, read_queue
-from jobs.submission import ResolvedRequest, never_sentence, refuse_far_begin, resolve
+from jobs.submission import refuse_far_begin, resolve
 from jobs.usable_clusters import UsableClusters
 from jobs.withholding import BEGIN_TIME, DEPENDENCY, Withheld, withheld_sentence
 from quotas.unprepared import unprepared_clusters

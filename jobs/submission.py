@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
-from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from arbiter.decisions import Waiting
 from arbiter.explain import (
     duration_text,
-    features_text,
-    missing_features,
-    too_far_apart,
-    too_few_large_enough,
 )
 from audit.recording import record
 from bulk.inserting import insert_row, insert_rows
@@ -24,19 +18,21 @@ from clusters.models import Cluster, Pool
 from clusters.queries import NodeWish, nodes_having, places_having
 from connectors.registry import IMAGE_REFUSALS, gpu_unit_mgpu, image_refusal
 from jobs.dependencies import array_states, open_dependencies
-from jobs.errors import NeverFits, TooManyDependencies, TooManyOpenJobs
+from jobs.errors import TooManyDependencies, TooManyOpenJobs
 from jobs.fitting import Fleet, why_never
 from jobs.job_arrays import insert_array
-from jobs.models import POOLS_MAX, Condition, Dependency, Job, JobState, JobType
+from jobs.models import POOLS_MAX, Dependency, Job, JobState, JobType
+from jobs.never_fits import never_fits
 from jobs.offers import Offer, offer_to
 from jobs.queries import visible_arrays, visible_jobs
 from jobs.requests import JobRequest, hint_settled, settled
+from jobs.resolved_requests import Predecessor, ResolvedRequest, size_pointer
 from jobs.sbatch import Note, Verdict, refused_of
 from jobs.sizes import laid_out, notes_on
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from primitives.errors import FieldError, InvalidRequest, NotFound
-from primitives.units import MGPU_PER_GPU, DeviceKind, gpus_text
+from primitives.units import DeviceKind, gpus_text
 from quotas.models import PriorityClass
 from quotas.policies import DEFAULT_PRIORITY_CLASS
 from tenants.access import Actor, visible_node
@@ -59,68 +55,6 @@ TASK_DEPENDENCIES_MAX = 10_000
 BEGIN_AHEAD_MAX = timedelta(days=366)
 
 
-@dataclass(frozen=True, slots=True)
-class Predecessor:
-    """A job or (`is_array`) an array to wait for, in the state of this moment."""
-
-    id: UUID
-    is_array: bool
-    name: str
-    condition: Condition
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
-class ResolvedRequest:
-    """A request whose every name is a thing that the actor may use.
-
-    `others` are the same request in the further pools that it accepts, each as if it were the only
-    one; its size is that of the first.
-
-    `clusters` are the ids of those that it is confined to, by its own word or by its image; None
-    is any. It starts with `node_count` nodes at least and has `node_count_max` at most, which are
-    more only where it is elastic. `never` is the arbiter's word that it could not even run on an
-    idle fleet.
-    """
-
-    request: JobRequest
-    team: Node
-    pool: Pool
-    priority_class: PriorityClass
-    cluster: Cluster | None
-    clusters: frozenset[str] | None
-    type: JobType
-    mgpu_per_node: int
-    node_count: int
-    node_count_max: int
-    notes: tuple[Note, ...]
-    fleet: Fleet
-    offer: Offer
-    never: Waiting | None
-    predecessors: tuple[Predecessor, ...]
-    others: tuple[ResolvedRequest, ...] = ()
-
-    @property
-    def in_each_pool(self) -> tuple[ResolvedRequest, ...]:
-        """The request in all pools that it accepts, in its order."""
-        return (self, *self.others)
-
-    @property
-    def hopeless(self) -> tuple[ResolvedRequest, Waiting] | None:
-        """The first of its pools in which it could never run, with the arbiter's word."""
-        return next(((one, one.never) for one in self.in_each_pool if one.never is not None), None)
-
-    @property
-    def mgpu(self) -> int:
-        """What it asks for in all, at least, in milli-GPU."""
-        return self.mgpu_per_node * self.node_count
-
-    @property
-    def mgpu_max(self) -> int:
-        """The most that it would have, in milli-GPU."""
-        return self.mgpu_per_node * self.node_count_max
-
-
 def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
     """Queue `request` (or hold it, if it says so) and return its job, of an array the first task,
     in the caller's transaction, which must not be committed after an error.
@@ -139,7 +73,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
             notes=[note.as_json() for note in resolved.notes],
         )
     if resolved.hopeless is not None:
-        raise _never_fits(*resolved.hopeless)
+        raise never_fits(*resolved.hopeless)
     tasks = 1 if request.array is None else request.array.size
     _refuse_too_many(resolved.offer, tasks)
     if resolved.predecessors:
@@ -403,7 +337,7 @@ def _other_devices(request: JobRequest, pools: Iterable[Pool]) -> Iterator[Field
             )
         elif pool.kind is DeviceKind.CPU and asked is DeviceKind.GPU:
             yield FieldError(
-                _size_pointer(request),
+                size_pointer(request),
                 f"{pool.name} has CPU cores and no GPUs; ask for cpus_per_node and nodes instead",
             )
         elif pool.kind is DeviceKind.CPU and (level := _topology_member(request)) is not None:
@@ -605,142 +539,11 @@ def _check_units(request: JobRequest, mgpu_per_node: int, place: _Place) -> None
         f"{gpus_text(min(units))} on each node"
         + ("" if pinned is None else ", or choose another cluster")
     )
-    pointer = _size_pointer(request)
+    pointer = size_pointer(request)
     raise InvalidRequest(
         f"{pointer.removeprefix('/')}: {detail}",
         errors=[FieldError(pointer, detail, "unavailable")],
     )
-
-
-def _never_fits(resolved: ResolvedRequest, never: Waiting) -> NeverFits:
-    """The refusal, with what would fit."""
-    detail, numbers = never_sentence(resolved, never)
-    pointer = _size_pointer(resolved.request)
-    if _lacks_features(resolved, never):
-        pointer = "/features"
-    elif "nodes_large_enough" in never.numbers:
-        wants_cpus = resolved.request.cpus_per_node is not None
-        pointer = "/cpus_per_node" if wants_cpus else "/memory_mib_per_node"
-    elif _is_too_far_apart(resolved, never):
-        pointer = "/required_topology"
-    return NeverFits(detail, errors=[FieldError(pointer, detail, "never_fits")], numbers=numbers)
-
-
-def _size_pointer(request: JobRequest) -> str:
-    """The member that says how large the job is."""
-    if request.size.device is DeviceKind.CPU:
-        return "/cpus_per_node"
-    return "/gpus" if request.size.mgpu is not None else "/gpus_per_node"
-
-
-def _lacks_features(resolved: ResolvedRequest, never: Waiting) -> bool:
-    """Whether too few nodes have the features, whatever their size."""
-    having = never.numbers.get("nodes_with_features")
-    return having is not None and having < resolved.node_count
-
-
-def _is_too_far_apart(resolved: ResolvedRequest, never: Waiting) -> bool:
-    """Whether there are enough nodes, but nowhere in one domain of the level that is required."""
-    together = never.numbers.get("nodes_in_one_domain")
-    return (
-        together is not None
-        and together < resolved.node_count
-        and resolved.node_count
-        <= resolved.fleet.nodes_with(resolved.mgpu_per_node, resolved.clusters)
-    )
-
-
-def never_sentence(resolved: ResolvedRequest, never: Waiting) -> tuple[str, dict[str, int]]:
-    """Why a request can never run and what would, and the numbers behind it."""
-    pool, fleet, clusters = resolved.pool.name, resolved.fleet, resolved.clusters
-    count, device = resolved.pool.kind.text, resolved.pool.kind
-    features = resolved.request.features
-    fitting = fleet.nodes_with(resolved.mgpu_per_node, clusters)
-    cap_mgpu = resolved.priority_class.team_cap_mgpu
-    numbers = {
-        "need_mgpu": resolved.mgpu,
-        "mgpu_per_node": resolved.mgpu_per_node,
-        "nodes_needed": resolved.node_count,
-        "nodes_fitting": fitting,
-        "largest_node_mgpu": fleet.largest_node_mgpu(clusters) or 0,
-        "could_ever_mgpu": never.numbers.get("could_ever_mgpu", 0),
-    }
-    asked = f"{count(resolved.mgpu)} of {pool} can never run"
-    if _lacks_features(resolved, never):
-        having = numbers["nodes_with_features"] = never.numbers["nodes_with_features"]
-        where = f"of pool {pool}"
-        if resolved.cluster is not None:
-            where += f" on {resolved.cluster}"
-        elif resolved.request.image is not None:
-            where += " on clusters that run container images"
-        told = missing_features(features, having=having, needed=resolved.node_count, where=where)
-        return f"{asked}: {told}.", numbers
-    if "nodes_large_enough" in never.numbers:
-        having = numbers["nodes_large_enough"] = never.numbers["nodes_large_enough"]
-        numbers["cpu_milli_per_node"] = resolved.request.cpu_milli_per_node or 0
-        numbers["memory_mib_per_node"] = resolved.request.memory_mib_per_node or 0
-        told = too_few_large_enough(
-            mgpu=resolved.mgpu_per_node,
-            beside=resolved.request.beside,
-            having=having,
-            needed=resolved.node_count,
-            device=device,
-            where=f"of pool {pool}"
-            + ("" if resolved.cluster is None else f" on {resolved.cluster}"),
-        )
-        return f"{asked}: {told}.", numbers
-    total_mgpu = fleet.total_mgpu()
-    if total_mgpu is not None and resolved.mgpu > total_mgpu:
-        were = "was" if resolved.mgpu == MGPU_PER_GPU else "were"
-        return (
-            f"{asked}: the pool {pool} has {count(total_mgpu)} in all; "
-            f"{gpus_text(resolved.mgpu)} {were} asked for.",
-            numbers,
-        )
-    if fitting < resolved.node_count:
-        where = "no cluster" if resolved.request.image is None else "no cluster that runs images"
-        where = f"{where} has" if resolved.cluster is None else f"{resolved.cluster} does not have"
-        with_features = f"{features_text(features)} and " if features else ""
-        most = (
-            f", and at most {_nodes(fitting)} of one cluster can give "
-            f"{gpus_text(resolved.mgpu_per_node)}"
-            if fitting
-            else ""
-        )
-        return (
-            f"{asked}: {where} {_nodes(resolved.node_count)} with {with_features}"
-            f"{count(resolved.mgpu_per_node)} each. The largest node has "
-            f"{count(numbers['largest_node_mgpu'])}{most}.",
-            numbers,
-        )
-    if _is_too_far_apart(resolved, never):
-        assert resolved.request.required_topology is not None
-        together = numbers["nodes_in_one_domain"] = never.numbers["nodes_in_one_domain"]
-        told = too_far_apart(
-            resolved.request.required_topology,
-            nodes=resolved.node_count,
-            mgpu=resolved.mgpu_per_node,
-            together=together,
-            device=device,
-            where="of the pool" if resolved.cluster is None else f"on {resolved.cluster}",
-        )
-        return f"{asked}: {told}.", numbers
-    if cap_mgpu is not None and resolved.mgpu > cap_mgpu:
-        return (
-            f"{asked} in the class {resolved.priority_class.name}: it lets a team have at most "
-            f"{count(cap_mgpu)} at once.",
-            numbers,
-        )
-    return (
-        f"{asked} for {resolved.team.display_path}: its quota, with all that it may borrow, is at "
-        f"most {count(numbers['could_ever_mgpu'])} even when everything is idle. Ask for "
-        "at most that, or have the quota raised.",
-        numbers,
-    )
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count:,} nodes"
 
 
 def _refuse_too_many(offer: Offer, more: int) -> None:
