@@ -51,9 +51,13 @@ class MeteredAttempt(models.Model):
     job_id = models.UUIDField()
     job_name = models.CharField(max_length=200)
     number = models.IntegerField()
-    organization = models.ForeignKey(Node, models.PROTECT, related_name="+", db_constraint=False)
+    organization = models.ForeignKey(
+        Node, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
     team = models.ForeignKey(Node, models.PROTECT, related_name="+", db_constraint=False)
-    user = models.ForeignKey(User, models.PROTECT, related_name="+", db_constraint=False)
+    user = models.ForeignKey(
+        User, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
     pool = models.ForeignKey(
         Pool, models.PROTECT, related_name="+", db_constraint=False, db_index=False
     )

@@ -137,10 +137,13 @@ class Job(models.Model):
     origin = models.CharField(
         max_length=6, choices=JobOrigin.choices, default=JobOrigin.PORTAL.value
     )
-    pool = models.ForeignKey(Pool, models.PROTECT, related_name="jobs")
+    # Nothing looks for the jobs of a pool or of a cluster alone, and every start writes every index.
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="jobs", db_index=False)
     pools = ArrayField(models.UUIDField(), default=list)
     priority_class = models.ForeignKey(PriorityClass, models.PROTECT, related_name="jobs")
-    cluster = models.ForeignKey(Cluster, models.PROTECT, null=True, related_name="pinned_jobs")
+    cluster = models.ForeignKey(
+        Cluster, models.PROTECT, null=True, related_name="pinned_jobs", db_index=False
+    )
     array = models.ForeignKey(
         JobArray, models.PROTECT, null=True, related_name="tasks", db_index=False
     )
@@ -408,7 +411,9 @@ class Attempt(models.Model):
     started_at = models.DateTimeField(null=True)
     checkpoint_at = models.DateTimeField(null=True)
     stop_reason = models.CharField(max_length=9, choices=StopReason.choices, null=True)
-    reclaim = models.ForeignKey(Reclaim, models.PROTECT, null=True, related_name="victims")
+    reclaim = models.ForeignKey(
+        Reclaim, models.PROTECT, null=True, related_name="victims", db_index=False
+    )
     notice_at = models.DateTimeField(null=True)
     grace_until = models.DateTimeField(null=True)
     forced_at = models.DateTimeField(null=True)
@@ -451,6 +456,9 @@ class Attempt(models.Model):
         indexes = [
             models.Index(
                 fields=["cluster"], name="attempt_holding_gpus", condition=Q(released_at=None)
+            ),
+            models.Index(
+                fields=["reclaim"], name="attempt_taken_back", condition=Q(reclaim__isnull=False)
             ),
             models.Index(
                 fields=["released_at"],
