@@ -186,6 +186,24 @@ def test_many_jobs_and_attempts_are_noted_with_one_statement_each(
     assert noted() == ids
 
 
+def test_a_job_is_noted_once_by_its_next_attempt(company: Company, bob: User) -> None:
+    """Planted: by its own row too; not by its own row when it moves without another attempt."""
+    job = a_job(company.nlp, bob, company.pool, now=NOW)
+
+    def noted() -> list[Any]:
+        found = list(Change.objects.values_list("job_id", flat=True))
+        Change.objects.all().delete()
+        return found
+
+    noted()
+    Job.objects.filter(pk=job.pk).update(state=JobState.STARTING, attempt_number=1)
+    assert noted() == []
+    an_attempt_of(job, company, state="reserved", started_at=None)
+    assert noted() == [job.pk]
+    Job.objects.filter(pk=job.pk).update(state=JobState.RUNNING, attempt_number=1)
+    assert noted() == [job.pk]
+
+
 def fleets_read(memory: Memory, now: Any) -> int:
     with CaptureQueriesContext(connection) as captured:
         memory.read(now)
