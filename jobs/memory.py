@@ -22,13 +22,15 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 
 from django.conf import settings
 from django.db import connection
 
 from arbiter.core import Core
 from arbiter.decided import Decided
-from arbiter.snapshot import QueuedJob, RunningJob
+from arbiter.snapshot import QueuedJob, RunningJob, Usage
+from billing.fair_use import RecentUse
 from clusters.queries import read_fleet
 from jobs.snapshots import (
     Reading,
@@ -63,10 +65,10 @@ class _Known:
     #: By job and attempt.
     running: dict[str, dict[str, RunningJob]]
     core: Core
+    use: RecentUse
 
     def attempts(self) -> Iterator[RunningJob]:
-        for attempts in self.running.values():
-            yield from attempts.values()
+        return chain.from_iterable(map(dict.values, self.running.values()))
 
 
 class Memory:
@@ -81,22 +83,24 @@ class Memory:
         with one_instant():
             since = _unfinished_since()
             if known is None:
-                known = _whole(since, now, read_surroundings(now))
+                use = RecentUse()
+                known = _whole(since, now, read_surroundings(now, usage=use.read(now)), use)
             else:
                 noted, before = _noted(known.since), known.around
                 is_due = now - known.whole_at >= _compared_every()
                 fleet = read_fleet(before.fleet) if _NODES in noted or is_due else before.fleet
-                around = read_surroundings(now, fleet)
+                usage = _used(known, noted, now, is_due=is_due)
+                around = read_surroundings(now, fleet, usage)
                 changed = _changed(known, around, noted, now)
                 if changed is None:
-                    known = _whole(since, now, around)
+                    known = _whole(since, now, around, known.use)
                 else:
                     if fleet is not before.fleet and _NODES not in noted:
                         log.error("cycle: nodes were remembered wrongly")
                     _bring_up_to_date(known, around, changed)
                     known.since, known.at = since, now
                     if is_due:
-                        known = _compared(known, _whole(since, now, around))
+                        known = _compared(known, _whole(since, now, around, known.use))
         self._known = known
         return reading_of(now, known.around, known.attempts(), known.queued.values())
 
@@ -111,6 +115,7 @@ class Memory:
             if _NODES not in noted and len(noted) <= CHANGED_MAX:
                 # What else now holds of them the next reading compares with what did until now.
                 _tell_jobs(known, noted)
+                known.use.read_again(noted)
                 known.since = since
         self._known = known
 
@@ -139,12 +144,12 @@ def _unfinished_since() -> int:
         return int(cursor.fetchone()[0])
 
 
-def _whole(since: int, now: datetime, around: Surroundings) -> _Known:
+def _whole(since: int, now: datetime, around: Surroundings, use: RecentUse) -> _Known:
     queued = {job.id: job for job in queued_jobs(around)}
     running: dict[str, dict[str, RunningJob]] = {}
     for run in running_attempts():
         running.setdefault(run.job, {})[run.attempt] = run
-    known = _Known(since, now, now, around, queued, running, Core(around.policy))
+    known = _Known(since, now, now, around, queued, running, Core(around.policy), use)
     reading = reading_of(now, around, known.attempts(), queued.values())
     known.core = Core.of(reading.snapshot, around.policy)
     return known
@@ -159,6 +164,22 @@ def _noted(since: int) -> set[str]:
     with connection.cursor() as cursor:
         cursor.execute(_NOTED, [since, CHANGED_MAX + 2])
         return {_NODES if job is None else job for (job,) in cursor.fetchall()}
+
+
+def _used(
+    known: _Known, noted: Collection[str], now: datetime, *, is_due: bool
+) -> tuple[Usage, ...]:
+    """What everybody used lately, where that is told of all jobs that changed."""
+    if len(noted) > CHANGED_MAX:
+        return known.use.read(now)
+    usage = known.use.read(now, [job for job in noted if job != _NODES])
+    if is_due:
+        known.use = RecentUse()
+        whole = known.use.read(now)
+        if whole != usage:
+            log.error("cycle: what was used lately was remembered wrongly")
+            return whole
+    return usage
 
 
 def _changed(

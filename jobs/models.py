@@ -137,7 +137,7 @@ class Job(models.Model):
     origin = models.CharField(
         max_length=6, choices=JobOrigin.choices, default=JobOrigin.PORTAL.value
     )
-    # Nothing looks for the jobs of a pool or of a cluster alone, and every start writes every index.
+    # Nothing looks for the jobs of a pool or a cluster alone, and a start writes every index.
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="jobs", db_index=False)
     pools = ArrayField(models.UUIDField(), default=list)
     priority_class = models.ForeignKey(PriorityClass, models.PROTECT, related_name="jobs")

@@ -84,8 +84,11 @@ def one_instant() -> Iterator[None]:
         yield
 
 
-def read_surroundings(now: datetime, fleet: Fleet | None = None) -> Surroundings:
-    """Read what is little, or changes with time alone, and the fleet unless it is known."""
+def read_surroundings(
+    now: datetime, fleet: Fleet | None = None, usage: tuple[Usage, ...] | None = None
+) -> Surroundings:
+    """Read what is little, or changes with time alone, and the fleet and the use of late unless
+    they are known."""
     stale_after = timedelta(seconds=settings.STALE_AFTER_S)
     return Surroundings(
         tree=quota_snapshot(),
@@ -96,7 +99,7 @@ def read_surroundings(now: datetime, fleet: Fleet | None = None) -> Surroundings
             PoolWeight(pool, weight)
             for pool, weight in _rows("SELECT id::text, weight FROM clusters_pool")
         ),
-        usage=read_usage(now),
+        usage=read_usage(now) if usage is None else usage,
         policy=arbiter_policy(),
         withheld=withheld_jobs(now),
         usable=UsableClusters(),

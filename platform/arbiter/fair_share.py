@@ -131,6 +131,14 @@ class Decay:
         )
         return (total + (1 << (_AREA_BITS - 1))) >> _AREA_BITS
 
+    def held_since(self, steps: Iterable[tuple[int, int]], at: int) -> int:
+        """What (moment, milli-GPU) count at `at` that are held from each of those moments on, as
+        `used` has it; less than nothing for what is held no more."""
+        total, now = 0, self.area(0)
+        for start, mgpu in steps:
+            total += mgpu * (now - self.area(at - start if start < at else 0))
+        return (total + (1 << (_AREA_BITS - 1))) >> _AREA_BITS
+
     def held(self, mgpu: int, seconds: int) -> int:
         """What `mgpu` count that were held for so many seconds until now, as `used` has it."""
         total = mgpu * (self.area(0) - self.area(seconds))

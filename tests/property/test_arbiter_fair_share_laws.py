@@ -32,7 +32,7 @@ def test_cutting_and_turning_intervals_changes_nothing(
     """To the last unit: the same integral is a difference of the same areas.
 
     Mutants that die here: each interval is rounded by itself; the middle of an interval stands for
-    all of it.
+    all of it; what is held no more only later is taken off already.
     """
     decay = Decay(half_life_s)
     whole = decay.used(given, AT)
@@ -44,6 +44,8 @@ def test_cutting_and_turning_intervals_changes_nothing(
     assert decay.used(parts, AT) == whole
     split = [(start, end, part) for start, end, mgpu in given for part in (1, mgpu - 1)]
     assert decay.used(split, AT) == whole
+    steps = [step for start, end, mgpu in given for step in ((start, mgpu), (end, -mgpu))]
+    assert decay.held_since(steps, AT) == whole
 
 
 @given(intervals, st.integers(3_600, 30_000_000), st.lists(st.integers(0, 400_000), max_size=6))
