@@ -8,7 +8,7 @@ they must do is stored in the outbox, in the same transaction.
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,6 +24,7 @@ from billing.fair_use import carry_on
 from billing.metering import Grant, record_classed, register_attempts
 from bulk.arrays import uuid_array
 from bulk.inserting import columns_of, insert_rows
+from bulk.sending import sent_ahead
 from jobs import lifecycle
 from jobs.dependencies import settle_dependencies
 from jobs.explaining import iso
@@ -147,20 +148,28 @@ class _Changed:
 
 def _apply_starts(starts: Sequence[Start], epoch: int, now: datetime, changed: _Changed) -> int:
     """Grant attempts to the jobs that are still queued, and intend to start them."""
-    planned = {UUID(start.job): start for start in starts}
-    granted = [
-        (_where_it_starts(job, planned[job.id]), _granted(job, planned[job.id]))
-        for job in _mark_starting(planned, now)
-    ]
-    if not granted:
+    if not starts:
         return 0
+    with sent_ahead():
+        granted = _grant_attempts({UUID(start.job): start for start in starts}, epoch, now)
+        for job, _ in granted:
+            changed.add(job.id, job.organization_id)
+    return len(granted)
+
+
+def _grant_attempts(
+    planned: Mapping[UUID, Start], epoch: int, now: datetime
+) -> list[tuple[_Started, _Granted]]:
+    granted = _mark_starting(planned, now)
+    if not granted:
+        return []
     insert_rows(
         Attempt,
         [attempt._asdict() for _, attempt in granted],
         same={"state": AttemptState.RESERVED.value, "epoch": epoch, "granted_at": now},
+        returns_keys=False,
     )
     _move_to_pools([job for job, _ in granted if planned[job.id].pool is not None])
-    register_attempts([_grant(job, attempt, now) for job, attempt in granted], now=now)
     intend([start_intention(attempt) for _, attempt in granted], now=now)
     record_events(
         Happening(
@@ -177,10 +186,10 @@ def _apply_starts(starts: Sequence[Start], epoch: int, now: datetime, changed: _
         )
         for job, attempt in granted
     )
-    for job, _ in granted:
-        changed.add(job.id, job.organization_id)
     wake("observer")
-    return len(granted)
+    # Last, as it waits for what the database says.
+    register_attempts([_grant(job, attempt, now) for job, attempt in granted], now=now)
+    return granted
 
 
 class _Started(NamedTuple):
@@ -197,11 +206,9 @@ class _Started(NamedTuple):
     multiplier_ppm: int
 
 
-def _mark_starting(ids: Collection[UUID], now: datetime) -> list[_Started]:
+def _mark_starting(planned: Mapping[UUID, Start], now: datetime) -> list[tuple[_Started, _Granted]]:
     """Move those of the jobs that are still queued to their next attempt; what was claimed for them
     they have now."""
-    if not ids:
-        return []
     with connection.cursor() as cursor:
         # Locked in the order of their ids, as everywhere: an update goes by none.
         cursor.execute(
@@ -219,11 +226,16 @@ def _mark_starting(ids: Collection[UUID], now: datetime) -> list[_Started]:
             RETURNING j.id, j.organization_id, j.team_id, j.user_id, j.pool_id, j.name,
                       j.attempt_number, s.name, s.price_multiplier_ppm
             """,
-            [uuid_array(ids)],
+            [uuid_array(planned)],
         )
+        # Before what the database says of the jobs is waited for.
+        slots = {pk: _slots_json(start.slots) for pk, start in planned.items()}
         jobs = [_Started(*row) for row in cursor.fetchall()]
     _close_claims([job.id for job in jobs], now)
-    return jobs
+    return [
+        (_where_it_starts(job, planned[job.id]), _granted(job, planned[job.id], slots[job.id]))
+        for job in jobs
+    ]
 
 
 def _where_it_starts(job: _Started, start: Start) -> _Started:
@@ -243,13 +255,13 @@ class _Granted(NamedTuple):
     guaranteed_mgpu: int
 
 
-def _granted(job: _Started, start: Start) -> _Granted:
+def _granted(job: _Started, start: Start, slots: list[dict[str, Any]]) -> _Granted:
     return _Granted(
         id=attempt_id(job.id, job.attempt_number),
         job_id=job.id,
         number=job.attempt_number,
         cluster_id=UUID(start.cluster),
-        slots=_slots_json(start.slots),
+        slots=slots,
         mgpu=sum(slot.mgpu for slot in start.slots),
         guaranteed_mgpu=start.guaranteed_mgpu,
     )
@@ -375,7 +387,7 @@ def _apply_claims(
                     },
                 )
             )
-    insert_rows(Reclaim, [columns_of(claim) for claim in claims])
+    insert_rows(Reclaim, [columns_of(claim) for claim in claims], returns_keys=False)
     _stop_victims(stops, now)
     record_events(happenings)
     return len(claims), len(stops)

@@ -30,4 +30,5 @@ def record_events(happenings: Iterable[Happening]) -> None:
             {"job_id": item.job_id, "at": item.at, "event": item.event, "detail": dict(item.detail)}
             for item in happenings
         ],
+        returns_keys=False,
     )

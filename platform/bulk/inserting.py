@@ -21,8 +21,10 @@ def insert_rows(
     *,
     same: Mapping[str, Any] | None = None,
     ignore_conflicts: bool = False,
+    returns_keys: bool = True,
 ) -> list[Any]:
-    """Insert `rows` in their order and return the primary keys of what was inserted.
+    """Insert `rows` in their order and return the primary keys of what was inserted, unless nobody
+    needs them.
 
     A row maps names of columns to values that JSON knows, ids or datetimes; all rows have the
     names of the first. What is the `same` in all rows is told once. A column that they lack gets
@@ -44,16 +46,16 @@ def insert_rows(
     }
     once = {column: value for column, value in defaults.items() if value is not None}
     once.update(same)
-    statement = _statement(model, tuple(rows[0]), tuple(once), ignore_conflicts)
+    statement = _statement(model, tuple(rows[0]), tuple(once), ignore_conflicts, returns_keys)
     given = [orjson.dumps(part, default=str).decode() for part in (rows, once)]
     with connection.cursor() as cursor:
         cursor.execute(statement, given if once else given[:1])
-        return [pk for (pk,) in cursor.fetchall()]
+        return [pk for (pk,) in cursor.fetchall()] if returns_keys else []
 
 
 def insert_row(row: Model) -> None:
     """Insert a new object in the form that `save` would, at a third of its cost. No signals."""
-    insert_rows(type(row), [columns_of(row)])
+    insert_rows(type(row), [columns_of(row)], returns_keys=False)
     row._state.adding = False
     row._state.db = DEFAULT_DB_ALIAS
 
@@ -65,7 +67,11 @@ def _fields(model: type[Model]) -> dict[str, Field[Any, Any]]:
 
 @lru_cache(256)
 def _statement(
-    model: type[Model], columns: tuple[str, ...], once: tuple[str, ...], ignore_conflicts: bool
+    model: type[Model],
+    columns: tuple[str, ...],
+    once: tuple[str, ...],
+    ignore_conflicts: bool,
+    returns_keys: bool,
 ) -> str:
     fields, meta = _fields(model), model._meta
     assert meta.pk is not None
@@ -82,7 +88,7 @@ def _statement(
         f"INSERT INTO {_quote(meta.db_table)} ({quoted}) "  # noqa: S608
         f"SELECT {quoted} FROM {given} "
         f"{'ON CONFLICT DO NOTHING ' if ignore_conflicts else ''}"
-        f"RETURNING {_quote(_column(meta.pk))}"
+        f"{f'RETURNING {_quote(_column(meta.pk))}' if returns_keys else ''}"
     )
 
 

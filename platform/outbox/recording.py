@@ -27,6 +27,7 @@ def intend(intentions: Iterable[Intention], *, now: datetime) -> None:
         [{"kind": item.kind, "subject": item.subject, "shard": item.shard} for item in intentions],
         same={"created_at": now, "due_at": now},
         ignore_conflicts=True,
+        returns_keys=False,
     )
 
 
