@@ -117,7 +117,7 @@ class TeamQueue:
     place in it although they cannot start now.
     """
 
-    __slots__ = ("_charged", "_heap", "_is_alone", "_shares", "blocked_mgpu", "classes", "team")
+    __slots__ = ("_charged", "_compares", "_heap", "_shares", "blocked_mgpu", "classes", "team")
 
     def __init__(self, team: int, shares: FairShares) -> None:
         self.team = team
@@ -126,17 +126,22 @@ class TeamQueue:
         self._shares = shares
         self._charged: set[str] = set()
         self._heap: list[tuple[int, int, Age, JobLine]] = []
-        #: There is one line only, and nothing to order.
-        self._is_alone = False
+        #: Whether jobs of several users are of one priority, so that their use orders them.
+        self._compares = False
 
     def open(self) -> None:
         """Put the jobs that may still start into order."""
         lines: list[JobLine] = []
+        users: dict[int, str] = {}
+        self._compares = False
         for cls in self.classes:
             if cls.code is None:
-                lines += [line for line in cls.lines if line.at < len(line.jobs)]
-        self._is_alone = len(lines) == 1
-        self._heap = list(map(self._entry, lines))
+                for line in cls.lines:
+                    if line.at < len(line.jobs):
+                        lines.append(line)
+                        if users.setdefault(cls.priority.order, line.user) != line.user:
+                            self._compares = True
+        self._heap = [self._entry(line) for line in lines]
         heapify(self._heap)
 
     def refuse(self, cls: JobClass, is_refused: Callable[[Age], bool]) -> None:
@@ -161,7 +166,7 @@ class TeamQueue:
         return -line.cls.priority.order, self._used(line), line.jobs[line.at], line
 
     def _used(self, line: JobLine) -> int:
-        return 0 if self._is_alone else self._shares.of_user(self.team, line.user)
+        return self._shares.of_user(self.team, line.user) if self._compares else 0
 
     def head(self) -> JobLine | None:
         """The line whose next job is the team's next."""
@@ -216,12 +221,11 @@ class Contest:
         self._entries: dict[int, Entry] = {}
         self._entered: dict[int, tuple[int, Age]] = {}
 
-    def enter(self, team: int, minus_credits: int, job: Age) -> None:
+    def enlist(self, team: int, minus_credits: int, job: Age) -> None:
         """Add `team`, whose next job is `job`."""
         self._entered[team] = minus_credits, job
 
-    def enlist(self, team: int, minus_credits: int, job: Age) -> Entry:
-        """The same, and return its entry at the root."""
+    def _enter(self, team: int, minus_credits: int, job: Age) -> None:
         tree, loads = self._tree, self._shares.loads
         entry: Entry = (minus_credits, job, team)
         for _ in range(tree.depth_max - tree.depths[team]):
@@ -238,7 +242,6 @@ class Contest:
                 self._listed[node] = entry
         if is_first:
             heappush(self._heaps.setdefault(ROOT, []), entry)
-        return entry
 
     def withdraw(self, team: int) -> None:
         """Take `team` out."""
@@ -248,7 +251,7 @@ class Contest:
     def first(self) -> Entry | None:
         """The entry that goes first; its last part is the team."""
         for team, (minus_credits, job) in self._entered.items():
-            self.enlist(team, minus_credits, job)
+            self._enter(team, minus_credits, job)
         self._entered.clear()
         return self._first(ROOT)
 
@@ -335,16 +338,12 @@ class Agenda:
             self._contests[key] = Contest(self._shares)
             if not is_own:
                 self._of_source.setdefault(source, []).append(key)
-        contest, known = self._contests[key], self._keys.get(key)
         self._at[team] = key
-        if is_own:
-            contest.enter(team, standing.late_minus_credits, job)
-            if known is None:
-                self._list(key, standing.ratio, ())
-            return
-        entry = contest.enlist(team, standing.late_minus_credits, job)
-        if known is None or entry < known[4]:
-            self._list(key, standing.ratio, entry)
+        self._contests[key].enlist(team, standing.late_minus_credits, job)
+        known = self._keys.get(key)
+        # Who entered may be the first there, which matters where another contest is level with it.
+        if known is None or (known[4] and not is_own):
+            self._list(key, standing.ratio, ())
 
     def withdraw(self, team: int) -> bool:
         """Take `team` out; False when it is not on the agenda."""
