@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from arbiter.decisions import Code
+from arbiter.fair_share import FairShares
 from arbiter.placement import Shape
-from arbiter.queue_order import Age, Priority
+from arbiter.queue_order import Age, JobClass, JobLine, Priority, TeamQueue
 from arbiter.rooms import Demand, demand_of
 from arbiter.snapshot import OtherPool, QueuedJob
 
@@ -38,10 +39,12 @@ class Line:
 
 @dataclass(slots=True, eq=False)
 class Kin:
-    """Lines whose jobs differ in user and age alone; there is always one."""
+    """Lines whose jobs differ in user and age alone; there is always one. `at` is where they are
+    lined up, if they are."""
 
     group: Group
     lines: list[Line] = field(default_factory=list)
+    at: tuple[TeamQueue, JobClass] | None = None
 
     @property
     def others(self) -> tuple[OtherPool, ...]:
@@ -55,7 +58,11 @@ _KinKey = tuple[int | None, Shape, str, tuple[OtherPool, ...]]
 
 class Lines:
     """All queued jobs of one pool, by id and by kind. `demands` counts the kinds that say how much
-    CPU or memory they want, by that."""
+    CPU or memory they want, by that.
+
+    `queues` are the jobs of known teams as a cycle finds them, lined up for it by `line_up`. They
+    are kept from cycle to cycle; whoever changes one calls `touch`, and it is lined up anew.
+    """
 
     def __init__(self) -> None:
         self.jobs: dict[str, QueuedJob] = {}
@@ -63,6 +70,11 @@ class Lines:
         #: The lines of each shape by what they are to the pool, but for those that are new.
         self._kin: dict[Shape, dict[_KinKey, Kin]] = {}
         self._new: dict[Hashable, Line] = {}
+        self._of_team: dict[int | None, dict[_KinKey, Kin]] = {}
+        self.queues: dict[int, TeamQueue] = {}
+        #: The teams whose queues are to be lined up anew, and those whose users are compared.
+        self._touched: set[int] = set()
+        self._comparing: set[int] = set()
         #: All by age as they were when somebody last asked (None: nobody has), and since then.
         self._by_age: list[Age] | None = None
         self._come: set[Age] = set()
@@ -79,6 +91,8 @@ class Lines:
         age = job.submitted_at, job.id
         if line.ages and age < line.ages[-1]:
             insort(line.ages, age)
+            if line.ages[0] == age:
+                self._touch_line(line)
         else:
             line.ages.append(age)
         if self._by_age is not None:
@@ -102,7 +116,10 @@ class Lines:
         job = self.jobs.pop(job_id)
         kind = _kind(job)
         line = self.by_kind[kind]
-        del line.ages[bisect_left(line.ages, (job.submitted_at, job_id))]
+        at = bisect_left(line.ages, (job.submitted_at, job_id))
+        del line.ages[at]
+        if at == 0:
+            self._touch_line(line)
         if not line.ages:
             self._close(kind, line)
             demand = demand_of(job)
@@ -143,13 +160,26 @@ class Lines:
             kin.lines.remove(line)
         else:
             of_shape = self._kin[kin.group.shape]
-            del of_shape[_kin_key(kin.group, line)]
+            key = _kin_key(kin.group, line)
+            del of_shape[key]
             if not of_shape:
                 del self._kin[kin.group.shape]
+            of_team = self._of_team[kin.group.team]
+            del of_team[key]
+            if not of_team:
+                del self._of_team[kin.group.team]
 
     def of(self, job: QueuedJob) -> Line:
         """The line of a job that waits."""
         return self.by_kind[_kind(job)]
+
+    def touch(self, team: int) -> None:
+        """The queue of a team is no longer as it was lined up."""
+        self._touched.add(team)
+
+    def _touch_line(self, line: Line) -> None:
+        if line.kin is not None and line.kin.group.team is not None:
+            self._touched.add(line.kin.group.team)
 
     def by_shape(
         self, group_of: Callable[[QueuedJob], Group]
@@ -160,16 +190,111 @@ class Lines:
             group = group_of(line.first)
             of_shape = self._kin.setdefault(group.shape, {})
             key = _kin_key(group, line)
-            line.kin = of_shape.get(key)
-            if line.kin is None:
-                line.kin = of_shape[key] = Kin(group)
-            line.kin.lines.append(line)
+            kin = of_shape.get(key)
+            if kin is None:
+                kin = of_shape[key] = Kin(group)
+                self._of_team.setdefault(group.team, {})[key] = kin
+            line.kin = kin
+            kin.lines.append(line)
+            self._touch_line(line)
         self._new.clear()
         return self._kin
+
+    def line_up(
+        self,
+        group_of: Callable[[QueuedJob], Group],
+        left_out: Iterable[str],
+        shares: FairShares,
+        reserves: Callable[[QueuedJob], bool],
+    ) -> None:
+        """Line all jobs of known teams up in `queues`, without those that are `left_out`.
+
+        `reserves` tells of a job that accepts several pools whether it may be given a reservation
+        here.
+        """
+        self.by_shape(group_of)
+        out = self._by_line(left_out)
+        for _, kin in out.values():
+            if kin.group.team is not None:
+                self._touched.add(kin.group.team)
+        again: set[int] = set()
+        for team in self._comparing:
+            if team not in self._touched:
+                self.queues[team].open(shares)
+        for team in self._touched:
+            queue, is_for_once = self._queue_of(team, out, reserves)
+            if is_for_once:
+                again.add(team)
+            self._comparing.discard(team)
+            if queue is None:
+                self.queues.pop(team, None)
+                continue
+            queue.open(shares)
+            self.queues[team] = queue
+            if queue.compares:
+                self._comparing.add(team)
+        self._touched = again
+
+    def _queue_of(
+        self,
+        team: int,
+        out: Mapping[int, tuple[set[Age], Kin]],
+        reserves: Callable[[QueuedJob], bool],
+    ) -> tuple[TeamQueue | None, bool]:
+        """The queue of a team (None: nobody waits), and whether it is for this cycle only."""
+        queue: TeamQueue | None = None
+        is_for_once = False
+        for kin in self._of_team.get(team, {}).values():
+            group = kin.group
+            cls: JobClass | None = None
+            for line in kin.lines:
+                ages = line.ages
+                if id(line) in out:
+                    ages = [age for age in ages if age not in out[id(line)][0]]
+                    is_for_once = True
+                if ages:
+                    if cls is None:
+                        cls = JobClass(group.shape, group.priority)
+                        cls.code, cls.could_ever_mgpu = group.code, group.could_ever_mgpu
+                        if kin.others:
+                            # Who opened the line may be gone; all in it accept the same pools.
+                            cls.may_reserve = reserves(self.jobs[ages[0][1]])
+                            is_for_once = True
+                    cls.lines.append(JobLine(cls, line.first.user, ages))
+            kin.at = None
+            if cls is not None:
+                if queue is None:
+                    queue = TeamQueue(team)
+                queue.classes.append(cls)
+                kin.at = queue, cls
+        return queue, is_for_once
+
+    def _by_line(self, jobs: Iterable[str]) -> dict[int, tuple[set[Age], Kin]]:
+        """`jobs` by the identity of their lines, and whose kin these are."""
+        found: dict[int, tuple[set[Age], Kin]] = {}
+        for job_id in jobs:
+            job = self.jobs[job_id]
+            line = self.of(job)
+            assert line.kin is not None
+            of_line = found.setdefault(id(line), (set(), line.kin))
+            of_line[0].add((job.submitted_at, job_id))
+        return found
+
+    def homeless(self, left_out: Collection[str]) -> Iterator[Age]:
+        """The jobs of unknown teams, without those that are `left_out`."""
+        for kin in self._of_team.get(None, {}).values():
+            for line in kin.lines:
+                for age in line.ages:
+                    if age[1] not in left_out:
+                        yield age
 
     def forget_groups(self) -> None:
         """The pool is laid out anew."""
         self._kin.clear()
+        self._of_team.clear()
+        self.queues.clear()
+        self._touched.clear()
+        self._comparing.clear()
         self._new = dict(self.by_kind)
         for line in self._new.values():
             line.kin = None

@@ -117,30 +117,32 @@ class TeamQueue:
     place in it although they cannot start now.
     """
 
-    __slots__ = ("_charged", "_compares", "_heap", "_shares", "blocked_mgpu", "classes", "team")
+    __slots__ = ("_charged", "_heap", "_shares", "blocked_mgpu", "classes", "compares", "team")
 
-    def __init__(self, team: int, shares: FairShares) -> None:
+    def __init__(self, team: int) -> None:
         self.team = team
         self.classes: list[JobClass] = []
         self.blocked_mgpu = 0
-        self._shares = shares
+        self._shares: FairShares | None = None
         self._charged: set[str] = set()
         self._heap: list[tuple[int, int, Age, JobLine]] = []
         #: Whether jobs of several users are of one priority, so that their use orders them.
-        self._compares = False
+        self.compares = False
 
-    def open(self) -> None:
-        """Put the jobs that may still start into order."""
+    def open(self, shares: FairShares) -> None:
+        """Put the jobs that may still start into order, by what their users have used as `shares`
+        have it where that matters: such a queue is to be opened anew in each cycle."""
+        self._shares = shares
         lines: list[JobLine] = []
         users: dict[int, str] = {}
-        self._compares = False
+        self.compares = False
         for cls in self.classes:
             if cls.code is None:
                 for line in cls.lines:
                     if line.at < len(line.jobs):
                         lines.append(line)
                         if users.setdefault(cls.priority.order, line.user) != line.user:
-                            self._compares = True
+                            self.compares = True
         self._heap = [self._entry(line) for line in lines]
         heapify(self._heap)
 
@@ -160,13 +162,17 @@ class TeamQueue:
             line.jobs, line.at = waiting, 0
         if is_over:
             cls.code = Code.RESERVED_FOR_LARGER_JOB
-        self.open()
+        assert self._shares is not None
+        self.open(self._shares)
 
     def _entry(self, line: JobLine) -> tuple[int, int, Age, JobLine]:
         return -line.cls.priority.order, self._used(line), line.jobs[line.at], line
 
     def _used(self, line: JobLine) -> int:
-        return self._shares.of_user(self.team, line.user) if self._compares else 0
+        if not self.compares:
+            return 0
+        assert self._shares is not None
+        return self._shares.of_user(self.team, line.user)
 
     def head(self) -> JobLine | None:
         """The line whose next job is the team's next."""
@@ -298,10 +304,14 @@ class Agenda:
     Who is alone on it is known by name only: where a team stands is found out once there is another
     one. Until then nothing changes that: what makes it stand elsewhere is news of the team itself,
     which is then enlisted anew.
+
+    So it is with all who do not draw on their own guarantee, until nobody is left who does: often
+    nothing is left for them by then.
     """
 
     __slots__ = (
-        *("_alone", "_at", "_contests", "_entries", "_keys", "_of_source", "_shares", "_standing"),
+        *("_alone", "_at", "_contests", "_entries", "_keys", "_later", "_of_source", "_shares"),
+        "_standing",
     )
 
     def __init__(self, shares: FairShares, standing: Callable[[int, int], Standing]) -> None:
@@ -314,16 +324,25 @@ class Agenda:
         self._at: dict[int, _ContestKey] = {}
         self._keys: dict[_ContestKey, _AgendaEntry] = {}
         self._entries: list[_AgendaEntry] = []
+        #: Source and next job of who draws on others' guarantees; None once they have their turn.
+        self._later: dict[int, tuple[int, Age]] | None = {}
 
     def enlist(self, source: int, job: Age, team: int) -> None:
         """Add `team`, whose next job is `job` and draws on the guarantee of node `source`."""
-        if not self._at and self._alone is None:
-            self._alone = source, job, team
-            return
-        if self._alone is not None:
+        if self._alone is None:
+            if not self._at and not self._later:
+                self._alone = source, job, team
+                return
+        else:
             first, self._alone = self._alone, None
-            self._enlist(*first)
-        self._enlist(source, job, team)
+            self._add(*first)
+        self._add(source, job, team)
+
+    def _add(self, source: int, job: Age, team: int) -> None:
+        if source == team or self._later is None:
+            self._enlist(source, job, team)
+        else:
+            self._later[team] = source, job
 
     def _enlist(self, source: int, job: Age, team: int) -> None:
         standing = self._standing(team, source)
@@ -349,6 +368,8 @@ class Agenda:
         """Take `team` out; False when it is not on the agenda."""
         if self._alone is not None and self._alone[2] == team:
             self._alone = None
+            return True
+        if self._later and self._later.pop(team, None) is not None:
             return True
         key = self._at.pop(team, None)
         if key is None:
@@ -380,7 +401,12 @@ class Agenda:
             self._alone = None
             return source, team
         entries, keys = self._entries, self._keys
-        while entries:
+        while entries or self._later:
+            if self._later and (not entries or entries[0][0] > 0):
+                later, self._later = self._later, None
+                for team, (source, job) in later.items():
+                    self._enlist(source, job, team)
+                continue
             listed = entries[0]
             key = listed[5]
             if keys.get(key) is not listed:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 
 from arbiter.decisions import Code, Reclaim
 from arbiter.elastic import Elastic, is_elastic
@@ -65,15 +64,14 @@ class PoolCycle:
         self._reclaims_left = reclaims_left
         self.jobs = lines.jobs
         self._lines = lines
-        self.queues: dict[int, TeamQueue] = {}
-        self.homeless: list[Age] = []
+        self.queues = lines.queues
+        self._settled: Collection[str] = ()
         self._not_again = shared.not_again.union(pool.dropped)
         self._shared = shared
         self._only_starts = shared.only_starts
         self.reserved = Reservations(pool)
         self._explains = explains
         self._service = self._serve_all()
-        self._by_shape: dict[Shape, list[tuple[TeamQueue, JobClass]]] = {}
         self._prospects: Iterator[tuple[TeamQueue, JobClass]] = iter(())
         self._prospect: tuple[TeamQueue, JobClass] | None = None
         self._grows = False
@@ -106,8 +104,8 @@ class PoolCycle:
         for earmark in (*used, *self.pool.earmarks.values()):
             self._charge(earmark.team, earmark.job, is_borrowed=self.pool.is_borrowed(earmark))
         self._line_up()
-        for team in sorted(self.queues):
-            self._enlist(self.queues[team])
+        for queue in self.queues.values():
+            self._enlist(queue)
         self._look_out()
         for _ in self._service:
             if not self._has_prospects():
@@ -126,7 +124,8 @@ class PoolCycle:
 
     def _forget_the_served(self) -> None:
         """Who is served in another pool waits in no line any more."""
-        for queue in self.queues.values():
+        for team, queue in self.queues.items():
+            self._lines.touch(team)
             for cls in queue.classes:
                 for line in cls.lines:
                     waiting = line.jobs[line.at :]
@@ -162,11 +161,12 @@ class PoolCycle:
     def _classes_in_question(self) -> Iterator[tuple[TeamQueue, JobClass]]:
         """All classes, but for those of which it is plain when their turn comes that they cannot
         start, as others of their shape cannot."""
-        for shape, classes in self._by_shape.items():
-            for one in classes:
-                yield one
-                if not self._is_any_possible(shape):
-                    break
+        for shape, of_shape in self._lines.by_shape(self._group_of).items():
+            for kin in of_shape.values():
+                if kin.at is not None:
+                    yield kin.at
+                    if not self._is_any_possible(shape):
+                        break
 
     def _is_any_possible(self, shape: Shape) -> bool:
         """Whether jobs of a shape may start or look for victims, as far as it alone says."""
@@ -261,37 +261,9 @@ class PoolCycle:
 
     def _line_up(self) -> None:
         """Line the waiting jobs up in team queues, and set aside what cannot start anyway."""
-        settled = {start.job.id for start in self.starts}.union(
-            self.pool.earmarks, self._shared.absent
-        )
-        left_out: dict[int, set[Age]] = {}
-        for job_id in settled:
-            job = self.jobs[job_id]
-            left_out.setdefault(id(self._lines.of(job)), set()).add((job.submitted_at, job_id))
-        for shape, of_shape in self._lines.by_shape(self._group_of).items():
-            classes = self._by_shape[shape] = []
-            for kin in of_shape.values():
-                group, waiting = kin.group, []
-                for line in kin.lines:
-                    ages = line.ages
-                    if id(line) in left_out:
-                        ages = [age for age in ages if age not in left_out[id(line)]]
-                    if ages:
-                        waiting.append((line.first.user, ages))
-                if group.team is None:
-                    self.homeless.extend(chain.from_iterable(ages for _, ages in waiting))
-                elif waiting:
-                    queue = self._queue_of(group.team)
-                    cls = JobClass(shape, group.priority)
-                    cls.lines = [JobLine(cls, user, ages) for user, ages in waiting]
-                    cls.code, cls.could_ever_mgpu = group.code, group.could_ever_mgpu
-                    if kin.others:
-                        # Who opened the line may be gone; all in it accept the same pools.
-                        cls.may_reserve = self._shared.reserves(self.jobs[waiting[0][1][0][1]])
-                    queue.classes.append(cls)
-                    classes.append((queue, cls))
-        for queue in self.queues.values():
-            queue.open()
+        settled = {start.job.id for start in self.starts}
+        self._settled = settled.union(self.pool.earmarks, self._shared.absent)
+        self._lines.line_up(self._group_of, self._settled, self.shares, self._shared.reserves)
 
     def _group_of(self, job: QueuedJob) -> Group:
         ground = self.pool.ground
@@ -303,7 +275,7 @@ class PoolCycle:
     def _queue_of(self, team: int) -> TeamQueue:
         queue = self.queues.get(team)
         if queue is None:
-            queue = self.queues[team] = TeamQueue(team, self.shares)
+            queue = self.queues[team] = TeamQueue(team)
         return queue
 
     # -- service --------------------------------------------------------------------------
@@ -326,6 +298,7 @@ class PoolCycle:
             ):
                 self._agenda.enlist(source, line.job, team)
                 return
+            self._lines.touch(team)
             if self._only_starts and line.job[1] in self._only_starts:
                 queue.advance()
             else:
@@ -342,6 +315,7 @@ class PoolCycle:
     def _serve(self, source: int, queue: TeamQueue) -> Iterator[None]:
         """Settle the team's next job, unless it lost the guarantee it was enlisted for."""
         pool, team = self.pool, queue.team
+        self._lines.touch(team)
         line = queue.head()
         if line is not None and pool.source(team, line.cls.shape.total_mgpu) == source:
             code = self._obstacle(queue, line, source)
@@ -483,7 +457,9 @@ class PoolCycle:
             cls = JobClass(ground.shape_of(job), ground.priority(job.priority_class))
             cls.lines.append(JobLine(cls, job.user, [(job.submitted_at, job_id)]))
             cls.code = Code.WAITING_FOR_FREE_GPUS
-            self._queue_of(ground.tree.index[job.team]).classes.append(cls)
+            team = ground.tree.index[job.team]
+            self._queue_of(team).classes.append(cls)
+            self._lines.touch(team)
 
     def _refresh(self, team: int) -> None:
         """The protected use on the team's path changed: renew the standing of who draws on it."""
@@ -527,6 +503,11 @@ class PoolCycle:
         queue.refuse(cls, self._delays(queue, cls, source))
 
     # -- account --------------------------------------------------------------------------
+
+    @property
+    def homeless(self) -> list[Age]:
+        """The jobs of unknown teams, the oldest first."""
+        return sorted(self._lines.homeless(self._settled))
 
     def by_age(self) -> Sequence[Age]:
         """All jobs that waited when the cycle began, the oldest first."""

@@ -74,7 +74,7 @@ def explain(cycle: PoolCycle) -> list[Waiting]:
             if place in latest:
                 explained[at] = explained[at]._replace(latest=latest[place], method="time_limits")
     explained += [Waiting(ages[place][1], *reason_of[place]) for place in sorted(hopeless)]
-    for _, job in sorted(cycle.homeless):
+    for _, job in cycle.homeless:
         numbers = {"need_mgpu": cycle.jobs[job].mgpu, "could_ever_mgpu": 0}
         explained.append(Waiting(job, Code.NEVER_FITS, numbers))
     return explained
