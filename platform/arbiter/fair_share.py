@@ -16,12 +16,11 @@ lexicographic order of the loads along the path, and charging a node never lower
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, isqrt
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from arbiter.quota_tree import ROOT, Tree
 from arbiter.snapshot import Phase, RunningJob, Usage
@@ -74,7 +73,7 @@ class Decay:
     Raises ValueError for a half-life below 1 second.
     """
 
-    __slots__ = ("_areas", "_at_start", "_factors", "half_life_s")
+    __slots__ = ("_areas", "_factors", "half_life_s", "known_at_start")
 
     def __init__(self, half_life_s: int) -> None:
         if half_life_s < 1:
@@ -82,7 +81,8 @@ class Decay:
         self.half_life_s = half_life_s
         self._areas: dict[int, int] = {}
         self._factors: dict[int, int] = {}
-        self._at_start: dict[int, int] = {}
+        #: What `at_start` found already, by age.
+        self.known_at_start: dict[int, int] = {}
 
     def factor(self, age_s: int) -> int:
         """2^(-age / half-life) in units of 2^-64, off by at most one; 1 for what is to come."""
@@ -150,9 +150,9 @@ class Decay:
         if age_s >= CHARGED_AT_START_S:
             return 0
         age_s = max(0, age_s)
-        known = self._at_start.get(age_s)
+        known = self.known_at_start.get(age_s)
         if known is None:
-            known = self._at_start[age_s] = self.area(age_s) - self.area(CHARGED_AT_START_S)
+            known = self.known_at_start[age_s] = self.area(age_s) - self.area(CHARGED_AT_START_S)
         return known
 
 
@@ -200,14 +200,9 @@ class FairUse:
     half_lives_s: tuple[int, ...]
 
 
-class _Start(NamedTuple):
-    """What attempts of a team have in common that are charged as much for their start. `since` is
-    None while they are starting."""
-
-    user: str
-    pool: str
-    mgpu: int
-    since: int | None
+#: What attempts of a team have in common that are charged as much for their start: user, pool,
+#: milli-GPU, and since when they run (None: are starting).
+_Start = tuple[str, str, int, int | None]
 
 
 class Starts:
@@ -218,7 +213,7 @@ class Starts:
 
     def __init__(self, running: Iterable[RunningJob] = ()) -> None:
         #: By team.
-        self._counts: dict[str, Counter[_Start]] = {}
+        self._counts: dict[str, dict[_Start, int]] = {}
         for run in running:
             self.add(run)
 
@@ -226,8 +221,9 @@ class Starts:
         """`run` holds GPUs."""
         counts = self._counts.get(run.team)
         if counts is None:
-            counts = self._counts[run.team] = Counter()
-        counts[_start_of(run)] += 1
+            counts = self._counts[run.team] = {}
+        start = _start_of(run)
+        counts[start] = counts.get(start, 0) + 1
 
     def remove(self, run: RunningJob) -> None:
         """`run`, which was added, holds none any more."""
@@ -238,22 +234,36 @@ class Starts:
         else:
             counts.pop(start, None)
 
-    def charged(self, team: str, at: int) -> Iterable[tuple[_Start, int]]:
-        """How many there are of each of a team that is charged at `at`. Who has become too old for
-        that by then is forgotten."""
+    def charge(
+        self, used: dict[str, int], team: str, at: int, decay: Decay, weights: Mapping[str, int]
+    ) -> None:
+        """Add to what the users of a team have `used` what its attempts are charged at `at`. Who
+        has become too old for that by then is forgotten."""
         counts = self._counts.get(team)
         if not counts:
-            return ()
-        last = at - CHARGED_AT_START_S
-        old = [one for one in counts if one.since is not None and one.since <= last]
-        for one in old:
-            del counts[one]
-        return counts.items()
+            return
+        last, old = at - CHARGED_AT_START_S, list[_Start]()
+        areas = decay.known_at_start
+        for start, count in counts.items():
+            user, pool, mgpu, since = start
+            if since is None:
+                since = at
+            elif since <= last:
+                old.append(start)
+                continue
+            area = areas.get(at - since)
+            if area is None:
+                area = decay.at_start(at - since)
+            weight = weights.get(pool, WEIGHT_OF_REFERENCE)
+            charged = count * (mgpu * weight * area >> _AREA_BITS)
+            used[user] = used[user] + charged if user in used else charged
+        for start in old:
+            del counts[start]
 
 
 def _start_of(run: RunningJob) -> _Start:
     since = None if run.phase is Phase.STARTING else run.started_at
-    return _Start(run.user, run.pool, run.mgpu, since)
+    return run.user, run.pool, run.mgpu, since
 
 
 def half_lives_of(tree: Tree, half_life_s: int) -> tuple[int, ...]:
@@ -283,11 +293,7 @@ def fair_use(
             weight = weights.get(row.pool, WEIGHT_OF_REFERENCE)
             decayed = row.decayed_mgpu_s * weight * decay.factor(at - row.as_of)
             found[row.user] = found.get(row.user, 0) + (decayed >> _FACTOR_BITS)
-        for start, count in starts.charged(name, at):
-            age_s = 0 if start.since is None else at - start.since
-            rate = start.mgpu * weights.get(start.pool, WEIGHT_OF_REFERENCE)
-            charged = rate * decay.at_start(age_s) >> _AREA_BITS
-            found[start.user] = found.get(start.user, 0) + count * charged
+        starts.charge(found, name, at, decay, weights)
         return found
 
     by_user = _WorkedOut(of_users)
