@@ -249,6 +249,11 @@ class Contest:
         if is_first:
             heappush(self._heaps.setdefault(ROOT, []), entry)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is left."""
+        return not self._entered and not self._entries
+
     def withdraw(self, team: int) -> None:
         """Take `team` out."""
         if self._entered.pop(team, None) is None:
@@ -393,6 +398,23 @@ class Agenda:
         entry = (level, ratio, minus_rank, minus_credits, first, key)
         self._keys[key] = entry
         heappush(self._entries, entry)
+
+    def lowest_ratio(self) -> int | None:
+        """The lowest ratio of those who draw on their own guarantees; None where nobody does."""
+        if self._alone is not None:
+            source, _, team = self._alone
+            return self._standing(team, source).ratio if source == team else None
+        entries, keys = self._entries, self._keys
+        while entries and entries[0][0] == 0:
+            listed = entries[0]
+            key = listed[5]
+            is_listed = keys.get(key) is listed
+            if is_listed and not self._contests[key].is_empty:
+                return listed[1]
+            heappop(entries)
+            if is_listed:
+                del keys[key]
+        return None
 
     def pop(self) -> tuple[int, int] | None:
         """Take out the (source, team) that is served next; None when nobody is left."""

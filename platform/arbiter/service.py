@@ -66,6 +66,10 @@ class PoolCycle:
         self._lines = lines
         self.queues = lines.queues
         self._settled: Collection[str] = ()
+        #: Teams whose queues nobody has looked at, and the ratios of their guarantees (of others,
+        #: too), the lowest last.
+        self._unseen: set[int] = set()
+        self._expected: list[tuple[int, int]] = []
         self._not_again = shared.not_again.union(pool.dropped)
         self._shared = shared
         self._only_starts = shared.only_starts
@@ -104,8 +108,7 @@ class PoolCycle:
         for earmark in (*used, *self.pool.earmarks.values()):
             self._charge(earmark.team, earmark.job, is_borrowed=self.pool.is_borrowed(earmark))
         self._line_up()
-        for queue in self.queues.values():
-            self._enlist(queue)
+        self._expect()
         self._look_out()
         for _ in self._service:
             if not self._has_prospects():
@@ -283,8 +286,7 @@ class PoolCycle:
     def _enlist(self, queue: TeamQueue) -> None:
         """Put the team's next job on the agenda; what has no chance any more fails here.
 
-        That is exact, and spares most jobs of a full pool the agenda: room only shrinks
-        within a cycle.
+        That spares most jobs of a full pool the agenda: room only shrinks within a cycle.
         """
         pool, team = self.pool, queue.team
         while (line := queue.head()) is not None:
@@ -304,10 +306,33 @@ class PoolCycle:
             else:
                 self._fail(queue, line, code, source)
 
+    def _expect(self) -> None:
+        """All queues are still to be looked at, in the order of the most that could be said of any:
+        that its next job draws on its team's own guarantee."""
+        self._unseen = set(self.queues)
+        ratio = self.pool.ratio
+        self._expected = [(ratio(team), team) for team in self.queues]
+        self._expected.sort(reverse=True)
+
+    def _next(self) -> tuple[int, int] | None:
+        """Whose turn it is, and what that draws on. Who cannot come before somebody on the agenda
+        is not looked at yet: often nothing is left for them when they could."""
+        expected = self._expected
+        while expected:
+            ratio, team = expected[-1]
+            if team in self._unseen:
+                lowest = self._agenda.lowest_ratio()
+                if lowest is not None and lowest < ratio:
+                    break
+                self._unseen.remove(team)
+                self._enlist(self.queues[team])
+            expected.pop()
+        return self._agenda.pop()
+
     def _serve_all(self) -> Iterator[None]:
         """Serve the queues in order. Stops after every job, and before a reservation is made, as
         that costs most: the rest may be only to be told."""
-        while (served := self._agenda.pop()) is not None:
+        while (served := self._next()) is not None:
             source, team = served
             yield from self._serve(source, self.queues[team])
             yield
@@ -466,7 +491,10 @@ class PoolCycle:
         for node in self.pool.tree.paths[team]:
             if self._agenda.draws_on(node):
                 self._agenda.refresh(node, self.pool.ratio(node))
-        if self._agenda.withdraw(team):
+        if team in self._unseen:
+            self._unseen.remove(team)
+            self._enlist(self.queues[team])
+        elif self._agenda.withdraw(team):
             self._enlist(self.queues[team])
 
     def _fail(self, queue: TeamQueue, line: JobLine, code: Code, source: int) -> None:
