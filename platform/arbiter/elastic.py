@@ -134,8 +134,8 @@ class Elastic:
             return None
         more = replace(alone, node_count=count)
         added = Place(place.cluster, tuple(sorted(nodes[:count])))
-        self._pool.start(more, team, added)
-        self._reserved.note_start(more, team, added)
+        slots = self._pool.start(more, team, added)
+        self._reserved.note_start(more, team, added.cluster, slots)
         whole = replace(job, node_count=job.node_count + count)
         names = tuple(sorted((*place.nodes, *added.nodes)))
         return NewStart(whole, team, start.order, Place(place.cluster, names)), more

@@ -389,13 +389,15 @@ class FreeDevices:
         self._shelves.pop(view, None)
 
     def _has_place(self, cluster: str, shape: Shape) -> bool:
+        at, needed = self._at(cluster, shape), shape.node_count
         if shape.kinds is None:
-            count = self.count(cluster, shape)
+            nodes = self._all[at]
+            if len(nodes) < needed or nodes[-needed][0] < shape.mgpu:
+                return False
         else:
-            at, among = self._at(cluster, shape), self._kinds.nodes(shape.kinds, cluster)
-            count = self._levels_of(at, cluster).count(shape.mgpu, among, shape.node_count)
-        if count < shape.node_count:
-            return False
+            among = self._kinds.nodes(shape.kinds, cluster)
+            if self._levels_of(at, cluster).count(shape.mgpu, among, needed) < needed:
+                return False
         return not shape.is_bound or self._together(cluster, shape) >= shape.node_count
 
     def _together(self, cluster: str, shape: Shape) -> int:

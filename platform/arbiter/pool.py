@@ -177,19 +177,23 @@ class Pool:
             if self.guarantees.fits(node, team, mgpu):
                 self.guarantees.take(node, team, mgpu)
 
-    def start(self, job: QueuedJob, team: int, place: Place) -> None:
-        """Count `job` as running at `place`."""
-        self.occupy(job, team, place)
+    def start(self, job: QueuedJob, team: int, place: Place) -> list[Slot]:
+        """Count `job` as running at `place`; returns what it holds there."""
+        slots = self.occupy(job, team, place)
         self.protect_new(team, job.mgpu)
         self._add_class_use(team, job)
+        return slots
 
-    def occupy(self, job: QueuedJob, team: int, place: Place) -> None:
-        """Count the devices and the quota of a start whose claim counted for the rest."""
-        for slot in self.held_by(job, place):
+    def occupy(self, job: QueuedJob, team: int, place: Place) -> list[Slot]:
+        """Count the devices and the quota of a start whose claim counted for the rest; returns
+        what it holds of nodes and rooms."""
+        slots = self.held_by(job, place)
+        for slot in slots:
             self.free.take(place.cluster, slot.node, slot.mgpu)
         self.now.charge(team, job.mgpu)
         if self.later is not None:
             self.later.charge(team, job.mgpu)
+        return slots
 
     def held_by(self, job: QueuedJob, place: Place) -> list[Slot]:
         """What `job` holds at `place`, of nodes and of rooms."""

@@ -12,7 +12,7 @@ what is held back it is found out how long it might run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -88,6 +88,8 @@ class Reservations:
         self._held: dict[Node, int] = {}
         self._fits: dict[Shape, bool] = {}
         self._longest: dict[tuple[Shape, bool], tuple[int, Reserved | None]] = {}
+        #: What started while nothing was reserved, whose ends nobody has asked for yet.
+        self._started: list[tuple[QueuedJob, int, str, list[Slot]]] = []
 
     # -- who may start ----------------------------------------------------------------------
 
@@ -184,18 +186,31 @@ class Reservations:
 
     # -- what changes -----------------------------------------------------------------------
 
-    def note_start(self, job: QueuedJob, team: int, place: Place) -> None:
+    def note_start(self, job: QueuedJob, team: int, cluster: str, slots: list[Slot]) -> None:
         """`job` has started on devices that count as taken already."""
+        if not self.made:
+            self._started.append((job, team, cluster, slots))
+            return
         self._forget()
-        pool = self._pool
-        slots = pool.held_by(job, place)
-        end = self._ends.of_start(job, pool.taken_at)
-        if end is not None:
-            self._ends.add(end, job, team, place.cluster, slots)
+        end = self._note_end(job, team, cluster, slots)
         for one in self.made:
             if end is None or end > one.start_at:
                 one.charge(team, job.mgpu)
-        self._hold_back([(place.cluster, slot.node) for slot in slots])
+        self._hold_back([(cluster, slot.node) for slot in slots])
+
+    def _note_end(
+        self, job: QueuedJob, team: int, cluster: str, slots: Sequence[Slot]
+    ) -> int | None:
+        end = self._ends.of_start(job, self._pool.taken_at)
+        if end is not None:
+            self._ends.add(end, job, team, cluster, slots)
+        return end
+
+    def _note_ends(self) -> None:
+        """Somebody asks for the ends of what has started."""
+        for job, team, cluster, slots in self._started:
+            self._note_end(job, team, cluster, slots)
+        self._started.clear()
 
     def note_claim(self, earmark: Earmark, stopped: Iterable[Holding]) -> None:
         """GPUs are taken back for a job: of all that run or were promised some, `stopped` go."""
@@ -255,6 +270,7 @@ class Reservations:
     def reserve(self, job: QueuedJob, team: int, shape: Shape, *, is_own: bool) -> None:
         """Reserve the earliest possible start of `job`, if it can be told."""
         self._tries_left -= 1
+        self._note_ends()
         pool = self._pool
         first = pool.taken_at
         if pool.now.blocker(team, job.mgpu) is not None:

@@ -17,7 +17,7 @@ from arbiter.queue_order import Age, Agenda, JobClass, JobLine, Priority, Standi
 from arbiter.quota_tree import ROOT, UNLIMITED
 from arbiter.reclaim import Reclaimer
 from arbiter.reservations import Reservations
-from arbiter.snapshot import QueuedJob
+from arbiter.snapshot import QueuedJob, Slot
 from arbiter.standing import NewStart
 from arbiter.waiting import Spared
 
@@ -233,7 +233,7 @@ class PoolCycle:
         """Start every claimed job whose GPUs are free, there or elsewhere; give up a claim
         that only quota still refuses (it was lowered since). Returns the claims of what starts."""
         pool = self.pool
-        started: list[tuple[Earmark, Place]] = []
+        started: list[tuple[Earmark, str, list[Slot]]] = []
         for earmark in in_turn(pool.earmarks.values()):
             if self._starts_left <= 0:
                 break
@@ -246,19 +246,19 @@ class PoolCycle:
             if place is not None and is_allowed:
                 if place != claimed:
                     pool.dropped.append(job.id)
-                pool.occupy(job, earmark.team, place)
+                slots = pool.occupy(job, earmark.team, place)
                 self._note_start(job, earmark.team, place)
                 del pool.earmarks[job.id]
-                started.append((earmark, place))
+                started.append((earmark, place.cluster, slots))
             elif is_ready and not earmark.victims and not is_allowed:
                 pool.dropped.append(job.id)
                 del pool.earmarks[job.id]
             else:
                 pool.restore(earmark)
         # Only now is it known which claims are left, whose ends reservations count on too.
-        for earmark, place in started:
-            self.reserved.note_start(earmark.job, earmark.team, place)
-        return [earmark for earmark, _ in started]
+        for earmark, cluster, slots in started:
+            self.reserved.note_start(earmark.job, earmark.team, cluster, slots)
+        return [earmark for earmark, _, _ in started]
 
     # -- queues ---------------------------------------------------------------------------
 
@@ -330,12 +330,14 @@ class PoolCycle:
         return self._agenda.pop()
 
     def _serve_all(self) -> Iterator[None]:
-        """Serve the queues in order. Stops after every job, and before a reservation is made, as
-        that costs most: the rest may be only to be told."""
+        """Serve the queues in order. Stops after every job that does not start, and before a
+        reservation is made, as that costs most: the rest may be only to be told."""
         while (served := self._next()) is not None:
             source, team = served
+            count = len(self.starts)
             yield from self._serve(source, self.queues[team])
-            yield
+            if len(self.starts) == count:
+                yield
 
     def _serve(self, source: int, queue: TeamQueue) -> Iterator[None]:
         """Settle the team's next job, unless it lost the guarantee it was enlisted for."""
@@ -422,8 +424,8 @@ class PoolCycle:
         assert place is not None
         if self._explains and source != queue.team:
             self.spared.add(source, self.standing(queue.team, source), queue.team, job.mgpu)
-        self.pool.start(job, queue.team, place)
-        self.reserved.note_start(job, queue.team, place)
+        slots = self.pool.start(job, queue.team, place)
+        self.reserved.note_start(job, queue.team, place.cluster, slots)
         self._note_start(job, queue.team, place)
         self._charge(queue.team, job, is_borrowed=source != queue.team)
         queue.advance()
