@@ -288,7 +288,7 @@ class Holdings:
         if not self.class_use[key]:
             del self.class_use[key]
         cluster, attempt, on_node, free = run.cluster, run.attempt, self.on_node, self.free
-        used = self.used.setdefault(cluster, {})
+        used, offered = self.used.setdefault(cluster, {}), self.offered.get(cluster, {})
         for slot in run.slots:
             node, change = slot.node, sign * slot.mgpu
             before = used.get(node, 0)
@@ -297,19 +297,22 @@ class Holdings:
                 used[node] = after
             else:
                 del used[node]
-            self._beyond_mgpu += self._beyond(cluster, node, after)
-            self._beyond_mgpu -= self._beyond(cluster, node, before)
+            most = offered.get(node, 0)
+            if before > most or after > most:
+                self._beyond_mgpu += self._beyond(cluster, node, after)
+                self._beyond_mgpu -= self._beyond(cluster, node, before)
             at = cluster, node
             held = on_node.get(at)
             if held is None:
-                held = on_node[at] = {}
-            left = held.get(attempt, 0) + change
-            if left:
-                held[attempt] = left
+                on_node[at] = {attempt: change}
             else:
-                del held[attempt]
-                if not held:
-                    del on_node[at]
+                left = held.get(attempt, 0) + change
+                if left:
+                    held[attempt] = left
+                else:
+                    del held[attempt]
+                    if not held:
+                        del on_node[at]
             if free is not None and free.knows(cluster, node):
                 free.take(cluster, node, change)
 

@@ -187,6 +187,7 @@ class Protection:
     ) -> tuple[dict[Hashable, int], list[Contender]]:
         taken = self.taken
         tree, quota, used = taken.tree, taken.quota, taken.used_mgpu
+        guaranteed = quota.guaranteed
         nodes, is_kept = tree.below[organization], quota.keeps_below[organization]
         depth = tree.depths[nodes[0]]
         for node in nodes:
@@ -204,9 +205,24 @@ class Protection:
                 depth = tree.depths[node]
                 if is_kept:
                     _carry_over(taken.ledgers[depth + 1], taken.ledgers[depth], nodes)
+            if not is_kept and node not in tree.children:
+                own = teams.get(node)
+                if own is not None:
+                    fitted = own.fitted(guaranteed[node])
+                    others, parent = fitted.others, tree.parents[node]
+                    used[node] = fitted.mgpu
+                    if parent != ROOT:
+                        first[parent] = first.get(parent, 0) + len(own.jobs) - len(others)
+                        used[parent] += fitted.mgpu
+                    if others:
+                        anywhere += others
+                        unprotected.update(dict.fromkeys(fitted.whats, 1 << depth))
+                        if parent != ROOT:
+                            then.setdefault(parent, []).extend(others)
+                continue
             fitting, tried = first.get(node, 0), then.get(node, [])
             if fitting and (
-                (taken.ledgers[depth].held if is_kept else used)[node] > quota.guaranteed[node]
+                (taken.ledgers[depth].held if is_kept else used)[node] > guaranteed[node]
             ):
                 again = [
                     job
@@ -222,34 +238,21 @@ class Protection:
             else:
                 again = []
             own, parent = teams.get(node), tree.parents[node]
-            if own is not None and not (tried or again or used[node] or is_kept):
-                # At a leaf: nothing came up from below.
-                fitted = own.fitted(quota.guaranteed[node])
-                used[node] = fitted.mgpu
-                if parent != ROOT:
-                    first[parent] = first.get(parent, 0) + len(own.jobs) - len(fitted.others)
-                    used[parent] += fitted.mgpu
-                if fitted.others:
-                    anywhere += fitted.others
-                    unprotected.update(dict.fromkeys(fitted.whats, 1 << depth))
-                    if parent != ROOT:
-                        then.setdefault(parent, []).extend(fitted.others)
-                continue
             if own is None:
                 tried.sort()
             elif (
                 tried
                 or again
-                or used[node] + own.mgpu > quota.guaranteed[node]
+                or used[node] + own.mgpu > guaranteed[node]
                 or quota.keeps_below[node]
             ):
                 tried = sorted(tried + own.jobs) if tried else own.jobs
             else:
                 taken.take(node, node, own.mgpu)
                 fitting += len(own.jobs)
-            others = []
+            others = list[Contender]()
             fits = taken.fits if quota.keeps_below[node] else None
-            left = quota.guaranteed[node] - used[node]
+            left = guaranteed[node] - used[node]
             for job in (*again, *tried) if again else tried:
                 mgpu = job.mgpu
                 if mgpu <= left if fits is None else fits(node, job.team, mgpu):
@@ -266,7 +269,7 @@ class Protection:
                     else:
                         unprotected[job.what] = bits | 1 << depth
             if not is_kept:
-                used[node] = quota.guaranteed[node] - left
+                used[node] = guaranteed[node] - left
             if parent != ROOT:
                 first[parent] = first.get(parent, 0) + fitting
                 then.setdefault(parent, []).extend(others)

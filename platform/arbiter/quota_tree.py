@@ -212,8 +212,9 @@ class Ledger:
         change = mgpu
         base, held, kept, parents = self.base, self.held, self.quota.kept, self.tree.parents
         while node != ROOT:
-            base[node] += change
-            holds = max(base[node], kept[node])
+            holds = base[node] = base[node] + change
+            if holds < kept[node]:
+                holds = kept[node]
             change = holds - held[node]
             if change == 0:
                 return
@@ -231,7 +232,9 @@ class Ledger:
         change = mgpu
         base, held, kept, limits = self.base, self.held, self.quota.kept, self.quota.limits
         for at in self.tree.paths[node]:
-            holds = max(base[at] + change, kept[at])
+            holds = base[at] + change
+            if holds < kept[at]:
+                holds = kept[at]
             change = holds - held[at]
             if change == 0:
                 return above
