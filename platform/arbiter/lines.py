@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -56,6 +56,18 @@ class Kin:
 _KinKey = tuple[int | None, Shape, str, tuple[OtherPool, ...]]
 
 
+class ByAge:
+    """Jobs by age: `places` says by id where each stands in `ages`. There are gaps: in some places
+    stand jobs that are gone."""
+
+    __slots__ = ("ages", "places")
+
+    def __init__(self, ages: list[Age]) -> None:
+        """Of `ages`, in order."""
+        self.ages = ages
+        self.places = {job: place for place, (_, job) in enumerate(ages)}
+
+
 class Lines:
     """All queued jobs of one pool, by id and by kind. `demands` counts the kinds that say how much
     CPU or memory they want, by that.
@@ -75,10 +87,10 @@ class Lines:
         #: The teams whose queues are to be lined up anew, and those whose users are compared.
         self._touched: set[int] = set()
         self._comparing: set[int] = set()
-        #: All by age as they were when somebody last asked (None: nobody has), and since then.
-        self._by_age: list[Age] | None = None
+        #: All by age as they were when somebody last asked (None: nobody has), less those that have
+        #: gone since, and who has come since.
+        self._by_age: ByAge | None = None
         self._come: set[Age] = set()
-        self._gone: set[Age] = set()
         self.demands: Counter[Demand] = Counter()
 
     def add(self, job: QueuedJob) -> None:
@@ -96,7 +108,7 @@ class Lines:
         else:
             line.ages.append(age)
         if self._by_age is not None:
-            _note(age, self._come, self._gone)
+            self._come.add(age)
 
     def fill(self, jobs: Iterable[QueuedJob]) -> None:
         """All of `jobs` wait from now on; nobody did before."""
@@ -127,22 +139,27 @@ class Lines:
                 self.demands[demand] -= 1
                 if not self.demands[demand]:
                     del self.demands[demand]
-        if self._by_age is not None:
-            _note((job.submitted_at, job_id), self._gone, self._come)
+        if self._by_age is not None and self._by_age.places.pop(job_id, None) is None:
+            self._come.remove((job.submitted_at, job_id))
         return job
 
-    def by_age(self) -> Sequence[Age]:
+    def by_age(self) -> ByAge:
         """All of them, the oldest first; until the next change. Sorted once and put right later."""
-        if self._by_age is None:
-            self._by_age = sorted((job.submitted_at, job.id) for job in self.jobs.values())
-        if self._gone:
-            self._by_age = [age for age in self._by_age if age not in self._gone]
-        if self._come:
-            self._by_age += self._come
-            self._by_age.sort()
+        known = self._by_age
+        if known is None:
+            known = self._by_age = ByAge(
+                sorted((job.submitted_at, job.id) for job in self.jobs.values())
+            )
+        come = sorted(self._come)
         self._come.clear()
-        self._gone.clear()
-        return self._by_age
+        ages, places = known.ages, known.places
+        if len(ages) > 2 * len(self.jobs) or (come and ages and come[0] < ages[-1]):
+            there = [age for place, age in enumerate(ages) if places.get(age[1]) == place]
+            known = self._by_age = ByAge(sorted(there + come))
+        else:
+            places.update((job, place) for place, (_, job) in enumerate(come, len(ages)))
+            ages += come
+        return known
 
     def _open(self, kind: Hashable, first: QueuedJob) -> Line:
         line = self.by_kind[kind] = self._new[kind] = Line(first)
@@ -302,14 +319,6 @@ class Lines:
 
 def _kin_key(group: Group, line: Line) -> _KinKey:
     return group.team, group.shape, group.priority.id, line.first.others
-
-
-def _note(age: Age, now: set[Age], before: set[Age]) -> None:
-    """`age` has come or gone `now`; undone is what was noted of it `before`."""
-    if age in before:
-        before.discard(age)
-    else:
-        now.add(age)
 
 
 def _kind(job: QueuedJob) -> Hashable:

@@ -456,29 +456,30 @@ class ServiceOrder:
     At every step the team whose next job has the smallest (standing, age) goes; since no
     job passes an earlier one of its team, that is the order by the largest of these up to and
     including each job. `standings` has the standing for each key given with jobs, fair-share
-    included, as it is now: what the next starts will be charged is not foreseen.
+    included, as it is now: what the next starts will be charged is not foreseen. `lot_of` has for
+    each job in which lot it was added, the first of which is 0.
     """
 
-    __slots__ = ("_jobs", "_line", "_line_ends", "_stand_of", "_stands", "standings")
+    __slots__ = ("_jobs", "_line", "_line_ends", "_stands", "lot_of", "standings")
 
     def __init__(self, count: int) -> None:
         """Of jobs whose places by age are below `count`."""
         self.standings: dict[tuple[int, int], tuple[int, ...]] = {}
-        #: The number of each standing's key, and that of each job.
-        self._stands: dict[tuple[int, int], int] = {}
-        self._stand_of = [0] * count
+        #: The standing's key of each lot that was added.
+        self._stands: list[tuple[int, int]] = []
+        self.lot_of = [0] * count
         self._line: dict[tuple[int, int], list[int]] = {}
         self._jobs: list[int] = []
         self._line_ends: list[int] = []
 
     def add(self, priority: int, used: int, jobs: Sequence[int], stand: tuple[int, int]) -> None:
-        """Add jobs (places by age) of one priority, use of their user, and standing to the
+        """Add a lot of jobs (places by age) of one priority, use of their user, and standing to the
         current team's line."""
         self._line.setdefault((-priority, used), []).extend(jobs)
-        number = self._stands.setdefault(stand, len(self._stands))
-        stand_of = self._stand_of
+        lot, lot_of = len(self._stands), self.lot_of
+        self._stands.append(stand)
         for job in jobs:
-            stand_of[job] = number
+            lot_of[job] = lot
 
     def end_line(self) -> None:
         """The current team's line is complete."""
@@ -495,13 +496,13 @@ class ServiceOrder:
             standing: i << 40 for i, standing in enumerate(sorted(set(self.standings.values())))
         }
         place = [number[self.standings[stand]] for stand in self._stands]
-        stand_of = self._stand_of
+        lot_of = self.lot_of
         keys: list[int] = []
         start = 0
         for end in self._line_ends:
             highest = -1
             for job in self._jobs[start:end]:
-                key = place[stand_of[job]] | job
+                key = place[lot_of[job]] | job
                 if key > highest:
                     highest = key
                 keys.append(highest)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from arbiter.decisions import Code, Reclaim
 from arbiter.elastic import Elastic, is_elastic
 from arbiter.fair_share import FairShares
-from arbiter.lines import Group, Lines
+from arbiter.lines import ByAge, Group, Lines
 from arbiter.placement import Place, Shape
 from arbiter.policy import SpareOrder
 from arbiter.pool import Earmark, Pool, in_turn
@@ -539,7 +539,7 @@ class PoolCycle:
         """The jobs of unknown teams, the oldest first."""
         return sorted(self._lines.homeless(self._settled))
 
-    def by_age(self) -> Sequence[Age]:
+    def by_age(self) -> ByAge:
         """All jobs that waited when the cycle began, the oldest first."""
         return self._lines.by_age()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from arbiter.decisions import Code, Waiting
@@ -12,8 +13,6 @@ from arbiter.waiting import Reason, Reasons, of_claimed
 if TYPE_CHECKING:
     from arbiter.service import PoolCycle
 
-#: Stands where no reason is told: such a job waits no more.
-_NONE = Reason(Code.NEVER_FITS, {})
 #: Codes of jobs that are in no order, as they cannot start at all.
 _NEVER_IN_LINE = frozenset((Code.NEVER_FITS, Code.CLUSTER_UNAVAILABLE))
 
@@ -28,44 +27,42 @@ def explain(cycle: PoolCycle) -> list[Waiting]:
     ]
     reasons = Reasons(pool, cycle.spared, cycle.standing)
     # Jobs are known by their places by age from here on.
-    ages = cycle.by_age()
-    places = {job: place for place, (_, job) in enumerate(ages)}
-    reason_of: list[Reason] = [_NONE] * len(ages)
+    by_age = cycle.by_age()
+    ages, places = by_age.ages, by_age.places
     order = ServiceOrder(len(ages))
-    hopeless: list[int] = []
+    #: The reason of each lot that is added to the order, and those of jobs that are in none.
+    of_lots: list[Reason] = []
+    hopeless: list[tuple[int, Reason]] = []
     for team in sorted(cycle.queues):
         for cls in cycle.queues[team].classes:
             lines = [line for line in cls.lines if line.waiting_count]
             if not lines:
                 continue
             source = pool.source(team, cls.shape.total_mgpu)
-            if any(line.refused for line in lines):
-                reason = reasons.reserved(cls)
+            reason = None if cls.code is None else reasons.of(team, cls, source)
+            if cls.code in _NEVER_IN_LINE and reason is not None:
                 for line in lines:
-                    for _, job in line.refused:
-                        reason_of[places[job]] = reason
-            if cls.code is not None:
-                reason = reasons.of(team, cls, source)
-            is_hopeless = cls.code in _NEVER_IN_LINE
+                    hopeless += [(places[job], reason) for _, job in line.jobs[line.at :]]
+                continue
             stand = (source, team)
-            if stand not in order.standings and not is_hopeless:
+            if stand not in order.standings:
                 standing = cycle.standing(team, source)
                 order.standings[stand] = standing.with_loads(cycle.shares.order(team))
             for line in lines:
-                jobs = [places[job] for _, job in line.jobs[line.at :]]
-                for place in jobs:
-                    reason_of[place] = reason
-                if is_hopeless:
-                    hopeless.extend(jobs)
-                    continue
                 used = cycle.shares.of_user(team, line.user)
-                jobs += [places[job] for _, job in line.refused]
-                order.add(cls.priority.order, used, jobs, stand)
+                if reason is not None:
+                    jobs = [places[job] for _, job in line.jobs[line.at :]]
+                    order.add(cls.priority.order, used, jobs, stand)
+                    of_lots.append(reason)
+                if line.refused:
+                    jobs = [places[job] for _, job in line.refused]
+                    order.add(cls.priority.order, used, jobs, stand)
+                    of_lots.append(reasons.reserved(cls))
         order.end_line()
-    in_order = order.merged()
+    in_order, lot_of = order.merged(), order.lot_of
     first = len(explained)
     explained += [
-        Waiting(ages[place][1], *reason_of[place], ahead)
+        Waiting(ages[place][1], *of_lots[lot_of[place]], ahead)
         for ahead, place in enumerate(in_order, first)
     ]
     if cycle.reserved.made:
@@ -73,7 +70,8 @@ def explain(cycle: PoolCycle) -> list[Waiting]:
         for at, place in enumerate(in_order, first):
             if place in latest:
                 explained[at] = explained[at]._replace(latest=latest[place], method="time_limits")
-    explained += [Waiting(ages[place][1], *reason_of[place]) for place in sorted(hopeless)]
+    hopeless.sort(key=itemgetter(0))
+    explained += [Waiting(ages[place][1], *reason) for place, reason in hopeless]
     for _, job in cycle.homeless:
         numbers = {"need_mgpu": cycle.jobs[job].mgpu, "could_ever_mgpu": 0}
         explained.append(Waiting(job, Code.NEVER_FITS, numbers))
