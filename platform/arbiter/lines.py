@@ -73,7 +73,8 @@ class Lines:
     CPU or memory they want, by that.
 
     `queues` are the jobs of known teams as a cycle finds them, lined up for it by `line_up`. They
-    are kept from cycle to cycle; whoever changes one calls `touch`, and it is lined up anew.
+    are kept from cycle to cycle; whoever changes one calls `touch`, and who puts something into one
+    `change`.
     """
 
     def __init__(self) -> None:
@@ -84,7 +85,9 @@ class Lines:
         self._new: dict[Hashable, Line] = {}
         self._of_team: dict[int | None, dict[_KinKey, Kin]] = {}
         self.queues: dict[int, TeamQueue] = {}
-        #: The teams whose queues are to be lined up anew, and those whose users are compared.
+        #: The teams whose queues are to be lined up anew, those of whose jobs others may be first,
+        #: and those whose users are compared.
+        self._changed: set[int] = set()
         self._touched: set[int] = set()
         self._comparing: set[int] = set()
         #: All by age as they were when somebody last asked (None: nobody has), less those that have
@@ -171,6 +174,8 @@ class Lines:
     def _close(self, kind: Hashable, line: Line) -> None:
         del self.by_kind[kind]
         kin = line.kin
+        if kin is not None and kin.group.team is not None:
+            self._changed.add(kin.group.team)
         if kin is None:
             del self._new[kind]
         elif len(kin.lines) > 1:
@@ -191,8 +196,12 @@ class Lines:
         return self.by_kind[_kind(job)]
 
     def touch(self, team: int) -> None:
-        """The queue of a team is no longer as it was lined up."""
+        """Jobs of a team are settled, or it is known why they wait."""
         self._touched.add(team)
+
+    def change(self, team: int) -> None:
+        """There are others in the queue of a team than those that waited before the cycle."""
+        self._changed.add(team)
 
     def _touch_line(self, line: Line) -> None:
         if line.kin is not None and line.kin.group.team is not None:
@@ -213,7 +222,8 @@ class Lines:
                 self._of_team.setdefault(group.team, {})[key] = kin
             line.kin = kin
             kin.lines.append(line)
-            self._touch_line(line)
+            if group.team is not None:
+                self._changed.add(group.team)
         self._new.clear()
         return self._kin
 
@@ -233,24 +243,27 @@ class Lines:
         out = self._by_line(left_out)
         for _, kin in out.values():
             if kin.group.team is not None:
-                self._touched.add(kin.group.team)
+                self._changed.add(kin.group.team)
+        for team in self._touched | self._comparing:
+            if team not in self._changed and team in self.queues:
+                queue = self.queues[team]
+                queue.reset()
+                queue.open(shares)
         again: set[int] = set()
-        for team in self._comparing:
-            if team not in self._touched:
-                self.queues[team].open(shares)
-        for team in self._touched:
-            queue, is_for_once = self._queue_of(team, out, reserves)
+        for team in self._changed:
+            found, is_for_once = self._queue_of(team, out, reserves)
             if is_for_once:
                 again.add(team)
             self._comparing.discard(team)
-            if queue is None:
+            if found is None:
                 self.queues.pop(team, None)
                 continue
-            queue.open(shares)
-            self.queues[team] = queue
-            if queue.compares:
+            found.open(shares)
+            self.queues[team] = found
+            if found.compares:
                 self._comparing.add(team)
-        self._touched = again
+        self._changed = again
+        self._touched.clear()
 
     def _queue_of(
         self,
@@ -272,7 +285,8 @@ class Lines:
                 if ages:
                     if cls is None:
                         cls = JobClass(group.shape, group.priority)
-                        cls.code, cls.could_ever_mgpu = group.code, group.could_ever_mgpu
+                        cls.code = cls.code_at_first = group.code
+                        cls.could_ever_mgpu = group.could_ever_mgpu
                         if kin.others:
                             # Who opened the line may be gone; all in it accept the same pools.
                             cls.may_reserve = reserves(self.jobs[ages[0][1]])
@@ -310,6 +324,7 @@ class Lines:
         self._kin.clear()
         self._of_team.clear()
         self.queues.clear()
+        self._changed.clear()
         self._touched.clear()
         self._comparing.clear()
         self._new = dict(self.by_kind)

@@ -74,14 +74,15 @@ class Priority:
 class JobClass:
     """The jobs of one team that differ only in user and age. Once one of them cannot start, none
     of them can in this cycle: `code` says why, and WAITING_FOR_FREE_GPUS that quota or placement
-    refused it. `could_ever_mgpu` goes with NEVER_FITS; `reserved` says for whom refused jobs have
-    to wait: what that one asks for, and when it starts. `may_reserve` is False where its jobs hold
-    their reservations in another pool."""
+    refused it; `code_at_first` is what it says before. `could_ever_mgpu` goes with NEVER_FITS;
+    `reserved` says for whom refused jobs have to wait: what that one asks for, and when it starts.
+    `may_reserve` is False where its jobs hold their reservations in another pool."""
 
     shape: Shape
     priority: Priority
     may_reserve: bool = True
     lines: list[JobLine] = field(default_factory=list)
+    code_at_first: Code | None = None
     code: Code | None = None
     could_ever_mgpu: int = 0
     reserved: tuple[int, int] = (0, 0)
@@ -90,13 +91,18 @@ class JobClass:
 @dataclass(slots=True, eq=False)
 class JobLine:
     """The jobs of one class and user, first come first; `at` is the place of the next of them.
-    `refused` ones would delay a reservation. `jobs` is replaced and never changed."""
+    `refused` ones would delay a reservation. `jobs` is replaced and never changed; `all` are those
+    that waited before the cycle."""
 
     cls: JobClass
     user: str
-    jobs: list[Age] = field(default_factory=list)
+    all: list[Age]
+    jobs: list[Age] = field(init=False)
     at: int = 0
     refused: list[Age] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.jobs = self.all
 
     @property
     def job(self) -> Age:
@@ -128,6 +134,17 @@ class TeamQueue:
         self._heap: list[tuple[int, int, Age, JobLine]] = []
         #: Whether jobs of several users are of one priority, so that their use orders them.
         self.compares = False
+
+    def reset(self) -> None:
+        """All jobs wait again that waited before the cycle, and nobody knows why; to be opened."""
+        self.blocked_mgpu = 0
+        self._charged.clear()
+        for cls in self.classes:
+            cls.code = cls.code_at_first
+            for line in cls.lines:
+                line.jobs, line.at = line.all, 0
+                if line.refused:
+                    line.refused = []
 
     def open(self, shares: FairShares) -> None:
         """Put the jobs that may still start into order, by what their users have used as `shares`

@@ -486,7 +486,7 @@ class PoolCycle:
             cls.code = Code.WAITING_FOR_FREE_GPUS
             team = ground.tree.index[job.team]
             self._queue_of(team).classes.append(cls)
-            self._lines.touch(team)
+            self._lines.change(team)
 
     def _refresh(self, team: int) -> None:
         """The protected use on the team's path changed: renew the standing of who draws on it."""
