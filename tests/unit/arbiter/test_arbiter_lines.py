@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection
+
+from arbiter.decisions import Code
+from arbiter.fair_share import FairShares, FairUse
 from arbiter.lines import Group, Lines
 from arbiter.placement import Shape
-from arbiter.queue_order import Priority
+from arbiter.queue_order import Priority, TeamQueue
+from arbiter.quota_tree import tree_of
 from arbiter.snapshot import QueuedJob
-from builders.arbiter_builders import GPU, a_queued
+from builders.arbiter_builders import GPU, a_node, a_queued
 
 TEAMS = {"o/a": 1, "o/b": 2}
 
@@ -72,3 +78,130 @@ def test_once_groups_are_forgotten_all_lines_are_asked_about_anew() -> None:
     lines.forget_groups()
     lines.remove("j1")
     assert kin(lines) == {1: [(None, [["j2"]])]}
+
+
+def shares(used: dict[str, int] | None = None) -> FairShares:
+    """What users of o/a have used."""
+    tree = tree_of([a_node(path) for path in ("o", "o/a", "o/b")])
+    by_user = defaultdict(dict, {TEAMS["o/a"]: used or {}})
+    return FairShares(tree, [100] * 3, FairUse([0] * 3, by_user, [0] * 3, (1,) * 3))
+
+
+def lined_up(
+    lines: Lines, left_out: Collection[str] = (), used: dict[str, int] | None = None
+) -> dict[int, list[str]]:
+    """By team, the jobs in the order of its queue; they are taken out of it on the way."""
+    lines.line_up(group_of, left_out, shares(used), lambda job: True)
+    found = {}
+    for team, queue in sorted(lines.queues.items()):
+        lines.touch(team)
+        found[team] = []
+        while (line := queue.head()) is not None:
+            found[team].append(line.job[1])
+            queue.advance()
+    return found
+
+
+def test_queues_that_nothing_changed_are_kept_and_the_others_are_as_they_should_be() -> None:
+    """Planted bugs that died of it: a job that comes first now, or the one behind the first that is
+    gone, is not seen; a line that is gone stays in its queue; a queue without jobs stays."""
+    lines = Lines()
+    lines.fill(
+        [
+            a_queued("j2", "o/a", gpus=1, submitted_at=5),
+            a_queued("k2", "o/a", gpus=2, submitted_at=6),
+            a_queued("j3", "o/b", gpus=1),
+        ]
+    )
+    lines.line_up(group_of, (), shares(), lambda job: True)
+    before = dict(lines.queues)
+    lines.line_up(group_of, (), shares(), lambda job: True)
+    assert lines.queues == before
+    lines.add(a_queued("j4", "o/b", gpus=2))
+    lines.add(a_queued("k1", "o/a", gpus=2, submitted_at=4))
+    lines.line_up(group_of, (), shares(), lambda job: True)
+    assert lines.queues[1] is before[1]
+    head = lines.queues[1].head()
+    assert head is not None
+    assert head.job[1] == "k1"
+    lines.remove("k1")
+    assert lined_up(lines) == {1: ["j2", "k2"], 2: ["j3", "j4"]}
+    lines.remove("j3")
+    assert lined_up(lines) == {1: ["j2", "k2"], 2: ["j4"]}
+    lines.remove("j4")
+    assert lined_up(lines) == {1: ["j2", "k2"]}
+
+
+def test_what_a_cycle_did_to_a_queue_is_gone_in_the_next_one() -> None:
+    """Planted bugs that died of it, each alone: codes, refused jobs, what is blocked, and where
+    lines stand are those of the cycle before; who was left out once is left out for good."""
+    lines = Lines()
+    lines.fill([a_queued("j1", "o/a", gpus=1), a_queued("j2", "o/a", gpus=2)])
+    lines.add(a_queued("j3", "o/a", gpus=1))
+    assert lined_up(lines, left_out=["j1"]) == {1: ["j2", "j3"]}
+    assert lined_up(lines) == {1: ["j1", "j2", "j3"]}
+    queue = lines.queues[1]
+    lines.touch(1)
+    lines.line_up(group_of, (), shares(), lambda job: True)
+    queue.blocked_mgpu = GPU
+    queue.classes[0].code = Code.WAITING_FOR_FREE_GPUS
+    queue.refuse(queue.classes[1], lambda age: True)
+    lines.touch(1)
+    assert lined_up(lines) == {1: ["j1", "j2", "j3"]}
+    assert waits(queue) == (0, [None, None], [[], []])
+
+
+def waits(queue: TeamQueue) -> tuple[int, list[Code | None], list[list[tuple[int, str]]]]:
+    """What is blocked, and of each class the code and who is refused."""
+    codes = [cls.code for cls in queue.classes]
+    return queue.blocked_mgpu, codes, [line.refused for cls in queue.classes for line in cls.lines]
+
+
+def test_users_of_one_priority_are_compared_anew_in_each_cycle() -> None:
+    """Planted: a queue that nothing touched has the order of the cycle before."""
+    lines = Lines()
+    lines.fill(
+        [
+            a_queued("j1", "o/a", gpus=1),
+            a_queued("j2", "o/a", gpus=1, user="bob"),
+        ]
+    )
+    lines.line_up(group_of, (), shares({"bob": 5}), lambda job: True)
+    head = lines.queues[1].head()
+    assert head is not None
+    assert head.job[1] == "j1"
+    user = lines.jobs["j1"].user
+    lines.line_up(group_of, (), shares({"bob": 5, user: 6}), lambda job: True)
+    head = lines.queues[1].head()
+    assert head is not None
+    assert head.job[1] == "j2"
+
+
+def test_jobs_have_their_places_by_age_whoever_comes_and_goes() -> None:
+    """Planted bugs that died of it: who came and went between two questions is looked for among
+    those with places; who comes with an age between others stands last; one that came again after
+    it was gone has two places; gaps are never closed."""
+    lines = Lines()
+    lines.fill([a_queued(f"j{i}", "o/a", gpus=1, submitted_at=i) for i in range(4)])
+
+    def in_order() -> list[str]:
+        by_age = lines.by_age()
+        assert [by_age.ages[at][1] for at in by_age.places.values()] == list(by_age.places)
+        return sorted(by_age.places, key=by_age.places.__getitem__)
+
+    assert in_order() == ["j0", "j1", "j2", "j3"]
+    lines.add(a_queued("k", "o/a", gpus=1, submitted_at=9))
+    lines.remove("k")
+    lines.remove("j3")
+    lines.add(a_queued("j3", "o/a", gpus=1, submitted_at=3))
+    lines.remove("j1")
+    assert in_order() == ["j0", "j2", "j3"]
+    lines.add(a_queued("j5", "o/a", gpus=1, submitted_at=5))
+    lines.add(a_queued("j4", "o/a", gpus=1, submitted_at=4))
+    assert in_order() == ["j0", "j2", "j3", "j4", "j5"]
+    lines.add(a_queued("j1", "o/a", gpus=1, submitted_at=1))
+    assert in_order() == ["j0", "j1", "j2", "j3", "j4", "j5"]
+    for job in ("j0", "j1", "j2", "j3"):
+        lines.remove(job)
+    assert in_order() == ["j4", "j5"]
+    assert len(lines.by_age().ages) == 2

@@ -188,6 +188,38 @@ def test_where_a_team_stands_is_asked_once_there_is_another_one() -> None:
     assert drain(agenda) == [(Y, Y), (X, X)]
 
 
+def test_who_draws_on_others_guarantees_is_asked_about_when_nobody_draws_on_his_own() -> None:
+    """Planted: who waits for that cannot be taken out; he comes before the last of the others; his
+    ratio is told as that of somebody's own guarantee."""
+    agenda = Told(shares())
+    agenda.enlist(A, Standing(2, 1), 1, X)
+    agenda.enlist(A, Standing(2, 1), 2, Y)
+    agenda.enlist(Z, Standing(0, 50), 3, Z)
+    agenda.enlist(T, Standing(0, 60), 4, T)
+    assert (agenda.withdraw(X), agenda.withdraw(X)) == (True, False)
+    assert agenda.agenda.lowest_ratio() == 50
+    assert (agenda.pop(), agenda.asked) == ((Z, Z), [Z, T])
+    assert agenda.agenda.lowest_ratio() == 60
+    assert (agenda.pop(), agenda.agenda.lowest_ratio()) == ((T, T), None)
+    assert agenda.asked == [Z, T]
+    assert drain(agenda) == [(A, Y)]
+
+
+def test_the_lowest_ratio_is_that_of_somebody_who_is_there() -> None:
+    """Planted: a contest that everybody has left is counted; who is alone is not."""
+    agenda = Told(shares())
+    agenda.enlist(X, Standing(0, 10), 1, X)
+    assert agenda.agenda.lowest_ratio() == 10
+    agenda.enlist(Y, Standing(0, 20), 2, Y)
+    assert agenda.withdraw(X)
+    assert agenda.agenda.lowest_ratio() == 20
+    agenda.enlist(X, Standing(0, 10), 1, X)
+    assert agenda.agenda.lowest_ratio() == 10
+    assert drain(agenda) == [(X, X), (Y, Y)]
+    agenda.enlist(A, Standing(2, 5), 1, X)
+    assert agenda.agenda.lowest_ratio() is None
+
+
 def test_a_team_is_taken_out_once() -> None:
     agenda = Told(shares())
     agenda.enlist(X, Standing(0, 0), 1, X)
