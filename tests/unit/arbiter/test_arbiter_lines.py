@@ -179,8 +179,7 @@ def test_users_of_one_priority_are_compared_anew_in_each_cycle() -> None:
 
 def test_jobs_have_their_places_by_age_whoever_comes_and_goes() -> None:
     """Planted bugs that died of it: who came and went between two questions is looked for among
-    those with places; who comes with an age between others stands last; one that came again after
-    it was gone has two places; gaps are never closed."""
+    those with places; who comes with an age between others stands last; gaps are never closed."""
     lines = Lines()
     lines.fill([a_queued(f"j{i}", "o/a", gpus=1, submitted_at=i) for i in range(4)])
 

@@ -189,8 +189,7 @@ def test_where_a_team_stands_is_asked_once_there_is_another_one() -> None:
 
 
 def test_who_draws_on_others_guarantees_is_asked_about_when_nobody_draws_on_his_own() -> None:
-    """Planted: who waits for that cannot be taken out; he comes before the last of the others; his
-    ratio is told as that of somebody's own guarantee."""
+    """Planted: who waits for that cannot be taken out; he comes before the last of the others."""
     agenda = Told(shares())
     agenda.enlist(A, Standing(2, 1), 1, X)
     agenda.enlist(A, Standing(2, 1), 2, Y)
