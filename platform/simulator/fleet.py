@@ -15,13 +15,16 @@ CLUSTER = "simulated"
 
 
 class Fleet:
-    """Free milli-GPU by node. `sizes` are of whole nodes, also of those that are down."""
+    """Free milli-GPU by node. `sizes` are of whole nodes, also of those that are down.
+
+    Nodes stand in order from the first search on: a scheduler that places by itself searches none.
+    """
 
     __slots__ = (
-        "_free",
         "_kinds",
         "_layout",
         "_shapes",
+        "_sorted",
         "capacity_mgpu",
         "free",
         "sizes",
@@ -36,10 +39,10 @@ class Fleet:
                 for machine in machines
             )
         )
-        self._free = FreeDevices({CLUSTER: self.sizes}, self._kinds)
+        self._sorted: FreeDevices | None = None
         self._layout = Layout({CLUSTER: self.sizes}, self._kinds)
         self._shapes: dict[tuple[int, int, frozenset[str]], Shape] = {}
-        self.free = self._free.free[CLUSTER]
+        self.free = dict(self.sizes)
         self.capacity_mgpu = self.total_free = sum(self.sizes.values())
 
     def shape_of(self, job: TraceJob) -> Shape:
@@ -58,13 +61,16 @@ class Fleet:
 
     def is_of(self, shape: Shape, node: str) -> bool:
         """Whether `node` is of a kind that `shape` may use."""
-        return self._free.is_of(shape.kinds, CLUSTER, node)
+        return shape.kinds is None or self._kinds.has(shape.kinds, CLUSTER, node)
 
     def find(self, shape: Shape) -> tuple[str, ...] | None:
         """The tightest nodes for the whole gang now, or None."""
         if shape.total_mgpu > self.total_free:
             return None
-        place = self._free.find(shape)
+        if self._sorted is None:
+            self._sorted = FreeDevices({CLUSTER: self.free}, self._kinds)
+            self.free = self._sorted.free[CLUSTER]
+        place = self._sorted.find(shape)
         return None if place is None else place.nodes
 
     def take(self, nodes: Sequence[str], mgpu: int) -> None:
@@ -72,10 +78,13 @@ class Fleet:
 
         Raises ValueError where a node has not got that much.
         """
+        free, sizes, in_order = self.free, self.sizes, self._sorted
         for node in nodes:
-            if not mgpu <= self.free[node] <= self.sizes[node] + min(0, mgpu):
-                raise ValueError(
-                    f"{node} has {self.free[node]} of {self.sizes[node]} free, not {mgpu}"
-                )
-            self._free.take(CLUSTER, node, mgpu)
+            left = free[node] - mgpu
+            if not 0 <= left <= sizes[node]:
+                raise ValueError(f"{node} has {free[node]} of {sizes[node]} free, not {mgpu}")
+            if in_order is None:
+                free[node] = left
+            else:
+                in_order.take(CLUSTER, node, mgpu)
         self.total_free -= mgpu * len(nodes)
