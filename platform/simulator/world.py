@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -28,9 +28,10 @@ VAIN_MAX = 100
 class Task:
     """A job on its way through the simulation.
 
-    `kept_s` is the work that is safe. While it runs: `nodes` it holds, since `started_s`; its
-    attempt works from `works_from_s`. With notice since `noticed_s` it is gone by `stop_s`.
-    `vain` counts the attempts that a failed node ended and that left nothing.
+    `number` is the job's place in the trace, by submit time; it keeps its place in the queue by
+    `submit_s`. `kept_s` is the work that is safe. While it runs: `nodes` it holds, since
+    `started_s`; its attempt works from `works_from_s`. With notice since `noticed_s` it is gone by
+    `stop_s`. `vain` counts the attempts that a failed node ended and that left nothing.
     """
 
     work: Work
@@ -47,16 +48,12 @@ class Task:
     finish_s: int | None = None
     preemptions: int = 0
     vain: int = 0
+    number: int = field(init=False)
+    submit_s: int = field(init=False)
 
-    @property
-    def number(self) -> int:
-        """The job's place in the trace: by submit time."""
-        return self.work.number
-
-    @property
-    def submit_s(self) -> int:
-        """When the job was submitted; it keeps its place in the queue by that."""
-        return self.work.job.submit_s
+    def __post_init__(self) -> None:
+        self.number = self.work.number
+        self.submit_s = self.work.job.submit_s
 
     @property
     def is_running(self) -> bool:
