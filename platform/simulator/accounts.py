@@ -25,11 +25,13 @@ _EARNINGS_LAST_S = 90 * DAY_S
 
 @dataclass(slots=True)
 class _Use:
-    """Decayed milli-GPU-seconds until `at`, and what is held since."""
+    """Decayed milli-GPU-seconds until `at`, and what is held since. `told` is what was told of it
+    and still holds."""
 
     sum: int = 0
     held: int = 0
     at: int = 0
+    told: Usage | None = None
 
 
 class RecentUse:
@@ -74,7 +76,9 @@ class RecentUse:
         for user, use in users.items():
             if use.held:
                 self._advance(use, now)
-            found.append(Usage(team, user, self._pool, use.sum, use.at))
+            if use.told is None:
+                use.told = Usage(team, user, self._pool, use.sum, use.at)
+            found.append(use.told)
         return found
 
     def _advance(self, use: _Use, now: int) -> None:
@@ -83,6 +87,7 @@ class RecentUse:
             held = self._decay.held(use.held, passed) if use.held else 0
             use.sum = (use.sum * self._decay.factor(passed) >> 64) + held
             use.at = now
+            use.told = None
 
 
 class Bank:
