@@ -104,7 +104,7 @@ class Rooms:
         self.offered: dict[str, dict[str, int]] = {}
         self._least = self._find_least(devices)
         self.is_counted = False
-        if not self.suffices(demands):
+        if not self.suffices((Demand(1_000), *demands)):
             self.is_counted = True
             self._count(devices)
 
@@ -112,8 +112,9 @@ class Rooms:
         """Whether nothing more has to be counted where jobs wait or run that want `demands`."""
         if self.is_counted:
             return True
-        every = (Demand(1_000), *demands)
-        return all(self._is_within(cluster, demand) for cluster in self._least for demand in every)
+        return all(
+            self._is_within(cluster, demand) for demand in demands for cluster in self._least
+        )
 
     def wants(self, cluster: str, demand: Demand) -> Wants:
         """What a rank has on a node of a cluster."""
