@@ -144,7 +144,7 @@ class Holdings:
         self.class_use: dict[tuple[int, str], int] = {}
         self.used: dict[str, dict[str, int]] = {}
         self.on_node: dict[Node, dict[str, int]] = {}
-        self.ends: list[tuple[int, str]] = []
+        self.ends: list[tuple[int, str, Holding]] = []
         self.free: FreeDevices | None = None
         self._tree = tree
         self._classes = classes
@@ -185,7 +185,7 @@ class Holdings:
                 line.add(holding.contender())
                 self._changed.add(self._tree.paths[team][-1])
             if run.time_limit_s is not None:
-                insort(self.ends, (run.started_at + run.time_limit_s, run.attempt))
+                insort(self.ends, (run.started_at + run.time_limit_s, run.attempt, holding))
         if is_going or team == ROOT or run.guaranteed_mgpu != holding.mgpu:
             self.unsettled[run.attempt] = holding
 

@@ -17,12 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import nsmallest
 
+from arbiter.coming_free import ComingFree
 from arbiter.decisions import Reservation
 from arbiter.holdings import Holding, Node
 from arbiter.placement import Place, Shape
 from arbiter.pool import Earmark, Pool
 from arbiter.quota_tree import UNLIMITED, Ledger
-from arbiter.rooms import is_beside, node_of
+from arbiter.rooms import Demand, is_beside, node_of
 from arbiter.snapshot import QueuedJob, Slot
 from arbiter.time_limits import KnownEnds, Release
 
@@ -90,6 +91,10 @@ class Reservations:
         self._longest: dict[tuple[Shape, bool], tuple[int, Reserved | None]] = {}
         #: What started while nothing was reserved, whose ends nobody has asked for yet.
         self._started: list[tuple[QueuedJob, int, str, list[Slot]]] = []
+        #: By what a rank wants; and the nodes on which something has started since the first of
+        #: these was asked for.
+        self._coming: dict[Demand, ComingFree] = {}
+        self._changed: set[Node] = set()
 
     # -- who may start ----------------------------------------------------------------------
 
@@ -188,6 +193,8 @@ class Reservations:
 
     def note_start(self, job: QueuedJob, team: int, cluster: str, slots: list[Slot]) -> None:
         """`job` has started on devices that count as taken already."""
+        if self._coming:
+            self._changed.update((cluster, node_of(slot.node)) for slot in slots)
         if not self.made:
             self._started.append((job, team, cluster, slots))
             return
@@ -215,6 +222,8 @@ class Reservations:
     def note_claim(self, earmark: Earmark, stopped: Iterable[Holding]) -> None:
         """GPUs are taken back for a job: of all that run or were promised some, `stopped` go."""
         self._forget()
+        self._coming.clear()
+        self._changed.clear()
         self._ends.stop(earmark)
         for holding in stopped:
             self._ends.forget(holding)
@@ -280,7 +289,7 @@ class Reservations:
         ledger = (pool.now if pool.later is None else pool.later).copy()
         for one in self.made:
             ledger.charge(one.team, one.job.mgpu)
-        outlook = _Outlook(ledger, self._ends.by_time())
+        outlook = _Outlook(ledger, self._ends.parts())
         permitted_at = outlook.allowed_from(first, team, job.mgpu)
         if permitted_at is None:
             return
@@ -312,70 +321,53 @@ class Reservations:
     def _by_devices(self, shape: Shape, first: int) -> tuple[int, Place] | None:
         """From when on, `first` at the earliest, there is a place for `shape` for good, and
         that place; None when that cannot be told."""
-        pool, free, on_node = self._pool, self._pool.free, self._on_node
+        free, kinds, coming = self._pool.free, shape.kinds, self._coming_free(shape)
         tallies = {cluster: free.tally(cluster, shape) for cluster in free.clusters(shape.clusters)}
-        ready: list[Node] = []
+        apart = self._on_node.keys() | self._changed
         turns = []
-        for node in on_node:
+        for node in apart:
             if (
                 node[0] in tallies
                 and not is_beside(node[1])
-                and free.is_of(shape.kinds, *node)
+                and free.is_of(kinds, *node)
                 and not free.has_room(*node, shape)
             ):
-                at = self._ready_at(node, shape)
-                if at is not None:
-                    turns.append((at, node))
+                ready_at = self._ready_at(node, shape)
+                if ready_at is not None:
+                    turns.append((ready_at, node))
         turns.sort(reverse=True)
-        more: dict[str, dict[str, int]] = {cluster: {} for cluster in tallies}
-        at = pool.taken_at
         is_enough = any(tally.is_enough for tally in tallies.values())
-        for end, _, _, cluster, slots in self._ends.by_time():
-            if end > at:
-                if is_enough and end > first:
+        start_at = first if is_enough else None
+        ready: list[Node] = []
+        place = 0
+        while True:
+            found = coming.node(place, start_at)
+            if turns and (found is None or turns[-1][0] <= found[0]):
+                if start_at is not None and turns[-1][0] > start_at:
                     break
-                at = end
-            while turns and turns[-1][0] <= end:
-                node = turns.pop()[1]
-                tallies[node[0]].add(node[1])
-                ready.append(node)
-                is_enough = is_enough or tallies[node[0]].is_enough
-            of_cluster = more.get(cluster)
-            if of_cluster is None:
-                continue
-            nodes, has_rooms = free.free[cluster], cluster in free.beside
-            for slot in slots:
-                room, freed = slot.node, slot.mgpu
-                name = node_of(room) if has_rooms else room
-                left = nodes.get(name)
-                node = cluster, name
-                if left is None or node in on_node or not free.is_of(shape.kinds, *node):
+                at, node = turns.pop()
+            elif found is not None:
+                at, node = found
+                place += 1
+                if node in apart or node[0] not in tallies or not free.is_of(kinds, *node):
                     continue
-                before = of_cluster.get(room, 0)
-                if has_rooms:
-                    had_room = free.has_room(*node, shape, of_cluster)
-                    of_cluster[room] = before + freed
-                    has_room = free.has_room(*node, shape, of_cluster)
-                else:
-                    of_cluster[room] = before + freed
-                    had_room = left + before >= shape.mgpu
-                    has_room = left + before + freed >= shape.mgpu
-                if has_room and not had_room:
-                    tallies[cluster].add(name)
-                    ready.append(node)
-                    is_enough = is_enough or tallies[cluster].is_enough
-        enough = [cluster for cluster, tally in tallies.items() if tally.is_enough]
-        if not enough:
+            else:
+                break
+            tallies[node[0]].add(node[1])
+            ready.append(node)
+            if start_at is None and tallies[node[0]].is_enough:
+                start_at = max(at, first)
+        if start_at is None:
             return None
-        start_at, cluster = max(at, first), min(enough)
+        cluster = min(cluster for cluster, tally in tallies.items() if tally.is_enough)
         names = [name for at_cluster, name in ready if at_cluster == cluster]
         names += [name for _, name in free.with_room(cluster, shape)]
-        spare = {
-            name: self._spare((cluster, name), start_at)
-            if (cluster, name) in self._on_node
-            else free.free[cluster][name] + more[cluster].get(name, 0)
-            for name in names
-        }
+        spare: dict[str, int] = {}
+        for name in names:
+            node = cluster, name
+            freed = None if node in apart else coming.freed(node, start_at)
+            left = free.free[cluster][name]
+            spare[name] = self._spare(node, start_at) if freed is None else left + freed
         if shape.is_bound:
             return start_at, Place(cluster, free.placed(cluster, shape, spare))
         # Where least must be held back for it, on the fullest of such nodes.
@@ -386,8 +378,17 @@ class Reservations:
         chosen = nsmallest(shape.node_count, ranked)
         return start_at, Place(cluster, tuple(sorted(name for _, _, name in chosen)))
 
+    def _coming_free(self, shape: Shape) -> ComingFree:
+        """When nodes on which nothing was reserved or started since have room for a rank."""
+        found = self._coming.get(shape.demand)
+        if found is None:
+            found = ComingFree(self._pool.free, self._ends.by_time(), shape)
+            self._coming[shape.demand] = found
+        return found
+
     def _ready_at(self, node: Node, shape: Shape) -> int | None:
-        """From when on a node on which something is reserved has room for a rank for good."""
+        """From when on a node on which something was reserved or started has room for a rank for
+        good."""
         if not self._pool.ground.rooms.is_counted:
             return self._spare_from(node, shape.mgpu)
         ready_at = self._pool.taken_at
@@ -480,22 +481,28 @@ class Reservations:
 class _Outlook:
     """How quota stands while what has a known end ends: `ledger`, moment by moment."""
 
-    __slots__ = ("_ends", "_next", "ledger")
+    __slots__ = ("_at", "_part", "_parts", "ledger")
 
-    def __init__(self, ledger: Ledger, ends: Iterator[Release]) -> None:
+    def __init__(self, ledger: Ledger, parts: Iterator[Sequence[Release]]) -> None:
+        """`parts` have the ends in order of time."""
         self.ledger = ledger
-        self._ends = ends
-        self._next = next(ends, None)
+        self._parts = parts
+        #: What is next: the place in this part.
+        self._part: Sequence[Release] = ()
+        self._at = 0
 
     def advance(self, until: int) -> None:
         """Take out what has ended by `until`."""
         ended: dict[int, int] = {}
-        following = self._next
-        while following is not None and following[0] <= until:
-            _, team, mgpu, _, _ = following
-            ended[team] = ended.get(team, 0) + mgpu
-            following = next(self._ends, None)
-        self._next = following
+        while self._is_more():
+            part, at = self._part, self._at
+            while at < len(part) and part[at][0] <= until:
+                _, team, mgpu, _, _ = part[at]
+                ended[team] = ended.get(team, 0) + mgpu
+                at += 1
+            self._at = at
+            if at < len(part):
+                break
         for team, mgpu in ended.items():
             self.ledger.charge(team, -mgpu)
 
@@ -509,15 +516,25 @@ class _Outlook:
         self.advance(first)
         while (missing := mgpu - self.ledger.available(team)) > 0:
             ended: dict[int, int] = {}
-            following = self._next
-            while following is not None and (missing > 0 or following[0] == first):
-                first, of, less, _, _ = following
+            while self._is_more():
+                end, of, less, _, _ = self._part[self._at]
+                if missing <= 0 and end != first:
+                    break
+                first = end
                 ended[of] = ended.get(of, 0) + less
                 missing -= less
-                following = next(self._ends, None)
-            self._next = following
+                self._at += 1
             if missing > 0:
                 return None
             for of, less in ended.items():
                 self.ledger.charge(of, -less)
         return first
+
+    def _is_more(self) -> bool:
+        """Whether anything else ends."""
+        while self._at >= len(self._part):
+            part = next(self._parts, None)
+            if part is None:
+                return False
+            self._part, self._at = part, 0
+        return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from operator import itemgetter
 
 from arbiter.holdings import Holding, Node
@@ -45,9 +45,10 @@ class KnownEnds:
         self._more: dict[Node, list[tuple[int, int, str]]] = {}
         self._void: set[str] = set()
         self._to_come: list[tuple[Release, str]] = []
-        #: The first ends of what runs that nobody stops, in parts, and those not looked at yet.
+        #: The first ends of what runs that nobody stops, in parts, and where those stand among all
+        #: ends that are not looked at yet: from the first number to before the second.
         self._seen: list[Sequence[Release]] = []
-        self._rest: Iterator[Release] | None = None
+        self._rest: tuple[int, int] | None = None
         #: By node, when what is being stopped on it is gone at the latest; None: to be found out.
         self._graces: dict[Node, int] | None = None
 
@@ -75,9 +76,9 @@ class KnownEnds:
     def by_time(self) -> Iterator[Release]:
         """All that has a known end and is not stopped before it, in order of time; then what is
         being stopped and nobody waits for. Quota counts this as gone already."""
-        return chain.from_iterable(self._parts())
+        return chain.from_iterable(self.parts())
 
-    def _parts(self) -> Iterator[Sequence[Release]]:
+    def parts(self) -> Iterator[Sequence[Release]]:
         """What `by_time` says, a few ends together."""
         self._note_claims()
         others = sorted([*self._starting(), *self._leaving()], key=_moment)
@@ -85,6 +86,9 @@ class KnownEnds:
         while at < len(self._seen) or self._see_more():
             part = self._seen[at]
             at += 1
+            if told == len(others):
+                yield part
+                continue
             until = bisect_left(others, _moment(part[-1]), lo=told, key=_moment)
             if until > told:
                 # At one moment what runs comes first.
@@ -141,27 +145,26 @@ class KnownEnds:
                 self._claim(earmark)
 
     def _see_more(self) -> bool:
-        """Look at some more of what runs, if there are more: most questions are answered by the
-        first few, and one is asked for each reservation."""
+        """Look at some more of what runs and nobody stops, if there are more: most questions are
+        answered by the first few, and one is asked for each reservation."""
+        pool, now = self._pool, self._pool.taken_at
+        ends = pool.holdings.ends
         if self._rest is None:
-            self._rest = self._look_through()
-        part = list(islice(self._rest, _AT_ONCE))
+            first = bisect_left(ends, (now - pool.policy.claim_overdue_s,))
+            last = bisect_left(ends, (now + pool.policy.reservation_horizon_s + 1,))
+            self._rest = first, last
+        at, last = self._rest
+        part: list[Release] = []
+        while at < last and len(part) < _AT_ONCE:
+            end, _, holding = ends[at]
+            at += 1
+            if not holding.is_going:
+                run = holding.run
+                part.append((max(end, now), holding.team, holding.mgpu, run.cluster, run.slots))
+        self._rest = at, last
         if part:
             self._seen.append(part)
         return bool(part)
-
-    def _look_through(self) -> Iterator[Release]:
-        """What runs and nobody stops."""
-        pool, now = self._pool, self._pool.taken_at
-        holdings, ends = pool.holdings.all, pool.holdings.ends
-        first = bisect_left(ends, (now - pool.policy.claim_overdue_s, ""))
-        last = bisect_left(ends, (now + pool.policy.reservation_horizon_s + 1, ""))
-        for at in range(first, last):
-            end, attempt = ends[at]
-            holding = holdings[attempt]
-            if not holding.is_going:
-                run = holding.run
-                yield max(end, now), holding.team, holding.mgpu, run.cluster, run.slots
 
     def _starting(self) -> Iterator[Release]:
         """What starts in this cycle, or later by a reservation or a claim."""

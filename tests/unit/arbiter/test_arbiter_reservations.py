@@ -373,6 +373,89 @@ def test_ends_are_followed_however_many_run_and_those_of_reserved_jobs_among_the
     assert held(plan) == {"one": 7_000, "two": 7_500}
 
 
+def test_a_node_on_which_something_starts_in_between_is_looked_at_anew() -> None:
+    """Both gangs want a whole node. When the first has its reservation, the second node is known to
+    come free at 500; then something starts there that may run until 2,000.
+
+    Planted: ends that were followed for the first gang are kept for that node.
+    """
+    running = [
+        a_running("r0", "o/a", slots(0, 1), started_at=NOW, time_limit_s=300),
+        a_running("r1", "o/a", slots(1, 1, gpus=4), started_at=NOW, time_limit_s=500),
+    ]
+    jobs = [
+        a_queued("one", "o/b", gpus=8, submitted_at=NOW - 900),
+        a_queued("small", "o/b", gpus=4, submitted_at=NOW - 800, time_limit_s=2_000),
+        a_queued("two", "o/a", gpus=8, submitted_at=NOW - 700),
+    ]
+    plan = decide(two_nodes(jobs, running=running), Policy())
+    assert started(plan) == ["small"]
+    assert held(plan) == {"one": 300, "two": 2_000}
+
+
+def test_what_comes_free_after_its_start_makes_no_node_roomier_for_a_job() -> None:
+    """The first job waits until 1,000 for its kind of node. At 300, when the second one starts, two
+    nodes have just room for it, and the first of them is chosen; that this one is empty from 600
+    on matters to nobody.
+
+    Planted: all that came free until 1,000 counted for the second job too.
+    """
+    nodes = devices(3)
+    running = [
+        a_running("a", "o/a", slots(0, 1, gpus=4), started_at=NOW, time_limit_s=300),
+        a_running("b", "o/a", slots(0, 1, gpus=4), started_at=NOW, time_limit_s=600),
+        a_running("c", "o/a", slots(1, 1, gpus=4), started_at=NOW, time_limit_s=300),
+        a_running("d", "o/a", slots(1, 1, gpus=4), started_at=NOW, time_limit_s=9_000),
+        a_running("e", "o/a", slots(2, 1), started_at=NOW, time_limit_s=1_000),
+    ]
+    far = a_queued("far", "o/b", gpus=4, submitted_at=NOW - 900)
+    plan = decide(
+        a_snapshot(
+            queued=[
+                replace(far, features=frozenset({"big"})),
+                a_queued("near", "o/b", gpus=4, submitted_at=NOW - 800),
+            ],
+            running=running,
+            quotas=NOTHING,
+            devices=(*nodes[:2], replace(nodes[2], features=frozenset({"big"}))),
+        ),
+        Policy(),
+    )
+    assert held(plan) == {"far": 1_000, "near": 300}
+    assert plan.reservations[1].slots == slots(0, 1, gpus=4)
+
+
+def test_ends_are_followed_anew_once_gpus_are_taken_back() -> None:
+    """The second gang would have had the node of a job that ends at 500; but for another job that
+    one is stopped, which itself may run until 300 + 2,000.
+
+    Planted: ends that were followed for the first gang are kept.
+    """
+    nodes = devices(4)
+    running = [
+        a_running("kept", "o/z", slots(0, 1), started_at=NOW, time_limit_s=300),
+        a_running("borrowed", "o/a", slots(1, 1), started_at=NOW, time_limit_s=500),
+        a_running("half", "o/z", slots(2, 1, gpus=4), started_at=NOW),
+        a_running("other", "o/z", slots(3, 1, gpus=4), started_at=NOW),
+    ]
+    one = a_queued("one", "o/x", gpus=8, submitted_at=NOW - 900)
+    plan = decide(
+        a_snapshot(
+            queued=[
+                replace(one, features=frozenset({"big"})),
+                a_queued("due", "o/c", gpus=8, submitted_at=NOW - 800, time_limit_s=2_000),
+                a_queued("two", "o/a", gpus=8, submitted_at=NOW - 700),
+            ],
+            running=running,
+            quotas={"o": 32, "o/a": 0, "o/c": 8, "o/x": 8, "o/z": 16},
+            devices=(replace(nodes[0], features=frozenset({"big"})), *nodes[1:]),
+        ),
+        Policy(),
+    )
+    assert [reclaim.job for reclaim in plan.reclaims] == ["due"]
+    assert held(plan) == {"one": 300, "two": 2_300}
+
+
 def test_nothing_is_reserved_for_nobody_who_could_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one job that fits would delay the first gang: then nobody is to start, and the other
     reservations are made only when somebody asks why all wait.
