@@ -145,7 +145,8 @@ class Team:
         self.lasting.set(short, until)
         fits = short > 0 and min(self._sizes) <= room
         self.divisible.set(short if fits else 0, until)
-        self._mark(room, now)
+        if self._sizes or self._due:
+            self._mark(room, now)
 
     def _mark(self, room: int, now: int) -> None:
         """Which waiting jobs are due: in order of submission, what fits in the unused guarantee

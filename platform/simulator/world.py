@@ -171,7 +171,12 @@ class World:
         self._log = hashlib.sha256()
         self._dice = random.Random(f"failures {settings.seed}")
 
-    # -- what a scheduler may do ------------------------------------------------------------
+    # -- what a scheduler may ask and do ----------------------------------------------------
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any job waits."""
+        return bool(self._waiting)
 
     def start(self, task: Task, nodes: tuple[str, ...]) -> None:
         """Start `task`, whole, on `nodes`. Raises ValueError for what cannot be."""
@@ -224,14 +229,12 @@ class World:
                 heappush(heap, (self._lifetime(), _FAIL, i, 0))
         while True:
             at = total - self._to_come
-            candidates = [arrivals[at].submit_s] if at < total else []
+            due_s = arrivals[at].submit_s if at < total else tick_s
             if heap and (self._running or self._waiting or at < total):
-                candidates.append(heap[0][0])
-            if tick_s is not None:
-                candidates.append(tick_s)
-            if not candidates:
+                due_s = heap[0][0] if due_s is None else min(due_s, heap[0][0])
+            if due_s is None:
                 break
-            self.now = now = min(candidates)
+            self.now = now = due_s if tick_s is None else min(due_s, tick_s)
             changed = False
             while heap and heap[0][0] == now:
                 _, kind, number, attempt = heappop(heap)
@@ -256,7 +259,8 @@ class World:
                     tick_s = max(-(-wake // cycle_s) * cycle_s, now + cycle_s)
                 if self._waiting and is_idle and self._is_over():
                     break
-            self._sums.waiting_max = max(self._sums.waiting_max, len(self._waiting))
+            if len(self._waiting) > self._sums.waiting_max:
+                self._sums.waiting_max = len(self._waiting)
             self._observer.settle(now)
         if progress is not None:
             progress(total, total)

@@ -92,6 +92,8 @@ class LineScheduler:
 
     def tick(self, world: World) -> int | None:
         """Start what can be started, in order of the keys."""
+        if not world.has_waiting:
+            return None
         fleet, now = self.fleet, world.now
         blocked: set[Shape] = set()
         refused: dict[str, set[Shape]] = {}
