@@ -394,7 +394,8 @@ def _earmarks(
     A claim is dropped when its job is gone, asks for something else or may no longer use the
     pool, when its cluster does not accept starts, when a claimed node can no longer hold its
     slot or lacks a feature that the job asks for, when the claimed nodes are not in one domain any
-    more though the job requires it, or when its victims hold on for longer than the policy waits.
+    more though the job requires it, or when its victims hold on for longer than the policy waits, or
+    anybody else whose GPUs it was to have: what comes back after that may be a later claim's.
     The victims of a claim in force are marked as coming back.
     """
     if not claims:
@@ -441,10 +442,12 @@ def _earmarks(
     earmarks: dict[str, Earmark] = {}
     for earmark in in_turn(candidates.values()):
         cluster, slots = earmark.claim.cluster, earmark.claim.slots
+        is_overdue = earmark.claim.grace_until + policy.claim_overdue_s < taken_at
+        to_come = {} if is_overdue else gone.get(cluster, {})
         if all(
             ground.offered_of(cluster, slot.node)
             - holdings.used.get(cluster, {}).get(slot.node, 0)
-            + gone.get(cluster, {}).get(slot.node, 0)
+            + to_come.get(slot.node, 0)
             - promised.get((cluster, slot.node), 0)
             >= slot.mgpu
             for slot in slots

@@ -35,6 +35,10 @@ def victims(plan: Plan) -> list[str]:
     return [victim.job for reclaim in plan.reclaims for victim in reclaim.victims]
 
 
+def started(plan: Plan) -> list[str]:
+    return [start.job for start in plan.starts]
+
+
 def why(plan: Plan, job: str) -> Waiting:
     return next(one for one in plan.waiting if one.job == job)
 
@@ -434,6 +438,21 @@ def test_a_claim_whose_victims_do_not_die_is_given_up_in_the_end() -> None:
     assert plan.dropped_claims == ("j",)
     orphan = replace(snapshot, claims=())
     assert plan_of(orphan, claim_overdue_s=599).reclaims == ()
+
+
+def test_a_claim_that_nobody_is_late_for_is_given_up_as_soon() -> None:
+    """j was to have what another job's victim leaves over; that went on, and one that goes later
+    holds the node. Planted: only claims with victims of their own are given up."""
+    later = a_running(
+        "v", "o/other", on(8), phase=Phase.STOPPING, grace_until=NOW + 40, started_at=NOW - 10
+    )
+    snapshot = replace(claimed(later), claims=(a_claim("j", slots(1, 1), grace_until=NOW - 600),))
+    assert plan_of(snapshot).dropped_claims == ()
+    assert plan_of(snapshot, claim_overdue_s=599).dropped_claims == ("j",)
+    # What is there all the same is not given up.
+    here = replace(snapshot, running=snapshot.running[:1])
+    plan = plan_of(here, claim_overdue_s=599)
+    assert (started(plan), plan.dropped_claims) == (["j"], ())
 
 
 def test_a_claim_that_quota_refuses_since_is_dropped() -> None:
