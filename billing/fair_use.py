@@ -2,9 +2,9 @@
 
 Reading months of segments in each cycle would not do. So a sum is kept for every team, user and
 pool as of one moment, an hour or two ago, and carried on from hour to hour; what was held since
-is read from the segments themselves. What the meter learns of the time before is kept as a
-difference (`billing.late_use`) and counts like the rest until the sums have it too. A half-life
-that is changed holds from then on.
+is read from the segments themselves, and remembered until they change. What the meter learns of
+the time before is kept as a difference (`billing.late_use`) and counts like the rest until the sums
+have it too. A half-life that is changed holds from then on.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def test_all_have_run_at_the_end_and_results_are_those_of_their_statements() -> 
 
 @pytest.mark.parametrize("asks", [False, True], ids=["at the end", "by who asks"])
 def test_what_fails_is_told_as_elsewhere_and_nothing_after_it_runs(asks: bool) -> None:
-    """Planted: the error of a statement that nobody asked for left out; that of the driver told."""
+    """Planted: each waited for, so that nothing more is sent; the error of the driver told."""
     ran: list[str] = []
     with pytest.raises(IntegrityError, match="jobs_leadership_pkey"):
         send_one_that_fails(ran, asks=asks)
