@@ -32,7 +32,7 @@ def test_cutting_and_turning_intervals_changes_nothing(
     """To the last unit: the same integral is a difference of the same areas.
 
     Mutants that die here: each interval is rounded by itself; the middle of an interval stands for
-    all of it; what is held no more only later is taken off already.
+    all of it.
     """
     decay = Decay(half_life_s)
     whole = decay.used(given, AT)

@@ -175,8 +175,7 @@ def _asked_anew(reservations: Reservations, shape: Shape) -> ComingFree:
 def test_ends_that_were_followed_once_give_the_reservations_of_those_followed_each_time(
     data: st.DataObject,
 ) -> None:
-    """Mutants that die here: nodes on which something starts in between not looked at anew; what
-    came free after the start counted; what was followed before GPUs are taken back kept."""
+    """Dies here: nodes on which something starts in between are not looked at anew."""
     world = World(data.draw(empty_worlds()), policies(data.draw))
     for number in range(data.draw(st.integers(1, 12))):
         move(data.draw, world, number, gpus=data.draw(st.integers(1, 3)))
