@@ -394,8 +394,8 @@ def _earmarks(
     A claim is dropped when its job is gone, asks for something else or may no longer use the
     pool, when its cluster does not accept starts, when a claimed node can no longer hold its
     slot or lacks a feature that the job asks for, when the claimed nodes are not in one domain any
-    more though the job requires it, or when its victims hold on for longer than the policy waits, or
-    anybody else whose GPUs it was to have: what comes back after that may be a later claim's.
+    more though the job requires it, or when its victims, or anybody else whose GPUs it was to have,
+    hold on for longer than the policy waits: what comes back after that may be a later claim's.
     The victims of a claim in force are marked as coming back.
     """
     if not claims:
