@@ -6,8 +6,9 @@ and 100,000 queued, two kinds of jobs in each team, of any type. Printed, in CPU
 
 - *steady*: a core that lives on. Each cycle 2 % of what runs has ended, what started runs, and as
   much comes as started; that the core is told of it counts, too. As small jobs pass large ones that
-  wait, more run from cycle to cycle. The decision alone, and with the explanation of every waiting
-  job.
+  wait, more would run from cycle to cycle: before the next one, which does not count, jobs like
+  those that ended have taken the places of those that started. The decision alone, and with the
+  explanation of every waiting job.
 - *empty*: all that is known is told at once, to a core that knew nothing, and nothing runs: with as
   many starts as a cycle makes at most, the decision alone and with the explanations; and with as
   many starts as there is room for.
@@ -177,12 +178,12 @@ class Fleet:
         told, and milliseconds."""
         core, running, waiting = self.core, self.running, self.waiting
         self._now += 1
-        ended = self._dice.sample(sorted(running), len(running) // 50)
+        ended = [running.pop(one) for one in self._dice.sample(sorted(running), len(running) // 50)]
         gc.collect()
         gc.disable()
         begin = time.process_time()
-        for attempt in ended:
-            core.release(attempt)
+        for run in ended:
+            core.release(run.attempt)
         plan = core.cycle(self._now, explains=explains)
         spent = time.process_time() - begin
         jobs = [waiting[start.job] for start in plan.starts]
@@ -204,18 +205,22 @@ class Fleet:
             core.hold(run)
         spent_ms = (spent + time.process_time() - begin) * 1000
         gc.enable()
-        for attempt in ended:
-            del running[attempt]
         for job in jobs:
             del waiting[job.id]
         waiting.update((job.id, job) for job in come)
-        running.update((run.attempt, run) for run in started)
+        for run in started:
+            core.release(run.attempt)
+        for run in ended:
+            again = f"{run.job}+"
+            running[again] = replace(run, job=again, attempt=again, started_at=self._now)
+            core.hold(running[again])
         for one in plan.classed:
-            run = running[one.attempt] = replace(
-                running[one.attempt], guaranteed_mgpu=one.guaranteed_mgpu
-            )
-            core.hold(run)
-        return plan, len(ended) + 2 * len(plan.starts), spent_ms
+            if one.attempt in running:
+                run = running[one.attempt] = replace(
+                    running[one.attempt], guaranteed_mgpu=one.guaranteed_mgpu
+                )
+                core.hold(run)
+        return plan, len(ended) + 3 * len(plan.starts), spent_ms
 
 
 def report(name: str, times: list[float], target_ms: int | None, text: str) -> None:
