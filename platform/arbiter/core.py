@@ -138,7 +138,7 @@ class Core:
         self._claims: dict[str, tuple[Claim, ...]] = {}
         self._cycled_at: int | None = None
         self._decided: Decided | None = None
-        self._starts = Starts()
+        self._starts = Starts(self._tree, (), {})
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, accounts: Accounts | None = None) -> Core:
@@ -187,6 +187,8 @@ class Core:
         self._half_lives_s = half_lives_of(tree, self._policy.fair_share_half_life_s)
         self._classes = {cls.id: cls for cls in priority_classes}
         self._weights = {one.pool: one.permille for one in pool_weights}
+        running = chain.from_iterable(pool.running.values() for pool in self._pools.values())
+        self._starts = Starts(tree, self._half_lives_s, self._weights, running)
         for pool in self._pools.values():
             pool.quotas = []
             pool.ground = None

@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import heappop, heappush
 from math import gcd, isqrt
 from typing import Protocol, TypeVar
 
-from arbiter.quota_tree import ROOT, Tree
+from arbiter.quota_tree import ROOT, UNLIMITED, Tree
 from arbiter.snapshot import Phase, RunningJob, Usage
 
 #: What starts is charged for this long at once, so that nobody floods between two looks.
@@ -67,13 +68,13 @@ _POWERS = _powers()
 class Decay:
     """Halves what was used in every `half_life_s`; integers only, the same on every machine.
 
-    It remembers what was asked: of starts each second of their hour, else some thousand ages. Who
-    asks for many at once asks for few different ones.
+    It remembers some thousand of the ages that it was asked for: who asks for many at once asks for
+    few different ones.
 
     Raises ValueError for a half-life below 1 second.
     """
 
-    __slots__ = ("_areas", "_factors", "half_life_s", "known_at_start")
+    __slots__ = ("_areas", "_factors", "half_life_s")
 
     def __init__(self, half_life_s: int) -> None:
         if half_life_s < 1:
@@ -81,8 +82,6 @@ class Decay:
         self.half_life_s = half_life_s
         self._areas: dict[int, int] = {}
         self._factors: dict[int, int] = {}
-        #: What `at_start` found already, by age.
-        self.known_at_start: dict[int, int] = {}
 
     def factor(self, age_s: int) -> int:
         """2^(-age / half-life) in units of 2^-64, off by at most one; 1 for what is to come."""
@@ -144,21 +143,14 @@ class Decay:
         total = mgpu * (self.area(0) - self.area(seconds))
         return (total + (1 << (_AREA_BITS - 1))) >> _AREA_BITS
 
-    def at_start(self, age_s: int) -> int:
-        """What is charged at once of what started `age_s` ago, in 2^-32 unit-seconds: the hour
-        before now, less what it has really held of it."""
-        if age_s >= CHARGED_AT_START_S:
-            return 0
-        age_s = max(0, age_s)
-        known = self.known_at_start.get(age_s)
-        if known is None:
-            known = self.known_at_start[age_s] = self.area(age_s) - self.area(CHARGED_AT_START_S)
-        return known
+    def at_start(self) -> int:
+        """What is charged of what starts now, in 2^-32 unit-seconds: the hour before."""
+        return self.area(0) - self.area(CHARGED_AT_START_S)
 
 
 @lru_cache(maxsize=64)
 def _remembering(half_life_s: int) -> Decay:
-    """One for all cycles: it comes to know each second of the hour that is charged at start."""
+    """One for all cycles and cores: they ask for the same ages."""
     return Decay(half_life_s)
 
 
@@ -200,70 +192,159 @@ class FairUse:
     half_lives_s: tuple[int, ...]
 
 
-#: What attempts of a team have in common that are charged as much for their start: user, pool,
-#: milli-GPU, and since when they run (None: are starting).
-_Start = tuple[str, str, int, int | None]
+@dataclass(slots=True)
+class _Charged:
+    """What is charged for their start of the attempts of one user of a team, by what they are
+    `worth`: milli-GPU times the pool's weight. `decayed` is the same of those that run, each times
+    2^-((end - since) / half-life), in 2^-64, where `end` is that of the `_Block`. `fresh` is what
+    those are worth that have yet to run."""
+
+    worth: int = 0
+    decayed: int = 0
+    fresh: int = 0
+
+
+class _Block:
+    """The half-life that a moment lies in, when they are counted from moment 0 on. In it what
+    decays by that half-life is known up to one factor, the same for everything, whenever it began:
+    so that a sum is put right for each start once, and not in each cycle."""
+
+    __slots__ = ("_decay", "_end", "_from_end", "_hour_ago", "_now")
+
+    def __init__(self, decay: Decay) -> None:
+        self._decay = decay
+        self._end = 0
+        #: An area now over what has decayed until the end, in 2^-96.
+        self._from_end = 0
+        self._now, self._hour_ago = decay.area(0), decay.area(CHARGED_AT_START_S)
+
+    def advance(self, at: int) -> bool:
+        """It is `at` now. Whether that is in another block than before."""
+        decay = self._decay
+        since = at % decay.half_life_s
+        self._from_end = 2 * decay.factor(since) * decay.half_life_s * _PER_LN2
+        before, self._end = self._end, at - since + decay.half_life_s
+        return before != self._end
+
+    def decayed(self, worth: int, since: int) -> int:
+        """See `_Charged`."""
+        return worth * self._decay.factor(self._end - since)
+
+    def charged(self, one: _Charged) -> int:
+        """What is charged: the hour before now, less what was really held of it. Rounded once."""
+        area = one.decayed * self._from_end >> 3 * _FACTOR_BITS - _AREA_BITS
+        area += one.fresh * self._now - (one.worth + one.fresh) * self._hour_ago
+        return max(0, area) >> _AREA_BITS
 
 
 class Starts:
-    """Attempts that may still be charged for their start. Those that start together count as one:
-    what is to be done in each cycle goes by the starts of an hour, and not by the attempts."""
+    """Attempts that may still be charged for their start, summed up by team and user. The sums are
+    exact and the same in whatever order they were told, and cost a cycle what began or became too
+    old for that since the one before, and not what has started within the hour."""
 
-    __slots__ = ("_counts",)
+    __slots__ = (
+        *("_at", "_block_of", "_blocks", "_of", "_seconds", "_to_begin", "_to_end", "_tree"),
+        "_weights",
+    )
 
-    def __init__(self, running: Iterable[RunningJob] = ()) -> None:
-        #: By team.
-        self._counts: dict[str, dict[_Start, int]] = {}
+    def __init__(
+        self,
+        tree: Tree,
+        half_lives_s: Sequence[int],
+        weights: Mapping[str, int],
+        running: Iterable[RunningJob] = (),
+    ) -> None:
+        """`half_lives_s` as by `half_lives_of`; `weights` of pools as in `fair_use`."""
+        self._tree = tree
+        self._weights = weights
+        blocks = {half_life_s: _Block(_remembering(half_life_s)) for half_life_s in half_lives_s}
+        self._blocks = list(blocks.values())
+        #: By tree node.
+        self._block_of = [blocks[half_life_s] for half_life_s in half_lives_s]
+        self._of: dict[int, dict[str, _Charged]] = {}
+        #: What those are worth who began in the same second, by team and user.
+        self._seconds: dict[int, dict[tuple[int, str], int]] = {}
+        self._to_begin: list[int] = []
+        self._to_end: list[int] = []
+        self._at = -UNLIMITED
         for run in running:
             self.add(run)
 
     def add(self, run: RunningJob) -> None:
         """`run` holds GPUs."""
-        counts = self._counts.get(run.team)
-        if counts is None:
-            counts = self._counts[run.team] = {}
-        start = _start_of(run)
-        counts[start] = counts.get(start, 0) + 1
+        self._count(run, 1)
 
     def remove(self, run: RunningJob) -> None:
         """`run`, which was added, holds none any more."""
-        counts, start = self._counts[run.team], _start_of(run)
-        left = counts.get(start, 0) - 1
-        if left > 0:
-            counts[start] = left
-        else:
-            counts.pop(start, None)
+        self._count(run, -1)
 
-    def charge(
-        self, used: dict[str, int], team: str, at: int, decay: Decay, weights: Mapping[str, int]
-    ) -> None:
-        """Add to what the users of a team have `used` what its attempts are charged at `at`. Who
-        has become too old for that by then is forgotten."""
-        counts = self._counts.get(team)
-        if not counts:
+    def _count(self, run: RunningJob, sign: int) -> None:
+        team, user, since = self._tree.index.get(run.team), run.user, run.started_at
+        is_starting = run.phase is Phase.STARTING
+        if team is None or (not is_starting and since <= self._at - CHARGED_AT_START_S):
             return
-        last, old = at - CHARGED_AT_START_S, list[_Start]()
-        areas = decay.known_at_start
-        for start, count in counts.items():
-            user, pool, mgpu, since = start
-            if since is None:
-                since = at
-            elif since <= last:
-                old.append(start)
-                continue
-            area = areas.get(at - since)
-            if area is None:
-                area = decay.at_start(at - since)
-            weight = weights.get(pool, WEIGHT_OF_REFERENCE)
-            charged = count * (mgpu * weight * area >> _AREA_BITS)
-            used[user] = used[user] + charged if user in used else charged
-        for start in old:
-            del counts[start]
+        of_users = self._of.setdefault(team, {})
+        one = of_users.get(user)
+        if one is None:
+            one = of_users[user] = _Charged()
+        worth = sign * run.mgpu * self._weights.get(run.pool, WEIGHT_OF_REFERENCE)
+        if is_starting:
+            one.fresh += worth
+        else:
+            second = self._seconds.get(since)
+            if second is None:
+                second = self._seconds[since] = {}
+                heappush(self._to_end if since <= self._at else self._to_begin, since)
+            second[team, user] = second.get((team, user), 0) + worth
+            if since > self._at:
+                one.fresh += worth
+            else:
+                one.worth += worth
+                one.decayed += self._block_of[team].decayed(worth, since)
+        if not one.worth and not one.fresh:
+            del of_users[user]
 
+    def advance(self, at: int) -> None:
+        """It is `at` now, and never before that again. Who has become too old is forgotten."""
+        to_begin, to_end, last = self._to_begin, self._to_end, at - CHARGED_AT_START_S
+        while to_end and to_end[0] <= last:
+            since = heappop(to_end)
+            self._move(since, self._seconds.pop(since), begun=-1)
+        are_others = [block.advance(at) for block in self._blocks]
+        if any(are_others):
+            for of_users in self._of.values():
+                for one in of_users.values():
+                    one.worth = one.decayed = 0
+            for since in to_end:
+                self._move(since, self._seconds[since], begun=1)
+        while to_begin and to_begin[0] <= at:
+            since = heappop(to_begin)
+            if since <= last:
+                self._move(since, self._seconds.pop(since), fresh=-1)
+            else:
+                self._move(since, self._seconds[since], begun=1, fresh=-1)
+                heappush(to_end, since)
+        self._at = at
 
-def _start_of(run: RunningJob) -> _Start:
-    since = None if run.phase is Phase.STARTING else run.started_at
-    return run.user, run.pool, run.mgpu, since
+    def _move(
+        self, since: int, second: Mapping[tuple[int, str], int], *, begun: int = 0, fresh: int = 0
+    ) -> None:
+        """Count those who began in a `second` so many times more among those that have `begun`, and
+        those yet to run."""
+        for (team, user), worth in second.items():
+            if worth:
+                one = self._of[team][user]
+                one.fresh += fresh * worth
+                one.worth += begun * worth
+                one.decayed += self._block_of[team].decayed(begun * worth, since)
+                if not one.worth and not one.fresh:
+                    del self._of[team][user]
+
+    def charge(self, used: dict[str, int], team: int) -> None:
+        """Add to what the users of a team have `used` what its attempts are charged now."""
+        block = self._block_of[team]
+        for user, one in self._of.get(team, {}).items():
+            used[user] = used.get(user, 0) + block.charged(one)
 
 
 def half_lives_of(tree: Tree, half_life_s: int) -> tuple[int, ...]:
@@ -280,20 +361,20 @@ def fair_use(
     half_lives_s: tuple[int, ...],
     at: int,
 ) -> FairUse:
-    """Sum up the `usage` of teams as it counts at `at`, and what `starts` are charged: of those who
-    are asked for, and when they are.
+    """Sum up the `usage` of teams as it counts at `at`, and what `starts` are charged then: of
+    those who are asked for, and when they are.
 
     `weights`: of pools, per mille, 1000 for those not named; `half_lives_s` as by `half_lives_of`.
     """
+    starts.advance(at)
 
     def of_users(team: int) -> Mapping[str, int]:
         decay, found = _remembering(half_lives_s[team]), dict[str, int]()
-        name = tree.ids[team]
-        for row in usage(name):
+        for row in usage(tree.ids[team]):
             weight = weights.get(row.pool, WEIGHT_OF_REFERENCE)
             decayed = row.decayed_mgpu_s * weight * decay.factor(at - row.as_of)
             found[row.user] = found.get(row.user, 0) + (decayed >> _FACTOR_BITS)
-        starts.charge(found, name, at, decay, weights)
+        starts.charge(found, team)
         return found
 
     by_user = _WorkedOut(of_users)
@@ -303,7 +384,7 @@ def fair_use(
         return used + sum(by_node[child] for child in tree.children.get(node, ()))
 
     by_node = _WorkedOut(of_node)
-    hour = _WorkedOut(lambda node: _remembering(half_lives_s[node]).at_start(0))
+    hour = _WorkedOut(lambda node: _remembering(half_lives_s[node]).at_start())
     return FairUse(by_node, by_user, hour, half_lives_s)
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arbiter.fair_share import Decay, FairShares, FairUse
+from arbiter.fair_share import Decay, FairShares, FairUse, Starts, half_lives_of
 from arbiter.queue_order import Contest
 from arbiter.quota_tree import ROOT, Tree, tree_of
-from arbiter.snapshot import TreeNode
+from arbiter.snapshot import Phase, RunningJob, Slot, TreeNode
 
 AT = 10_000_000
 
@@ -69,6 +69,60 @@ def test_a_sum_that_is_carried_on_equals_one_worked_out_anew(
         at, total = then, kept + decay.used(new, then)
     past = [(start, min(end, at), mgpu) for start, end, mgpu in given if start < at]
     assert abs(total - decay.used(past, at)) <= 2 * (len(steps) + 1)
+
+
+@given(st.data(), st.integers(1, 3_000_000))
+@settings(max_examples=200, deadline=None)
+def test_what_starts_are_charged_is_the_same_however_it_was_told(
+    data: st.DataObject, half_life_s: int
+) -> None:
+    """To the last unit what one who hears of all at once charges, after any changes at any times;
+    and the integral of the hour before, less what was really held of it, to one unit for each user.
+
+    Mutants that died here: what began in the block before keeps its share of that; what is told
+    before it begins is charged twice, or by when it begins; what is told an hour late is charged.
+    """
+    tree = tree_of([TreeNode("x", None), TreeNode("y", None, half_life_s=5_000)])
+    lives, weights = half_lives_of(tree, half_life_s), {"a100": 400}
+    starts, held = Starts(tree, lives, weights), dict[str, RunningJob]()
+    at = data.draw(st.integers(0, AT))
+    for turn in range(data.draw(st.integers(1, 8))):
+        for attempt in data.draw(st.sets(st.sampled_from(sorted(held)))) if held else ():
+            starts.remove(held.pop(attempt))
+        for number in range(data.draw(st.integers(0, 3))):
+            run = RunningJob(
+                f"{turn}/{number}", f"{turn}/{number}", data.draw(st.sampled_from("xyz")),
+                data.draw(st.sampled_from("uv")), data.draw(st.sampled_from(("a100", "h100"))), "c",
+                (Slot("n", data.draw(st.integers(1, 8_000))),), "normal", 0,
+                at + data.draw(st.integers(-4_000, 500)),
+                phase=data.draw(st.sampled_from((Phase.STARTING, Phase.RUNNING))),
+            )  # fmt: skip
+            held[run.attempt] = run
+            starts.add(run)
+        at += data.draw(st.sampled_from((0, 1, 60, 3_000, 3_600, half_life_s)))
+        anew = Starts(tree, lives, weights, reversed(held.values()))
+        starts.advance(at)
+        anew.advance(at)
+        for team in range(2):
+            told, known = dict[str, int](), dict[str, int]()
+            starts.charge(told, team)
+            anew.charge(known, team)
+            assert told == known
+            for user in "uv":
+                own = [
+                    one for one in held.values() if (one.team, one.user) == (tree.ids[team], user)
+                ]
+                assert abs(told.get(user, 0) - charged(own, Decay(lives[team]), at)) <= 1
+
+
+def charged(running: Iterable[RunningJob], decay: Decay, at: int) -> Fraction:
+    """Plainly, attempt by attempt."""
+    found = 0
+    for run in running:
+        age_s = 0 if run.phase is Phase.STARTING else max(0, at - run.started_at)
+        worth = run.mgpu * (400 if run.pool == "a100" else 1_000)
+        found += worth * (decay.area(min(age_s, 3_600)) - decay.area(3_600))
+    return Fraction(found, 1 << 32)
 
 
 @st.composite
