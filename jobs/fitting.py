@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, gcd
 
@@ -109,12 +109,22 @@ def _largest(
     return max(found, default=0) or None
 
 
-def lay_out(mgpu: int, largest_node_mgpu: int | None) -> tuple[int, int] | None:
+def lay_out(
+    mgpu: int,
+    largest_node_mgpu: int | None,
+    nodes_with: Callable[[int], int],
+    *,
+    least_mgpu: int | None = None,
+) -> tuple[int, int] | None:
     """(milli-GPU per node, nodes) for `mgpu` in all: one node if that can hold it, else equal
     parts of whole GPUs. The largest parts that fill the largest node without a rest (100 GPUs
     on nodes of 8 are 25 x 4: 20 x 5 would leave three on each of 20 nodes), unless those are
     less than half of the largest that a node can hold. None when there are none.
+
+    `nodes_with` tells how many nodes of one cluster can hold a part. Parts that are too many for
+    them, where `least_mgpu` of them (None: all) are to run at once, are taken only if all are.
     """
+    least_mgpu = mgpu if least_mgpu is None else least_mgpu
     if largest_node_mgpu is None or mgpu <= largest_node_mgpu:
         return mgpu, 1
     parts = [
@@ -124,18 +134,23 @@ def lay_out(mgpu: int, largest_node_mgpu: int | None) -> tuple[int, int] | None:
     ]
     if not parts:
         return None
+    parts = [part for part in parts if nodes_with(part[0]) * part[0] >= least_mgpu] or parts
     largest, _ = parts[0]
     even = (part for part in parts if largest_node_mgpu % part[0] == 0 and part[0] * 2 >= largest)
     return next(even, parts[0])
 
 
 def lay_out_elastic(
-    least_mgpu: int, most_mgpu: int, largest_node_mgpu: int | None
+    least_mgpu: int,
+    most_mgpu: int,
+    largest_node_mgpu: int | None,
+    nodes_with: Callable[[int], int],
 ) -> tuple[int, int, int] | None:
     """(milli-GPU per node, least nodes, most nodes) for `least_mgpu` to `most_mgpu` in all, both
     whole GPUs: on each node as many GPUs as go into both without a rest, or equal parts of these
     where no node holds so many (see `lay_out`). None when there are none, or too many."""
-    found = lay_out(gcd(least_mgpu, most_mgpu), largest_node_mgpu)
+    part_mgpu = gcd(least_mgpu, most_mgpu)
+    found = lay_out(part_mgpu, largest_node_mgpu, nodes_with, least_mgpu=least_mgpu)
     if found is None or most_mgpu // found[0] > RANKS_MAX:
         return None
     return found[0], least_mgpu // found[0], most_mgpu // found[0]

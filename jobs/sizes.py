@@ -4,6 +4,7 @@ fleet."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from connectors.workload_checks import RANKS_MAX
@@ -128,10 +129,11 @@ def laid_out(size: Size, fleet: Fleet, clusters: frozenset[str] | None) -> LaidO
         nodes = size.node_count
         return LaidOut(size.mgpu // nodes, size.node_count_min or nodes, nodes)
     largest_mgpu = fleet.largest_node_mgpu(clusters)
+    nodes_with = partial(fleet.nodes_with, clusters=clusters)
     if size.mgpu_min is not None:
-        elastic = lay_out_elastic(size.mgpu_min, size.mgpu, largest_mgpu)
+        elastic = lay_out_elastic(size.mgpu_min, size.mgpu, largest_mgpu, nodes_with)
         return LaidOut(*(elastic or (size.mgpu_min, 1, 1)))
-    mgpu, nodes = lay_out(size.mgpu, largest_mgpu) or (size.mgpu, 1)
+    mgpu, nodes = lay_out(size.mgpu, largest_mgpu, nodes_with) or (size.mgpu, 1)
     return LaidOut(mgpu, nodes, nodes)
 
 

@@ -134,7 +134,8 @@ def test_ranks_are_as_large_as_least_and_most_allow(
     least: int, most: int, largest: int | None, expected: tuple[int, int, int] | None
 ) -> None:
     largest_mgpu = None if largest is None else largest * 1_000
-    assert lay_out_elastic(least * 1_000, most * 1_000, largest_mgpu) == expected
+    found = lay_out_elastic(least * 1_000, most * 1_000, largest_mgpu, lambda mgpu: 10_000)
+    assert found == expected
 
 
 def test_it_is_told_how_it_was_laid_out(bob: Actor) -> None:
