@@ -39,8 +39,8 @@ from jobs.dispatch import handlers
 from kube_bed import KubeBed
 from outbox.delivery import deliver_due
 from primitives.clock import SystemClock
-from quotas.models import Quota, QuotaPush, QuotaPushKind, QuotaPushStatus
-from quotas.pushes import push_shard, request_push
+from quotas.models import AcceptedDifference, Quota, QuotaPush, QuotaPushKind, QuotaPushStatus
+from quotas.pushes import push_shard, request_push, withdraw_acceptance
 from tenants.models import Node
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.kube]
@@ -300,6 +300,40 @@ def test_a_push_makes_the_cluster_as_the_tree_says(pushing: Pushing) -> None:
     assert left[-1]["note"].startswith("stays with all that is in it")
     pushing.admin.get(f"/api/v1/namespaces/{vision}")
     eventually(lambda: is_gone(pushing, "cluster queue", vision), deadline_s=_PATIENCE_S)
+
+
+def test_quota_of_others_in_a_department_stays_where_it_was_let_stand(pushing: Pushing) -> None:
+    """An administrator gives research's cohort 3 GPUs of a flavor of his own, and lets that stand:
+    the push of another weight keeps them. When that is taken back, a push takes them away."""
+    company, admin = pushing.company, pushing.admin
+    pushing.use_mode("shared")
+    assert_done(pushing.push())
+    theirs = f"theirs-{company.organization.slug}"
+    path = KINDS["cohort"].path(pushing.name(company.research))
+    cell = {"name": "nvidia.com/gpu", "nominalQuota": "3", "borrowingLimit": "1"}
+    group = {
+        "coveredResources": ["nvidia.com/gpu"],
+        "flavors": [{"name": theirs, "resources": [cell]}],
+    }
+    admin.merge_patch(path, {"spec": {"resourceGroups": [group]}})
+    (change,) = pushing.push("check").changes
+    assert (change["before"], change["after"]) == (
+        {"other_quota": [f"{theirs} nvidia.com/gpu 3/1/-"]},
+        {"other_quota": []},
+    )
+    pushing.push("accept", [change["subject"]])
+    pushing.set_quota(company.research, weight=30)
+    done = pushing.push()
+    assert_done(done)
+    assert told(done) == [("change", change["subject"])]
+    spec = admin.get(path)["spec"]
+    assert (spec["fairSharing"]["weight"], spec["resourceGroups"]) == ("30", [group])
+    assert told(pushing.push("check")) == []
+    withdraw_acceptance(
+        company.cluster, AcceptedDifference.objects.get().pk, by=pushing.by, now=SystemClock().now()
+    )
+    assert told(pushing.push()) == [("lower", change["subject"])]
+    assert "resourceGroups" not in admin.get(path)["spec"]
 
 
 def test_a_pool_of_cores_comes_and_goes(pushing: Pushing) -> None:

@@ -16,7 +16,11 @@ WIDE = 10**15
 WIDE_RESOURCES = {"cpu": WIDE, "memory": 2**60, "ephemeral-storage": 2**60}
 BORROWS = " borrow limit"
 LENDS = " lend limit"
-NOTHING = (0, 0, 0)
+#: Nominal quota, borrowing limit and lending limit; None is no limit.
+Cell = tuple[Value, Value, Value]
+NOTHING: Cell = (0, 0, 0)
+#: What a cohort's cell is where its group has others: it adds nothing and limits nothing.
+UNSET: Cell = (0, None, None)
 _QUANTITY = re.compile(r"([0-9]{1,19})([numkMGTPE]|[KMGTPE]i)?", re.ASCII)
 _FACTORS = {
     **{"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18},
@@ -37,9 +41,9 @@ def quantity(quantity: Any) -> int | str:
     return int(found[1]) * _FACTORS[found[2] or ""]
 
 
-def cells_in(spec: Json) -> dict[tuple[str, str], tuple[Value, Value, Value]]:
-    """Nominal quota, borrowing limit and lending limit by flavor and resource."""
-    found: dict[tuple[str, str], tuple[Value, Value, Value]] = {}
+def cells_in(spec: Json) -> dict[tuple[str, str], Cell]:
+    """The cells of a queue or cohort by flavor and resource."""
+    found: dict[tuple[str, str], Cell] = {}
     for group in spec.get("resourceGroups") or ():
         for flavor in group.get("flavors") or ():
             for one in flavor.get("resources") or ():
@@ -60,8 +64,8 @@ def cell_settings(
     return {name: nominal, name + BORROWS: borrows, name + LENDS: lends}
 
 
-def limits_in(settings: Mapping[str, Value], cell: str) -> tuple[Value, Value, Value]:
-    """Nominal quota, borrowing limit and lending limit that the settings have for `cell`."""
+def limits_in(settings: Mapping[str, Value], cell: str) -> Cell:
+    """What the settings have for the pool's `cell`."""
     return settings[cell], settings[cell + BORROWS], settings[cell + LENDS]
 
 
@@ -76,18 +80,35 @@ def quota_of(resource: str, cell: Sequence[Value]) -> Json:
     }
 
 
-def compact(resource: str, cell: tuple[Value, Value, Value]) -> Value:
-    """A cell that is no pool's in one word: None is wide, 0 is nothing."""
+def compact(resource: str, cell: Cell) -> Value:
+    """A queue's cell that is no pool's in one word: None is wide, 0 is nothing."""
     if cell == (WIDE_RESOURCES.get(resource), 0, 0):
         return None
-    return 0 if cell == NOTHING else "/".join("-" if one is None else str(one) for one in cell)
+    return 0 if cell == NOTHING else _word(cell)
 
 
-def expanded(resource: str, value: Value) -> tuple[Value, Value, Value]:
+def expanded(resource: str, value: Value) -> Cell:
     """The cell of which `value` is what `compact` makes."""
     if value is None:
         return WIDE_RESOURCES[resource], 0, 0
-    if value == 0:
-        return NOTHING
-    nominal, borrows, lends = (None if one == "-" else one for one in str(value).split("/"))
+    return NOTHING if value == 0 else _cell(str(value))
+
+
+def line_of(flavor: str, resource: str, cell: Cell) -> str:
+    """A cohort's cell that is no pool's, in a list of them ("mine nvidia.com/gpu 3/-/-")."""
+    return f"{flavor} {resource} {_word(cell)}"
+
+
+def cell_in(line: str) -> tuple[tuple[str, str], Cell]:
+    """Flavor and resource, and the cell, of which `line` is what `line_of` makes."""
+    flavor, resource, word = line.split(" ")
+    return (flavor, resource), _cell(word)
+
+
+def _word(cell: Cell) -> str:
+    return "/".join("-" if one is None else str(one) for one in cell)
+
+
+def _cell(word: str) -> Cell:
+    nominal, borrows, lends = (None if one == "-" else one for one in word.split("/"))
     return nominal, borrows, lends

@@ -204,7 +204,7 @@ def _takes(thing: str, name: str, value: Value, before: Value) -> bool:
     """Whether `value` allows less than `before`; None allows all."""
     if name == "stop":
         return before == _RUNNING
-    if name in ("flavors", "resources"):
+    if name in ("flavors", "resources", "other_quota"):
         return not set(_texts(before)) <= set(_texts(value))
     if not _is_amount(thing, name) or value is None:
         return False

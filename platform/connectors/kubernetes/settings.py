@@ -8,7 +8,7 @@ one is the other's inverse. What an administrator sets besides is left alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from connectors.entitlements import Value
@@ -17,14 +17,18 @@ from connectors.kubernetes.cells import (
     BORROWS,
     LENDS,
     NOTHING,
+    UNSET,
     WIDE,
     WIDE_RESOURCES,
+    Cell,
+    cell_in,
     cell_of,
     cell_settings,
     cells_in,
     compact,
     expanded,
     limits_in,
+    line_of,
     quantity,
     quota_of,
 )
@@ -96,13 +100,13 @@ def _read_cohort(found: Json, shape: Shape) -> dict[str, Value]:
         "weight": _weight(spec),
     }
     for pool in shape.pools:
-        nominal, borrows, lends = cells.pop((pool.flavor, pool.resource), (0, None, None))
+        nominal, borrows, lends = cells.pop((pool.flavor, pool.resource), UNSET)
         settings |= cell_settings(pool, nominal, borrows, lends)
     # Every flavor of a group has all of its resources, also those that it has none of.
     settings["other_quota"] = sorted(
-        f"{flavor} {resource}"
+        line_of(flavor, resource, cell)
         for (flavor, resource), cell in cells.items()
-        if cell != (0, None, None)
+        if cell != UNSET
     )
     return settings
 
@@ -254,13 +258,12 @@ def _write_cohort(settings: Mapping[str, Value], shape: Shape) -> Json:
     filled = {
         (pool.flavor, pool.resource): cell
         for pool in shape.pools
-        if (cell := limits_in(settings, cell_of(pool))) != (0, None, None)
+        if (cell := limits_in(settings, cell_of(pool))) != UNSET
     }
+    filled |= map(cell_in, _texts(settings["other_quota"]))
     if filled:
-        flavors = [name for name in shape.flavors if any(name == key[0] for key in filled)]
-        resources = [
-            name for name in shape.device_resources if any(name == key[1] for key in filled)
-        ]
+        flavors = _in_order(shape.flavors, {flavor for flavor, _ in filled})
+        resources = _in_order(shape.device_resources, {resource for _, resource in filled})
         groups = [
             {
                 "coveredResources": resources,
@@ -268,8 +271,7 @@ def _write_cohort(settings: Mapping[str, Value], shape: Shape) -> Json:
                     {
                         "name": flavor,
                         "resources": [
-                            quota_of(name, filled.get((flavor, name), (0, None, None)))
-                            for name in resources
+                            quota_of(name, filled.get((flavor, name), UNSET)) for name in resources
                         ],
                     }
                     for flavor in flavors
@@ -287,7 +289,7 @@ def _write_cluster_queue(settings: Mapping[str, Value], shape: Shape) -> Json:
     own = {(pool.flavor, pool.resource): cell_of(pool) for pool in shape.pools}
     resources = _texts(settings["resources"])
 
-    def cell(flavor: str, resource: str) -> tuple[Value, Value, Value]:
+    def cell(flavor: str, resource: str) -> Cell:
         if (flavor, resource) in own:
             nominal, borrows, lends = limits_in(settings, own[flavor, resource])
             return WIDE if nominal is None else nominal, borrows, lends
@@ -351,6 +353,11 @@ def json_text(value: Any) -> str:
 
 def _texts(value: Value) -> list[str]:
     return list(value) if isinstance(value, list) else []
+
+
+def _in_order(ours: Sequence[str], names: Collection[str]) -> list[str]:
+    """`names`: those of `ours` in their order, then the others."""
+    return [name for name in ours if name in names] + sorted(set(names).difference(ours))
 
 
 def _weight(spec: Json) -> Value:

@@ -190,6 +190,64 @@ def test_a_difference_that_was_accepted_stays_when_others_are_overwritten(
     assert (cell(found)["nominalQuota"], cell(found, name="cpu")["nominalQuota"]) == ("16", "100")
 
 
+def test_quota_of_others_in_a_cohort_of_ours_stays_where_it_was_let_stand(
+    api: FakeKubeApi,
+) -> None:
+    """It is shown with its amounts, and written back with the next change of anything else: in one
+    group with ours, as one resource may be in one group only. Mutants: our pools' cells are written
+    alone; the names without amounts; no limits; taking it away counts as a change like others, so
+    it goes after somebody else was given more."""
+    pushed(api)
+    path = f"{KUEUE}/cohorts/{RESEARCH}"
+    groups = api.objects[path]["spec"]["resourceGroups"]
+    limited = {"name": "nvidia.com/gpu", "nominalQuota": "3", "borrowingLimit": "0"}
+    groups[0]["flavors"].append({"name": "mine", "resources": [limited]})
+    memory = {"name": "memory", "nominalQuota": "1536Mi", "lendingLimit": "1Gi"}
+    groups.append(
+        {"coveredResources": ["memory"], "flavors": [{"name": "own", "resources": [memory]}]}
+    )
+    control = a_control(api, kube_shape("shared"))
+    theirs = ["mine nvidia.com/gpu 3/0/-", "own memory 1610612736/-/1073741824"]
+    (change,) = control.changes(a_company_tree())
+    assert told((change,)) == [
+        (
+            *("lower", f"cohort {RESEARCH} (org/research)"),
+            *({"other_quota": theirs}, {"other_quota": []}),
+        )
+    ]
+    control.apply(replace(change, before={"weight": 100}, after={"weight": 50}))
+    (group,) = api.get(path)["spec"]["resourceGroups"]
+    nothing = {"name": "memory", "nominalQuota": "0"}
+    assert group == {
+        "coveredResources": ["nvidia.com/gpu", "memory"],
+        "flavors": [
+            {
+                "name": "h100",
+                "resources": [
+                    {"name": "nvidia.com/gpu", "nominalQuota": "8", "borrowingLimit": "8"},
+                    nothing,
+                ],
+            },
+            {"name": "mine", "resources": [limited, nothing]},
+            {
+                "name": "own",
+                "resources": [
+                    {"name": "nvidia.com/gpu", "nominalQuota": "0"},
+                    {"name": "memory", "nominalQuota": "1610612736", "lendingLimit": "1073741824"},
+                ],
+            },
+        ],
+    }
+    assert [dict(change.before) for change in control.changes(a_company_tree())] == [
+        {"other_quota": theirs},
+        {"weight": 50},
+    ]
+    push(control, a_company_tree())
+    (group,) = api.get(path)["spec"]["resourceGroups"]
+    assert [one["name"] for one in group["flavors"]] == ["h100"]
+    assert control.changes(a_company_tree()) == ()
+
+
 def test_a_field_of_another_writer_that_is_to_be_gone_goes(api: FakeKubeApi) -> None:
     """An apply leaves it to him; a merge patch takes it away."""
     wanted = replace(a_company_tree(), spare_mgpu={})
