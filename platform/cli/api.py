@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
-from uuid import UUID
 
 import httpx
 
-from cli.errors import CliError, Refused, Unreachable
+from cli.errors import Refused, Unreachable
 from cli.settings import Settings
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
@@ -104,30 +103,6 @@ class Api:
             if not following or not found:
                 return
             cursor = httpx.URL(str(following)).params.get("cursor")
-
-    def job_id(self, given: str) -> str:
-        """The id of the job that `given` is the id, the name, or the beginning of the name of.
-
-        Names are looked up among the caller's own jobs. Raises CliError unless it is one job.
-        """
-        try:
-            return str(UUID(given))
-        except ValueError:
-            pass
-        username = self.username()
-        found = [
-            job
-            for job in self.items("jobs", most=200, user=username, q=given)
-            if str(job["name"]).startswith(given)
-        ]
-        exact = [job for job in found if job["name"] == given]
-        found = exact or found
-        if len(found) == 1:
-            return str(found[0]["id"])
-        if not found:
-            raise CliError(f"You have no job whose name begins with {given!r}; give its id.")
-        some = "\n".join(f"  {job['id']}  {job['name']}  {job['state']}" for job in found[:5])
-        raise CliError(f"{len(found)} of your jobs match {given!r}; give the id of one:\n{some}")
 
     def username(self) -> str:
         """Whose token it is."""

@@ -10,6 +10,7 @@ import typer
 from cli.api import Api
 from cli.context import environment, open_api, open_api_as
 from cli.errors import CliError
+from cli.job_lookup import RUNNING, id_of_job
 from cli.output import Format, print_data
 from cli.settings import Settings, checked_server, checked_token
 
@@ -40,7 +41,7 @@ def checkpoint(
         api, path, body = _inside(ctx, environment(), body)
     else:
         api = open_api(ctx)
-        path = f"jobs/{api.job_id(job)}/checkpoints"
+        path = f"jobs/{id_of_job(api, job, states=RUNNING)}/checkpoints"
     known = api.post(path, body)
     if output is Format.TABLE:
         typer.echo(f"attempt {known['attempt']}: saved at {known['checkpoint_at']}")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.context import open_api
+from cli.job_lookup import WAITING, id_of_job
 from cli.job_text import range_text
 from cli.output import Format, print_data, print_fields
 from cli.submitting import seconds
@@ -29,7 +30,8 @@ def estimate(
     """
     api = open_api(ctx)
     body = {"horizon_s": seconds(horizon, "--horizon")}
-    found = api.post(f"jobs/{api.job_id(job)}/estimate", body)
+    job_id = id_of_job(api, job, states=WAITING)
+    found = api.post(f"jobs/{job_id}/estimate", body)
     if output is not Format.TABLE:
         print_data(found, output)
         return

@@ -14,7 +14,7 @@ from cli import api as api_module
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import CANCELLED, REFUSED, STILL_OPEN, TIMED_OUT, CliError, Refused, Unreachable
-from cli.job_lookup import array_of, job_or_array, of_one_job
+from cli.job_lookup import HELD, OPEN, QUEUED, array_of, id_of_job, job_or_array, of_one_job
 from cli.job_text import (
     counts_text,
     print_job,
@@ -310,7 +310,7 @@ def ls(
 def get(ctx: typer.Context, job: JobArgument, output: Output = Format.TABLE) -> None:
     """Show a job."""
     api = open_api(ctx)
-    found = of_one_job(api, api.job_id(job), "")
+    found = of_one_job(api, id_of_job(api, job), "")
     if output is Format.TABLE:
         print_job(found)
     else:
@@ -335,7 +335,7 @@ def logs(
     api = open_api(ctx)
     reader = LogReader(
         api,
-        api.job_id(job),
+        id_of_job(api, job),
         rank=rank,
         stream="stderr" if stderr else "stdout",
         attempt=attempt,
@@ -487,27 +487,27 @@ def cancel(
         return
     if not jobs:
         raise CliError("Which jobs? Give their ids, or --array.")
-    _change(ctx, jobs, "cancel")
+    _change(ctx, jobs, "cancel", OPEN)
 
 
 def hold(ctx: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]) -> None:
     """Keep queued jobs from starting."""
-    _change(ctx, jobs, "hold")
+    _change(ctx, jobs, "hold", QUEUED)
 
 
 def release(
     ctx: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]
 ) -> None:
     """Let held jobs queue again, at their old place."""
-    _change(ctx, jobs, "release")
+    _change(ctx, jobs, "release", HELD)
 
 
-def _change(ctx: typer.Context, jobs: Sequence[str], action: str) -> None:
+def _change(ctx: typer.Context, jobs: Sequence[str], action: str, states: Sequence[str]) -> None:
     api = open_api(ctx)
     failed: CliError | None = None
     for job in jobs:
         try:
-            found = api.post(f"jobs/{api.job_id(job)}/{action}")
+            found = api.post(f"jobs/{id_of_job(api, job, states=states)}/{action}")
         except (Refused, CliError) as error:
             if len(jobs) == 1 or isinstance(error, Unreachable):
                 raise
@@ -535,7 +535,7 @@ def wait(
     """
     patience_s = seconds(timeout, "--timeout")
     api = open_api(ctx)
-    job_id = api.job_id(job)
+    job_id = id_of_job(api, job, states=OPEN)
     is_array = job_id == job.lower() and array_of(api, job_id) is not None
     waited_s, pause_s, failures = 0.0, POLL_S, 0
     while True:

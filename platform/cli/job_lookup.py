@@ -2,20 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 from cli.api import Api
 from cli.errors import CliError, Refused
+from cli.output import tell
+
+HELD, QUEUED = ("held",), ("queued",)
+WAITING = (*HELD, *QUEUED)
+RUNNING = ("running", "preempting")
+OPEN = (*WAITING, "starting", *RUNNING)
+#: So many jobs of one name are looked at.
+_NAMED_MAX = 200
+
+
+def id_of_job(api: Api, given: str, *, states: Sequence[str] = ()) -> str:
+    """The id of the job that `given` is the id, the name, or the beginning of the name of.
+
+    Names are looked up among the caller's own jobs. `states` are those of jobs that the command is
+    for: where several match and one of these is in such a state, it is meant, and told. Raises
+    CliError unless it is one job.
+    """
+    try:
+        return str(UUID(given))
+    except ValueError:
+        pass
+    username = api.username()
+    found = _named(api, given, user=username)
+    if not found:
+        raise CliError(f"You have no job whose name begins with {given!r}; give its id.")
+    exact = [job for job in found if job["name"] == given]
+    found = exact or found
+    matching = f"match {given!r}"
+    if len(found) > 1 and states:
+        fitting = _named(api, given, user=username, state=",".join(states))
+        fitting = [job for job in fitting if job["name"] == given or not exact]
+        if len(fitting) == 1:
+            (job,) = fitting
+            tell(f"Of your jobs that {matching} only this one is {job['state']}: {_line(job)}")
+        elif fitting:
+            matching += f" and are {' or '.join(states)}"
+        found = fitting or found
+    if len(found) == 1:
+        return str(found[0]["id"])
+    some = "\n".join(f"  {_line(job)}  {job['state']}" for job in found[:5])
+    raise CliError(f"{len(found)} of your jobs {matching}; give the id of one:\n{some}")
+
+
+def _named(api: Api, beginning: str, **parameters: object) -> list[dict[str, Any]]:
+    jobs = api.items("jobs", most=_NAMED_MAX, **parameters, q=beginning)
+    return [job for job in jobs if str(job["name"]).startswith(beginning)]
+
+
+def _line(job: dict[str, Any]) -> str:
+    return f"{job['id']}  {job['name']}"
 
 
 def job_or_array(api: Api, given: str) -> dict[str, str]:
     """`given` as what a job can wait for: a job by id or name, or an array by id."""
-    job_id = api.job_id(given)
-    if job_id == given.lower() and array_of(api, job_id) is not None:
-        return {"array": job_id}
-    return {"job": job_id}
+    found = id_of_job(api, given)
+    if found == given.lower() and array_of(api, found) is not None:
+        return {"array": found}
+    return {"job": found}
 
 
 def array_of(api: Api, array_id: str) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ import typer
 
 from cli.context import open_api
 from cli.errors import CliError, Refused
+from cli.job_lookup import id_of_job
 from cli.output import (
     Devices,
     Format,
@@ -57,7 +58,7 @@ def replay(
     api = open_api(ctx)
     times = {} if at is None else times_at(at)
     if job is not None:
-        job_id = api.job_id(job)
+        job_id = id_of_job(api, job)
         found = api.get(f"jobs/{job_id}/decisions", **times, limit=min(limit, 20))["items"]
         if output is not Format.TABLE:
             print_data(found, output)

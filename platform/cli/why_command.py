@@ -9,7 +9,7 @@ import typer
 from cli.alternatives_text import print_alternatives
 from cli.context import open_api
 from cli.errors import CliError
-from cli.job_lookup import of_one_job, one_job
+from cli.job_lookup import WAITING, id_of_job, of_one_job, one_job
 from cli.job_text import print_explanation, print_reasons
 from cli.output import Format, print_data
 
@@ -35,7 +35,7 @@ def why(
     if history and alternatives:
         raise CliError("Give --history or --alternatives, not both.")
     api = open_api(ctx)
-    job_id = api.job_id(job)
+    job_id = id_of_job(api, job, states=WAITING)
     if alternatives:
         # It changes nothing, so it may be asked again without a key.
         with one_job(api, job_id):

@@ -284,6 +284,62 @@ def test_a_job_by_the_beginning_of_its_name(server: Server) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("command", "states"),
+    [
+        pytest.param(["why", "--history"], "held,queued", id="why"),
+        pytest.param(["estimate"], "held,queued", id="estimate"),
+        pytest.param(["hold"], "queued", id="hold"),
+        pytest.param(["release"], "held", id="release"),
+        pytest.param(["cancel"], "held,queued,starting,running,preempting", id="cancel"),
+        pytest.param(["wait"], "held,queued,starting,running,preempting", id="wait"),
+        pytest.param(["checkpoint"], "running,preempting", id="checkpoint"),
+    ],
+)
+def test_of_several_jobs_the_one_that_the_command_is_for(
+    server: Server, command: list[str], states: str
+) -> None:
+    """It is asked for by state, as the newest of a name may all have ended. Planted: any that
+    begins so is taken though one has exactly this name."""
+    ended = [a_shown_job(id=f"old-{number}", state="failed") for number in (1, 2)]
+    state = states.split(",")[0]
+    open_ones = [a_shown_job(state=state), a_shown_job(id="x", name="bert-2", state=state)]
+    server.routes["GET session"] = {"user": {"username": "bob"}}
+    server.routes["GET jobs"] = [{"items": ended, "next": None}, {"items": open_ones, "next": None}]
+    ran = server.run(command[0], "bert", *command[1:])
+    assert ran.err.splitlines()[0] == (
+        f"Of your jobs that match 'bert' only this one is {state}: {JOB_ID}  bert"
+    )
+    assert dict(server.requests[2].url.params) == {
+        **{"user": "bob", "q": "bert", "limit": "200"},
+        "state": states,
+    }
+    assert server.requests[3].url.path.split("/")[4] == JOB_ID
+
+
+def test_why_asks_which_if_several_jobs_wait_or_none_does(server: Server) -> None:
+    """Planted: the first that waits is taken; those that ended are offered too."""
+    server.routes["GET session"] = {"user": {"username": "bob"}}
+    ended = a_shown_job(id="old", state="failed")
+    two = [a_shown_job(), a_shown_job(id="other", name="bert-2", state="held")]
+    server.routes["GET jobs"] = [
+        {"items": [ended, *two], "next": None},
+        {"items": two, "next": None},
+    ]
+    ran = server.run("why", "ber")
+    assert (ran.exit_code, ran.out, ran.err) == (
+        *(2, ""),
+        "Error: 2 of your jobs match 'ber' and are held or queued; give the id of one:\n"
+        f"  {JOB_ID}  bert  queued\n  other  bert-2  held\n",
+    )
+    none: dict[str, Any] = {"items": [], "next": None}
+    server.routes["GET jobs"] = [{"items": [ended, {**ended, "id": "older"}], "next": None}, none]
+    assert server.run("why", "ber").err == (
+        "Error: 2 of your jobs match 'ber'; give the id of one:\n"
+        "  old  bert  failed\n  older  bert  failed\n"
+    )
+
+
 # -- cancel, hold, release --------------------------------------------------------------------
 
 
