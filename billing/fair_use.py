@@ -22,6 +22,7 @@ from arbiter.policy import Policy
 from arbiter.snapshot import Usage
 from billing.late_use import LATE_MAX
 from billing.models import DecayedUntil, DecayedUse, LateUse
+from bulk.arrays import uuid_array
 from quotas.models import OrganizationPolicy
 
 #: The sums are carried on by so much at once at least, and at most: after a long pause, and where
@@ -99,7 +100,7 @@ class RecentUse:
         for job in changed:
             for held in self._held.pop(job, ()):
                 self._count(held, -1)
-        of_jobs = {"since": self._since, "jobs": list(changed)}
+        of_jobs = {"since": self._since, "jobs": uuid_array(changed)}
         self._take_up(_HELD.format(of_jobs="AND a.job_id = ANY(%(jobs)s::uuid[])"), of_jobs)
 
     def sums_at(self, at: datetime) -> dict[_Key, int]:

@@ -98,7 +98,8 @@ class Cycles:
             changed.publish()
         # Nobody who starts waits for the rest.
         plan = decided.explained()
-        news = self._reasons.news(plan, unexplained(), withheld)
+        in_doubt = self._reasons.among(self._memory.touched())
+        news = self._reasons.news(plan, unexplained(in_doubt), withheld)
         with self._leadership.fence():
             if record_use(plan.use, as_of=now):
                 publish("quotas", organization_id=None)

@@ -66,6 +66,8 @@ class _Known:
     running: dict[str, dict[str, RunningJob]]
     core: Core
     use: RecentUse
+    #: See `Memory.touched`.
+    touched: set[str] | None = None
 
     def attempts(self) -> Iterator[RunningJob]:
         return chain.from_iterable(map(dict.values, self.running.values()))
@@ -98,6 +100,7 @@ class Memory:
                     if fleet is not before.fleet and _NODES not in noted:
                         log.error("cycle: nodes were remembered wrongly")
                     _bring_up_to_date(known, around, changed)
+                    _touch(known, noted)
                     known.since, known.at = since, now
                     if is_due:
                         known = _compared(known, _whole(since, now, around, known.use))
@@ -115,9 +118,19 @@ class Memory:
             if _NODES not in noted and len(noted) <= CHANGED_MAX:
                 # What else now holds of them the next reading compares with what did until now.
                 _tell_jobs(known, noted)
+                _touch(known, noted)
                 known.use.read_again(noted)
                 known.since = since
         self._known = known
+
+    def touched(self) -> set[str] | None:
+        """The jobs of which anything changed, by all readings since `forget_changes`, but for those
+        that run; None where that may be any. An explanation is taken away only with a change that
+        is noted."""
+        known = self._known
+        if known is None or known.touched is None:
+            return None
+        return known.touched.difference(known.running)
 
     def decide(self, now: datetime) -> Decided:
         """The plan for what was read last, which was as of `now`; explained until the next reading
@@ -131,9 +144,11 @@ class Memory:
 
     def forget_changes(self) -> None:
         """Delete the changes that are read for good, and those of another server's life, whose
-        numbers are still to come (a restored dump); in the caller's transaction."""
+        numbers are still to come (a restored dump); in the caller's transaction. Nobody asks again
+        which jobs they were of."""
         if self._known is None:
             return
+        self._known.touched = set()
         with connection.cursor() as cursor:
             cursor.execute(_FORGET, {"since": self._known.since, "most": FORGOTTEN_MAX})
 
@@ -201,6 +216,11 @@ def _changed(
         if before.avoided.get(job) != around.avoided.get(job)
     }
     return None if len(changed) > CHANGED_MAX else changed
+
+
+def _touch(known: _Known, noted: Collection[str]) -> None:
+    if known.touched is not None:
+        known.touched.update(noted)
 
 
 _NOTED = """
@@ -291,5 +311,5 @@ def _compared(known: _Known, whole: _Known) -> _Known:
         named = ", ".join(sorted(jobs)[:_NAMED])
         log.error("cycle: %d jobs were remembered wrongly, among them %s", len(jobs), named)
         return whole
-    known.whole_at = whole.whole_at
+    known.whole_at, known.touched = whole.whole_at, None
     return known

@@ -6,12 +6,12 @@ moment at which its cause was first told. The latest `KEPT` of each job are kept
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import orjson
 from django.db import connection
 
 from jobs.models import JobReason
@@ -56,7 +56,7 @@ def write_reasons(documents: Sequence[Mapping[str, Any]], now: datetime) -> list
             )
             SELECT id, organization_id FROM written
             """,
-            [json.dumps(documents), now, now, KEPT],
+            [orjson.dumps(documents).decode(), now, now, KEPT],
         )
         return list(cursor.fetchall())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -32,6 +32,10 @@ class Reasons:
 
     def __init__(self) -> None:
         self._stored: dict[str, Reason] = {}
+
+    def among(self, jobs: Collection[str] | None) -> Collection[str] | None:
+        """Those of `jobs` whose explanations are thought to be stored; None, any of all."""
+        return jobs if jobs is None else self._stored.keys() & jobs
 
     def news(
         self, plan: Plan, unexplained: Iterable[str], withheld: Iterable[Withheld] = ()

@@ -26,6 +26,7 @@ from arbiter.snapshot import (
     Usage,
 )
 from billing.fair_use import read_usage
+from bulk.arrays import uuid_array
 from clusters.queries import Fleet, accepting, read_fleet
 from jobs.usable_clusters import UsableClusters
 from jobs.withdrawing import avoided_clusters
@@ -165,13 +166,13 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
         )
         return usable.without(found, avoided[job]) if job in avoided else found
 
-    sql, parameters = _QUEUED, []
+    sql, parameters = _QUEUED, list[str]()
     if any(item.code == DEPENDENCY for item in around.withheld):
         # Dependent jobs are not even read, as there may be many.
         sql += _NOT_DEPENDENT
     if among is not None:
         sql += " AND id = ANY(%s::uuid[])"
-        parameters.append(list(among))
+        parameters.append(uuid_array(among))
     return (
         QueuedJob(
             job,
@@ -267,11 +268,11 @@ def running_attempts(of_jobs: Collection[str] | None = None) -> Iterator[Running
         # Ended, but its GPUs are not free before the last process is gone: soon.
         "ended": Phase.STOPPING,
     }
-    sql, parameters = _RUNNING, []
+    sql, parameters = _RUNNING, list[str]()
     if of_jobs is not None:
         # Said of both: the planner does not conclude it, and would read every job there is.
         sql += " AND a.job_id = ANY(%s::uuid[]) AND j.id = ANY(%s::uuid[])"
-        parameters += [list(of_jobs)] * 2
+        parameters += [uuid_array(of_jobs)] * 2
     return (
         RunningJob(
             job=job,
@@ -384,11 +385,16 @@ def display_names() -> Names:
     )
 
 
-def unexplained() -> set[str]:
-    """Queued jobs without a stored explanation: new, or it was taken away since."""
-    return {
-        job
-        for (job,) in _rows(
-            "SELECT id::text FROM jobs_job WHERE state = 'queued' AND explanation IS NULL"
-        )
-    }
+def unexplained(among: Collection[str] | None = None) -> set[str]:
+    """Queued jobs without a stored explanation: new, or it was taken away since; of `among` alone,
+    where that is given."""
+    sql, parameters = _UNEXPLAINED, list[str]()
+    if among is not None:
+        if not among:
+            return set()
+        sql += " AND id = ANY(%s::uuid[])"
+        parameters.append(uuid_array(among))
+    return {job for (job,) in _rows(sql, parameters)}
+
+
+_UNEXPLAINED = "SELECT id::text FROM jobs_job WHERE state = 'queued' AND explanation IS NULL"

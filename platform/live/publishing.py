@@ -37,10 +37,10 @@ def publish(
     More than 50 ids are sent as none, which means "look again at all of them". With a role in
     `wake` the same statement wakes whoever leads in it, as `live.waking.wake` does.
     """
-    names = sorted({str(item) for item in ids})
+    named = set(ids)
     payload = {
         "topic": topic,
-        "ids": names if len(names) <= IDS_MAX else [],
+        "ids": sorted(map(str, named)) if len(named) <= IDS_MAX else [],
         "to": EVERYBODY if organization_id is None else str(organization_id),
     }
     payload_text = json.dumps(payload)
