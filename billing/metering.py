@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
@@ -73,8 +73,8 @@ class _Told:
 
 @dataclass(slots=True)
 class _Fact:
-    """What the meter was told of an attempt as it is stored; `id`, 0 before, by the order of the
-    recording."""
+    """What the meter was told of an attempt as it is stored; `id` by the order of the recording, 0
+    before it is, and for the class that came with the account."""
 
     attempt_id: UUID
     kind: EventKind
@@ -88,40 +88,50 @@ class _Fact:
 def register_attempts(grants: Sequence[Grant], *, now: datetime) -> None:
     """Open an account for each attempt, with its first class. A repeat changes nothing.
 
-    Nothing is charged until `record_started`. A constant number of statements.
+    Nothing is charged until `record_started`. A constant number of statements. A time more than
+    five minutes ahead of `now` counts as `now`, with an anomaly. Raises ValueError for a time
+    without a zone.
     """
-    opened = set(
-        insert_rows(
-            MeteredAttempt,
-            [
-                {
-                    "id": grant.attempt_id,
-                    "job_id": grant.job_id,
-                    "job_name": grant.job_name,
-                    "number": grant.number,
-                    "organization_id": grant.organization_id,
-                    "team_id": grant.team_id,
-                    "user_id": grant.user_id,
-                    "pool_id": grant.pool_id,
-                    "cluster_id": grant.cluster_id,
-                    "priority_class": grant.priority_class,
-                    "multiplier_ppm": grant.multiplier_ppm,
-                    "mgpu": grant.mgpu,
-                }
-                for grant in sorted(grants, key=lambda grant: grant.attempt_id)
-            ],
-            ignore_conflicts=True,
-        )
-    )
-    _record(
+    times = {grant.attempt_id: _believed("classed", grant.at, now) for grant in grants}
+    ahead = [grant for grant in grants if times[grant.attempt_id].is_ahead]
+    # Nobody who opens accounts waits for the database to say which ones, as long as all is well.
+    opened = insert_rows(
+        MeteredAttempt,
         [
-            _Told(grant.attempt_id, "classed", grant.at, grant.guaranteed_mgpu)
-            for grant in grants
-            if grant.attempt_id in opened
+            {
+                "id": grant.attempt_id,
+                "job_id": grant.job_id,
+                "job_name": grant.job_name,
+                "number": grant.number,
+                "organization_id": grant.organization_id,
+                "team_id": grant.team_id,
+                "user_id": grant.user_id,
+                "pool_id": grant.pool_id,
+                "cluster_id": grant.cluster_id,
+                "priority_class": grant.priority_class,
+                "multiplier_ppm": grant.multiplier_ppm,
+                "mgpu": grant.mgpu,
+                "classed_at": times[grant.attempt_id].counts,
+                "guaranteed_mgpu": grant.guaranteed_mgpu,
+            }
+            for grant in sorted(grants, key=lambda grant: grant.attempt_id)
         ],
-        now=now,
-        opened=opened,
+        ignore_conflicts=True,
+        returns_keys=bool(ahead),
     )
+    anomalies = [
+        _anomaly(
+            grant.attempt_id,
+            "classed",
+            times[grant.attempt_id].told,
+            MeterAnomalyReason.CLOCK_AHEAD,
+            now,
+        )
+        for grant in ahead
+        if grant.attempt_id in opened
+    ]
+    if anomalies:
+        _set_aside(anomalies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,25 +188,39 @@ def record_classed(pairs: Sequence[tuple[UUID, int]], at: datetime, now: datetim
     _record([_Told(attempt_id, "classed", at, mgpu) for attempt_id, mgpu in pairs], now=now)
 
 
+class _Time(NamedTuple):
+    """A time as it was told, and the one that counts."""
+
+    told: datetime
+    counts: datetime
+    is_ahead: bool
+
+
+def _believed(kind: EventKind, told: datetime, now: datetime) -> _Time:
+    """Raises ValueError for a time without a zone."""
+    if told.tzinfo is None:
+        raise ValueError(f"the time of {kind} has no zone: {told}")
+    at = told.astimezone(UTC).replace(microsecond=0)
+    is_ahead = at > now + CLOCK_AHEAD_MAX
+    return _Time(at, now if is_ahead else at, is_ahead)
+
+
 @transaction.atomic
-def _record(told: Sequence[_Told], *, now: datetime, opened: Collection[UUID] = ()) -> None:
-    """Store what is told and refold what it changes. `opened` are accounts that the caller's
-    transaction has opened: nobody else has told anything of them."""
+def _record(told: Sequence[_Told], *, now: datetime) -> None:
+    """Store what is told and refold what it changes."""
     if not told:
         return
-    ids = {item.attempt_id for item in told}.difference(opened)
-    attempts = _lock(ids)
-    known = _events_of(ids)
+    ids = {item.attempt_id for item in told}
+    attempts, known = _lock(ids)
+    _add_events(known)
     new: list[_Fact] = []
     anomalies: list[MeterAnomaly] = []
     for item in told:
-        if item.at.tzinfo is None:
-            raise ValueError(f"the time of {item.kind} has no zone: {item.at}")
-        at = item.at.astimezone(UTC).replace(microsecond=0)
-        is_ahead = at > now + CLOCK_AHEAD_MAX
+        told_at, at, is_ahead = _believed(item.kind, item.at, now)
         if is_ahead:
-            anomalies.append(_anomaly(item, at, MeterAnomalyReason.CLOCK_AHEAD, now))
-            at = now
+            anomalies.append(
+                _anomaly(item.attempt_id, item.kind, told_at, MeterAnomalyReason.CLOCK_AHEAD, now)
+            )
         events = known[item.attempt_id]
         earlier = _same_fact(events, item.kind, at)
         if earlier is None or (earlier.guaranteed_mgpu, earlier.mgpu) != (
@@ -207,7 +231,9 @@ def _record(told: Sequence[_Told], *, now: datetime, opened: Collection[UUID] = 
             new.append(fact)
             events.append(fact)
         elif earlier.at != at and not is_ahead:
-            anomalies.append(_anomaly(item, at, MeterAnomalyReason.CONFLICT, now))
+            anomalies.append(
+                _anomaly(item.attempt_id, item.kind, at, MeterAnomalyReason.CONFLICT, now)
+            )
     if new:
         _store_events(new, now)
         # Without a start there is no segment.
@@ -266,30 +292,29 @@ def _set_aside(anomalies: Sequence[MeterAnomaly]) -> None:
     MeterAnomaly.objects.bulk_create(fresh, ignore_conflicts=True)
 
 
-def _lock(ids: Iterable[UUID]) -> Mapping[UUID, int]:
-    """What milli-GPU the attempts with `ids` were granted, locked. Raises AttemptNotMetered when
-    one is missing."""
-    wanted = set(ids)
-    attempts = dict(
-        MeteredAttempt.objects.filter(pk__in=wanted)
-        .order_by("pk")
-        .select_for_update(no_key=True)
-        .values_list("pk", "mgpu")
-    )
-    if missing := wanted - attempts.keys():
+def _lock(ids: Collection[UUID]) -> tuple[Mapping[UUID, int], dict[UUID, list[_Fact]]]:
+    """What milli-GPU the attempts with `ids` were granted, and the class of which their accounts
+    themselves know; locked. Raises AttemptNotMetered when one is missing."""
+    attempts: dict[UUID, int] = {}
+    first: dict[UUID, list[_Fact]] = {}
+    rows = MeteredAttempt.objects.filter(pk__in=ids).order_by("pk").select_for_update(no_key=True)
+    for pk, granted_mgpu, at, guaranteed_mgpu in rows.values_list(
+        "pk", "mgpu", "classed_at", "guaranteed_mgpu"
+    ):
+        attempts[pk] = granted_mgpu
+        first[pk] = [] if at is None else [_Fact(pk, "classed", at, guaranteed_mgpu, None)]
+    if missing := set(ids) - attempts.keys():
         raise AttemptNotMetered(f"not registered with the meter: {min(missing)}")
-    return attempts
+    return attempts, first
 
 
-def _events_of(ids: Iterable[UUID]) -> dict[UUID, list[_Fact]]:
-    """Stored events by attempt, in the order of recording."""
-    events: dict[UUID, list[_Fact]] = defaultdict(list)
-    rows = MeterEvent.objects.filter(attempt_id__in=set(ids)).order_by("pk")
+def _add_events(events: Mapping[UUID, list[_Fact]]) -> None:
+    """Add the stored ones to what the accounts themselves know, in the order of recording."""
+    rows = MeterEvent.objects.filter(attempt_id__in=events).order_by("pk")
     for attempt_id, kind, at, guaranteed_mgpu, mgpu, pk in rows.values_list(
         "attempt_id", "kind", "at", "guaranteed_mgpu", "mgpu", "pk"
     ):
         events[attempt_id].append(_Fact(attempt_id, _KINDS[kind], at, guaranteed_mgpu, mgpu, pk))
-    return events
 
 
 def _same_fact(events: Sequence[_Fact], kind: EventKind, at: datetime) -> _Fact | None:
@@ -299,9 +324,11 @@ def _same_fact(events: Sequence[_Fact], kind: EventKind, at: datetime) -> _Fact 
     return same[-1] if same else None
 
 
-def _anomaly(item: _Told, at: datetime, reason: MeterAnomalyReason, now: datetime) -> MeterAnomaly:
+def _anomaly(
+    attempt_id: UUID, kind: EventKind, at: datetime, reason: MeterAnomalyReason, now: datetime
+) -> MeterAnomaly:
     return MeterAnomaly(
-        attempt_id=item.attempt_id, kind=item.kind, reason=reason.value, at=at, recorded_at=now
+        attempt_id=attempt_id, kind=kind, reason=reason.value, at=at, recorded_at=now
     )
 
 
@@ -314,8 +341,8 @@ def _ends_before_start(
         times = {event.kind: event.at for event in known[attempt_id]}
         kind: EventKind = "ended" if "ended" in times else "lost"
         if "started" in times and kind in times and times[kind] < times["started"]:
-            item = _Told(attempt_id, kind, times[kind])
-            found.append(_anomaly(item, item.at, MeterAnomalyReason.ENDS_BEFORE_START, now))
+            reason = MeterAnomalyReason.ENDS_BEFORE_START
+            found.append(_anomaly(attempt_id, kind, times[kind], reason, now))
     return found
 
 

@@ -44,7 +44,9 @@ class MeteredAttempt(models.Model):
     """Whose an attempt is, as it was when granted: the account that its usage goes to.
 
     `id` is the attempt's. `multiplier_ppm` is the price multiplier of its priority class then. That
-    what it names is there `MeteredParty` sees to.
+    what it names is there `MeteredParty` sees to. From `classed_at` on `guaranteed_mgpu` of it is
+    inside its team's guarantee, until an event says otherwise; of an older account the first class
+    is an event too.
     """
 
     id = models.UUIDField(primary_key=True, editable=False)
@@ -67,11 +69,18 @@ class MeteredAttempt(models.Model):
     priority_class = models.CharField(max_length=63)
     multiplier_ppm = models.PositiveIntegerField(default=PPM)
     mgpu = models.BigIntegerField()
+    classed_at = models.DateTimeField(null=True)
+    guaranteed_mgpu = models.BigIntegerField(null=True)
 
     class Meta:
         constraints = [
             models.CheckConstraint(
                 condition=Q(mgpu__gte=1, mgpu__lte=MGPU_MAX), name="metered_attempt_holds_gpus"
+            ),
+            models.CheckConstraint(
+                condition=Q(classed_at=None, guaranteed_mgpu=None)
+                | Q(classed_at__isnull=False, guaranteed_mgpu__isnull=False),
+                name="metered_attempt_has_a_whole_first_class",
             ),
         ]
         indexes = [
@@ -95,10 +104,11 @@ class MeterEventKind(models.TextChoices):
 class MeterEvent(models.Model):
     """One observed fact about an attempt. Append-only; a repeat changes nothing.
 
-    `classed` says that from `at` on `guaranteed_mgpu` of the attempt is inside its team's
-    guarantee and the rest borrowed. Of two for the same second the one with the higher id
-    counts: a class may change more than once within a second. `sized` says so of `mgpu`, what it
-    holds on its cluster, where that is not what it was granted.
+    The class that an attempt starts in stands with its account. `classed` says that from `at` on
+    `guaranteed_mgpu` of the attempt is inside its team's guarantee and the rest borrowed. Of two
+    for the same second the one with the higher id counts: a class may change more than once within
+    a second. `sized` says so of `mgpu`, what it holds on its cluster, where that is not what it was
+    granted.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from importlib import import_module
 
 import pytest
 from django.db import connection
@@ -147,6 +148,47 @@ def test_a_clock_far_ahead_is_not_believed() -> None:
     record_started(attempt.pk, at(301), at(1))
     assert segments(attempt) == [(at(0), None, 8_000, 0)]
     assert anomalies(attempt) == [("started", "clock_ahead", at(301))]
+
+
+def test_a_grant_from_a_clock_far_ahead_counts_from_now_on() -> None:
+    """Planted: the account opened with the time as it was told; dies here."""
+    company = a_company()
+    grant = a_grant_of(company.nlp, granted=301)
+    for _ in range(2):
+        attempt = register_attempt(grant, now=at(0))
+    assert (attempt.classed_at, attempt.guaranteed_mgpu) == (at(0), 8_000)
+    assert anomalies(attempt) == [("classed", "clock_ahead", at(301))]
+    with pytest.raises(ValueError, match="the time of classed has no zone"):
+        register_attempts([replace(grant, at=at(0).replace(tzinfo=None))], now=at(0))
+
+
+def test_the_first_class_of_an_older_account_is_an_event() -> None:
+    attempt = a_metered_attempt(a_company().nlp, None, None)
+    attempt.pk, attempt.classed_at, attempt.guaranteed_mgpu = uuid7(), None, None
+    attempt.save(force_insert=True)
+    MeterEvent.objects.create(
+        attempt=attempt, kind="classed", at=at(0), guaranteed_mgpu=5_000, recorded_at=at(0)
+    )
+    record_classed([(attempt.pk, 5_000)], at(0), LATER)
+    assert MeterEvent.objects.count() == 1
+    record_started(attempt.pk, at(7), LATER)
+    assert segments(attempt) == [(at(7), None, 5_000, 3_000)]
+
+
+def test_on_the_way_back_first_classes_become_events_before_all_others() -> None:
+    """Planted: they get the next ids, and count more than a class of the same second; dies here."""
+    company = a_company()
+    two, one = (a_metered_attempt(company.nlp, None, None, guaranteed_mgpu=n) for n in (2, 1))
+    record_classed([(two.pk, 3)], at(0), LATER)
+    migration = import_module("billing.migrations.0010_first_class_with_the_account").Migration
+    with connection.cursor() as cursor:
+        cursor.execute(migration.operations[-1].reverse_sql)
+    events = MeterEvent.objects.filter(kind="classed").order_by("pk")
+    assert set(events.values_list("attempt_id", "guaranteed_mgpu", "at")[:2]) == {
+        (one.pk, 1, at(0)),
+        (two.pk, 2, at(0)),
+    }
+    assert events.values_list("attempt_id", "guaranteed_mgpu").last() == (two.pk, 3)
 
 
 def test_a_clock_five_minutes_ahead_is_believed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -26,6 +27,7 @@ from jobs.leadership import NotLeading
 from jobs.memory import Memory
 from jobs.models import Attempt, Change, Job, JobEvent, JobState, Leadership, Reclaim
 from jobs.queries import get_job
+from jobs.recording import Recorder
 from jobs.snapshots import load_snapshot
 from outbox.models import Message
 from primitives.errors import Conflict, Forbidden, NotFound
@@ -231,6 +233,50 @@ def test_a_plan_stands_when_its_reasons_are_not_stored_and_the_next_leader_store
     assert waits.explanation["code"] == "never_fits"
 
 
+@pytest.mark.parametrize("is_meanwhile", [False, True], ids=["between cycles", "during one"])
+def test_an_explanation_that_was_taken_away_is_stored_again_and_nobody_else_is_asked(
+    cycles: Cycles,
+    company: Company,
+    bob: User,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Any,
+    is_meanwhile: bool,
+) -> None:
+    """Planted: what a reading found changed forgotten, by the one at a cycle's begin or by the one
+    at its end; each dies here."""
+    settings.CYCLES_COMPARED_EVERY_S = 300
+    actor = actor_of(bob)
+    waits = a_job(company.nlp, bob, company.pool, gpus=8, nodes=1_000, now=NOW)
+    assert cycles.run(NOW).explained == 1
+    Change.objects.all().delete()
+    with CaptureQueriesContext(connection) as queries:
+        assert cycles.run(NOW).explained == 0
+    assert not [query for query in queries if "explanation IS NULL" in query["sql"]]
+
+    def take_away() -> None:
+        hold_job(waits.id, actor=actor, now=NOW)
+        release_job(waits.id, actor=actor, now=NOW)
+
+    if is_meanwhile:
+        a_job(company.nlp, bob, company.pool, gpus=8, now=NOW)
+        recorded = Recorder.record
+
+        def recording(*arguments: Any, **more: Any) -> None:
+            take_away()
+            recorded(*arguments, **more)
+
+        monkeypatch.setattr(Recorder, "record", recording)
+        assert cycles.run(NOW).started == 1
+        Change.objects.all().delete()
+    else:
+        take_away()
+    waits.refresh_from_db()
+    assert waits.explanation is None
+    assert cycles.run(NOW).explained == 1
+    waits.refresh_from_db()
+    assert waits.explanation["code"] == "never_fits"
+
+
 def test_nobody_who_starts_waits_until_the_others_are_told_why_they_do_not(
     cycles: Cycles, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,7 +392,7 @@ def test_one_that_was_made_smaller_since_the_snapshot_is_guaranteed_what_it_has(
         MeterEvent.objects.filter(attempt=attempt.id, kind="classed")
         .order_by("pk")
         .values_list("guaranteed_mgpu", flat=True)
-    ) == [0, 4000]
+    ) == [4000]
     (locked,) = (
         position
         for position, query in enumerate(queries)
