@@ -137,10 +137,13 @@ class Job(models.Model):
     origin = models.CharField(
         max_length=6, choices=JobOrigin.choices, default=JobOrigin.PORTAL.value
     )
-    # Nothing looks for the jobs of a pool or a cluster alone, and a start writes every index.
+    # Nothing looks for the jobs of a pool, a cluster or a priority class alone (but for the removal
+    # of one, which may read them all), and a start writes every index.
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="jobs", db_index=False)
     pools = ArrayField(models.UUIDField(), default=list)
-    priority_class = models.ForeignKey(PriorityClass, models.PROTECT, related_name="jobs")
+    priority_class = models.ForeignKey(
+        PriorityClass, models.PROTECT, related_name="jobs", db_index=False
+    )
     cluster = models.ForeignKey(
         Cluster, models.PROTECT, null=True, related_name="pinned_jobs", db_index=False
     )

@@ -83,7 +83,8 @@ def store_reasons(
     if not news:
         return []
     names = display_names()
-    queued = {job.id: job for job in snapshot.queued}
+    wanted = {item.job for item in news}
+    queued = {job.id: job for job in snapshot.queued if job.id in wanted}
     documents = [
         {
             "id": item.job,
