@@ -80,7 +80,7 @@ class Borrowers:
     """Attempts and claims, by the nodes at which they are not protected: as things were when the
     first victim of the cycle was sought."""
 
-    __slots__ = ("_by_parent", "_in_order", "_order")
+    __slots__ = ("_by_parent", "_in_order", "_largest", "_order")
 
     def __init__(
         self,
@@ -90,7 +90,8 @@ class Borrowers:
     ) -> None:
         """`alike`: by team and the bits of where they are protected."""
         self._order = order
-        self._in_order: dict[int, InOrder] = {}
+        self._in_order: dict[tuple[int, int], InOrder] = {}
+        self._largest: dict[int, int] = {}
         self._by_parent: dict[int, list[tuple[int, Collection[Holding]]]] = {}
         for (team, protected), those in alike:
             for node in tree.paths[team]:
@@ -102,14 +103,21 @@ class Borrowers:
         below = self._by_parent.get(parent, ())
         return [those for child, those in below if child != node]
 
-    def below(self, parent: int) -> InOrder:
-        """Those who are not protected at a child of `parent`."""
-        found = self._in_order.get(parent)
+    def below(self, parent: int, wanted_mgpu: int) -> InOrder:
+        """Those who are not protected at a child of `parent`, in order for a job of this size: one
+        order for all jobs that are not smaller than any of them."""
+        lines = self._by_parent.get(parent, ())
+        largest = self._largest.get(parent)
+        if largest is None:
+            sizes = (holding.mgpu for _, holdings in lines for holding in holdings)
+            largest = self._largest[parent] = max(sizes, default=0)
+        mgpu = min(wanted_mgpu, largest)
+        found = self._in_order.get((parent, mgpu))
         if found is None:
             key, is_abroad = self._order.key, parent == ROOT
-            found = self._in_order[parent] = InOrder(
-                Candidate(key(holding, is_abroad=is_abroad), parent, child, holding)
-                for child, holdings in self._by_parent.get(parent, ())
+            found = self._in_order[parent, mgpu] = InOrder(
+                Candidate(key(holding, mgpu, is_abroad=is_abroad), parent, child, holding)
+                for child, holdings in lines
                 for holding in holdings
             )
         return found

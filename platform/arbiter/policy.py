@@ -77,8 +77,9 @@ class Policy:
 
     `costly_loss_s` (seconds, 0 to 315,360,000): a job that would lose more than that of its work,
     since the last known checkpoint or its start, is stopped only where all others would not do,
-    before rank and credits are looked at and unpaid or not. The largest leaves the order to rank
-    and credits alone, whatever is lost.
+    before rank and credits are looked at and unpaid or not. Where a smaller job asks it is costly
+    sooner by as much: a gang of 64 GPUs that is asked for 8, after an eighth of that time. The
+    largest leaves the order to rank and credits alone, whatever is lost.
 
     Raises ValueError when a number is out of its range.
     """

@@ -103,14 +103,14 @@ class Reclaimer:
             asked = Asked(self._outside(team, shape, order, most=self._most))
             taking = self._choose(team, shape, asked, self._most)
         if taking is None and priority.preempts:
-            own = self._lower((team,), order)
+            own = self._lower((team,), order, mgpu)
             if own:
                 groups = {LOWER: Group.of(own), **self._outside(team, shape, order, own)}
                 taking = self._choose(team, shape, Asked({LOWER: groups[LOWER]})) or self._choose(
                     team, shape, Asked(groups)
                 )
         if taking is None and priority.preempts_others:
-            lower = self._lower(self._teams_beside(team, with_own=priority.preempts), order)
+            lower = self._lower(self._teams_beside(team, with_own=priority.preempts), order, mgpu)
             if lower:
                 groups = {LOWER: Group.of(lower), **self._outside(team, shape, order, lower)}
                 taking = self._choose(team, shape, Asked(groups))
@@ -223,7 +223,7 @@ class Reclaimer:
         near = self._borrowed if most is None else self._near(shape.mgpu, most)
         found: dict[int, Group] = {}
         for node in self._pool.tree.paths[team]:
-            group = self._beside(node, parents[node], near, may_ask, len(asked))
+            group = self._beside(node, shape.total_mgpu, near, may_ask, len(asked))
             gone = chain(stopped, *(one.holdings() for one in found.values()))
             if any(group.holdings()) and self._gives_right(node, team, shape.total_mgpu, gone):
                 found[parents[node]] = group
@@ -232,17 +232,18 @@ class Reclaimer:
     def _beside(
         self,
         node: int,
-        parent: int,
+        mgpu: int,
         near: Borrowers,
         may_ask: Callable[[Holding], bool],
         asked_count: int,
     ) -> Group:
-        """Whom one `may_ask` of those who are not protected at a sister of `node`, and of those who
-        are `near`; so many are asked already."""
+        """Whom one `may_ask`, for a job of `mgpu`, of those who are not protected at a sister of
+        `node`, and of those who are `near`; so many are asked already."""
+        parent = self._pool.tree.parents[node]
         lines = self._borrowed.beside(node, parent)
 
         def in_order(those: Borrowers) -> Iterator[Candidate]:
-            for one in those.below(parent):
+            for one in those.below(parent, mgpu):
                 if one.below != node and may_ask(one.holding):
                     yield one
 
@@ -352,11 +353,11 @@ class Reclaimer:
             if paths[other][-1] == paths[team][-1] and (with_own or other != team)
         ]
 
-    def _lower(self, teams: Iterable[int], order: int) -> list[Candidate]:
-        """Attempts of `teams` in lower priority classes, in victim order."""
+    def _lower(self, teams: Iterable[int], order: int, mgpu: int) -> list[Candidate]:
+        """Attempts of `teams` in lower priority classes, in victim order for a job of `mgpu`."""
         key = self._pool.victim_order.key
         return sorted(
-            Candidate(key(holding, is_abroad=False), LOWER, other, holding)
+            Candidate(key(holding, mgpu, is_abroad=False), LOWER, other, holding)
             for other in teams
             for holding in self._by_team.get(other, ())
             if holding.order < order and not holding.is_going

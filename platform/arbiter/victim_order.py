@@ -8,7 +8,9 @@ can put its own jobs behind those of strangers.
 
 A job that would lose much of its work is *costly* and comes after all others, unpaid or not; among
 such jobs what they lose decides, and neither rank nor credits nor priority. Else the team with the
-fewest credits would give back days of work where another one would lose minutes.
+fewest credits would give back days of work where another one would lose minutes. What is much goes
+by the GPUs that are asked for where these are fewer than its own: of a gang that is stopped for a
+small job the work of all ranks is lost, though the GPUs of one would have done.
 """
 
 from __future__ import annotations
@@ -95,13 +97,14 @@ class VictimOrder:
         #: Equal kinds are one object, which are compared at no cost.
         self._kinds: dict[Kind, Kind] = {}
 
-    def key(self, holding: Holding, *, is_abroad: bool) -> VictimKey:
-        """What orders an attempt or claim; `is_abroad`: another organization takes it back."""
+    def key(self, holding: Holding, wanted_mgpu: int, *, is_abroad: bool) -> VictimKey:
+        """What orders an attempt or claim where a job of `wanted_mgpu` asks; `is_abroad`: another
+        organization takes it back."""
         if holding.claim_key is not None:
             return holding.claim_key
         run, mgpu, taken_at = holding.run, holding.mgpu, self._taken_at
         cost = cost_of_stopping(run, mgpu, taken_at, self._checkpoint_at(run))
-        if cost > mgpu * (1 + self._costly_loss_s):
+        if cost > mgpu + min(mgpu, wanted_mgpu) * self._costly_loss_s:
             return _COSTLY_KIND, cost, -run.started_at, run.attempt
         team = self._teams.get(holding.team) or self._look_up(holding.team)
         if team.is_unpaid and not holding.protected & team.bit:

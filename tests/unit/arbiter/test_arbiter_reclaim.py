@@ -508,8 +508,8 @@ def test_who_claims_what_is_left_over_of_a_victim_waits_for_its_grace_too() -> N
         quotas={"o": 16, "o/a": 4, "o/b": 4, "o/c": 0, "o/d": 8},
         devices=devices(2),
         running=[
-            a_running("v", "o/c", slots(0, 1), started_at=NOW - 9_000),
-            a_running("w", "o/c", slots(1, 1), started_at=NOW - 9_000, priority="low"),
+            a_running("v", "o/c", slots(0, 1), started_at=NOW - 900),
+            a_running("w", "o/c", slots(1, 1), started_at=NOW - 900, priority="low"),
         ],
         queued=[
             a_queued("ja", "o/a", gpus=4),

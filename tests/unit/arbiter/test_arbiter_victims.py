@@ -299,6 +299,67 @@ def test_more_than_four_hours_are_much_where_nothing_else_is_said() -> None:
     assert victims(sooner) == ["never"]
 
 
+def test_what_a_gang_loses_is_much_sooner_where_few_gpus_are_asked_for() -> None:
+    """16 GPUs that ran for half an hour lose as much as 8 in an hour. Of those who are smaller than
+    the job that asks each loses for itself.
+
+    Planted: only its own GPUs count; only those that are asked for; a second less is much already.
+    """
+    rule = Policy(min_run_s=0, costly_loss_s=3_600)
+
+    def stopped(ran_s: int, *, nodes: int, ranks: int = 2) -> list[str]:
+        poor = [
+            a_running(f"poor{i}", "o/poor", slots(i, ranks), started_at=NOW - ran_s)
+            for i in range(0, 2, ranks)
+        ]
+        rich = [
+            a_running(f"rich{i}", "o/rich", slots(i, 1), started_at=NOW - 900) for i in range(2, 4)
+        ]
+        snapshot = a_snapshot(
+            quotas={"o": 32, "o/mine": 32, "o/poor": 0, "o/rich": 0},
+            devices=devices(4),
+            running=[*poor, *rich],
+            queued=[a_queued("j", "o/mine", nodes=nodes, gpus=8)],
+            credits={"o/poor": 1, "o/rich": 3},
+        )
+        return sorted(victims(snapshot, rule))
+
+    assert stopped(1_800, nodes=1) == ["poor0"]
+    assert stopped(1_801, nodes=1) == ["rich2"]
+    assert stopped(3_600, nodes=2) == ["poor0"]
+    assert stopped(3_601, nodes=2) == ["rich2", "rich3"]
+    assert stopped(3_600, nodes=2, ranks=1) == ["poor0", "poor1"]
+    assert stopped(3_601, nodes=2, ranks=1) == ["rich2", "rich3"]
+
+
+@pytest.mark.parametrize("sooner", ["small", "large"])
+def test_each_job_of_a_cycle_asks_in_the_order_for_its_size(sooner: str) -> None:
+    """Planted: the order of whoever asked first; that of the largest; who asks for more than the
+    first of the victims holds counts as that large."""
+    running = [
+        *(a_running(f"rich{i}", "o/rich", slots(i, 1), started_at=NOW - 900) for i in range(2)),
+        *(
+            a_running(f"gang{i}", "o/poor", slots(i, 2), started_at=NOW - 1_801 - i)
+            for i in range(2, 6, 2)
+        ),
+    ]
+    snapshot = a_snapshot(
+        quotas={"o": 48, "o/mine": 48, "o/poor": 0, "o/rich": 0},
+        devices=devices(6),
+        running=running,
+        queued=[
+            a_queued(name, "o/mine", nodes=nodes, gpus=8, submitted_at=NOW - 9 * (name == sooner))
+            for name, nodes in (("small", 1), ("large", 2))
+        ],
+        credits={"o/poor": 1, "o/rich": 3},
+    )
+    plan = decide(snapshot, Policy(min_run_s=0, costly_loss_s=3_600))
+    assert {one.job: [victim.job for victim in one.victims] for one in plan.reclaims} == {
+        "small": ["rich0"],
+        "large": ["gang2"],
+    }
+
+
 # -- rights -----------------------------------------------------------------------------------
 
 
