@@ -288,10 +288,10 @@ class Core:
     def cycle(self, now: int, *, explains: bool = True, parts: bool = True) -> Plan:
         """Decide as of `now`, see `arbiter.cycle.decide`. Raises as `decide`.
 
-        Without `parts`, which explanations need, it is not worked out what of each attempt is
-        guaranteed: none is classed, and of what starts it says 0.
+        Without `parts` it is not worked out what of each attempt is guaranteed: none is classed,
+        and of what starts it says 0.
         """
-        with closing(self._decide(now, explains=explains, parts=parts or explains)) as decided:
+        with closing(self._decide(now, explains=explains, parts=parts)) as decided:
             return decided.explained() if explains else decided.plan
 
     def decide(self, now: int) -> Decided:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from arbiter.decisions import Classed, NodeUse, Plan, Reclaim, Reservation, Start, Waiting
 from arbiter.several_pools import Rounds, in_one
 from arbiter.snapshot import QueuedJob
-from arbiter.standing import Outcome, node_use, outcome, starts_of
+from arbiter.standing import node_use, outcome, starts_of
 from arbiter.telling import explain
 
 
@@ -38,23 +38,22 @@ class Decided:
         now: int,
         parts: bool,
     ) -> None:
-        """Of all pools, in `rounds` that have agreed; `shared` and `claimed` as there. Without
-        `parts` it cannot be explained, see `Core.cycle`."""
+        """Of all pools, in `rounds` that have agreed; `shared` and `claimed` as there, `parts` as
+        in `Core.cycle`."""
         self._cycles = {name: rounds.cycles[name] for name in sorted(rounds.cycles)}
         self._rounds: Rounds | None = rounds
         self._shared = shared
-        self._outcomes: dict[str, Outcome] = {}
         starts: list[Start] = []
         reclaims: list[Reclaim] = []
         dropped: set[str] = set()
         classed: list[Classed] = []
-        for name, cycle in self._cycles.items():
+        for cycle in self._cycles.values():
             reclaims.extend(cycle.reclaims)
             dropped.update(cycle.pool.dropped)
             if not parts:
                 starts.extend(starts_of(cycle.starts, {}))
                 continue
-            found = self._outcomes[name] = outcome(cycle.pool, cycle.starts)
+            found = outcome(cycle.pool, cycle.starts)
             starts.extend(starts_of(cycle.starts, found.guaranteed_mgpu))
             classed.extend(found.classed)
         # Who starts in another pool than that of its claim gives that claim up.
@@ -81,9 +80,8 @@ class Decided:
         reservations: list[Reservation] = []
         for name, cycle in self._cycles.items():
             cycle.finish()
-            protected = self._outcomes[name].protected
             reasons[name] = explain(cycle)
-            use.extend(node_use(cycle.pool, cycle.starts, protected, cycle.waiting_mgpu()))
+            use.extend(node_use(cycle.pool, cycle.starts, cycle.waiting_mgpu()))
             reservations.extend(cycle.reserved.told())
         return replace(
             self.plan,

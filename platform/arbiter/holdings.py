@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from arbiter.placement import FreeDevices
@@ -152,7 +152,7 @@ class Holdings:
         self._rooms = rooms
         self.offered_mgpu = sum(sum(nodes.values()) for nodes in offered.values())
         self._beyond_mgpu = 0
-        #: As of the last cycle, and the organizations of which something changed since.
+        #: As of the last cycle, and the teams of which something changed since.
         self._protection = Protection(tree, quota)
         self._changed: set[int] = set()
         #: Kept from when somebody asks for it.
@@ -183,7 +183,7 @@ class Holdings:
                 if line is None:
                     line = self.teams[team] = TeamJobs()
                 line.add(holding.contender())
-                self._changed.add(self._tree.paths[team][-1])
+                self._changed.add(team)
             if run.time_limit_s is not None:
                 insort(self.ends, (run.started_at + run.time_limit_s, run.attempt, holding))
         if is_going or team == ROOT or run.guaranteed_mgpu != holding.mgpu:
@@ -201,40 +201,38 @@ class Holdings:
                 line.remove(holding.turn)
                 if not line.jobs:
                     del self.teams[holding.team]
-                self._changed.add(self._tree.paths[holding.team][-1])
+                self._changed.add(holding.team)
             if run.time_limit_s is not None:
                 end = run.started_at + run.time_limit_s, attempt
                 del self.ends[bisect_left(self.ends, end)]
 
     def protect(self, teams: Mapping[int, TeamJobs], besides: Collection[int]) -> Protection:
         """Class all attempts for a cycle, and mark them. `teams` are theirs with what else is to be
-        classed in the organizations `besides`.
+        classed of those `besides`.
 
-        All of an organization stay as they are while none of it comes or goes.
+        What nothing came to or left since stays as it is.
         """
         protection = self._protection
-        organizations = self._changed.union(besides)
-        before = {one: protection.unprotected.get(one, {}) for one in organizations}
-        protection.redo(teams, organizations)
-        for organization, was in before.items():
-            self._mark(was, protection.unprotected.get(organization, {}))
+        before, now = protection.unprotected.copy(), protection.unprotected
+        marked: dict[Holding, None] = {}
+        for node in protection.redo(teams, self._changed.union(besides)):
+            was, others = before.get(node, ()), now.get(node, ())
+            if was is not others:
+                bit = 1 << self._tree.depths[node]
+                known, left = {job.what for job in was}, {job.what for job in others}
+                for holding in [job.what for job in was if job.what not in left]:
+                    assert isinstance(holding, Holding)
+                    holding.protected |= bit
+                    marked[holding] = None
+                for holding in [job.what for job in others if job.what not in known]:
+                    assert isinstance(holding, Holding)
+                    holding.protected &= ~bit
+                    marked[holding] = None
+        if self._borrowed is not None:
+            for holding in marked:
+                self._borrowed.note(holding)
         self._changed = set(besides)
         return protection
-
-    def _mark(self, before: Mapping[Hashable, int], now: Mapping[Hashable, int]) -> None:
-        """Those of one organization are protected everywhere but these, at the depths whose bits
-        are given."""
-        for holding in before.keys() - now.keys():
-            assert isinstance(holding, Holding)
-            holding.protected = 0 if holding.is_going else holding.everywhere
-            if self._borrowed is not None:
-                self._borrowed.forget(holding)
-        for holding, bits in now.items():
-            if before.get(holding) != bits:
-                assert isinstance(holding, Holding)
-                holding.protected = holding.everywhere & ~bits
-                if self._borrowed is not None:
-                    self._borrowed.note(holding)
 
     @property
     def borrowed(self) -> Borrowed:
@@ -242,12 +240,12 @@ class Holdings:
         a cycle."""
         if self._borrowed is None:
             marked = (
-                one
-                for of_organization in self._protection.unprotected.values()
-                for one in of_organization
-                if isinstance(one, Holding)
+                job.what
+                for others in self._protection.unprotected.values()
+                for job in others
+                if isinstance(job.what, Holding)
             )
-            self._borrowed = Borrowed(marked)
+            self._borrowed = Borrowed(dict.fromkeys(marked))
         return self._borrowed
 
     def left_of(self, offered: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:

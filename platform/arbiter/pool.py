@@ -63,8 +63,8 @@ class Pool:
     `now` counts what is in use and what claims have free already; `later` is how it stands when
     everything that is being stopped is gone and every claim is used, or None while
     nothing is being stopped. A start must be allowed by both. `protection` is how `holdings` and
-    claims were classed, the latter in the organizations `claimed_in`, and `guarantees` what that
-    takes and what the cycle's starts take on top.
+    claims were classed, the latter of the teams `claimants`, and `guarantees` what that takes and
+    what the cycle's starts take on top.
     `stopped` are those that this cycle stops.
     `leaving` are the attempts that give their GPUs back within their grace;
     `coming_back[cluster][node]` is what of that no claim waits for, of nodes and of rooms.
@@ -80,7 +80,7 @@ class Pool:
     protection: Protection
     guarantees: Guarantees
     earmarks: dict[str, Earmark]
-    claimed_in: Collection[int]
+    claimants: Collection[int]
     dropped: list[str]
     coming_back: dict[str, dict[str, int]]
     class_use: dict[tuple[int, str], int]
@@ -360,8 +360,8 @@ def open_pool(
             later.charge(holding.team, -holding.mgpu)
         for earmark in earmarks.values():
             later.charge(earmark.team, earmark.job.mgpu)
-    claimed_in = frozenset(tree.paths[one.team][-1] for one in earmarks.values())
-    protection = _protect(ground, holdings, earmarks.values(), claimed_in)
+    claimants = frozenset(one.team for one in earmarks.values())
+    protection = _protect(ground, holdings, earmarks.values(), claimants)
     return Pool(
         ground=ground,
         taken_at=taken_at,
@@ -373,7 +373,7 @@ def open_pool(
         protection=protection,
         guarantees=protection.taken.copy(),
         earmarks=earmarks,
-        claimed_in=claimed_in,
+        claimants=claimants,
         dropped=dropped,
         coming_back=coming_back,
         class_use=class_use,
@@ -529,22 +529,22 @@ def _stand_in(job: QueuedJob, claim: Claim, team: int, order: int) -> Holding:
 def _protect(
     ground: Ground,
     holdings: Holdings,
-    earmarks: Collection[Earmark],
-    organizations: Collection[int],
+    earmarks: Iterable[Earmark],
+    claimants: Collection[int],
 ) -> Protection:
-    """Class what runs and what claims are promised, which are of `organizations`.
+    """Class what runs and what claims are promised, which are of the teams `claimants`.
 
     An attempt that is being stopped runs no longer: it is in use but protected nowhere, so that
     its place in the guarantee can be given away while it goes. A claim counts as a job that
     started when it was made.
     """
     teams: Mapping[int, TeamJobs] = holdings.teams
-    if earmarks:
-        teams = with_changed(holdings.teams, {earmark.team for earmark in earmarks})
+    if claimants:
+        teams = with_changed(holdings.teams, claimants)
         for earmark in earmarks:
             stand_in = earmark.stand_in
             stand_in.protected = stand_in.everywhere = (
                 1 << len(ground.tree.paths[earmark.team])
             ) - 1
             teams[earmark.team].add(stand_in.contender())
-    return holdings.protect(teams, organizations)
+    return holdings.protect(teams, claimants)

@@ -1,5 +1,5 @@
-"""Protected and borrowed jobs (semantics section 3): those of an organization are classed anew for
-every cycle before which anything of it changed.
+"""Protected and borrowed jobs (semantics section 3): before a cycle those of the teams of which
+anything changed are classed anew, and those at all nodes above them.
 
 A job fits in what is left of a node's guarantee by the arithmetic of starts: what the node holds
 with the jobs that are protected at it, and no others, stays within G. What a node below it keeps
@@ -9,7 +9,7 @@ for itself is held whether or not somebody uses it, so a sister's job cannot be 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -71,13 +71,11 @@ class Contender(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """The `others` do not fit in `guaranteed` beside those before them, which take `mgpu`; `whats`
-    are what they are."""
+    """The `others` do not fit in `guaranteed` beside those before them, which take `mgpu`."""
 
     guaranteed: int
     mgpu: int
     others: list[Contender]
-    whats: list[Hashable]
 
 
 @dataclass(slots=True, eq=False)
@@ -113,8 +111,7 @@ class TeamJobs:
                     left -= job.mgpu
                 else:
                     others.append(job)
-            whats = [job.what for job in others]
-            found = self._fitted = Fitted(guaranteed, guaranteed - left, others, whats)
+            found = self._fitted = Fitted(guaranteed, guaranteed - left, others)
         return found
 
     def copy(self) -> TeamJobs:
@@ -132,16 +129,14 @@ def with_changed(teams: Mapping[int, TeamJobs], those: Iterable[int]) -> dict[in
 
 
 class Protection:
-    """How jobs are classed, kept organization by organization: what those of one are does not
-    depend on those of another.
+    """How jobs are classed, kept node by node: what those of one organization are does not depend
+    on those of another.
 
-    `taken` is what that takes of the guarantees. `unprotected` has, by organization, those jobs
-    that are not protected at each node of their path, with a bit for each depth where they are not
-    (bit 0: the organization); `jobs` are the same jobs. The parts of both are replaced and never
-    changed.
+    `taken` is what that takes of the guarantees. `unprotected` has, by node, those jobs at or below
+    it that are not protected there, where there are any; the lists are replaced and never changed.
     """
 
-    __slots__ = ("jobs", "taken", "unprotected")
+    __slots__ = ("taken", "unprotected")
 
     def __init__(self, tree: Tree, quota: PoolQuota) -> None:
         """Nobody has jobs."""
@@ -151,136 +146,118 @@ class Protection:
             for _ in range(tree.depth_max + 1 if is_any_kept else 0)
         ]
         self.taken = Guarantees(tree, quota, [0] * size, ledgers)
-        self.unprotected: dict[int, dict[Hashable, int]] = {}
-        self.jobs: dict[int, list[Contender]] = {}
+        self.unprotected: dict[int, list[Contender]] = {}
 
     def copy(self) -> Protection:
         """The same, independent of this one."""
         twin = object.__new__(Protection)
-        twin.taken = self.taken.copy()
-        twin.unprotected, twin.jobs = self.unprotected.copy(), self.jobs.copy()
+        twin.taken, twin.unprotected = self.taken.copy(), self.unprotected.copy()
         return twin
 
     def bits(self, team: int, what: Hashable) -> int:
         """The depths at which a job of `team` is not protected."""
-        known = self.unprotected.get(self.taken.tree.paths[team][-1])
-        return 0 if known is None else known.get(what, 0)
+        return sum(
+            1 << self.taken.tree.depths[node]
+            for node in self.taken.tree.paths[team]
+            if any(job.what == what for job in self.unprotected.get(node, ()))
+        )
 
-    def redo(self, teams: Mapping[int, TeamJobs], organizations: Iterable[int]) -> None:
-        """Class the jobs of `organizations` anew, as `teams` has them now.
+    def redo(self, teams: Mapping[int, TeamJobs], changed: Iterable[int]) -> Collection[int]:
+        """Class the jobs anew at `changed` teams and at all nodes above, as `teams` has them now;
+        returns the nodes at which that was done.
 
         At each node the jobs below it are taken in the order (protected one level lower first,
         then that of their turns) and marked protected whenever they fit whole in what is left of
-        the guarantee; one that does not fit does not stop the ones behind it. Where all jobs of a
-        team fit, nothing is to be done for each of them.
+        the guarantee; one that does not fit does not stop the ones behind it. Where something is
+        kept in an organization, all of it is done: what is kept of one depth counts at all others.
         """
-        for organization in organizations:
-            unprotected, jobs = self._class(teams, organization)
-            if jobs:
-                self.unprotected[organization], self.jobs[organization] = unprotected, jobs
+        tree, keeps_below = self.taken.tree, self.taken.quota.keeps_below
+        nodes, keeping = set[int](), set[int]()
+        for team in changed:
+            path = tree.paths[team]
+            if keeps_below[path[-1]]:
+                keeping.add(path[-1])
             else:
-                self.unprotected.pop(organization, None)
-                self.jobs.pop(organization, None)
+                nodes.update(path)
+        for node in sorted(nodes, reverse=True):
+            self._class(teams, node)
+        for organization in keeping:
+            self._class_keeping(teams, tree.below[organization])
+            nodes.update(tree.below[organization])
+        return nodes
 
-    def _class(
-        self, teams: Mapping[int, TeamJobs], organization: int
-    ) -> tuple[dict[Hashable, int], list[Contender]]:
-        taken = self.taken
-        tree, quota, used = taken.tree, taken.quota, taken.used_mgpu
-        guaranteed = quota.guaranteed
-        nodes, is_kept = tree.below[organization], quota.keeps_below[organization]
-        depth = tree.depths[nodes[0]]
+    def _class_keeping(self, teams: Mapping[int, TeamJobs], nodes: Sequence[int]) -> None:
+        """Class the jobs of an organization in which something is kept, whose nodes these are."""
+        depths, ledgers = self.taken.tree.depths, self.taken.ledgers
+        depth = depths[nodes[0]]
+        _clear(ledgers[depth], nodes)
         for node in nodes:
-            used[node] = 0
-        if is_kept:
-            _clear(taken.ledgers[depth], nodes)
-        # By node: how many jobs are protected one level lower, and the others.
-        first: dict[int, int] = {}
-        then: dict[int, list[Contender]] = {}
-        unprotected: dict[Hashable, int] = {}
-        anywhere: list[Contender] = []
-        for node in nodes:
-            if tree.depths[node] < depth:
+            if depths[node] < depth:
                 # What is protected one level lower is so here too, unless G is too small for it.
-                depth = tree.depths[node]
-                if is_kept:
-                    _carry_over(taken.ledgers[depth + 1], taken.ledgers[depth], nodes)
-            if not is_kept and node not in tree.children:
-                own = teams.get(node)
-                if own is not None:
-                    fitted = own.fitted(guaranteed[node])
-                    others, parent = fitted.others, tree.parents[node]
-                    used[node] = fitted.mgpu
-                    if parent != ROOT:
-                        first[parent] = first.get(parent, 0) + len(own.jobs) - len(others)
-                        used[parent] += fitted.mgpu
-                    if others:
-                        anywhere += others
-                        unprotected.update(dict.fromkeys(fitted.whats, 1 << depth))
-                        if parent != ROOT:
-                            then.setdefault(parent, []).extend(others)
-                continue
-            fitting, tried = first.get(node, 0), then.get(node, [])
-            if fitting and (
-                (taken.ledgers[depth].held if is_kept else used)[node] > guaranteed[node]
-            ):
-                again = [
-                    job
-                    for team, line in teams.items()
-                    if team != node and node in tree.paths[team]
-                    for job in line.jobs
-                    if not unprotected.get(job.what, 0) >> depth + 1 & 1
-                ]
-                for job in again:
-                    taken.take(node, job.team, -job.mgpu)
-                again.sort()
-                fitting = 0
-            else:
-                again = []
-            own, parent = teams.get(node), tree.parents[node]
+                depth = depths[node]
+                _carry_over(ledgers[depth + 1], ledgers[depth], nodes)
+            self._class(teams, node)
+
+    def _class(self, teams: Mapping[int, TeamJobs], node: int) -> None:
+        """Class the jobs at one node, when those below it are."""
+        taken, unprotected = self.taken, self.unprotected
+        tree, quota, used = taken.tree, taken.quota, taken.used_mgpu
+        own, children, guaranteed = teams.get(node), tree.children.get(node), quota.guaranteed[node]
+        others = list[Contender]()
+        if children is None:
+            used[node] = 0
+            if own is not None:
+                _, mgpu, others = own.fitted(guaranteed)
+                taken.take(node, node, mgpu)
+        else:
+            is_kept = quota.keeps_below[tree.paths[node][-1]]
+            used[node] = sum([used[child] for child in children])
+            tried = [job for child in children for job in unprotected.get(child, ())]
+            held = taken.ledgers[tree.depths[node]].held if is_kept else used
+            again = self._below(teams, node, tried) if held[node] > guaranteed else []
+            for job in again:
+                taken.take(node, job.team, -job.mgpu)
             if own is None:
                 tried.sort()
-            elif (
-                tried
-                or again
-                or used[node] + own.mgpu > guaranteed[node]
-                or quota.keeps_below[node]
-            ):
-                tried = sorted(tried + own.jobs) if tried else own.jobs
+            elif tried or again or used[node] + own.mgpu > guaranteed or quota.keeps_below[node]:
+                tried = sorted(tried + own.jobs)
             else:
                 taken.take(node, node, own.mgpu)
-                fitting += len(own.jobs)
-            others = list[Contender]()
             fits = taken.fits if quota.keeps_below[node] else None
-            left = guaranteed[node] - used[node]
+            left = guaranteed - used[node]
             for job in (*again, *tried) if again else tried:
                 mgpu = job.mgpu
                 if mgpu <= left if fits is None else fits(node, job.team, mgpu):
-                    fitting += 1
+                    left -= mgpu
                     if is_kept:
                         taken.take(node, job.team, mgpu)
-                    left -= mgpu
                 else:
                     others.append(job)
-                    bits = unprotected.get(job.what)
-                    if bits is None:
-                        anywhere.append(job)
-                        unprotected[job.what] = 1 << depth
-                    else:
-                        unprotected[job.what] = bits | 1 << depth
             if not is_kept:
-                used[node] = guaranteed[node] - left
-            if parent != ROOT:
-                first[parent] = first.get(parent, 0) + fitting
-                then.setdefault(parent, []).extend(others)
-                used[parent] += used[node]
-        return unprotected, anywhere
+                used[node] = guaranteed - left
+        if others:
+            unprotected[node] = others
+        else:
+            unprotected.pop(node, None)
+
+    def _below(
+        self, teams: Mapping[int, TeamJobs], node: int, others: Iterable[Contender]
+    ) -> list[Contender]:
+        """All jobs below `node` but for the `others`, in order."""
+        paths, left_out = self.taken.tree.paths, {job.what for job in others}
+        return sorted(
+            job
+            for team, own in teams.items()
+            if team != node and node in paths[team]
+            for job in own.jobs
+            if job.what not in left_out
+        )
 
 
 def protect(tree: Tree, quota: PoolQuota, teams: Mapping[int, TeamJobs]) -> Protection:
     """Class the jobs of all `teams`."""
     found = Protection(tree, quota)
-    found.redo(teams, {tree.paths[team][-1] for team in teams})
+    found.redo(teams, teams)
     return found
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from operator import attrgetter
 
 from arbiter.decisions import Classed, NodeUse, Start
 from arbiter.holdings import Holding
 from arbiter.placement import Place
 from arbiter.pool import Pool
-from arbiter.protection import Contender, TeamJobs, with_changed
+from arbiter.protection import Contender, Protection, TeamJobs, with_changed
 from arbiter.quota_tree import ROOT, Tree
 from arbiter.snapshot import QueuedJob, Slot
 from primitives.units import MGPU_PER_GPU, largest_remainder
@@ -29,52 +28,43 @@ class NewStart:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The guaranteed part of every start, and of every attempt where it changed; and what of each
-    node's guarantee protected jobs use."""
+    """The guaranteed part of every start, and of every attempt where it changed."""
 
     guaranteed_mgpu: Mapping[str, int]
     classed: tuple[Classed, ...]
-    protected: Sequence[int]
 
 
 def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
-    """Class all that runs after the plan.
+    """What is guaranteed of all that runs after the plan.
 
     In each team the protected jobs are guaranteed whole. What is left of G goes, in part where
     it must, to the borrowed ones in the order of protection and then to those that are being
     stopped, so that the parts sum to min(use, G).
     """
     tree, guaranteed = pool.tree, pool.quota.guaranteed
-    teams: Mapping[int, TeamJobs] = pool.holdings.teams
-    protection = pool.protection
-    if starts or pool.stopped or pool.claimed_in or pool.earmarks:
-        touched = {start.team for start in starts} | {one.team for one in pool.stopped}
-        teams = with_changed(pool.holdings.teams, touched)
-        for holding in pool.stopped:
-            teams[holding.team].remove(holding.turn)
-        for i, start in enumerate(starts):
-            turn = (-start.order, pool.taken_at, start.job.id, "")
-            teams[start.team].add(Contender(turn, start.team, start.job.mgpu, i))
-        protection = protection.copy()
-        protection.redo(teams, {tree.paths[team][-1] for team in touched}.union(pool.claimed_in))
-    borrowed: dict[int, list[Contender]] = {}
-    for job in chain.from_iterable(protection.jobs.values()):
-        if protection.bits(job.team, job.what) >> tree.depths[job.team] & 1:
-            borrowed.setdefault(job.team, []).append(job)
     going: dict[int, list[Holding]] = {}
     for holding in (*pool.holdings.going.values(), *pool.stopped):
         if holding.team != ROOT:
             going.setdefault(holding.team, []).append(holding)
-
+    in_use = pool.holdings.direct.copy()
+    for start in starts:
+        in_use[start.team] += start.job.mgpu
+    # All is guaranteed of a team that uses no more than its guarantee.
+    over = {team for team, mgpu in enumerate(in_use) if mgpu > guaranteed[team]}
+    teams = _teams_after(pool, starts, over)
+    after = None if over.isdisjoint(tree.children) else protection_after(pool, starts)
     parts: dict[Hashable, int] = {}
-    for team in borrowed.keys() | going.keys():
-        behind = sorted(borrowed.get(team, ()), key=attrgetter("turn"))
+    for team in over:
+        own = teams.get(team, TeamJobs())
+        if after is None or team not in tree.children:
+            behind = own.fitted(guaranteed[team]).others.copy()
+        else:
+            behind = sorted(job for job in after.unprotected.get(team, ()) if job.team == team)
+        left = guaranteed[team] - own.mgpu + sum([job.mgpu for job in behind])
         behind += [one.contender() for one in sorted(going.get(team, ()), key=attrgetter("turn"))]
-        whole = teams[team].mgpu if team in teams else 0
-        left = guaranteed[team] - whole + sum(job.mgpu for job in borrowed.get(team, ()))
         for job in behind:
-            parts[job.what] = min(job.mgpu, left)
-            left -= parts[job.what]
+            parts[job.what] = part = min(job.mgpu, left)
+            left -= part
 
     suspects = {*pool.holdings.unsettled.values(), *pool.stopped}
     suspects.update(what for what in parts if isinstance(what, Holding))
@@ -87,8 +77,33 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
     return Outcome(
         {start.job.id: parts.get(i, start.job.mgpu) for i, start in enumerate(starts)},
         tuple(sorted(classed, key=attrgetter("attempt"))),
-        protection.taken.used_mgpu,
     )
+
+
+def protection_after(pool: Pool, starts: Sequence[NewStart]) -> Protection:
+    """How all that runs after the plan is classed."""
+    everybody = range(len(pool.tree.ids))
+    changed = {start.team for start in starts} | {one.team for one in pool.stopped}
+    protection = pool.protection.copy()
+    protection.redo(_teams_after(pool, starts, everybody), changed.union(pool.claimants))
+    return protection
+
+
+def _teams_after(
+    pool: Pool, starts: Sequence[NewStart], those: Container[int]
+) -> Mapping[int, TeamJobs]:
+    """What runs before the plan, but of `those` teams what runs after it; of what starts its place
+    among the `starts` stands for it."""
+    stopped = [one for one in pool.stopped if one.team in those]
+    new = [(i, start) for i, start in enumerate(starts) if start.team in those]
+    changed = {one.team for one in stopped} | {start.team for _, start in new}
+    teams = with_changed(pool.holdings.teams, changed)
+    for holding in stopped:
+        teams[holding.team].remove(holding.turn)
+    for i, start in new:
+        turn = (-start.order, pool.taken_at, start.job.id, "")
+        teams[start.team].add(Contender(turn, start.team, start.job.mgpu, i))
+    return teams
 
 
 def starts_of(new: Iterable[NewStart], guaranteed_mgpu: Mapping[str, int]) -> list[Start]:
@@ -108,7 +123,6 @@ def starts_of(new: Iterable[NewStart], guaranteed_mgpu: Mapping[str, int]) -> li
 def node_use(
     pool: Pool,
     starts: Sequence[NewStart],
-    protected: Sequence[int],
     waiting_mgpu: Mapping[int, int],
 ) -> tuple[NodeUse, ...]:
     """How every node stands after the plan; `waiting_mgpu`: still queued, by team."""
@@ -121,6 +135,7 @@ def node_use(
         waiting[team] += mgpu
     _sum_up(tree, in_use)
     _sum_up(tree, waiting)
+    protected = protection_after(pool, starts).taken.used_mgpu
     lent = lent_out(tree, quota.guaranteed, _lendable(pool), in_use, pool.now.capacity)
     return tuple(
         NodeUse(
