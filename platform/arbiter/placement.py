@@ -192,7 +192,7 @@ class FreeDevices:
 
     def with_room(self, cluster: str, shape: Shape) -> list[tuple[int, str]]:
         """(free milli-GPU, node) of every node of a cluster with room for one rank."""
-        return self._fullest(self._at(cluster, shape), cluster, shape, None)
+        return self._fullest(self._at(cluster, shape), cluster, shape.kinds, shape.mgpu, None)
 
     def has_room(
         self, cluster: str, node: str, shape: Shape, more: Mapping[str, int] | None = None
@@ -290,15 +290,15 @@ class FreeDevices:
         `lent`; that one itself where others have no more or less."""
         cluster, (chosen,) = place
         at = self._at(cluster, shape)
-        as_full = shape._replace(mgpu=self._amounts[at][chosen])
+        as_full = self._amounts[at][chosen]
         best, most = chosen, lent.get(chosen, 0)
-        for mgpu, node in self._fullest(at, cluster, as_full, _COMPANIES_MAX):
-            if mgpu != as_full.mgpu:
+        for mgpu, node in self._fullest(at, cluster, shape.kinds, as_full, _COMPANIES_MAX):
+            if mgpu != as_full:
                 break
             here = lent.get(node, 0)
             if here > most if joins_lent else here < most:
                 best, most = node, here
-        return Place(cluster, (best,))
+        return place if best == chosen else Place(cluster, (best,))
 
     def take(self, cluster: str, node: str, mgpu: int) -> None:
         """Use up `mgpu` of a node, or so much of a room; a negative amount gives it back."""
@@ -415,21 +415,21 @@ class FreeDevices:
             return shelves.choose(shape.mgpu, shape.node_count, shape.kinds, shape.topology)
         if shape.is_bound:
             return None
-        nodes = self._fullest(at, cluster, shape, shape.node_count)
+        nodes = self._fullest(at, cluster, shape.kinds, shape.mgpu, shape.node_count)
         if len(nodes) < shape.node_count:
             return None
         wish = shape.topology
         return Chosen(0 if wish is None else len(levels_from(wish.level)), nodes)
 
     def _fullest(
-        self, at: _At, cluster: str, shape: Shape, most: int | None
+        self, at: _At, cluster: str, kinds: int | None, mgpu: int, most: int | None
     ) -> list[tuple[int, str]]:
-        """(free milli-GPU, node) of the first `most` nodes with room for one rank."""
-        if shape.kinds is not None:
-            among = self._kinds.nodes(shape.kinds, cluster)
-            return self._levels_of(at, cluster).least(shape.mgpu, among, most)
+        """(free milli-GPU, node) of the first `most` nodes of `kinds` with so much free."""
+        if kinds is not None:
+            among = self._kinds.nodes(kinds, cluster)
+            return self._levels_of(at, cluster).least(mgpu, among, most)
         nodes = self._all[at]
-        start = bisect_left(nodes, (shape.mgpu, ""))
+        start = bisect_left(nodes, (mgpu, ""))
         return nodes[start:] if most is None else nodes[start : start + most]
 
     def _shelves_of(self, at: _At, plan: GroundPlan) -> Shelves:

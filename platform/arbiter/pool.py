@@ -173,9 +173,8 @@ class Pool:
         Exact but for a new job of higher priority than protected ones, which the next
         cycle's full classing puts in their place; until then neither is above G.
         """
-        for node in self.tree.paths[team]:
-            if self.guarantees.fits(node, team, mgpu):
-                self.guarantees.take(node, team, mgpu)
+        for node in self.guarantees.fitting(team, mgpu):
+            self.guarantees.take(node, team, mgpu)
 
     def start(self, job: QueuedJob, team: int, place: Place) -> list[Slot]:
         """Count `job` as running at `place`; returns what it holds there."""

@@ -49,6 +49,16 @@ class Guarantees:
         ledger = self.ledgers[self.tree.depths[node]]
         return ledger.holds_with(node, team, mgpu) <= max(guaranteed, ledger.held[node])
 
+    def fitting(self, team: int, mgpu: int) -> list[int]:
+        """The nodes on the path of `team`, the lowest first, in which a job of it fits so."""
+        used, guaranteed, keeps = self.used_mgpu, self.quota.guaranteed, self.quota.keeps_below
+        return [
+            node
+            for node in self.tree.paths[team]
+            if used[node] + mgpu <= guaranteed[node]
+            and (not keeps[node] or self.fits(node, team, mgpu))
+        ]
+
     def take(self, node: int, team: int, mgpu: int) -> None:
         """Count a job of `team` as protected at `node`; a negative amount gives it back."""
         self.used_mgpu[node] += mgpu

@@ -15,8 +15,9 @@ comes up, and not before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ Age = tuple[int, str]
 _RATIO_BITS = 124
 
 
+@lru_cache(maxsize=1 << 14)
 def exact_ratio(numerator: int, denominator: int) -> int:
     """An integer that orders like `numerator / denominator`, equal for equal ratios.
 
@@ -368,7 +370,7 @@ class Agenda:
 
     def _enlist(self, source: int, job: Age, team: int) -> None:
         standing = self._standing(team, source)
-        is_own = standing.level == 0
+        is_own = source == team
         key = (
             standing.level,
             standing.ratio if is_own else source,
@@ -399,9 +401,10 @@ class Agenda:
         self._contests[key].withdraw(team)
         return True
 
-    def draws_on(self, source: int) -> bool:
-        """Whether teams below `source` have drawn on its guarantee."""
-        return source in self._of_source
+    @property
+    def drawn_on(self) -> Collection[int]:
+        """The nodes on whose guarantees teams below them have drawn."""
+        return self._of_source
 
     def refresh(self, source: int, ratio: int) -> None:
         """The ratio of a node changed on whose guarantee others may draw."""

@@ -66,10 +66,10 @@ class PoolCycle:
         self._lines = lines
         self.queues = lines.queues
         self._settled: Collection[str] = ()
-        #: Teams whose queues nobody has looked at, and the ratios of their guarantees (of others,
-        #: too), the lowest last.
+        #: Teams whose queues nobody has looked at, and the ratios of guarantees with the teams that
+        #: they are of (others, too), the lowest last.
         self._unseen: set[int] = set()
-        self._expected: list[tuple[int, int]] = []
+        self._expected: list[tuple[int, list[int]]] = []
         self._not_again = shared.not_again.union(pool.dropped)
         self._shared = shared
         self._only_starts = shared.only_starts
@@ -311,21 +311,24 @@ class PoolCycle:
         that its next job draws on its team's own guarantee."""
         self._unseen = set(self.queues)
         ratio = self.pool.ratio
-        self._expected = [(ratio(team), team) for team in self.queues]
-        self._expected.sort(reverse=True)
+        alike: dict[int, list[int]] = {}
+        for team in self.queues:
+            alike.setdefault(ratio(team), []).append(team)
+        self._expected = sorted(alike.items(), reverse=True)
 
     def _next(self) -> tuple[int, int] | None:
         """Whose turn it is, and what that draws on. Who cannot come before somebody on the agenda
         is not looked at yet: often nothing is left for them when they could."""
-        expected = self._expected
+        expected, unseen = self._expected, self._unseen
         while expected:
-            ratio, team = expected[-1]
-            if team in self._unseen:
+            ratio, alike = expected[-1]
+            if not unseen.isdisjoint(alike):
                 lowest = self._agenda.lowest_ratio()
                 if lowest is not None and lowest < ratio:
                     break
-                self._unseen.remove(team)
-                self._enlist(self.queues[team])
+                for team in sorted(unseen.intersection(alike)):
+                    unseen.remove(team)
+                    self._enlist(self.queues[team])
             expected.pop()
         return self._agenda.pop()
 
@@ -490,8 +493,9 @@ class PoolCycle:
 
     def _refresh(self, team: int) -> None:
         """The protected use on the team's path changed: renew the standing of who draws on it."""
+        drawn_on = self._agenda.drawn_on
         for node in self.pool.tree.paths[team]:
-            if self._agenda.draws_on(node):
+            if node in drawn_on:
                 self._agenda.refresh(node, self.pool.ratio(node))
         if team in self._unseen:
             self._unseen.remove(team)

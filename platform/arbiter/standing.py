@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
 from arbiter.decisions import Classed, NodeUse, Start
 from arbiter.holdings import Holding
@@ -16,8 +17,7 @@ from arbiter.snapshot import QueuedJob, Slot
 from primitives.units import MGPU_PER_GPU, largest_remainder
 
 
-@dataclass(frozen=True, slots=True)
-class NewStart:
+class NewStart(NamedTuple):
     """A start that the cycle decided, before its guaranteed part is known."""
 
     job: QueuedJob
