@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from arbiter.cycle import decide
+from arbiter.decisions import Classed
+from arbiter.policy import Policy
 from arbiter.quota_tree import pool_quota, tree_of
 from arbiter.snapshot import Quota, TreeNode
+from builders.arbiter_builders import (
+    GPU,
+    a_claim,
+    a_queued,
+    a_running,
+    a_snapshot,
+    a_victim,
+    devices,
+    slots,
+)
 from builders.protecting import protect
 
 TREE = tree_of([TreeNode("o", None), TreeNode("d", "o"), TreeNode("s", "d"), TreeNode("t", "d")])
@@ -86,3 +99,47 @@ def test_what_is_protected_further_up_only_takes_nothing_of_the_department() -> 
     assert taken.used_mgpu[ORG] == 8
     assert [taken.fits(D, T, mgpu) for mgpu in (7, 8)] == [True, False]
     assert [taken.fits(ORG, T, mgpu) for mgpu in (9, 10)] == [True, False]
+
+
+def test_what_a_team_is_guaranteed_beside_those_below_it_goes_by_what_is_protected_there() -> None:
+    """Of its 8 t below has 4, so the first of its own jobs does not fit, and gets what is left.
+
+    Planted: who has others below is classed as if nobody were there.
+    """
+    plan = decide(
+        a_snapshot(
+            quotas={"o": 16, "o/d": 8, "o/d/t": 4},
+            devices=devices(2),
+            running=[
+                a_running("below", "o/d/t", slots(1, 1, gpus=4), started_at=30),
+                a_running("first", "o/d", slots(0, 1, gpus=6), started_at=10),
+                a_running("second", "o/d", slots(1, 1, gpus=4), started_at=20),
+            ],
+        ),
+        Policy(),
+    )
+    assert plan.classed == tuple(
+        Classed(attempt, 4 * GPU) for attempt in ("below.1", "first.1", "second.1")
+    )
+
+
+def test_a_claim_is_no_protected_use_before_its_job_starts() -> None:
+    """Planted: a team with a claim is not classed again without it when its use is told."""
+    plan = decide(
+        a_snapshot(
+            quotas={"o": 16, "o/s": 8, "o/t": 8},
+            devices=devices(2),
+            running=[
+                a_running("r", "o/s", slots(0, 1)),
+                a_victim("v", "o/s", slots(1, 1), of="j"),
+            ],
+            queued=[a_queued("j", "o/t", gpus=8)],
+            claims=[a_claim("j", slots(1, 1))],
+        ),
+        Policy(),
+    )
+    assert {use.node: use.protected_mgpu for use in plan.use} == {
+        "o": 8 * GPU,
+        "o/s": 8 * GPU,
+        "o/t": 0,
+    }
