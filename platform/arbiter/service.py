@@ -79,6 +79,7 @@ class PoolCycle:
         self._prospects: Iterator[tuple[TeamQueue, JobClass]] = iter(())
         self._prospect: tuple[TeamQueue, JobClass] | None = None
         self._grows = False
+        self._left: dict[int, int] = {}
 
     @cached_property
     def shares(self) -> FairShares:
@@ -298,7 +299,7 @@ class PoolCycle:
                 or self._may_reclaim(queue, line, code, source)
                 or self._may_reserve(queue, line, code)
             ):
-                self._agenda.enlist(source, line.job, team)
+                self._agenda.enlist(self._turn(queue, line, code, source), line.job, team)
                 return
             self._lines.touch(team)
             if self._only_starts and line.job[1] in self._only_starts:
@@ -347,8 +348,11 @@ class PoolCycle:
         pool, team = self.pool, queue.team
         self._lines.touch(team)
         line = queue.head()
-        if line is not None and pool.source(team, line.cls.shape.total_mgpu) == source:
-            code = self._obstacle(queue, line, source)
+        if line is None:
+            return
+        turn, source = source, pool.source(team, line.cls.shape.total_mgpu)
+        code = self._obstacle(queue, line, source)
+        if self._turn(queue, line, code, source) == turn:
             if code is None:
                 self._start(queue, line, source)
             elif line.job[1] in self._only_starts:
@@ -364,6 +368,38 @@ class PoolCycle:
                     self.reserved.reserve(job, team, line.cls.shape, is_own=is_own)
                 self._fail(queue, line, code, source)
         self._enlist(queue)
+
+    def _turn(self, queue: TeamQueue, line: JobLine, code: Code | None, source: int) -> int:
+        """On whose guarantee the next job of `line` has its turn: that which it draws on. One that
+        cannot start, and would hold a reservation, has it where it would fit if nobody drew on the
+        guarantee but teams on their own: else those that do would go before it again and again."""
+        if (
+            code is None
+            or source == queue.team
+            or self._may_reclaim(queue, line, code, source)
+            or not self._may_reserve(queue, line, code)
+        ):
+            return source
+        mgpu = line.cls.shape.total_mgpu
+        for node in self.pool.tree.paths[queue.team][1:]:
+            if node == source or mgpu <= self._left_by_teams(node):
+                return node
+        return source
+
+    def _left_by_teams(self, node: int) -> int:
+        """What teams that draw on their own guarantees leave of that of a node above them, as it
+        was when first asked."""
+        left = self._left.get(node)
+        if left is None:
+            guarantees, tree = self.pool.guarantees, self.pool.tree
+            left, below = guarantees.quota.guaranteed[node], [*tree.children.get(node, ())]
+            for one in below:
+                children = tree.children.get(one, ())
+                below.extend(children)
+                if not children:
+                    left -= guarantees.used_mgpu[one]
+            self._left[node] = left
+        return left
 
     def standing(self, team: int, source: int) -> Standing:
         tree = self.pool.tree

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -197,13 +197,17 @@ def test_a_strict_queue_lets_nobody_pass_who_waits_for_a_reservation() -> None:
     assert started(decide(two_nodes(jobs), strict)) == []
 
 
-def a_stream(policy: Policy, until_s: int) -> int | None:
+def a_stream(
+    policy: Policy, until_s: int, *, above: str = "o", quotas: Mapping[str, int] = NOTHING
+) -> int | None:
     """After how many seconds a job that needs both nodes starts among a stream of jobs of half a
-    node that run for their whole limit of 400 to 1,000 s; None when it still waits."""
-    world = World(a_snapshot(quotas=NOTHING, devices=devices(2), queued=[a_gang()]), policy)
+    node that run for their whole limit of 400 to 1,000 s; None when it still waits. Both teams are
+    below `above`."""
+    gang, team = replace(a_gang(), team=f"{above}/b"), f"{above}/a"
+    world = World(a_snapshot(quotas=quotas, devices=devices(2), queued=[gang]), policy)
     world.running = {
         f"r{i}": a_running(
-            f"r{i}", "o/a", slots(i // 2, 1, gpus=4), started_at=NOW, time_limit_s=400 + 200 * i
+            f"r{i}", team, slots(i // 2, 1, gpus=4), started_at=NOW, time_limit_s=400 + 200 * i
         )
         for i in range(4)
     }
@@ -214,7 +218,7 @@ def a_stream(policy: Policy, until_s: int) -> int | None:
                 world.leave(run.job)
         while len(world.queued) < 6:
             limit_s = 400 + number * 50 % 650
-            small = a_queued(f"j{number:04d}", "o/a", gpus=4, time_limit_s=limit_s)
+            small = a_queued(f"j{number:04d}", team, gpus=4, time_limit_s=limit_s)
             world.submit(replace(small, submitted_at=world.now))
             number += 1
         if "gang" in {start.job for start in world.step().starts}:
@@ -228,6 +232,42 @@ def test_a_stream_of_small_jobs_does_not_starve_a_large_one() -> None:
     reservations it waits for as long as the stream goes on."""
     assert a_stream(Policy(reservations_max=0), 20_000) is None
     assert a_stream(Policy(), 20_000) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("above", "quotas"),
+    [
+        ("o", {"o": 16, "o/a": 0, "o/b": 0}),
+        ("o/d", {"o": 16, "o/d": 16, "o/d/a": 0, "o/d/b": 0}),
+        ("o/d", {"o": 16, "o/d": 0, "o/d/a": 0, "o/d/b": 0}),
+    ],
+)
+def test_neither_does_one_that_fits_in_what_others_leave_idle(
+    above: str, quotas: Mapping[str, int]
+) -> None:
+    """Each small job fits in what is idle of a guarantee above both teams, and the large one does
+    not while any runs. Mutants: blocked jobs have their turn by what they draw on now; only what
+    their organization is guaranteed counts; only what their department is."""
+    assert a_stream(Policy(), 20_000, above=above, quotas=quotas) == 1_000
+
+
+def test_what_teams_are_guaranteed_themselves_is_no_place_to_wait_at() -> None:
+    """Nobody of the organization draws on anything but the own guarantee of team a, so the gang of
+    team b waits for spare GPUs, behind those of a higher rank. Mutant: what teams draw on their own
+    guarantees counts as left for others."""
+    quotas = {"o": 16, "o/d": 16, "o/d/a": 8, "o/d/b": 0, "o/e": 0, "o/e/c": 0}
+    running = [
+        a_running("own", "o/d/a", slots(0, 1), started_at=NOW, time_limit_s=1_000),
+        a_running("other", "o/e/c", slots(1, 1, gpus=4), started_at=NOW, time_limit_s=1_000),
+    ]
+    queued = [
+        a_queued("gang", "o/d/b", nodes=2, gpus=8, time_limit_s=100),
+        a_queued("small", "o/e/c", gpus=4, time_limit_s=2_000),
+    ]
+    snapshot = a_snapshot(
+        quotas=quotas, devices=devices(2), running=running, queued=queued, ranks={"o/e": 2}
+    )
+    assert started(decide(snapshot, Policy())) == ["small"]
 
 
 @pytest.mark.parametrize("limit_s", [None, 500_000])
