@@ -17,6 +17,8 @@ from pathlib import Path
 
 from simulator.workload import TraceJob, gang
 
+#: A hundred years: what is longer would be played for ever, and is in other units than seconds.
+_SPAN_S_MAX = 100 * 366 * 86_400
 _SWF_FIELDS = 18
 _BYTES_MAX = 4 << 30
 #: What is said of a file that is not even text.
@@ -238,6 +240,10 @@ def _read_swf(path: Path, rows: Iterable[tuple[int, str]], per_node: int, team: 
 def _trace(path: Path, name: str, jobs: list[TraceJob], left_out: int) -> Trace:
     if not jobs:
         raise TraceError(path, None, "no job in it ran on a GPU")
+    first_s = min(job.submit_s for job in jobs)
+    if max(max(job.submit_s - first_s, job.duration_s) for job in jobs) > _SPAN_S_MAX:
+        told = "it submits for more than 100 years, or a job runs so long; are its times seconds?"
+        raise TraceError(path, None, told)
     return Trace(name, tuple(jobs), left_out)
 
 

@@ -129,6 +129,8 @@ HEADER = "job_id,submit_s,duration_s,gpus,vc\n"
         (HEADER + "1,0,5,1,\n", "trace.csv, line 2: vc is empty"),
         (HEADER + "1,0,5,1,a\n\n1,0,5,1,a\n", "trace.csv, line 4: job '1' is there twice"),
         (HEADER + '1,0,5,1,"a\n', "trace.csv, line 2: unexpected end of data"),
+        (HEADER + f"1,0,{10**20},1,a\n", "trace.csv: it submits for more than 100 years, or"),
+        (HEADER + f"1,0,5,1,a\n2,{10**20},5,1,a\n", "trace.csv: it submits for more than 100"),
         (HEADER, "trace.csv: no job in it ran on a GPU"),
         ("", "trace.csv: it is empty"),
         ("when,gpus\n", "trace.csv, line 1: unknown columns; there are readers for traces with"),
