@@ -132,7 +132,7 @@ def laid_out(size: Size, fleet: Fleet, clusters: frozenset[str] | None) -> LaidO
     nodes_with = partial(fleet.nodes_with, clusters=clusters)
     if size.mgpu_min is not None:
         elastic = lay_out_elastic(size.mgpu_min, size.mgpu, largest_mgpu, nodes_with)
-        return LaidOut(*(elastic or (size.mgpu_min, 1, 1)))
+        return LaidOut(*(elastic or (size.mgpu, 1, 1)))
     mgpu, nodes = lay_out(size.mgpu, largest_mgpu, nodes_with) or (size.mgpu, 1)
     return LaidOut(mgpu, nodes, nodes)
 

@@ -138,6 +138,13 @@ def test_ranks_are_as_large_as_least_and_most_allow(
     assert found == expected
 
 
+def test_a_range_of_more_ranks_than_there_can_be_is_refused(bob: Actor) -> None:
+    """Planted: it is taken for a job of its least alone, without a word."""
+    with pytest.raises(NeverFits) as refusal:
+        submit(bob, gpus=5_000, gpus_min=1)
+    assert refusal.value.data["numbers"]["need_mgpu"] == 5_000_000
+
+
 def test_it_is_told_how_it_was_laid_out(bob: Actor) -> None:
     (note,) = submit(bob, gpus=16, gpus_min=4).notes
     assert note["detail"] == (
