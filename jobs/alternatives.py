@@ -234,7 +234,7 @@ def _summed_up(found: Sequence[Alternative], untried: int) -> str:
         if len(found) == 1:
             told = "In its place one other request would start now."
     else:
-        told = "No other request would start now in its place."
+        told = "None of the other requests that were tried would start now in its place."
     if untried:
         told += f" {untried} more {'was' if untried == 1 else 'were'} not tried, for lack of time."
     return told

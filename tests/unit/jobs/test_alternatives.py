@@ -233,9 +233,13 @@ def test_a_sooner_time_comes_before_a_smaller_concession(company: Company, bob: 
     waiting = a_job(
         company, bob, mgpu_per_node=8_000, node_count=4, required_topology="rack", explanation=FREE
     )
+    body = asked(waiting, bob)
+    assert body["sentence"] == (
+        "None of the other requests that were tried would start now in its place."
+    )
     assert [
         (one["label"], one["plan"]["fits"], one["plan"]["explanation"]["estimated_start"])
-        for one in asked(waiting, bob)["items"]
+        for one in body["items"]
     ] == [
         (
             "With 8 GPUs on 1 node",
