@@ -127,22 +127,50 @@ def _beyond(tasks: Sequence[tuple[int, str, str]]) -> Iterator[Withheld]:
 
 def first_tasks(array_ids: Collection[UUID]) -> dict[UUID, FirstTask]:
     """Of each of these arrays the task that is to start first, in the order in which tasks are
-    offered, or where none is the first of those that have started."""
+    offered, or where none is the first of those that have started. One query, in which those that
+    are kept back behind it are not read."""
     if not array_ids:
         return {}
+    kept = {"kept": ARRAY_LIMIT_REACHED, "waits_for_jobs": DEPENDENCY}
     with connection.cursor() as cursor:
-        cursor.execute(_FIRST_TASKS, [list(array_ids), [ARRAY_LIMIT_REACHED, DEPENDENCY]])
+        cursor.execute(_FIRST_TASKS, {"arrays": list(array_ids), **kept})
         return {array_id: FirstTask(*task) for array_id, *task in cursor.fetchall()}
 
 
+# Ids are in the order of the indices, and index job_open_of_array has by id what is open. The first
+# that is queued and waits for no job tells of all behind it: where the limit keeps that one back,
+# none without a claim is offered. Sub-selects have limits so that the planner keeps to this order.
 _FIRST_TASKS = """
-SELECT DISTINCT ON (t.array_id) t.array_id, t.name, t.state, t.explanation->>'sentence'
-FROM jobs_job t
-LEFT JOIN jobs_reclaim r ON r.job_id = t.id AND r.closed_at IS NULL
-WHERE t.array_id = ANY(%s::uuid[])
-    AND t.state IN ('queued', 'starting', 'running', 'preempting')
-    AND NOT (t.state = 'queued' AND coalesce(t.explanation->>'code', '') = ANY(%s::text[]))
-ORDER BY t.array_id, t.state <> 'queued', r.id IS NULL, t.array_index
+WITH claimed AS MATERIALIZED (
+    SELECT DISTINCT ON (t.array_id) t.array_id, t.id
+    FROM jobs_reclaim r
+    CROSS JOIN LATERAL (
+        SELECT j.id, j.array_id, j.array_index FROM jobs_job j
+        WHERE j.id = r.job_id AND j.state = 'queued'
+            AND coalesce(j.explanation->>'code', '') NOT IN (%(kept)s, %(waits_for_jobs)s)
+        LIMIT 1
+    ) t
+    WHERE r.closed_at IS NULL AND t.array_id = ANY(%(arrays)s::uuid[])
+    ORDER BY t.array_id, t.array_index
+)
+SELECT t.array_id, t.name, t.state, t.explanation->>'sentence'
+FROM unnest(%(arrays)s::uuid[]) AS a (id)
+LEFT JOIN claimed ON claimed.array_id = a.id
+LEFT JOIN LATERAL (
+    SELECT t.id, coalesce(t.explanation->>'code', '') <> %(kept)s AS is_offered
+    FROM jobs_job t
+    WHERE claimed.id IS NULL AND t.array_id = a.id AND t.state = 'queued'
+        AND coalesce(t.explanation->>'code', '') <> %(waits_for_jobs)s
+    ORDER BY t.id LIMIT 1
+) queued ON true
+LEFT JOIN LATERAL (
+    SELECT t.id FROM jobs_job t
+    WHERE claimed.id IS NULL AND queued.is_offered IS NOT TRUE
+        AND t.array_id = a.id AND t.state IN ('starting', 'running', 'preempting')
+    ORDER BY t.id LIMIT 1
+) active ON true
+JOIN jobs_job t
+    ON t.id = coalesce(claimed.id, CASE WHEN queued.is_offered THEN queued.id END, active.id)
 """
 
 

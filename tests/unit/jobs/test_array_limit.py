@@ -7,20 +7,44 @@ being freed for it gives way to a lower index.
 
 from __future__ import annotations
 
+from collections import Counter
+from copy import copy
 from datetime import timedelta
+from typing import cast
+from uuid import UUID
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from builders.api_callers import by_token
 from builders.job_builders import a_job, an_array, states_of, tasks_of
 from builders.portal_builders import NOW, Company
 from jobs.arbitration import Cycles
-from jobs.models import Attempt, Dependency, Job, JobArray, Reclaim
+from jobs.array_text import ArrayShape
+from jobs.job_arrays import insert_array
+from jobs.models import Attempt, Dependency, Job, JobArray, JobType, Reclaim
 from jobs.snapshots import load_snapshot
-from jobs.withholding import Withheld, withheld_jobs, withheld_sentence
+from jobs.withholding import (
+    ARRAY_LIMIT_REACHED,
+    Withheld,
+    first_tasks,
+    withheld_jobs,
+    withheld_sentence,
+)
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db
+
+KEPT = {
+    "code": ARRAY_LIMIT_REACHED,
+    "sentence": "At most 1 task runs at once of its array; 1 is now.",
+    "numbers": {"tasks_at_once_max": 1, "tasks_active": 1, "tasks_first": 0},
+    "node": None,
+    "jobs_ahead": 0,
+    "estimated_start": None,
+    "as_of": "2026-11-21T12:00:00Z",
+}
 
 
 def offered(array: JobArray) -> list[int | None]:
@@ -94,15 +118,7 @@ def test_the_others_are_told_what_the_first_waits_for(company: Company, bob: Use
     start; one that is kept back itself; another array's."""
     limit = {"tasks_at_once_max": 2, "tasks_active": 1, "tasks_first": 1}
     told = "At most 2 tasks run at once of its array; 1 is now, and 1 other comes first."
-    kept = {
-        "code": "array_limit_reached",
-        "sentence": told,
-        "numbers": limit,
-        "node": None,
-        "jobs_ahead": 0,
-        "estimated_start": None,
-        "as_of": "2026-11-21T12:00:00Z",
-    }
+    kept = {**KEPT, "sentence": told, "numbers": limit}
     needs = {**kept, "code": "waiting_for_free_gpus", "sentence": "It needs 8 GPUs; 4 are free."}
     array = an_array(
         company, bob, "running", *["queued"] * 4, max_running=2, explanation=kept, name="grid"
@@ -117,7 +133,7 @@ def test_the_others_are_told_what_the_first_waits_for(company: Company, bob: Use
 
     tasks.filter(array_index=2).update(explanation=needs)
     assert sentence() == (f"{told} grid[2] comes before it and waits: It needs 8 GPUs; 4 are free.")
-    listed = by_token(bob).get("jobs", array=str(array.id)).json()["items"]
+    listed = by_token(bob).get(f"jobs?array={array.id}").json()["items"]
     (there,) = [one for one in listed if one["id"] == str(last.id)]
     assert there["explanation"]["sentence"] == sentence()
     # That GPUs are being freed for a task brings it to the front.
@@ -132,6 +148,52 @@ def test_the_others_are_told_what_the_first_waits_for(company: Company, bob: Use
     )
     tasks.filter(array_index__in=[2, 3]).update(state="held")
     assert sentence() == f"{told} grid[0] is running."
+
+
+def large_arrays(company: Company, user: User, tasks: int) -> list[UUID]:
+    """Of 20 arrays, whose tasks are kept back, the first task runs, or is to start."""
+    alone = a_job(company, user)
+    found: list[UUID] = []
+    for number in range(20):
+        first = copy(alone)
+        first.type, first.explanation = JobType.ARRAY, KEPT
+        shape = ArrayShape(tuple(range(tasks)), f"0-{tasks - 1}", max_running=1)
+        insert_array(first, shape)
+        found.append(cast(UUID, first.array_id))
+        state = "running" if number % 2 else "queued"
+        Job.objects.filter(pk=first.pk).update(state=state, explanation=None)
+    return found
+
+
+def rows_of_jobs_read() -> int:
+    """How many the transaction has read so far, wanted or not."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables "
+            "WHERE relname = 'jobs_job'"
+        )
+        return int(cursor.fetchone()[0])
+
+
+@pytest.mark.parametrize("tasks", [30, 300])
+def test_a_page_does_not_read_the_tasks_that_are_kept_back(
+    company: Company, bob: User, tasks: int
+) -> None:
+    """For each array the first one that is queued, behind one that runs, and what is told of it.
+    Planted: what has started is looked for though the next to start is known; all tasks read, and
+    the first of them taken."""
+    arrays = large_arrays(company, bob, tasks)
+    before = rows_of_jobs_read()
+    with CaptureQueriesContext(connection) as queries:
+        first = first_tasks(arrays)
+    assert Counter(task.state for task in first.values()) == {"queued": 10, "running": 10}
+    assert (len(queries), rows_of_jobs_read() - before) == (1, 10 * 2 + 10 * 4)
+    caller = by_token(bob)
+    before = rows_of_jobs_read()
+    with CaptureQueriesContext(connection) as queries:
+        listed = caller.get("jobs?limit=5").json()["items"]
+    assert [one["array"]["index"] for one in listed] == list(range(tasks))[:-6:-1]
+    assert (len(queries), rows_of_jobs_read() - before) == (5, 16)
 
 
 @pytest.mark.parametrize(
