@@ -7,6 +7,7 @@ Workload asks for something else is not started.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -17,10 +18,13 @@ from connectors.kubernetes.manifests.pod_template import claim_template_name, po
 from connectors.kubernetes.options import WHOLE_MGPU, KubernetesOptions, KubernetesPool
 from connectors.kubernetes.reading import Object, Odd, number, part, parts, text, texts, units
 from connectors.protocol import Workload
+from primitives.units import gpus_text
 
 #: As many as the quota of a team's namespace allows; each is looked at whenever the cluster is.
 PODS_MAX = 10_000
 _NO_FLAVORS: Mapping[str, str] = {}
+#: How many Pods, what each asks for in thousandths, and of which pool.
+_DEVICES = re.compile(r"\A([0-9]{1,10})x([0-9]{1,19}) (.*)\Z", re.ASCII)
 
 
 def asked_for(workload: Workload, options: KubernetesOptions) -> str:
@@ -50,10 +54,24 @@ def told(item: Object, workload: Object, pools: Mapping[str, KubernetesPool]) ->
     """For people: what `workload` asks for, and what was submitted. Raises Odd."""
     submitted = texts(item, "metadata", "annotations").get(naming.ASKED, "nothing that is known")
     try:
-        asks = f"{_asks(workload, pools)} milli-GPU"
+        asks = _in_devices(_asks(workload, pools), pools)
     except Odd as error:
         asks = str(error)
-    return f"{asks} in place of {submitted}"
+    return f"{asks} in place of {_in_devices(submitted, pools)}"
+
+
+def _in_devices(asked: str, pools: Mapping[str, KubernetesPool]) -> str:
+    """`asked`, as `_words` says it, in GPUs or cores; what is none of its words stays."""
+    return ", ".join(
+        _DEVICES.sub(lambda found: _devices(found[1], int(found[2]), found[3], pools), one)
+        for one in asked.split(", ")
+    )
+
+
+def _devices(count: str, milli: int, name: str, pools: Mapping[str, KubernetesPool]) -> str:
+    if name in pools:
+        return f"{count} x {pools[name].device.text(milli)} of {name}"
+    return f"{count} x {gpus_text(milli)} of {name or 'a pool that cannot be told'}"
 
 
 def _asks(workload: Object, pools: Mapping[str, KubernetesPool]) -> str:

@@ -19,7 +19,7 @@ from builders.kube_states import (
     pools_of,
 )
 from connectors.kubernetes import naming
-from connectors.kubernetes.asking import asked_by_native, asked_by_pool
+from connectors.kubernetes.asking import asked_by_native, asked_by_pool, told
 from connectors.kubernetes.cluster_state import KubeState
 from connectors.kubernetes.cores import cpu_milli_of, memory_mib_of, use_of_nodes
 from connectors.kubernetes.inventory import core_shares_mib, nodes_of, pools_of_nodes
@@ -285,6 +285,7 @@ def a_pod_set(container: Json, count: int = 1, **spec: Any) -> Json:
 
 
 FOUR = asks(cpu="4")
+EIGHT_GPUS = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "8", "cpu": "64"}}}
 TWO_POOLS = pools_of(
     batch={"device": "cpu", "node_selector": BATCH},
     large={"device": "cpu", "node_selector": {**BATCH, "size": "large"}},
@@ -367,9 +368,41 @@ def test_what_kueue_gave_goes_before_what_the_labels_say() -> None:
 def test_what_asks_for_gpus_asks_for_no_cores() -> None:
     """Neither its Pods with GPUs, nor a leader without any. Mutant: each Pod set is looked at
     alone, so that the whole is of several pools and never starts."""
-    gpus = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "8", "cpu": "64"}}}
-    workload = a_workload(a_pod_set(FOUR, nodeSelector=BATCH), a_pod_set(gpus, 3))
+    workload = a_workload(a_pod_set(FOUR, nodeSelector=BATCH), a_pod_set(EIGHT_GPUS, 3))
     assert asked_by_native(workload, POOLS) == {"h100": (8_000,) * 3}
+
+
+@pytest.mark.parametrize(
+    ("submitted", "asks_for", "words"),
+    [
+        (
+            "4x1500 batch",
+            a_pod_set(FOUR, 3, nodeSelector=BATCH, affinity=apart("DoesNotExist")),
+            "3 x 4 cores of batch in place of 4 x 1.5 cores of batch",
+        ),
+        (
+            "1x1000 batch",
+            a_pod_set(EIGHT_GPUS, 2),
+            "2 x 8 GPUs of h100 in place of 1 x 1 core of batch",
+        ),
+        (
+            "2x500 gone, 1x1000 ",
+            a_pod_set(FOUR, nodeSelector=BATCH),
+            "1 x 4 of a pool that cannot be told in place of 2 x 0.5 of gone, "
+            "1 x 1 of a pool that cannot be told",
+        ),
+        (
+            "2xtg-claim-500, 1x9" + "9" * 19 + " batch",
+            a_pod_set({"name": "main"}),
+            "none in place of 2xtg-claim-500, 1x9" + "9" * 19 + " batch",
+        ),
+    ],
+    ids=["cores", "GPUs", "no pool", "others' words"],
+)
+def test_what_was_changed_is_told_in_devices(submitted: str, asks_for: Json, words: str) -> None:
+    """Mutants: thousandths; GPUs whatever the pool; what somebody wrote there is taken for ours."""
+    item = {"metadata": {"annotations": {naming.ASKED: submitted}}}
+    assert told(item, a_workload(asks_for), POOLS) == words
 
 
 def test_a_leader_without_gpus_on_a_node_of_cores_is_held_outside() -> None:

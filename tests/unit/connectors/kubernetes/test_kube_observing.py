@@ -86,7 +86,7 @@ def test_what_was_changed_on_the_cluster_is_stuck_and_says_so() -> None:
     assert before == "2x2000 h100"
     assert observation.message == (
         "The cluster does not start it: somebody changed on the cluster what it asks for, and only "
-        "what was submitted is started (99x2000 h100 milli-GPU in place of 2x2000 h100)."
+        "what was submitted is started (99 x 2 GPUs of h100 in place of 2 x 2 GPUs of h100)."
     )
 
 
