@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from jobs.explaining import (
     NOT_WAITING,
     NOT_YET_DECIDED,
     explanation_of,
+    iso,
 )
 from jobs.heavy_answers import SEVERAL_CYCLES, worked_out
 from jobs.models import JobOrigin, JobType
@@ -63,8 +65,9 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """The best outcome first, the smaller concession first among equals. `sentence` sums them up,
-    or says why there are none; `untried` are those that there was no time for."""
+    """In the order of `jobs.variants.outcome`, the smaller concession first among equals.
+    `sentence` sums them up, or says why there are none; `untried` are those that there was no time
+    for."""
 
     as_of: datetime
     sentence: str
@@ -111,7 +114,10 @@ def alternatives_to(
             if monotonic_s() >= until_s:
                 break
     untried = len(asked) - len(found)
-    found.sort(key=_outcome)
+    own_latest = _latest(explanation)
+    if own_latest is not None and own_latest <= iso(now):
+        own_latest = None
+    found.sort(key=partial(_outcome, own_latest=own_latest))
     return Alternatives(now, _summed_up(found, untried), found, untried)
 
 
@@ -216,13 +222,19 @@ def _without(moment: Moment, job_id: str) -> Moment | None:
     return moment._replace(snapshot=replace(snapshot, queued=queued, claims=claims))
 
 
-def _outcome(one: Alternative) -> tuple[int, str]:
-    estimate = one.preview.explanation["estimated_start"]
+def _outcome(one: Alternative, own_latest: str | None) -> tuple[int, str]:
     return outcome(
         would_start_now=one.preview.would_start_now,
         fits=one.preview.fits,
-        latest=None if estimate is None else estimate["latest"],
+        latest=_latest(one.preview.explanation),
+        is_part=one.variant.is_part,
+        own_latest=own_latest,
     )
+
+
+def _latest(explanation: Mapping[str, Any]) -> str | None:
+    estimate = explanation["estimated_start"]
+    return None if estimate is None else estimate["latest"]
 
 
 def _summed_up(found: Sequence[Alternative], untried: int) -> str:

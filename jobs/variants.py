@@ -52,10 +52,13 @@ class Hints:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What to change of a request, in words and as members of its body; None takes one out."""
+    """What to change of a request, in words and as members of its body; None takes one out.
+
+    `is_part`: of the devices, or of the time, that was asked for."""
 
     label: str
     changes: Mapping[str, Any]
+    is_part: bool = False
 
     def of(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """`body` with the changes."""
@@ -64,8 +67,8 @@ class Variant:
 
 
 def variants_of(body: Mapping[str, Any], device: DeviceKind, hints: Hints) -> list[Variant]:
-    """What could be asked for instead of `body`, which says its size by node and names its pools.
-    Nothing that is so already."""
+    """What could be asked for instead of `body`, which says its size by node and names its pools,
+    all of it before a part. Nothing that is so already."""
     found: list[Variant] = []
     # However long it runs, and on whatever nodes, it counts as much against a quota.
     if not hints.is_about_quota:
@@ -76,7 +79,7 @@ def variants_of(body: Mapping[str, Any], device: DeviceKind, hints: Hints) -> li
     found += _smaller(body, device, hints.room_mgpu)
     pools = [*_elsewhere(body, device, hints.pools)]
     kept = VARIANTS_MAX - min(len(pools), POOLS_TRIED_MIN)
-    return [*found[:kept], *pools][:VARIANTS_MAX]
+    return sorted([*found[:kept], *pools][:VARIANTS_MAX], key=lambda one: one.is_part)
 
 
 def room_of(code: str, numbers: Mapping[str, int]) -> int | None:
@@ -106,15 +109,27 @@ def limits_of(
     return tuple(sorted((limit_s for limit_s in found if limit_s > 0), reverse=True))
 
 
-def outcome(*, would_start_now: bool, fits: bool, latest: str | None) -> tuple[int, str]:
-    """What sorts in the order of what people want: now, by a known time (ISO 8601 in UTC) and that
-    the sooner the better, at an unknown one, never. Seconds are no reason to ask for less: times of
-    the same ten minutes are equal."""
+def outcome(
+    *, would_start_now: bool, fits: bool, latest: str | None, is_part: bool, own_latest: str | None
+) -> tuple[int, str]:
+    """What sorts in the order of what people want: what starts sooner than the job itself would
+    (`own_latest`, None: unknown), first all that was asked for, then a part of it, each the sooner
+    the better; then what starts at another known time, at an unknown one, never.
+
+    Times are ISO 8601 in UTC. Seconds are no reason to ask for less: times of the same ten minutes
+    are equal."""
     if would_start_now:
-        return 0, ""
+        return int(is_part), ""
     if not fits:
+        return 4, ""
+    if latest is None:
         return 3, ""
-    return (2, "") if latest is None else (1, latest[: len("2026-11-23T03:0")])
+    is_sooner = own_latest is None or _about(latest) < _about(own_latest)
+    return int(is_part) if is_sooner else 2, _about(latest)
+
+
+def _about(moment: str) -> str:
+    return moment[: len("2026-11-23T03:0")]
 
 
 def _less_particular(body: Mapping[str, Any], device: DeviceKind) -> Iterator[Variant]:
@@ -172,7 +187,9 @@ def _shorter(body: Mapping[str, Any], limits_s: Iterable[int]) -> Iterator[Varia
     for limit_s in limits_s:
         if asked_s is None or limit_s < asked_s:
             yield Variant(
-                f"With a time limit of {duration_text(limit_s)}", {"time_limit_s": limit_s}
+                f"With a time limit of {duration_text(limit_s)}",
+                {"time_limit_s": limit_s},
+                is_part=True,
             )
 
 
@@ -214,7 +231,7 @@ def _smaller(
                 changes["nodes_min"] = None
         if size_mgpu > 0 and size_mgpu not in told:
             told.add(size_mgpu)
-            yield Variant(label, changes)
+            yield Variant(label, changes, is_part=True)
 
 
 def _elsewhere(

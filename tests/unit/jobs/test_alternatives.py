@@ -226,9 +226,9 @@ def test_what_no_node_has_free_is_spread(company: Company, bob: User) -> None:
     ]
 
 
-def test_a_sooner_time_comes_before_a_smaller_concession(company: Company, bob: User) -> None:
-    """Where racks are is not known, so nothing fits that needs one. Planted: known times in the
-    order of the concessions."""
+def test_all_that_was_asked_for_comes_before_a_part_of_it(company: Company, bob: User) -> None:
+    """Where racks are is not known, so nothing fits that needs one. Planted: the sooner a part of
+    it, the better."""
     occupy(company, bob, 0, 1, 2, 3, time_limit_s=7_200)
     waiting = a_job(
         company, bob, mgpu_per_node=8_000, node_count=4, required_topology="rack", explanation=FREE
@@ -242,6 +242,11 @@ def test_a_sooner_time_comes_before_a_smaller_concession(company: Company, bob: 
         for one in body["items"]
     ] == [
         (
+            "Not all in one rack",
+            True,
+            {"earliest": None, "latest": "2026-11-21T14:00:00Z", "method": "time_limits"},
+        ),
+        (
             "With 8 GPUs on 1 node",
             True,
             {
@@ -250,14 +255,49 @@ def test_a_sooner_time_comes_before_a_smaller_concession(company: Company, bob: 
                 "method": "reclaim",
             },
         ),
-        (
-            "Not all in one rack",
-            True,
-            {"earliest": None, "latest": "2026-11-21T14:00:00Z", "method": "time_limits"},
-        ),
         ("With a time limit of 1 h", False, None),
         ("With 16 GPUs on 2 nodes", False, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("own_latest", "first"),
+    [
+        ("2026-11-21T14:05:00Z", "With 8 GPUs on 1 node"),
+        ("2026-11-21T15:00:00Z", "Not all in one rack"),
+        # It should have started by now, which nobody would count on any more.
+        ("2026-11-21T12:00:00Z", "Not all in one rack"),
+    ],
+)
+def test_what_starts_no_sooner_than_the_job_itself_is_no_help(
+    company: Company, bob: User, own_latest: str, first: str
+) -> None:
+    """It is offered, behind what helps. Planted: what the job itself waits for is not looked at; it
+    is, though that is over."""
+    occupy(company, bob, 0, 1, 2, 3, time_limit_s=7_200)
+    own = {"earliest": None, "latest": own_latest, "method": "time_limits"}
+    waiting = a_job(
+        company,
+        bob,
+        mgpu_per_node=8_000,
+        node_count=4,
+        required_topology="rack",
+        explanation={**FREE, "estimated_start": own},
+    )
+    assert asked(waiting, bob)["items"][0]["label"] == first
+
+
+def test_all_of_it_elsewhere_comes_before_a_part_of_it_here(company: Company, bob: User) -> None:
+    """Both now. Planted: in the order in which they were tried before, in which pools were last."""
+    a100 = a_pool("a100")
+    for node in (company.organization, company.research, company.nlp):
+        a_quota(node, a100, 8)
+    company.cluster.nodes.filter(name="ai-company-003").update(pool=a100)
+    occupy(company, bob, 0, 1)
+    held = a_job(company, bob, state="running", mgpu_per_node=4_000)
+    an_attempt(held, cluster=company.cluster, nodes=("ai-company-002",), started_at=NOW)
+    waiting = a_job(company, bob, mgpu_per_node=8_000, time_limit_s=600, explanation=FREE)
+    assert outcomes(asked(waiting, bob))[:2] == [("In pool a100", "now"), ("With 4 GPUs", "now")]
 
 
 def test_another_pool_and_a_lower_class(company: Company, bob: User) -> None:

@@ -29,7 +29,8 @@ def found(
 
 
 def test_a_gang_asks_for_less_step_by_step() -> None:
-    """Planted: the largest concession first; pools that it accepts already."""
+    """Planted: the largest concession first; a part of it before all of it elsewhere; pools that it
+    accepts already."""
     body = a_request(required_topology="rack", time_limit_s=...)
     told = found(body, Hints(is_about_nodes=True, pools={"a100": 8_000, "h100": 8_000}))
     assert list(told.items()) == [
@@ -39,10 +40,10 @@ def test_a_gang_asks_for_less_step_by_step() -> None:
         ),
         ("On 8 nodes with 4 GPUs each", {"gpus_per_node": 4, "nodes": 8}),
         ("On 16 nodes with 2 GPUs each", {"gpus_per_node": 2, "nodes": 16}),
+        ("In pool a100", {"pool": "a100"}),
         ("With a time limit of 1 h", {"time_limit_s": 3_600}),
         ("With 16 GPUs on 2 nodes", {"nodes": 2}),
         ("With 8 GPUs on 1 node", {"nodes": 1}),
-        ("In pool a100", {"pool": "a100"}),
     ]
 
 
@@ -52,10 +53,10 @@ def test_against_a_quota_only_less_another_class_and_another_pool_help() -> None
     hints = Hints(is_about_quota=True, room_mgpu=24_000, lower_class="low", pools={"a100": 8_000})
     assert list(found(body, hints)) == [
         "In the priority class low",
+        "In pool a100",
         "With 24 GPUs on 3 nodes",
         "With 16 GPUs on 2 nodes",
         "With 8 GPUs on 1 node",
-        "In pool a100",
     ]
 
 
@@ -312,19 +313,39 @@ def test_limits_that_clusters_allow_or_that_end_before_a_reservation() -> None:
     assert limits_of([{"reserved_start_at": 1_000 + 599}], [], at=1_000) == ()
 
 
+def ends(
+    latest: str | None = None, *, own: str | None = None, is_part: bool = False, **changes: bool
+) -> tuple[int, str]:
+    given = {"would_start_now": False, "fits": True, **changes}
+    return outcome(**given, latest=latest, is_part=is_part, own_latest=own)
+
+
 def test_outcomes_in_the_order_of_what_people_want() -> None:
-    """Planted: an unknown time before a known one; seconds that count; what can never run before
-    what waits."""
-    noon, one = "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"
+    """Planted: a part of it now before all of it elsewhere; an unknown time before a known one; all
+    of it no sooner than by waiting before a part of it now; what can never run before what waits.
+    """
+    noon, one, two = (f"2026-11-21T{hour}:00:00Z" for hour in (12, 13, 14))
     best_first = [
-        outcome(would_start_now=True, fits=True, latest=None),
-        outcome(would_start_now=False, fits=True, latest=noon),
-        outcome(would_start_now=False, fits=True, latest=one),
-        outcome(would_start_now=False, fits=True, latest=None),
-        outcome(would_start_now=False, fits=False, latest=None),
+        ends(would_start_now=True, own=two),
+        ends(noon, own=two),
+        ends(one, own=two),
+        ends(would_start_now=True, own=two, is_part=True),
+        ends(noon, own=two, is_part=True),
+        ends(two, own=two),
+        ends("2026-11-21T15:00:00Z", own=two, is_part=True),
+        ends(own=two),
+        ends(fits=False, own=two),
     ]
     assert sorted(best_first) == best_first
-    assert len(set(best_first)) == 5
-    # As jobs that started one after another end one after another.
+    assert len(set(best_first)) == 9
+    assert ends(own=two) == ends(own=two, is_part=True)
+    # Where nobody knows when the job itself starts, every known time is sooner.
+    assert [ends(two), ends(two, is_part=True)] == [(0, "2026-11-21T14:0"), (1, "2026-11-21T14:0")]
+
+
+def test_seconds_are_no_reason_to_ask_for_less() -> None:
+    """As jobs that started one after another end one after another. Planted: seconds that count,
+    among others or against the job's own time."""
     soon, later = "2026-11-21T12:06:32Z", "2026-11-21T12:06:39Z"
-    assert len({outcome(would_start_now=False, fits=True, latest=at) for at in (soon, later)}) == 1
+    assert ends(soon) == ends(later) == (0, "2026-11-21T12:0")
+    assert ends(soon, own=later) == (2, "2026-11-21T12:0")
