@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arbiter.decisions import Code, Plan
+from arbiter.decisions import Code
 from builders.arbiter_builders import (
     COMPANY,
     COMPANY_RANKS,
@@ -13,6 +13,7 @@ from builders.arbiter_builders import (
     a_snapshot,
     devices,
 )
+from builders.arbiter_plans import started
 
 NLP, INFERENCE = "ai/research/nlp", "ai/production/inference"
 
@@ -33,10 +34,6 @@ def the_company() -> World:
     return World(
         a_snapshot(quotas=COMPANY, ranks=COMPANY_RANKS, devices=devices(125), queued=queued)
     )
-
-
-def started(plan: Plan) -> list[str]:
-    return [start.job for start in plan.starts]
 
 
 def held(world: World, team: str) -> int:

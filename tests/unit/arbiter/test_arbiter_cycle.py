@@ -9,7 +9,7 @@ import pytest
 from arbiter.cycle import decide
 from arbiter.decisions import Classed, Code, Plan, Waiting
 from arbiter.policy import Policy
-from arbiter.snapshot import Phase, PriorityClass, Quota, Snapshot
+from arbiter.snapshot import Phase, PriorityClass, Quota
 from builders.arbiter_builders import (
     GPU,
     NOW,
@@ -21,18 +21,7 @@ from builders.arbiter_builders import (
     devices,
     slots,
 )
-
-
-def plan_of(snapshot: Snapshot, **policy: int | bool) -> Plan:
-    return decide(snapshot, Policy(**policy))  # type: ignore[arg-type]
-
-
-def started(plan: Plan) -> list[str]:
-    return [start.job for start in plan.starts]
-
-
-def why(plan: Plan, job: str) -> Waiting:
-    return next(one for one in plan.waiting if one.job == job)
+from builders.arbiter_plans import plan_of, started, why
 
 
 def test_nothing_in_nothing_out() -> None:

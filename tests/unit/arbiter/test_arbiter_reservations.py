@@ -10,7 +10,7 @@ import pytest
 
 from arbiter.core import Core
 from arbiter.cycle import decide
-from arbiter.decisions import Code, Plan, Waiting
+from arbiter.decisions import Code, Plan
 from arbiter.policy import Policy
 from arbiter.reservations import Reservations
 from arbiter.snapshot import QueuedJob, RunningJob, Snapshot
@@ -26,6 +26,7 @@ from builders.arbiter_builders import (
     devices,
     slots,
 )
+from builders.arbiter_plans import started, why
 
 #: Nobody is guaranteed anything, so nothing is taken back.
 NOTHING = {"o": 0, "o/a": 0, "o/b": 0}
@@ -47,17 +48,9 @@ def a_gang(**more: object) -> QueuedJob:
     return a_queued("gang", "o/b", **fields)  # type: ignore[arg-type]
 
 
-def started(plan: Plan) -> list[str]:
-    return [start.job for start in plan.starts]
-
-
 def held(plan: Plan) -> dict[str, int]:
     """Seconds until each reservation."""
     return {one.job: one.start_at - plan.taken_at for one in plan.reservations}
-
-
-def why(plan: Plan, job: str) -> Waiting:
-    return next(one for one in plan.waiting if one.job == job)
 
 
 def test_a_later_job_starts_only_if_it_ends_before_the_reservation() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from arbiter.core import Core
 from arbiter.cycle import decide
-from arbiter.decisions import Code, Plan, Waiting
+from arbiter.decisions import Code, Plan
 from arbiter.explain import sentence
 from arbiter.policy import Policy
 from arbiter.rooms import Demand, Rooms
@@ -22,6 +22,7 @@ from builders.arbiter_builders import (
     a_snapshot,
     slots,
 )
+from builders.arbiter_plans import why
 
 CPU = 1_000
 GIB = 1_024
@@ -69,10 +70,6 @@ def a_world(*jobs: QueuedJob, **more: object) -> Snapshot:
 
 def started(plan: Plan) -> dict[str, list[str]]:
     return {start.job: [slot.node for slot in start.slots] for start in plan.starts}
-
-
-def why(plan: Plan, job: str) -> Waiting:
-    return next(one for one in plan.waiting if one.job == job)
 
 
 def test_all_three_have_to_fit() -> None:

@@ -1,0 +1,20 @@
+"""What the arbiter decides of a snapshot, and how tests look at it."""
+
+from __future__ import annotations
+
+from arbiter.cycle import decide
+from arbiter.decisions import Plan, Waiting
+from arbiter.policy import Policy
+from arbiter.snapshot import Snapshot
+
+
+def plan_of(snapshot: Snapshot, **policy: int | bool) -> Plan:
+    return decide(snapshot, Policy(**policy))  # type: ignore[arg-type]
+
+
+def started(plan: Plan) -> list[str]:
+    return [start.job for start in plan.starts]
+
+
+def why(plan: Plan, job: str) -> Waiting:
+    return next(one for one in plan.waiting if one.job == job)
