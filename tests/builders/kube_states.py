@@ -12,7 +12,9 @@ from typing import Any
 
 from connectors.kubernetes import naming
 from connectors.kubernetes.cluster_state import KubeState
+from connectors.kubernetes.observing import listing_of
 from connectors.kubernetes.options import KubernetesPool, parse_options
+from connectors.protocol import Listing, Observation
 
 CLUSTER_ID = "a-cluster"
 NAMESPACE = "tg-0123456789abcdef"
@@ -23,6 +25,8 @@ _RECORDING = (
 )
 
 Json = dict[str, Any]
+#: The object, Workload and Pods of one workload.
+Gang = tuple[Json, Json, list[Json]]
 
 
 def pools_of(**pools: Mapping[str, Any]) -> Mapping[str, KubernetesPool]:
@@ -49,7 +53,20 @@ def recorded(moment: str) -> KubeState:
     )
 
 
-def of_one(state: KubeState, name: str) -> tuple[Json, Json, list[Json]]:
+def listed(state: KubeState) -> Listing:
+    """What is told of it, as cluster `CLUSTER_ID` with pool h100."""
+    return listing_of(state, cluster_id=CLUSTER_ID, pools=pools_of())
+
+
+def only(state: KubeState) -> Observation:
+    """The one workload of ours that is told of."""
+    listing = listed(state)
+    assert listing.unread == ()
+    (observation,) = listing.observations.values()
+    return observation
+
+
+def of_one(state: KubeState, name: str) -> Gang:
     """The object, Workload and Pods of the workload `name` of a recording, as its own dicts."""
     item = next(one for one in state.objects if one["metadata"]["name"] == name)
     uid = item["metadata"]["uid"]

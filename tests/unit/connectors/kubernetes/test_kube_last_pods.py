@@ -8,26 +8,16 @@ from typing import Any
 
 import pytest
 
-from builders.kube_states import CLUSTER_ID, alone, ended, finished, of_one, pools_of, recorded
-from connectors.kubernetes.cluster_state import KubeState
-from connectors.kubernetes.observing import listing_of
-from connectors.protocol import Observation, Outcome, WorkloadPhase
+from builders.kube_states import (
+    Gang,
+    alone,
+    ended,
+    finished,
+    only,
+)
+from connectors.protocol import Outcome, WorkloadPhase
 
 STOPPING, ENDED = WorkloadPhase.STOPPING, WorkloadPhase.ENDED
-Gang = tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]
-
-
-@pytest.fixture
-def gang() -> Gang:
-    """A gang of two that runs."""
-    return of_one(recorded("started"), "tg-gang")
-
-
-def only(state: KubeState) -> Observation:
-    (observation,) = listing_of(
-        state, cluster_id=CLUSTER_ID, pools=pools_of()
-    ).observations.values()
-    return observation
 
 
 @pytest.mark.parametrize(
