@@ -1,4 +1,4 @@
-"""What a cluster does not start, or cannot be told: what becomes of it, and what people read."""
+"""What a cluster does not start, or cannot be told: what becomes of it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from builders.portal_builders import (
     NOW,
     Company,
     a_cluster,
-    a_cluster_node,
-    a_grant,
     a_user,
-    an_actor,
 )
+from builders.sent_attempts import RELEASED, an_attempt, told
 from clusters.models import Cluster
 from clusters.observation import record_inventory
 from connectors.errors import NotPrepared
@@ -33,10 +31,8 @@ from connectors.protocol import (
     WorkloadPhase,
 )
 from jobs.dispatch import start_attempt
-from jobs.explaining import explanation_of
-from jobs.models import Attempt, Job, JobEvent, JobState
+from jobs.models import Attempt, Job, JobEvent
 from jobs.observation import apply_listing
-from jobs.queries import get_job
 from jobs.settling import settle
 from jobs.snapshots import load_snapshot
 from jobs.withdrawing import (
@@ -47,16 +43,13 @@ from jobs.withdrawing import (
     withdraw_unacknowledged,
 )
 from outbox.models import Message
-from outbox.quarantine import begin_quarantine
-from quotas.models import ClusterUser, QuotaPush
-from tenants.access import Actor, actor_of
+from quotas.models import QuotaPush
+from tenants.access import actor_of
 from tenants.models import User
-from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
 
 AT = int(NOW.timestamp())
-RELEASED = NOW - timedelta(minutes=5)
 STUCK = "The cluster does not start it: its partition is down (PartitionDown)."
 TAKEN_BACK = f"Taken back after 5 minutes. {STUCK}"
 
@@ -64,27 +57,6 @@ TAKEN_BACK = f"Taken back after 5 minutes. {STUCK}"
 @pytest.fixture
 def bob(company: Company) -> User:
     return a_user(company.organization, "bob")
-
-
-def an_attempt(company: Company, user: User, **values: Any) -> Attempt:
-    job = a_job(company.nlp, user, company.pool, state=JobState.STARTING, attempt_number=1)
-    return Attempt.objects.create(
-        **{
-            "job": job,
-            "number": 1,
-            "cluster": company.cluster,
-            "slots": [{"node": "n", "mgpu": 1000}],
-            "mgpu": 1000,
-            "guaranteed_mgpu": 1000,
-            "state": "starting",
-            "epoch": 1,
-            "granted_at": RELEASED,
-            "native_id": "7",
-            "native_state": "PENDING",
-            "release_sent_at": RELEASED,
-            **values,
-        }
-    )
 
 
 def seen(attempt: Attempt, **values: Any) -> Observation:
@@ -249,47 +221,6 @@ def test_what_can_never_start_is_taken_back_soon_and_not_released_again(
     assert avoided_clusters(NOW) == {
         str(attempt.job_id): frozenset({str(company.cluster.pk)}),
     }
-
-
-def test_why_names_the_quarantine(company: Company, bob: User) -> None:
-    job = a_job(company.nlp, bob, company.pool, cluster=company.cluster)
-    told_by_arbiter = "local, where it must run, does not accept jobs now."
-    Job.objects.update(explanation={"code": "cluster_unavailable", "sentence": told_by_arbiter})
-    assert told(job, actor_of(bob)) == told_by_arbiter
-    begin_quarantine("restored", since=NOW, now=NOW)
-    assert told(job, actor_of(bob)) == (
-        "In quarantine since 2026-11-21 12:00:00 UTC: nothing is started until an administrator of "
-        "the platform ends it. What runs goes on."
-    )
-
-
-def test_who_waits_for_a_longer_time_limit_is_told_of_the_limit(
-    company: Company, bob: User
-) -> None:
-    """The limit was lowered behind the submission."""
-    job = a_job(company.nlp, bob, company.pool, time_limit_s=36_000)
-    Job.objects.update(explanation={"code": "cluster_unavailable", "sentence": "No cluster."})
-    record_inventory(
-        company.cluster, Inventory(AT, (), time_limits_s={"h100": 7_200, "a100": 60}), now=NOW
-    )
-    assert told(job, actor_of(bob)) == (
-        "No cluster. local lets no job run for longer than 2 h, and this one asks for 10 h."
-    )
-    (queued,) = load_snapshot(NOW).queued
-    assert queued.clusters == frozenset()
-    later = NOW + timedelta(seconds=1)
-    inventory = Inventory(AT + 1, (), time_limits_s={"h100": 36_000})
-    assert record_inventory(company.cluster, inventory, now=later) is True
-    assert told(job, actor_of(bob)) == "No cluster."
-    (queued,) = load_snapshot(NOW).queued
-    assert queued.clusters is None
-
-
-def told(job: Job, actor: Actor, *, now: datetime = NOW) -> str:
-    sentence: str = explanation_of(get_job(job.id, actor=actor, now=now), actor=actor, now=now)[
-        "sentence"
-    ]
-    return sentence
 
 
 def gone(attempt: Attempt) -> Observation:
@@ -498,15 +429,6 @@ def test_after_ten_times_it_is_held_for_a_person(company: Company, bob: User) ->
     )
 
 
-def test_what_nobody_knows_of_is_told_when_it_is_held(company: Company, bob: User) -> None:
-    attempt = an_attempt(company, bob, state="ended", ended_at=NOW, released_at=NOW)
-    Attempt.objects.update(outcome="unknown")
-    Job.objects.update(state="held")
-    assert told(attempt.job, actor_of(bob)).startswith(
-        f"{company.cluster.name} has lost track of attempt 1, and nobody knows whether it ran."
-    )
-
-
 def test_a_message_that_changes_alone_is_stored(company: Company, bob: User) -> None:
     """Planted: only the cluster's state was compared."""
     attempt = an_attempt(company, bob, message="It waits.")
@@ -515,79 +437,6 @@ def test_a_message_that_changes_alone_is_stored(company: Company, bob: User) -> 
     assert attempt.message == STUCK
     assert told(attempt.job, actor_of(bob)) == (
         f"Its GPUs are reserved and it is being started on {company.cluster.name}. {STUCK}"
-    )
-
-
-def test_who_is_mapped_nowhere_learns_where_and_whom_to_ask(company: Company, bob: User) -> None:
-    """Mutant: it said that no cluster accepts jobs, and not that a mapping is missing."""
-    for name, is_enabled in (("hpc", True), ("old", False)):
-        cluster = a_cluster(name, kind="slurm")
-        Cluster.objects.filter(pk=cluster.pk).update(is_enabled=is_enabled)
-        a_cluster_node(cluster, company.pool)
-    a_cluster("without-such-gpus", kind="slurm")
-    hpc = Cluster.objects.get(name="hpc")
-    said = "No cluster accepts jobs now."
-    unavailable = {"code": "cluster_unavailable", "sentence": said}
-    whom = "bob has no user on hpc; an administrator of the platform can map one."
-    job = a_job(company.nlp, bob, company.pool, explanation=unavailable)
-    actor = actor_of(bob)
-    assert told(job, actor) == f"{said} {whom}"
-    Job.objects.update(cluster=hpc)
-    assert told(job, actor) == f"{said} {whom}"
-    Job.objects.update(cluster=company.cluster)
-    assert told(job, actor) == said
-    Job.objects.update(cluster=None, explanation={**unavailable, "code": "x"})
-    assert told(job, actor) == said
-    Job.objects.update(explanation=unavailable)
-    ClusterUser.objects.create(cluster=hpc, user=bob, name="tg-bob")
-    assert told(job, actor) == said
-
-
-def test_what_could_not_be_sent_says_so(company: Company, bob: User) -> None:
-    attempt = an_attempt(company, bob, native_id=None, state="reserved", release_sent_at=None)
-    Message.objects.create(
-        kind="start_attempt",
-        subject=attempt.id,
-        created_at=NOW,
-        due_at=NOW,
-        sends=3,
-        error="no connection to the cluster: 10.0.0.7 refused",
-    )
-    name = company.cluster.name
-    plain = (
-        f"Its GPUs are reserved and it is being started on {name}. It could not be sent there yet "
-        "(3 tries since 2026-11-21T12:00:00Z); that is tried again by itself."
-    )
-    root = an_actor(None, Role.PLATFORM_ADMIN, "root")
-    assert told(attempt.job, actor_of(bob)) == plain
-    assert told(attempt.job, root) == (
-        f"{plain} The last answer: no connection to the cluster: 10.0.0.7 refused."
-    )
-    Cluster.objects.update(failing_since=NOW, message="no connection")
-    assert told(attempt.job, actor_of(bob)) == (
-        f"Its GPUs are reserved and it is being started on {name}. {name} has not answered since "
-        "2026-11-21T12:00:00Z. It could not be sent there yet (3 tries since "
-        "2026-11-21T12:00:00Z); that is tried again by itself."
-    )
-    Message.objects.update(done_at=NOW)
-    Cluster.objects.update(failing_since=None)
-    assert told(attempt.job, actor_of(bob)) == (
-        f"Its GPUs are reserved and it is being started on {name}."
-    )
-
-
-def test_a_stop_that_could_not_be_told_says_so(company: Company, bob: User) -> None:
-    attempt = an_attempt(company, bob, state="stopping", started_at=NOW, grace_until=NOW)
-    Job.objects.update(state="running", cancel_requested_at=NOW)
-    for kind in ("notify_attempt", "stop_attempt"):
-        Message.objects.create(
-            kind=kind, subject=attempt.id, created_at=NOW, due_at=NOW, sends=1, error="no"
-        )
-    lead = a_user(company.organization, "lead")
-    a_grant(lead, Role.TEAM_LEAD, company.nlp)
-    assert told(attempt.job, actor_of(lead)) == (
-        "It is being cancelled. It could not be stopped there yet (1 try since "
-        "2026-11-21T12:00:00Z); that is tried again by itself."
     )
 
 

@@ -1,0 +1,44 @@
+"""Attempts that were sent to a cluster and do not start, and what their users are told."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from builders.loop_builders import a_job
+from builders.portal_builders import NOW, Company
+from jobs.explaining import explanation_of
+from jobs.models import Attempt, Job, JobState
+from jobs.queries import get_job
+from tenants.access import Actor
+from tenants.models import User
+
+RELEASED = NOW - timedelta(minutes=5)
+
+
+def an_attempt(company: Company, user: User, **values: Any) -> Attempt:
+    job = a_job(company.nlp, user, company.pool, state=JobState.STARTING, attempt_number=1)
+    return Attempt.objects.create(
+        **{
+            "job": job,
+            "number": 1,
+            "cluster": company.cluster,
+            "slots": [{"node": "n", "mgpu": 1000}],
+            "mgpu": 1000,
+            "guaranteed_mgpu": 1000,
+            "state": "starting",
+            "epoch": 1,
+            "granted_at": RELEASED,
+            "native_id": "7",
+            "native_state": "PENDING",
+            "release_sent_at": RELEASED,
+            **values,
+        }
+    )
+
+
+def told(job: Job, actor: Actor, *, now: datetime = NOW) -> str:
+    sentence: str = explanation_of(get_job(job.id, actor=actor, now=now), actor=actor, now=now)[
+        "sentence"
+    ]
+    return sentence
