@@ -233,7 +233,7 @@ def _outcome(one: Alternative, own_latest: str | None) -> tuple[int, str]:
 
 
 def _latest(explanation: Mapping[str, Any]) -> str | None:
-    estimate = explanation["estimated_start"]
+    estimate = explanation.get("estimated_start")
     return None if estimate is None else estimate["latest"]
 
 
