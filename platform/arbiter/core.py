@@ -380,7 +380,7 @@ class Core:
             try:
                 cycle.run()
             except BaseException:
-                pool.close()
+                cycle.close()
                 raise
             return cycle
 

@@ -178,6 +178,24 @@ class _WorkedOut(dict[int, _Found]):
         return found
 
 
+class _Below(dict[int, int]):
+    """By tree node what all below it have used, worked out for those that somebody asks for."""
+
+    __slots__ = ("_by_user", "_tree")
+
+    def __init__(self, tree: Tree, by_user: ByNode[Mapping[str, int]]) -> None:
+        super().__init__()
+        self._tree = tree
+        self._by_user = by_user
+
+    def __missing__(self, node: int) -> int:
+        used = sum(self._by_user[node].values())
+        for child in self._tree.children.get(node, ()):
+            used += self[child]
+        self[node] = used
+        return used
+
+
 @dataclass(frozen=True, slots=True)
 class FairUse:
     """Decayed use of all pools: by tree node, everything below it included, and by team and user.
@@ -378,12 +396,7 @@ def fair_use(
         return found
 
     by_user = _WorkedOut(of_users)
-
-    def of_node(node: int) -> int:
-        used = sum(by_user[node].values())
-        return used + sum(by_node[child] for child in tree.children.get(node, ()))
-
-    by_node = _WorkedOut(of_node)
+    by_node = _Below(tree, by_user)
     hour = _WorkedOut(lambda node: _remembering(half_lives_s[node]).at_start())
     return FairUse(by_node, by_user, hour, half_lives_s)
 
@@ -420,6 +433,29 @@ class Parts:
         self.scale_bits = 2 * max((value.bit_length() for value in under), default=0)
 
 
+class _Loads(dict[int, int]):
+    """By tree node use over the node's part of all weights: an integer that orders like the
+    fraction, equal for equal ones (two fractions over u and v differ by 1 / uv at least)."""
+
+    __slots__ = ("_charged", "_parts", "_use")
+
+    def __init__(self, parts: Parts, use: FairUse, charged: Mapping[int, int]) -> None:
+        super().__init__()
+        self._parts = parts
+        self._use = use
+        self._charged = charged
+
+    def __missing__(self, node: int) -> int:
+        parts = self._parts
+        under = parts.under[node]
+        load = _LOAD_MAX
+        if under:
+            used = self._use.by_node[node] + self._charged.get(node, 0)
+            load = (used * parts.over[node] << parts.scale_bits) // under
+        self[node] = load
+        return load
+
+
 class FairShares:
     """Where the nodes and users of one pool stand; what starts is charged at once.
 
@@ -427,7 +463,7 @@ class FairShares:
     """
 
     __slots__ = (
-        *("_charged", "_charged_users", "_parts", "_pool_weight", "_use"),
+        *("_charged", "_charged_users", "_pool_weight", "_use"),
         *("loads", "tree", "weights"),
     )
 
@@ -445,25 +481,15 @@ class FairShares:
             parts = Parts(tree, weights, use.half_lives_s)
         self.tree = tree
         self.weights = parts.weights
-        self._parts = parts
         self._use = use
         self._pool_weight = pool_weight
         self._charged: dict[int, int] = {}
         self._charged_users: dict[tuple[int, str], int] = {}
-        self.loads = _WorkedOut(self._load)
+        self.loads = _Loads(parts, use, self._charged)
 
     def used(self, node: int) -> int:
         """What has been used below a node."""
         return self._use.by_node[node] + self._charged.get(node, 0)
-
-    def _load(self, node: int) -> int:
-        """Use over the node's part of all weights: an integer that orders like the fraction,
-        equal for equal ones (two fractions over u and v differ by 1 / uv at least)."""
-        parts = self._parts
-        under = parts.under[node]
-        if not under:
-            return _LOAD_MAX
-        return (self.used(node) * parts.over[node] << parts.scale_bits) // under
 
     def order(self, team: int) -> tuple[int, ...]:
         """Orders teams as Fair Tree does: the smallest goes first, equal ones are tied."""

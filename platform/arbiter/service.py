@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -125,6 +125,14 @@ class PoolCycle:
         self.reserved.release()
         if self._only_starts:
             self._forget_the_served()
+
+    def close(self) -> None:
+        """The cycle is over: the pool is as it was before it. Nothing here is known by itself any
+        more, so that all of it goes at once and not when garbage is collected."""
+        self.pool.close()
+        self._service.close()
+        self._prospects = iter(())
+        self.__dict__.pop("_agenda", None)
 
     def _forget_the_served(self) -> None:
         """Who is served in another pool waits in no line any more."""
@@ -333,7 +341,7 @@ class PoolCycle:
             expected.pop()
         return self._agenda.pop()
 
-    def _serve_all(self) -> Iterator[None]:
+    def _serve_all(self) -> Generator[None, None, None]:
         """Serve the queues in order. Stops after every job that does not start, and before a
         reservation is made, as that costs most: the rest may be only to be told."""
         while (served := self._next()) is not None:

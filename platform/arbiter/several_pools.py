@@ -116,7 +116,7 @@ class Rounds:
     def close(self) -> None:
         """The cycle is over."""
         for cycle in self.cycles.values():
-            cycle.pool.close()
+            cycle.close()
 
     def _agree(self, budget: _Budget) -> Mapping[str, Served]:
         """Decide all pools, each by the whole budget, until they agree on who is served where."""
@@ -152,7 +152,7 @@ class Rounds:
             if knew == line and left.does_as(had, cycle):
                 return cycle
             del self.cycles[name]
-            cycle.pool.close()
+            cycle.close()
         shared = SharedJobs(line.absent, line.only_starts, self._not_again, self._reserves)
         cycle = self.cycles[name] = self._run(name, shared, left.starts, left.reclaims)
         self._knew[name] = line, left
