@@ -21,6 +21,7 @@ class Fleet:
     """
 
     __slots__ = (
+        "_could_hold",
         "_kinds",
         "_layout",
         "_shapes",
@@ -42,6 +43,7 @@ class Fleet:
         self._sorted: FreeDevices | None = None
         self._layout = Layout({CLUSTER: self.sizes}, self._kinds)
         self._shapes: dict[tuple[int, int, frozenset[str]], Shape] = {}
+        self._could_hold: dict[Shape, bool] = {}
         self.free = dict(self.sizes)
         self.capacity_mgpu = self.total_free = sum(self.sizes.values())
 
@@ -57,7 +59,10 @@ class Fleet:
 
     def could_hold(self, shape: Shape) -> bool:
         """Whether the fleet, empty, has a place for `shape`."""
-        return self._layout.holds(shape)
+        found = self._could_hold.get(shape)
+        if found is None:
+            found = self._could_hold[shape] = self._layout.holds(shape)
+        return found
 
     def is_of(self, shape: Shape, node: str) -> bool:
         """Whether `node` is of a kind that `shape` may use."""
