@@ -456,6 +456,8 @@ class Reservations:
     def _needed(self, node: Node, reserved: Iterable[Reserved]) -> int:
         """What of that which is free on a node now nobody may hold when `reserved` begin."""
         free = self._pool.free.left(*node) + self._held.get(node, 0)
+        if free <= 0:
+            return 0
         spare = min((self._left(node, one.start_at) for one in reserved), default=free)
         return max(0, min(free, free - spare))
 
@@ -517,13 +519,18 @@ class _Outlook:
         while (missing := mgpu - self.ledger.available(team)) > 0:
             ended: dict[int, int] = {}
             while self._is_more():
-                end, of, less, _, _ = self._part[self._at]
-                if missing <= 0 and end != first:
+                part, at = self._part, self._at
+                while at < len(part):
+                    end, of, less, _, _ = part[at]
+                    if missing <= 0 and end != first:
+                        break
+                    first = end
+                    ended[of] = ended.get(of, 0) + less
+                    missing -= less
+                    at += 1
+                self._at = at
+                if at < len(part):
                     break
-                first = end
-                ended[of] = ended.get(of, 0) + less
-                missing -= less
-                self._at += 1
             if missing > 0:
                 return None
             for of, less in ended.items():

@@ -152,17 +152,20 @@ class PoolCycle:
         there are none, nothing that is to be lined up, charged or reserved could be seen."""
         if self._grows:
             return True
+        blocker = self.pool.blocker
         for shape, of_shape in self._lines.by_shape(self._group_of).items():
+            fits = self._starts_left > 0 and self.reserved.fits(shape)
+            if not fits and self._reclaims_left <= 0:
+                continue
             for kin in of_shape.values():
                 group = kin.group
-                if (
-                    group.team is not None
-                    and group.code is None
-                    and self._is_possible(group.team, shape, group.priority)
-                ):
+                team = group.team
+                if team is None or group.code is not None:
+                    continue
+                if fits and blocker(team, shape.total_mgpu) is None:
                     return True
-                if not self._is_any_possible(shape):
-                    break
+                if self._may_look_for_victims(team, shape, group.priority):
+                    return True
         return False
 
     def _look_out(self) -> None:
@@ -195,16 +198,17 @@ class PoolCycle:
         return self._prospect is not None
 
     def _is_prospect(self, queue: TeamQueue, cls: JobClass) -> bool:
-        if cls.code is not None or not any(line.at < len(line.jobs) for line in cls.lines):
+        if cls.code is not None:
+            return False
+        for line in cls.lines:
+            if line.at < len(line.jobs):
+                break
+        else:
             return False
         team, shape = queue.team, cls.shape
         if self._may_start(team, shape) and not self._all_delay(queue, cls):
             return True
         return self._may_look_for_victims(team, shape, cls.priority)
-
-    def _is_possible(self, team: int, shape: Shape, priority: Priority) -> bool:
-        """Whether jobs of a team could start now, or look for victims."""
-        return self._may_start(team, shape) or self._may_look_for_victims(team, shape, priority)
 
     def _may_start(self, team: int, shape: Shape) -> bool:
         """Whether jobs of a team could start now, but for reservations."""
