@@ -373,14 +373,14 @@ def _book(
 
 def _spend(account: Account, amount: int) -> Account:
     """Less by `amount`: the lots that were earned first are spent first."""
-    lots = []
-    left = amount
-    for lot in account.lots:
-        used = min(left, lot.amount)
-        left -= used
-        if used < lot.amount:
-            lots.append(replace(lot, amount=lot.amount - used))
-    return replace(account, balance=account.balance - amount, lots=tuple(lots))
+    lots, left, spent = account.lots, amount, 0
+    while spent < len(lots) and lots[spent].amount <= left:
+        left -= lots[spent].amount
+        spent += 1
+    lots = lots[spent:]
+    if left and lots:
+        lots = (Lot(lots[0].amount - left, lots[0].expires_at), *lots[1:])
+    return Account(account.team, account.guaranteed, account.balance - amount, lots)
 
 
 def _earn(account: Account, amount: int, expires_at: int) -> Account:
@@ -393,7 +393,7 @@ def _earn(account: Account, amount: int, expires_at: int) -> Account:
             fresh += lots[-1].amount
             lots = lots[:-1]
         lots = (*lots, Lot(fresh, expires_at))
-    return replace(account, balance=balance, lots=lots)
+    return Account(account.team, account.guaranteed, balance, lots)
 
 
 def _above_0(amounts: Mapping[str, int]) -> dict[str, int]:
