@@ -117,8 +117,9 @@ class Bank:
         #: Milli-GPU-seconds above the guarantee, less those below it, since the last settlement.
         self._above = dict.fromkeys(guaranteed, 0)
         self._settled_at = 0
-        #: What was told of each team and still holds.
+        #: What was told of each team and still holds; and of all, None where somebody's does not.
         self._told: dict[str, Balance] = {}
+        self._told_of_all: tuple[Balance, ...] | None = None
 
     def hold(self, team: str, mgpu: int, now: int) -> None:
         """`mgpu` more are held from `now` on; a negative amount is given back."""
@@ -126,17 +127,21 @@ class Bank:
         self._add_up(team, now)
         self._held[team] += mgpu
         self._told.pop(team, None)
+        self._told_of_all = None
 
     def balances(self, now: int) -> tuple[Balance, ...]:
         """What every team has, as of the last settlement, and what of it is held."""
         self._settle_until(now)
+        if self._told_of_all is not None:
+            return self._told_of_all
         told = self._told
         for team, account in self.accounts.items():
             if team not in told:
                 borrowed = max(0, self._held[team] - self._guaranteed[team])
                 held = borrowed * WEIGHT_OF_REFERENCE * CHARGED_AT_START_S
                 told[team] = Balance(team, POOL, account.balance, held)
-        return tuple(told[team] for team in self.accounts)
+        self._told_of_all = tuple([told[team] for team in self.accounts])
+        return self._told_of_all
 
     def _add_up(self, team: str, now: int) -> None:
         passed = now - self._since[team]
@@ -179,4 +184,5 @@ class Bank:
             books, pool = shared.accounts, shared.pool
         self.accounts = {account.team: account for account in books}
         self._told.clear()
+        self._told_of_all = None
         self.pool = pool

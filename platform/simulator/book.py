@@ -25,10 +25,8 @@ class Book:
         self.running: dict[str, RunningJob] = {}
         self.claims: dict[str, Claim] = {}
         self._kind = kind
-        #: The jobs of each kind that wait without a claim.
-        self._lines: dict[Hashable, list[tuple[int, str]]] = {}
-        #: The same by time limit.
-        self._by_limit: dict[Hashable, list[tuple[int, str]]] = {}
+        #: The jobs of each kind that wait without a claim, by age and by time limit.
+        self._lines: dict[Hashable, tuple[list[tuple[int, str]], list[tuple[int, str]]]] = {}
 
     def queue(self, job: QueuedJob) -> bool:
         """`job` waits without a claim from now on; whether it is the first of its kind, or the one
@@ -37,8 +35,12 @@ class Book:
             self.queued[job.id] = job
             self.core.queue(job)
         kind = self._kind(job)
-        line, by_limit = self._lines.setdefault(kind, []), self._by_limit.setdefault(kind, [])
         age, limit = (job.submitted_at, job.id), _limit(job)
+        known = self._lines.get(kind)
+        if known is None:
+            self._lines[kind] = [age], [limit]
+            return True
+        line, by_limit = known
         insort(line, age)
         insort(by_limit, limit)
         return line[0] == age or by_limit[0] == limit
@@ -62,7 +64,7 @@ class Book:
 
     def looked_at(self, most: int) -> int:
         """How many jobs a cycle looks at, of each kind at most so many."""
-        waiting = sum(min(len(line), most) for line in self._lines.values())
+        waiting = sum(min(len(line), most) for line, _ in self._lines.values())
         return waiting + len(self.claims) + len(self.running)
 
     def start(self, start: Start, now: int, preemptions: int = 0) -> QueuedJob:
@@ -125,11 +127,12 @@ class Book:
     def _take_out(self, job: QueuedJob) -> None:
         """`job` waits without a claim no more."""
         kind = self._kind(job)
-        line, by_limit = self._lines[kind], self._by_limit[kind]
+        line, by_limit = self._lines[kind]
+        if len(line) == 1:
+            del self._lines[kind]
+            return
         del line[bisect_left(line, (job.submitted_at, job.id))]
         del by_limit[bisect_left(by_limit, _limit(job))]
-        if not line:
-            del self._lines[kind], self._by_limit[kind]
 
 
 def _limit(job: QueuedJob) -> tuple[int, str]:
