@@ -183,8 +183,9 @@ class World:
         job = task.work.job
         if task.number not in self._waiting:
             raise ValueError(f"job {job.id} does not wait and cannot start")
-        if len(set(nodes)) != job.node_count:
-            raise ValueError(f"job {job.id} needs {job.node_count} nodes, not {len(set(nodes))}")
+        count = len(nodes) if len(nodes) == 1 else len(set(nodes))
+        if count != job.node_count:
+            raise ValueError(f"job {job.id} needs {job.node_count} nodes, not {count}")
         self.fleet.take(nodes, job.mgpu_per_node)
         self._waiting.remove(task.number)
         self._running += 1

@@ -37,8 +37,12 @@ class Line:
         first: tuple[int, int, Task] | None = None
         found: Shape | None = None
         for shape, waiting in self._shapes.items():
-            if (first is None or waiting[0] < first) and not any(shape in one for one in without):
-                first, found = waiting[0], shape
+            if first is None or waiting[0] < first:
+                for one in without:
+                    if shape in one:
+                        break
+                else:
+                    first, found = waiting[0], shape
         return None if first is None or found is None else (first[2], found)
 
 
