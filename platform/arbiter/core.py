@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from itertools import chain
 
 from arbiter.accounts import Accounts
@@ -18,6 +17,7 @@ from arbiter.decisions import Plan
 from arbiter.fair_share import (
     WEIGHT_OF_REFERENCE,
     FairShares,
+    FairUse,
     Starts,
     fair_use,
     half_lives_of,
@@ -91,8 +91,7 @@ class _PoolState:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to be known of it any more."""
-        told = self.quotas, self.devices, self.balances, self.running, self.lines.jobs
-        return not any(told)
+        return not (self.running or self.lines.jobs or self.quotas or self.devices or self.balances)
 
     @property
     def wanted(self) -> Iterator[Demand]:
@@ -291,8 +290,11 @@ class Core:
         Without `parts` it is not worked out what of each attempt is guaranteed: none is classed,
         and of what starts it says 0.
         """
-        with closing(self._decide(now, explains=explains, parts=parts)) as decided:
+        decided = self._decide(now, explains=explains, parts=parts)
+        try:
             return decided.explained() if explains else decided.plan
+        finally:
+            decided.close()
 
     def decide(self, now: int) -> Decided:
         """Decide as of `now`; why the rest wait can be asked before anything else is told.
@@ -312,14 +314,7 @@ class Core:
         def usage(team: str) -> Iterable[Usage]:
             return self._usage.get(team, ()) if accounts is None else accounts.usage(team, now)
 
-        use_of_all = fair_use(
-            tree,
-            usage=usage,
-            starts=self._starts,
-            weights=self._weights,
-            half_lives_s=self._half_lives_s,
-            at=now,
-        )
+        use_of_all: FairUse | None = None
 
         def checkpoint_at(run: RunningJob) -> int | None:
             return None if accounts is None else accounts.checkpoint_at(run, now)
@@ -357,6 +352,16 @@ class Core:
                 return (one for one in accounts.balances(now) if one.pool == name)
 
             def shares() -> FairShares:
+                nonlocal use_of_all
+                if use_of_all is None:
+                    use_of_all = fair_use(
+                        tree,
+                        usage=usage,
+                        starts=self._starts,
+                        weights=self._weights,
+                        half_lives_s=self._half_lives_s,
+                        at=now,
+                    )
                 return FairShares(
                     tree,
                     ground.quota.weights,

@@ -77,6 +77,8 @@ class Ground:
             )
             for cls in classes.values()
         }
+        #: Whether what runs in some class is not taken back for a lower one of its organization.
+        self.has_shields = any(one.preempts_others for one in self.priorities.values())
         self._empty = Ledger(tree, self.quota, self.layout.capacity_mgpu, [0] * len(tree.ids))
         self._most: dict[int, int] = {}
         self._fleet_words: dict[Shape, tuple[Code | None, int]] = {}

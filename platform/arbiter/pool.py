@@ -156,8 +156,9 @@ class Pool:
 
     def source(self, team: int, mgpu: int) -> int:
         """The lowest node on the team's path whose unused guarantee the job fits in, or ROOT."""
+        fits = self.guarantees.fits
         for node in self.tree.paths[team]:
-            if self.guarantees.fits(node, team, mgpu):
+            if fits(node, team, mgpu):
                 return node
         return ROOT
 
@@ -344,7 +345,8 @@ def open_pool(
     class_use = holdings.class_use.copy()
     now = holdings.ledger.copy()
     now.capacity = holdings.capacity()
-    _cover_all(earmarks.values(), coming_back)
+    if earmarks:
+        _cover_all(earmarks.values(), coming_back)
     for earmark in earmarks.values():
         for node, mgpu in earmark.free_mgpu.items():
             free.take(earmark.claim.cluster, node, mgpu)

@@ -27,7 +27,6 @@ from arbiter.pool import Pool
 from arbiter.queue_order import Priority
 from arbiter.quota_tree import ROOT
 from arbiter.shelves import Shelves
-from arbiter.snapshot import PriorityClass
 from arbiter.victims import Search, give_back
 
 #: What is free by cluster and node, at most.
@@ -75,7 +74,7 @@ class Reclaimer:
         self._nearby: dict[int, Borrowers] = {}
         self._slots_max: int | None = None
         self._stopped_count = 0
-        self._has_shields = any(_shields(cls) for cls in pool.ground.classes.values())
+        self._has_shields = pool.ground.has_shields
         self._most: dict[str, dict[str, int]] | None = None
         self._most_sorted: dict[str, list[int]] = {}
         self._most_levels: dict[str, Levels] = {}
@@ -262,7 +261,7 @@ class Reclaimer:
         paths = self._pool.tree.paths
         return (
             holding.order > order
-            and _shields(self._pool.ground.classes.get(holding.run.priority_class))
+            and self._pool.ground.priority(holding.run.priority_class).preempts_others
             and paths[holding.team][-1] == paths[team][-1]
         )
 
@@ -386,8 +385,3 @@ class Reclaimer:
                     Place(cluster, search.nodes()), tuple(one.holding for one in victims)
                 )
         return found
-
-
-def _shields(cls: PriorityClass | None) -> bool:
-    """Whether what runs in this class is not taken back for a lower class of its organization."""
-    return cls is not None and cls.preempts_across_teams and cls.team_cap_mgpu is not None

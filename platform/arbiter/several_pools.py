@@ -71,6 +71,8 @@ class _Line(NamedTuple):
     only_starts: frozenset[str]
 
 
+_ALL_IN_LINE = _Line(frozenset(), frozenset())
+
 #: Opens and runs the cycle of a pool: its name, what it has to know of others, its budget.
 Run = Callable[[str, SharedJobs, int, int], PoolCycle]
 
@@ -145,7 +147,7 @@ class Rounds:
     def _redo(self, name: str, lines: Mapping[str, _Line], left: _Budget) -> PoolCycle:
         """The cycle of a pool by these lines and this budget: the one that it had where that did
         the same."""
-        line = lines.get(name, _Line(frozenset(), frozenset()))
+        line = lines.get(name, _ALL_IN_LINE)
         cycle = self.cycles.get(name)
         if cycle is not None:
             knew, had = self._knew[name]
