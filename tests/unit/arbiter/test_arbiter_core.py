@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,7 +12,10 @@ from arbiter.core import Core
 from arbiter.cycle import decide
 from arbiter.decided import TooLate
 from arbiter.policy import Policy
+from arbiter.pool import Pool
+from arbiter.queue_order import Agenda
 from arbiter.reclaim import Reclaimer
+from arbiter.service import PoolCycle
 from arbiter.snapshot import Balance, RunningJob, Slot, Usage
 from builders.arbiter_builders import (
     GPU,
@@ -46,6 +50,34 @@ def test_a_cycle_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatc
     plan = core.cycle(NOW)
     assert [start.job for start in plan.starts] == ["small"]
     assert plan == decide(snapshot, Policy())
+
+
+def test_a_cycle_leaves_no_garbage() -> None:
+    """What a cycle worked out is gone with it; a collector that had to find it would cost a tenth
+    of all deciding.
+
+    Planted: the service is left where it stopped; the agenda stays.
+    """
+    core = Core.of(
+        a_snapshot(
+            quotas={"a": 0, "a/t": 0, "b": 0, "b/t": 0},
+            devices=devices(1, gpus=8),
+            queued=[
+                *(a_queued(f"{team}{i}", f"{team}/t", gpus=4) for team in "ab" for i in range(2)),
+                a_queued("large", "a/t", gpus=8),
+            ],
+        ),
+        Policy(),
+    )
+    kinds = {PoolCycle, Pool, Agenda}
+    gc.collect()
+    gc.disable()
+    try:
+        assert len(core.cycle(NOW, explains=False).starts) == 2
+        left = {type(one) for one in gc.get_objects()} & kinds
+    finally:
+        gc.enable()
+    assert left == set()
 
 
 def test_what_gone_jobs_asked_for_is_forgotten() -> None:
