@@ -80,8 +80,8 @@ class Decided:
         reservations: list[Reservation] = []
         for name, cycle in self._cycles.items():
             cycle.finish()
-            reasons[name] = explain(cycle)
-            use.extend(node_use(cycle.pool, cycle.starts, cycle.waiting_mgpu()))
+            reasons[name], waiting_mgpu = explain(cycle)
+            use.extend(node_use(cycle.pool, cycle.starts, waiting_mgpu))
             reservations.extend(cycle.reserved.told())
         return replace(
             self.plan,

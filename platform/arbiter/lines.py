@@ -56,18 +56,6 @@ class Kin:
 _KinKey = tuple[int | None, Shape, str, tuple[OtherPool, ...]]
 
 
-class ByAge:
-    """Jobs by age: `places` says by id where each stands in `ages`. There are gaps: in some places
-    stand jobs that are gone."""
-
-    __slots__ = ("ages", "places")
-
-    def __init__(self, ages: list[Age]) -> None:
-        """Of `ages`, in order."""
-        self.ages = ages
-        self.places = {job: place for place, (_, job) in enumerate(ages)}
-
-
 class Lines:
     """All queued jobs of one pool, by id and by kind. `demands` counts the kinds that say how much
     CPU or memory they want, by that.
@@ -90,10 +78,6 @@ class Lines:
         self._changed: set[int] = set()
         self._touched: set[int] = set()
         self._comparing: set[int] = set()
-        #: All by age as they were when somebody last asked (None: nobody has), less those that have
-        #: gone since, and who has come since.
-        self._by_age: ByAge | None = None
-        self._come: set[Age] = set()
         self.demands: Counter[Demand] = Counter()
 
     def add(self, job: QueuedJob) -> None:
@@ -110,8 +94,6 @@ class Lines:
                 self._touch_line(line)
         else:
             line.ages.append(age)
-        if self._by_age is not None:
-            self._come.add(age)
 
     def fill(self, jobs: Iterable[QueuedJob]) -> None:
         """All of `jobs` wait from now on; nobody did before."""
@@ -142,27 +124,7 @@ class Lines:
                 self.demands[demand] -= 1
                 if not self.demands[demand]:
                     del self.demands[demand]
-        if self._by_age is not None and self._by_age.places.pop(job_id, None) is None:
-            self._come.remove((job.submitted_at, job_id))
         return job
-
-    def by_age(self) -> ByAge:
-        """All of them, the oldest first; until the next change. Sorted once and put right later."""
-        known = self._by_age
-        if known is None:
-            known = self._by_age = ByAge(
-                sorted((job.submitted_at, job.id) for job in self.jobs.values())
-            )
-        come = sorted(self._come)
-        self._come.clear()
-        ages, places = known.ages, known.places
-        if len(ages) > 2 * len(self.jobs) or (come and ages and come[0] < ages[-1]):
-            there = [age for place, age in enumerate(ages) if places.get(age[1]) == place]
-            known = self._by_age = ByAge(sorted(there + come))
-        else:
-            places.update((job, place) for place, (_, job) in enumerate(come, len(ages)))
-            ages += come
-        return known
 
     def _open(self, kind: Hashable, first: QueuedJob) -> Line:
         line = self.by_kind[kind] = self._new[kind] = Line(first)

@@ -147,12 +147,13 @@ class Pool:
             return self.later.blocker(team, mgpu)
         return at
 
-    def available(self, team: int) -> int:
-        """What quota lets start at `team`, now and after what is under way; see `Ledger`."""
-        if not self.quota.admits(self.tree.paths[team]):
-            return 0
-        room = self.now.available(team)
-        return room if self.later is None else min(room, self.later.available(team))
+    def available(self) -> list[int]:
+        """What quota lets start at each node, now and after what is under way; see `Ledger`."""
+        rooms = self.now.available_everywhere()
+        if self.later is not None:
+            rooms = list(map(min, rooms, self.later.available_everywhere()))
+        has_row, paths = self.quota.has_row, self.tree.paths
+        return [room if has_row[path[-1]] else 0 for room, path in zip(rooms, paths, strict=True)]
 
     def source(self, team: int, mgpu: int) -> int:
         """The lowest node on the team's path whose unused guarantee the job fits in, or ROOT."""

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from arbiter.decisions import Code
@@ -470,61 +471,92 @@ class Agenda:
         return None
 
 
+#: A lot of jobs: its number, what it stands at, and the jobs, the oldest first.
+_Lot = tuple[int, tuple[int, ...], Sequence[Age]]
+#: Jobs that follow each other in a team's line, the number of each one's lot, and whether they go
+#: by their own ages (or by that of the youngest before them).
+_Run = tuple[Sequence[Age], Sequence[int], bool]
+
+
 class ServiceOrder:
     """Merges the waiting jobs of all teams into the one order in which they are served.
 
     At every step the team whose next job has the smallest (standing, age) goes; since no
     job passes an earlier one of its team, that is the order by the largest of these up to and
-    including each job. `standings` has the standing for each key given with jobs, fair-share
-    included, as it is now: what the next starts will be charged is not foreseen. `lot_of` has for
-    each job in which lot it was added, the first of which is 0.
+    including each job. Standings have fair-share in them, as it is now: what the next starts will
+    be charged is not foreseen. Ages are compared only where they decide: few teams stand level.
     """
 
-    __slots__ = ("_jobs", "_line", "_line_ends", "_stands", "lot_of", "standings")
+    __slots__ = ("_count", "_line", "_runs")
 
-    def __init__(self, count: int) -> None:
-        """Of jobs whose places by age are below `count`."""
-        self.standings: dict[tuple[int, int], tuple[int, ...]] = {}
-        #: The standing's key of each lot that was added.
-        self._stands: list[tuple[int, int]] = []
-        self.lot_of = [0] * count
-        self._line: dict[tuple[int, int], list[int]] = {}
-        self._jobs: list[int] = []
-        self._line_ends: list[int] = []
+    def __init__(self) -> None:
+        self._count = 0
+        self._line: dict[tuple[int, int], list[_Lot]] = {}
+        #: By standing and, of teams whose lines come there, by team.
+        self._runs: dict[tuple[int, ...], list[list[_Run]]] = {}
 
-    def add(self, priority: int, used: int, jobs: Sequence[int], stand: tuple[int, int]) -> None:
-        """Add a lot of jobs (places by age) of one priority, use of their user, and standing to the
-        current team's line."""
-        self._line.setdefault((-priority, used), []).extend(jobs)
-        lot, lot_of = len(self._stands), self.lot_of
-        self._stands.append(stand)
-        for job in jobs:
-            lot_of[job] = lot
+    def add(self, priority: int, used: int, jobs: Sequence[Age], standing: tuple[int, ...]) -> None:
+        """Add a lot of jobs, the oldest first, of one priority, use of their user, and standing to
+        the current team's line. Lots are numbered as they are added, from 0 on."""
+        lot = self._count, standing, jobs
+        self._count += 1
+        self._line.setdefault((-priority, used), []).append(lot)
 
     def end_line(self) -> None:
         """The current team's line is complete."""
-        for group in sorted(self._line):
-            jobs = self._line[group]
-            jobs.sort()
-            self._jobs.extend(jobs)
-        self._line = {}
-        self._line_ends.append(len(self._jobs))
+        line, self._line = self._line, {}
+        highest: tuple[int, ...] = ()
+        runs: list[_Run] = []
+        for group in sorted(line):
+            for standing, jobs, lots in _by_age(line[group]):
+                if standing > highest:
+                    highest, runs = standing, []
+                    self._runs.setdefault(highest, []).append(runs)
+                runs.append((jobs, lots, standing == highest))
 
-    def merged(self) -> list[int]:
-        """All jobs, by their places by age, in the order of service."""
-        number = {
-            standing: i << 40 for i, standing in enumerate(sorted(set(self.standings.values())))
-        }
-        place = [number[self.standings[stand]] for stand in self._stands]
-        lot_of = self.lot_of
-        keys: list[int] = []
-        start = 0
-        for end in self._line_ends:
-            highest = -1
-            for job in self._jobs[start:end]:
-                key = place[lot_of[job]] | job
-                if key > highest:
-                    highest = key
-                keys.append(highest)
-            start = end
-        return [self._jobs[i] for i in sorted(range(len(keys)), key=keys.__getitem__)]
+    def merged(self) -> tuple[list[Age], list[int]]:
+        """All jobs in the order of service, and the number of each one's lot."""
+        found: list[_Run] = []
+        for standing in sorted(self._runs):
+            of_teams = self._runs[standing]
+            found += of_teams[0] if len(of_teams) == 1 else [_merged(of_teams)]
+        return (
+            list(chain.from_iterable([jobs for jobs, _, _ in found])),
+            list(chain.from_iterable([lots for _, lots, _ in found])),
+        )
+
+
+def _merged(of_teams: Iterable[Iterable[_Run]]) -> _Run:
+    """What teams have that stand level."""
+    all_jobs: list[Age] = []
+    all_lots: list[int] = []
+    ages: list[Age] = []
+    for runs in of_teams:
+        youngest = (-1, "")
+        for jobs, lots, is_by_age in runs:
+            all_jobs += jobs
+            all_lots += lots
+            for job in jobs:
+                if is_by_age and job > youngest:
+                    youngest = job
+                ages.append(youngest)
+    turn = sorted(range(len(ages)), key=ages.__getitem__)
+    return [all_jobs[at] for at in turn], [all_lots[at] for at in turn], True
+
+
+def _by_age(lots: Sequence[_Lot]) -> Iterable[tuple[tuple[int, ...], Sequence[Age], Sequence[int]]]:
+    """The jobs of all `lots`, the oldest first, as often as the standing changes: that, the jobs,
+    and the number of each one's lot."""
+    number, standing, jobs = lots[0]
+    if len(lots) == 1:
+        return ((standing, jobs, [number] * len(jobs)),)
+    jobs = [job for _, _, of_lot in lots for job in of_lot]
+    of = [lot for lot in lots for _ in lot[2]]
+    turn = sorted(range(len(jobs)), key=jobs.__getitem__)
+    if all(lot[1] == standing for lot in lots):
+        return ((standing, [jobs[at] for at in turn], [of[at][0] for at in turn]),)
+    return [
+        (standing, [jobs[at] for at in run], [of[at][0] for at in run])
+        for standing, found in groupby(turn, key=lambda at: of[at][1])
+        for run in (list(found),)
+    ]

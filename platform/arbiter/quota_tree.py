@@ -271,3 +271,18 @@ class Ledger:
             if own > 0:
                 room = own + max(0, room)
         return min(room, self.capacity - self.use)
+
+    def available_everywhere(self) -> list[int]:
+        """What `available` says of each node, worked out for all of them from the root down."""
+        limits, held, base, parents = self.quota.limits, self.held, self.base, self.tree.parents
+        at_root, most = self.capacity - self.root_held, self.capacity - self.use
+        rooms: list[int] = []
+        for node, parent in enumerate(parents):
+            room = at_root if parent == ROOT else rooms[parent]
+            if room > limits[node] - held[node]:
+                room = limits[node] - held[node]
+            own = held[node] - base[node]
+            if own > 0:
+                room = own + max(0, room)
+            rooms.append(room)
+        return [min(room, most) for room in rooms]

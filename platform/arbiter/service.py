@@ -9,7 +9,7 @@ from functools import cached_property
 from arbiter.decisions import Code, Reclaim
 from arbiter.elastic import Elastic, is_elastic
 from arbiter.fair_share import FairShares
-from arbiter.lines import ByAge, Group, Lines
+from arbiter.lines import Group, Lines
 from arbiter.placement import Place, Shape
 from arbiter.policy import SpareOrder
 from arbiter.pool import Earmark, Pool, in_turn
@@ -590,20 +590,3 @@ class PoolCycle:
     def homeless(self) -> list[Age]:
         """The jobs of unknown teams, the oldest first."""
         return sorted(self._lines.homeless(self._settled))
-
-    def by_age(self) -> ByAge:
-        """All jobs that waited when the cycle began, the oldest first."""
-        return self._lines.by_age()
-
-    def waiting_mgpu(self) -> dict[int, int]:
-        """What is still queued, by team, in milli-GPU."""
-        waits: dict[int, int] = {}
-        for team, queue in self.queues.items():
-            waits[team] = sum(
-                cls.shape.total_mgpu * line.waiting_count
-                for cls in queue.classes
-                for line in cls.lines
-            )
-        for earmark in self.pool.earmarks.values():
-            waits[earmark.team] = waits.get(earmark.team, 0) + earmark.job.mgpu
-        return waits

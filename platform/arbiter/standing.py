@@ -137,6 +137,7 @@ def node_use(
     _sum_up(tree, waiting)
     protected = protection_after(pool, starts).taken.used_mgpu
     lent = lent_out(tree, quota.guaranteed, _lendable(pool), in_use, pool.now.capacity)
+    available = pool.available()
     return tuple(
         NodeUse(
             node=name,
@@ -145,7 +146,7 @@ def node_use(
             protected_mgpu=protected[i],
             borrowed_mgpu=max(0, in_use[i] - quota.guaranteed[i]),
             lent_mgpu=lent[i],
-            available_mgpu=pool.available(i),
+            available_mgpu=available[i],
             waiting_mgpu=waiting[i],
         )
         for name, i in sorted(tree.index.items())

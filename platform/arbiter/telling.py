@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import compress, count, repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from arbiter.decisions import Code, Waiting
 from arbiter.pool import Earmark, in_turn
-from arbiter.queue_order import ServiceOrder
+from arbiter.queue_order import Age, ServiceOrder, Standing
 from arbiter.waiting import Reason, Reasons, of_claimed
 
 if TYPE_CHECKING:
@@ -16,66 +18,112 @@ if TYPE_CHECKING:
 #: Codes of jobs that are in no order, as they cannot start at all.
 _NEVER_IN_LINE = frozenset((Code.NEVER_FITS, Code.CLUSTER_UNAVAILABLE))
 
+#: What most jobs have in the fields after `jobs_ahead`.
+_REST = Waiting("", Code.NEVER_FITS)[5:]
+#: Makes a `Waiting` of all its fields in order: a cycle makes 100,000, and calling the class costs
+#: twice as much.
+_of_all_fields = partial(tuple.__new__, Waiting)
 
-def explain(cycle: PoolCycle) -> list[Waiting]:
+
+class Told(NamedTuple):
+    """Why each job of a pool waits, and what they ask for, by team, in milli-GPU."""
+
+    reasons: list[Waiting]
+    waiting_mgpu: dict[int, int]
+
+
+def explain(cycle: PoolCycle) -> Told:
     """Why each job still waits: claimed jobs first, then in the order of service, then
     those that are in no order because they cannot start at all."""
-    pool = cycle.pool
-    explained = [
-        _explain_claimed(cycle, earmark, i)
-        for i, earmark in enumerate(in_turn(pool.earmarks.values()))
-    ]
-    reasons = Reasons(pool, cycle.spared, cycle.standing)
-    # Jobs are known by their places by age from here on.
-    by_age = cycle.by_age()
-    ages, places = by_age.ages, by_age.places
-    order = ServiceOrder(len(ages))
-    #: The reason of each lot that is added to the order, and those of jobs that are in none.
-    of_lots: list[Reason] = []
-    hopeless: list[tuple[int, Reason]] = []
+    told: list[Waiting] = []
+    claimed_mgpu: dict[int, int] = {}
+    for earmark in in_turn(cycle.pool.earmarks.values()):
+        told.append(_explain_claimed(cycle, earmark, len(told)))
+        claimed_mgpu[earmark.team] = claimed_mgpu.get(earmark.team, 0) + earmark.job.mgpu
+    lots = _Lots(cycle, claimed_mgpu)
     for team in sorted(cycle.queues):
+        lots.add_queue(team)
+    told += lots.told(len(told))
+    for _, job in cycle.homeless:
+        numbers = {"need_mgpu": cycle.jobs[job].mgpu, "could_ever_mgpu": 0}
+        told.append(Waiting(job, Code.NEVER_FITS, numbers))
+    return Told(told, lots.waiting_mgpu)
+
+
+class _Lots:
+    """The jobs that wait in queues, lot by lot: those of one line have one reason, but for those
+    that would delay a reservation."""
+
+    def __init__(self, cycle: PoolCycle, waiting_mgpu: dict[int, int]) -> None:
+        """`waiting_mgpu`: what jobs ask for that are in no queue."""
+        self.waiting_mgpu = waiting_mgpu
+        self._cycle = cycle
+        self._reasons = Reasons(cycle.pool, cycle.spared)
+        self._order = ServiceOrder()
+        #: The reason of each lot that is added to the order, and those of jobs that are in none.
+        self._of_lots: list[Reason] = []
+        self._hopeless: list[tuple[Age, Reason]] = []
+        #: The lots of teams of which some jobs hold reservations.
+        self._reserving: set[int] = set()
+        self._may_reserve = {one.team for one in cycle.reserved.made}
+
+    def add_queue(self, team: int) -> None:
+        """Add what a team has in its queue."""
+        cycle, order, reasons = self._cycle, self._order, self._reasons
+        shares = cycle.shares
+        asked_mgpu, first = self.waiting_mgpu.get(team, 0), len(self._of_lots)
+        standings: dict[int, tuple[Standing, tuple[int, ...]]] = {}
         for cls in cycle.queues[team].classes:
             lines = [line for line in cls.lines if line.waiting_count]
             if not lines:
                 continue
-            source = pool.source(team, cls.shape.total_mgpu)
-            reason = None if cls.code is None else reasons.of(team, cls, source)
-            if cls.code in _NEVER_IN_LINE and reason is not None:
+            need_mgpu = cls.shape.total_mgpu
+            asked_mgpu += need_mgpu * sum([line.waiting_count for line in lines])
+            if cls.code in _NEVER_IN_LINE:
+                why = reasons.hopeless(cls)
                 for line in lines:
-                    hopeless += [(places[job], reason) for _, job in line.jobs[line.at :]]
+                    self._hopeless += [(job, why) for job in line.jobs[line.at :]]
                 continue
-            stand = (source, team)
-            if stand not in order.standings:
+            source = cycle.pool.source(team, need_mgpu)
+            if source not in standings:
                 standing = cycle.standing(team, source)
-                order.standings[stand] = standing.with_loads(cycle.shares.order(team))
+                standings[source] = standing, standing.with_loads(shares.order(team))
+            standing, level = standings[source]
+            reason = None if cls.code is None else reasons.of(team, cls, source, standing)
             for line in lines:
-                used = cycle.shares.of_user(team, line.user)
-                if reason is not None:
-                    jobs = [places[job] for _, job in line.jobs[line.at :]]
-                    order.add(cls.priority.order, used, jobs, stand)
-                    of_lots.append(reason)
+                used = shares.of_user(team, line.user)
+                if reason is not None and line.at < len(line.jobs):
+                    jobs = line.jobs[line.at :] if line.at else line.jobs
+                    order.add(cls.priority.order, used, jobs, level)
+                    self._of_lots.append(reason)
                 if line.refused:
-                    jobs = [places[job] for _, job in line.refused]
-                    order.add(cls.priority.order, used, jobs, stand)
-                    of_lots.append(reasons.reserved(cls))
+                    order.add(cls.priority.order, used, sorted(line.refused), level)
+                    self._of_lots.append(reasons.reserved(cls))
+        self.waiting_mgpu[team] = asked_mgpu
+        if team in self._may_reserve:
+            self._reserving.update(range(first, len(self._of_lots)))
         order.end_line()
-    in_order, lot_of = order.merged(), order.lot_of
-    first = len(explained)
-    explained += [
-        Waiting(ages[place][1], *of_lots[lot_of[place]], ahead)
-        for ahead, place in enumerate(in_order, first)
-    ]
-    if cycle.reserved.made:
-        latest = {places[one.job.id]: one.start_at for one in cycle.reserved.made}
-        for at, place in enumerate(in_order, first):
-            if place in latest:
-                explained[at] = explained[at]._replace(latest=latest[place], method="time_limits")
-    hopeless.sort(key=itemgetter(0))
-    explained += [Waiting(ages[place][1], *reason) for place, reason in hopeless]
-    for _, job in cycle.homeless:
-        numbers = {"need_mgpu": cycle.jobs[job].mgpu, "could_ever_mgpu": 0}
-        explained.append(Waiting(job, Code.NEVER_FITS, numbers))
-    return explained
+
+    def told(self, ahead: int) -> list[Waiting]:
+        """Why each of the jobs waits; `ahead` others come before them."""
+        jobs, lots = self._order.merged()
+        codes, numbers, nodes = zip(*self._of_lots, strict=True) if jobs else ((), (), ())
+        rows = zip(
+            map(itemgetter(1), jobs),
+            map(codes.__getitem__, lots),
+            map(numbers.__getitem__, lots),
+            map(nodes.__getitem__, lots),
+            count(ahead),
+            *map(repeat, _REST),
+        )
+        told = list(map(_of_all_fields, rows))
+        latest = {one.job.id: one.start_at for one in self._cycle.reserved.made}
+        for at in compress(count(), map(self._reserving.__contains__, lots)):
+            if (job := told[at].job) in latest:
+                told[at] = told[at]._replace(latest=latest[job], method="time_limits")
+        self._hopeless.sort(key=itemgetter(0))
+        told += [Waiting(job, *reason) for (_, job), reason in self._hopeless]
+        return told
 
 
 def _explain_claimed(cycle: PoolCycle, earmark: Earmark, ahead: int) -> Waiting:

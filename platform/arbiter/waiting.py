@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -119,40 +118,41 @@ class Spared:
 class Reasons:
     """Tells the reasons of one pool's classes; what they share is looked up once."""
 
-    __slots__ = ("_free", "_pool", "_spared", "_standing", "_team", "_team_available")
+    __slots__ = ("_available", "_free", "_pool", "_spared")
 
-    def __init__(
-        self, pool: Pool, spared: Spared, standing: Callable[[int, int], Standing]
-    ) -> None:
+    def __init__(self, pool: Pool, spared: Spared) -> None:
         self._pool = pool
         self._spared = spared
-        self._standing = standing
+        self._available = pool.available()
         self._free: dict[tuple[frozenset[str] | None, int | None], tuple[int, int]] = {}
-        self._team = ROOT
-        self._team_available = 0
 
-    def of(self, team: int, cls: JobClass, source: int) -> Reason:
-        """Why `cls` waits; `source` is the node whose guarantee its jobs fit in, or ROOT."""
+    def hopeless(self, cls: JobClass) -> Reason:
+        """Why `cls` waits that cannot start at all, now or ever."""
+        pool, shape, code = self._pool, cls.shape, cls.code
+        assert code is not None
+        numbers = {"need_mgpu": shape.total_mgpu}
+        numbers["nodes_needed"] = shape.node_count
+        numbers["mgpu_per_node"] = shape.mgpu
+        if code is Code.NEVER_FITS:
+            numbers["could_ever_mgpu"] = cls.could_ever_mgpu
+            if shape.kinds is not None:
+                numbers["nodes_with_features"] = pool.layout.nodes_of_kinds(shape)
+            if shape.is_bound:
+                numbers["nodes_in_one_domain"] = pool.layout.together(shape)
+            large_enough = pool.layout.nodes_with(shape)
+            by_gpus = pool.layout.nodes_with(shape.gpus_alone)
+            if large_enough < shape.node_count <= by_gpus:
+                numbers["nodes_large_enough"] = large_enough
+                self._tell_wants(shape, numbers)
+        return Reason(code, numbers)
+
+    def of(self, team: int, cls: JobClass, source: int, standing: Standing) -> Reason:
+        """Why `cls` waits; `source` is the node whose guarantee its jobs fit in, or ROOT, with
+        which its team has this `standing`."""
         pool, shape, code = self._pool, cls.shape, cls.code
         if code is Code.RESERVED_FOR_LARGER_JOB:
             return self.reserved(cls)
         assert code is not None
-        if code is Code.NEVER_FITS or code is Code.CLUSTER_UNAVAILABLE:
-            numbers = {"need_mgpu": shape.total_mgpu}
-            numbers["nodes_needed"] = shape.node_count
-            numbers["mgpu_per_node"] = shape.mgpu
-            if code is Code.NEVER_FITS:
-                numbers["could_ever_mgpu"] = cls.could_ever_mgpu
-                if shape.kinds is not None:
-                    numbers["nodes_with_features"] = pool.layout.nodes_of_kinds(shape)
-                if shape.is_bound:
-                    numbers["nodes_in_one_domain"] = pool.layout.together(shape)
-                large_enough = pool.layout.nodes_with(shape)
-                by_gpus = pool.layout.nodes_with(shape.gpus_alone)
-                if large_enough < shape.node_count <= by_gpus:
-                    numbers["nodes_large_enough"] = large_enough
-                    self._tell_wants(shape, numbers)
-            return Reason(code, numbers)
         if code is Code.CLASS_CAP_REACHED:
             cap = cls.priority.cap_mgpu
             numbers = {
@@ -161,14 +161,12 @@ class Reasons:
                 "class_in_use_mgpu": pool.class_use.get((team, cls.priority.id), 0),
             }
             return Reason(code, numbers, pool.tree.ids[team])
-        if team != self._team:
-            self._team, self._team_available = team, pool.available(team)
         free = self._free_for(shape)
         numbers = {
             "need_mgpu": shape.total_mgpu,
             "free_mgpu": free[0],
             "largest_free_on_a_cluster_mgpu": free[1],
-            "available_by_quota_mgpu": self._team_available,
+            "available_by_quota_mgpu": self._available[team],
             "guaranteed_mgpu": pool.quota.guaranteed[team],
             "in_use_mgpu": pool.now.base[team],
             "protected_mgpu": pool.guarantees.used_mgpu[team],
@@ -177,7 +175,7 @@ class Reasons:
             numbers["starts_max"] = pool.policy.starts_max
         if code is not Code.WAITING_FOR_FREE_GPUS:
             return Reason(code, numbers)
-        return self._blocked(team, cls, source, numbers)
+        return self._blocked(team, cls, source, standing, numbers)
 
     def reserved(self, cls: JobClass) -> Reason:
         """Why jobs of `cls` wait that would delay a reservation."""
@@ -202,7 +200,9 @@ class Reasons:
             )
         return free
 
-    def _blocked(self, team: int, cls: JobClass, source: int, numbers: dict[str, int]) -> Reason:
+    def _blocked(
+        self, team: int, cls: JobClass, source: int, standing: Standing, numbers: dict[str, int]
+    ) -> Reason:
         """Tell apart what quota refuses and what the devices do.
 
         "Entitled" is said only to a team that uses less than its guarantee; one that holds large
@@ -228,9 +228,7 @@ class Reasons:
                     code = Code.PARENT_LIMIT_REACHED
                 return Reason(code, numbers, pool.tree.ids[at])
         if not is_entitled and self._spared.has_from(source):
-            inside, by_others, node = self._spared.before(
-                source, self._standing(team, source), team
-            )
+            inside, by_others, node = self._spared.before(source, standing, team)
             if inside >= need:
                 numbers["taken_mgpu"] = inside
                 numbers["weight_permille"], numbers["used_permille"] = self._spared.permille(node)

@@ -124,7 +124,7 @@ def test_held_and_allowed_are_what_the_contract_says(slow: SlowTree, data: st.Da
 
     Mutants that die here: no "or leaves held as it was" half (blocker goes on when change is
     0); lend limit taken as kept; `holds >= limits[at]`; capacity checked before the tree only;
-    available without the unlent part; charge that stops one level early.
+    available without the unlent part; charge that stops one level early; everywhere at least 0.
     """
     ledger, index = fast(slow)
     same(ledger, index, slow)
@@ -135,6 +135,8 @@ def test_held_and_allowed_are_what_the_contract_says(slow: SlowTree, data: st.Da
         allowed = slow.allows(team, q)
         assert ledger.allows(index[team], q) == allowed
         assert (q <= ledger.available(index[team])) == allowed
+        everywhere = [ledger.available(node) for node in range(len(index))]
+        assert ledger.available_everywhere() == everywhere
         then = slow.after(team, q)
         for at in slow.path(team):
             assert ledger.holds_with(index[at], index[team], q) == then.held(at)

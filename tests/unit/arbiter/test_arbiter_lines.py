@@ -175,32 +175,3 @@ def test_users_of_one_priority_are_compared_anew_in_each_cycle() -> None:
     head = lines.queues[1].head()
     assert head is not None
     assert head.job[1] == "j2"
-
-
-def test_jobs_have_their_places_by_age_whoever_comes_and_goes() -> None:
-    """Planted bugs that died of it: who came and went between two questions is looked for among
-    those with places; who comes with an age between others stands last; gaps are never closed."""
-    lines = Lines()
-    lines.fill([a_queued(f"j{i}", "o/a", gpus=1, submitted_at=i) for i in range(4)])
-
-    def in_order() -> list[str]:
-        by_age = lines.by_age()
-        assert [by_age.ages[at][1] for at in by_age.places.values()] == list(by_age.places)
-        return sorted(by_age.places, key=by_age.places.__getitem__)
-
-    assert in_order() == ["j0", "j1", "j2", "j3"]
-    lines.add(a_queued("k", "o/a", gpus=1, submitted_at=9))
-    lines.remove("k")
-    lines.remove("j3")
-    lines.add(a_queued("j3", "o/a", gpus=1, submitted_at=3))
-    lines.remove("j1")
-    assert in_order() == ["j0", "j2", "j3"]
-    lines.add(a_queued("j5", "o/a", gpus=1, submitted_at=5))
-    lines.add(a_queued("j4", "o/a", gpus=1, submitted_at=4))
-    assert in_order() == ["j0", "j2", "j3", "j4", "j5"]
-    lines.add(a_queued("j1", "o/a", gpus=1, submitted_at=1))
-    assert in_order() == ["j0", "j1", "j2", "j3", "j4", "j5"]
-    for job in ("j0", "j1", "j2", "j3"):
-        lines.remove(job)
-    assert in_order() == ["j4", "j5"]
-    assert len(lines.by_age().ages) == 2

@@ -226,24 +226,45 @@ def test_a_team_is_taken_out_once() -> None:
     assert agenda.pop() is None
 
 
+def in_order(order: ServiceOrder) -> list[tuple[int, int]]:
+    """When each job was submitted, and its lot."""
+    jobs, lots = order.merged()
+    return [(at, lot) for (at, _), lot in zip(jobs, lots, strict=True)]
+
+
+def aged(*ages: int) -> list[tuple[int, str]]:
+    return [(age, f"j{age}") for age in ages]
+
+
 def test_lines_are_merged_without_overtaking_inside_a_team() -> None:
-    order = ServiceOrder(10)
-    order.standings = {(0, 0): (0,), (1, 0): (1,)}
-    order.add(10, 0, [4], (1, 0))
-    order.add(1, 0, [0], (0, 0))
+    order = ServiceOrder()
+    order.add(10, 0, aged(4), (1,))
+    order.add(1, 0, aged(0), (0,))
     order.end_line()
-    order.add(1, 0, [2, 5], (1, 0))
-    order.add(1, 0, [1, 3], (0, 0))
+    order.add(1, 0, aged(2, 5), (1,))
+    order.add(1, 0, aged(1, 3), (0,))
     order.end_line()
-    assert order.merged() == [1, 2, 3, 4, 0, 5]
+    assert in_order(order) == [(1, 3), (2, 2), (3, 3), (4, 0), (0, 1), (5, 2)]
+
+
+def test_teams_that_stand_level_are_merged_by_age() -> None:
+    """Planted bugs that died of it: the teams' jobs stay one team's after the other's; a younger
+    job of a better standing has those behind it wait for its age."""
+    order = ServiceOrder()
+    order.add(10, 0, aged(3), (1,))
+    order.add(5, 0, aged(7), (0,))
+    order.add(1, 0, aged(1, 6), (1,))
+    order.end_line()
+    order.add(1, 0, aged(2, 4, 5), (1,))
+    order.end_line()
+    assert in_order(order) == [(2, 3), (3, 0), (7, 1), (1, 2), (4, 3), (5, 3), (6, 2)]
 
 
 def test_inside_a_team_the_user_who_has_used_less_goes_first_within_a_priority() -> None:
-    order = ServiceOrder(10)
-    order.standings = {(0, 0): (0,)}
-    order.add(1, 7, [0, 3], (0, 0))
-    order.add(1, 2, [1, 4], (0, 0))
-    order.add(1, 2, [2], (0, 0))
-    order.add(5, 9, [6], (0, 0))
+    order = ServiceOrder()
+    order.add(1, 7, aged(0, 3), (0,))
+    order.add(1, 2, aged(1, 4), (0,))
+    order.add(1, 2, aged(2), (0,))
+    order.add(5, 9, aged(6), (0,))
     order.end_line()
-    assert order.merged() == [6, 1, 2, 4, 0, 3]
+    assert in_order(order) == [(6, 3), (1, 1), (2, 2), (4, 1), (0, 0), (3, 0)]
