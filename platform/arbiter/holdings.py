@@ -300,19 +300,15 @@ class Holdings:
                 self._beyond_mgpu += self._beyond(cluster, node, after)
                 self._beyond_mgpu -= self._beyond(cluster, node, before)
             at = cluster, node
-            held = on_node.get(at)
-            if held is None:
-                on_node[at] = {attempt: change}
+            if sign > 0:
+                on_node.setdefault(at, {})[attempt] = change
             else:
-                left = held.get(attempt, 0) + change
-                if left:
-                    held[attempt] = left
-                else:
-                    del held[attempt]
-                    if not held:
-                        del on_node[at]
-            if free is not None and free.knows(cluster, node):
-                free.take(cluster, node, change)
+                held = on_node[at]
+                del held[attempt]
+                if not held:
+                    del on_node[at]
+            if free is not None:
+                free.take_later(at, change)
 
     def _beyond(self, cluster: str, node: str, used: int) -> int:
         if is_beside(node):

@@ -83,6 +83,7 @@ class FreeDevices:
         "_all",
         "_amounts",
         "_changed",
+        "_due",
         "_failed",
         "_fitting",
         "_kinds",
@@ -131,6 +132,8 @@ class FreeDevices:
         self._failed: set[Shape] = set()
         #: What was taken of each node since the mark; None before the first one.
         self._taken: dict[tuple[str, str], int] | None = None
+        #: What is to be taken of each at the next mark.
+        self._due: dict[tuple[str, str], int] = {}
 
     def clusters(self, allowed: frozenset[str] | None) -> Iterable[str]:
         """Those of the `allowed` clusters that accept starts, in order of id."""
@@ -318,19 +321,27 @@ class FreeDevices:
         if self._taken is not None:
             self._taken[cluster, node] = self._taken.get((cluster, node), 0) + mgpu
 
+    def take_later(self, at: tuple[str, str], mgpu: int) -> None:
+        """The same from the next mark on, of a node or room of a cluster that need not be known:
+        what goes, and what comes in its place until then, moves no node twice."""
+        self._due[at] = self._due.get(at, 0) + mgpu
+
     def mark(self) -> None:
         """What is taken from now on can be given back by `rewind`. What was found before is looked
         up anew, so that no more shapes are remembered than one cycle asks for."""
+        due, self._due = self._due, {}
+        for (cluster, room), mgpu in due.items():
+            if mgpu and self.knows(cluster, room):
+                self.take(cluster, room, mgpu)
         self._taken = {}
         self._fitting.clear()
         self._failed.clear()
 
     def rewind(self) -> None:
-        """Give back what was taken since the mark."""
+        """Give back what was taken since the mark, by the next one."""
         taken, self._taken = self._taken or {}, None
-        for (cluster, node), mgpu in taken.items():
-            if mgpu:
-                self.take(cluster, node, -mgpu)
+        for at, mgpu in taken.items():
+            self.take_later(at, -mgpu)
 
     def _move(self, at: _At, node: str, before: int, after: int) -> None:
         """Another amount is free of a node of a cluster, or of a view of it."""

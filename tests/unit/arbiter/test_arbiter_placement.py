@@ -94,3 +94,23 @@ def test_a_drained_device_counts_as_if_it_came_back() -> None:
     assert Layout({"a": {"n1": 0}}).holds(shape(1_000))
     assert Layout({"a": {}}).is_empty
     assert not Layout({"a": {"n1": 0}}).is_empty
+
+
+def test_what_goes_and_comes_between_cycles_is_counted_at_the_next_mark() -> None:
+    """Planted bugs that died of it: a mark keeps what it has counted, and counts it again; what is
+    rewound is given back at once, and once more at the mark; a node that nobody knows is asked
+    for."""
+    free = FreeDevices({"a": {"n1": 8, "n2": 8}})
+    free.mark()
+    free.take("a", "n1", 5)
+    free.take("a", "n2", 1)
+    free.rewind()
+    free.take_later(("a", "n1"), 5)
+    free.take_later(("a", "n2"), 3)
+    free.take_later(("a", "gone"), 3)
+    assert free.free == {"a": {"n1": 3, "n2": 7}}
+    for _ in range(2):
+        free.mark()
+        assert free.free == {"a": {"n1": 3, "n2": 5}}
+        assert free.find(shape(4)) == Place("a", ("n2",))
+        free.rewind()
