@@ -74,14 +74,14 @@ class _Lots:
         asked_mgpu, first = self.waiting_mgpu.get(team, 0), len(self._of_lots)
         standings: dict[int, tuple[Standing, tuple[int, ...]]] = {}
         for cls in cycle.queues[team].classes:
-            lines = [line for line in cls.lines if line.waiting_count]
-            if not lines:
+            count_waiting = sum([line.waiting_count for line in cls.lines])
+            if not count_waiting:
                 continue
             need_mgpu = cls.shape.total_mgpu
-            asked_mgpu += need_mgpu * sum([line.waiting_count for line in lines])
+            asked_mgpu += need_mgpu * count_waiting
             if cls.code in _NEVER_IN_LINE:
                 why = reasons.hopeless(cls)
-                for line in lines:
+                for line in cls.lines:
                     self._hopeless += [(job, why) for job in line.jobs[line.at :]]
                 continue
             source = cycle.pool.source(team, need_mgpu)
@@ -90,7 +90,7 @@ class _Lots:
                 standings[source] = standing, standing.with_loads(shares.order(team))
             standing, level = standings[source]
             reason = None if cls.code is None else reasons.of(team, cls, source, standing)
-            for line in lines:
+            for line in cls.lines:
                 used = shares.of_user(team, line.user)
                 if reason is not None and line.at < len(line.jobs):
                     jobs = line.jobs[line.at :] if line.at else line.jobs
