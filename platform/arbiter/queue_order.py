@@ -79,7 +79,8 @@ class JobClass:
     of them can in this cycle: `code` says why, and WAITING_FOR_FREE_GPUS that quota or placement
     refused it; `code_at_first` is what it says before. `could_ever_mgpu` goes with NEVER_FITS;
     `reserved` says for whom refused jobs have to wait: what that one asks for, and when it starts.
-    `may_reserve` is False where its jobs hold their reservations in another pool."""
+    `may_reserve` is False where its jobs hold their reservations in another pool. `turn` is on
+    whose guarantee one had its turn in this cycle that asked for a reservation."""
 
     shape: Shape
     priority: Priority
@@ -89,6 +90,7 @@ class JobClass:
     code: Code | None = None
     could_ever_mgpu: int = 0
     reserved: tuple[int, int] = (0, 0)
+    turn: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -143,7 +145,7 @@ class TeamQueue:
         self.blocked_mgpu = 0
         self._charged.clear()
         for cls in self.classes:
-            cls.code = cls.code_at_first
+            cls.code, cls.turn = cls.code_at_first, None
             for line in cls.lines:
                 line.jobs, line.at = line.all, 0
                 if line.refused:

@@ -377,6 +377,7 @@ class PoolCycle:
                 if self._may_reserve(queue, line, code):
                     yield
                     job, is_own = self.jobs[line.job[1]], source == team
+                    line.cls.turn = turn
                     self.reserved.reserve(job, team, line.cls.shape, is_own=is_own)
                 self._fail(queue, line, code, source)
         self._enlist(queue)

@@ -73,6 +73,14 @@ class _Lots:
         shares = cycle.shares
         asked_mgpu, first = self.waiting_mgpu.get(team, 0), len(self._of_lots)
         standings: dict[int, tuple[Standing, tuple[int, ...]]] = {}
+
+        def standing_at(node: int) -> tuple[Standing, tuple[int, ...]]:
+            found = standings.get(node)
+            if found is None:
+                standing = cycle.standing(team, node)
+                found = standings[node] = standing, standing.with_loads(shares.order(team))
+            return found
+
         for cls in cycle.queues[team].classes:
             count_waiting = sum([line.waiting_count for line in cls.lines])
             if not count_waiting:
@@ -85,10 +93,9 @@ class _Lots:
                     self._hopeless += [(job, why) for job in line.jobs[line.at :]]
                 continue
             source = cycle.pool.source(team, need_mgpu)
-            if source not in standings:
-                standing = cycle.standing(team, source)
-                standings[source] = standing, standing.with_loads(shares.order(team))
-            standing, level = standings[source]
+            standing, level = standing_at(source)
+            if cls.turn is not None:
+                _, level = standing_at(cls.turn)
             reason = None if cls.code is None else reasons.of(team, cls, source, standing)
             for line in cls.lines:
                 used = shares.of_user(team, line.user)

@@ -244,6 +244,19 @@ def test_neither_does_one_that_fits_in_what_others_leave_idle(
     assert a_stream(Policy(), 20_000, above=above, quotas=quotas) == 1_000
 
 
+def test_who_waits_behind_it_is_told_so() -> None:
+    """All of their organization's guarantee; team a has used more. Planted: the order that is told
+    goes by what the large job draws on now, so that all small ones are ahead of it."""
+    jobs = [a_gang(), *(a_queued(f"small{i}", "o/a", gpus=2, time_limit_s=2_000) for i in "12")]
+    plan = decide(two_nodes(jobs, quotas={"o": 16, "o/a": 0, "o/b": 0}), Policy())
+    assert (started(plan), held(plan)) == ([], {"gang": 1_000})
+    assert {one.job: (one.code, one.jobs_ahead) for one in plan.waiting} == {
+        "gang": (Code.WAITING_FOR_FREE_GPUS, 0),
+        "small1": (Code.RESERVED_FOR_LARGER_JOB, 1),
+        "small2": (Code.RESERVED_FOR_LARGER_JOB, 2),
+    }
+
+
 def test_what_teams_are_guaranteed_themselves_is_no_place_to_wait_at() -> None:
     """Nobody of the organization draws on anything but the own guarantee of team a, so the gang of
     team b waits for spare GPUs, behind those of a higher rank. Mutant: what teams draw on their own
