@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from arbiter.quota_tree import UNLIMITED
 from arbiter.snapshot import Device, QueuedJob, RunningJob, Slot
 
 #: What no name of a node has in it, and what comes after a node's name in those of its rooms.
@@ -167,17 +168,28 @@ class Rooms:
         )
 
     def _find_least(
-        self, devices: Iterable[Device]
+        self, devices: Sequence[Device]
     ) -> dict[str, tuple[_Size | None, _Size | None]]:
-        """By cluster, the nodes that have least CPU and least memory for each of their GPUs."""
+        """By cluster, the nodes that have least CPU and least memory for each of their GPUs: of
+        what they offer, and of all that they have, as `Layout` counts it. One that offers no GPUs
+        now could come back with as many as the largest has."""
+        whole: dict[tuple[str, str], int] = {}
+        for device in devices:
+            at = device.cluster, device.node
+            whole[at] = whole.get(at, 0) + device.capacity_mgpu + device.outside_mgpu
+        largest_mgpu = max(whole.values(), default=0) or UNLIMITED
         found: dict[str, tuple[set[_Size], set[_Size]]] = {}
         for device in devices:
-            if device.capacity_mgpu > 0:
-                of_cluster = found.setdefault(device.cluster, (set(), set()))
-                left = self._offered_by(device)
-                for sizes, amount in zip(of_cluster, left, strict=True):
-                    if amount is not None:
-                        sizes.add(_Size(device.capacity_mgpu, amount))
+            whole_mgpu = whole[device.cluster, device.node] or largest_mgpu
+            of_cluster = found.setdefault(device.cluster, (set(), set()))
+            of_all = device.cpu_milli, device.memory_mib
+            for sizes, left, amount in zip(
+                of_cluster, self._offered_by(device), of_all, strict=True
+            ):
+                if left is not None and amount is not None:
+                    sizes.add(_Size(whole_mgpu, amount))
+                    if device.capacity_mgpu > 0:
+                        sizes.add(_Size(device.capacity_mgpu, left))
         return {cluster: (_least(cpu), _least(memory)) for cluster, (cpu, memory) in found.items()}
 
     def _offered_by(self, device: Device) -> tuple[int | None, int | None]:

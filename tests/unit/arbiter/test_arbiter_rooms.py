@@ -270,6 +270,34 @@ def test_a_node_that_has_less_than_is_given_with_its_gpus_is_counted() -> None:
     assert not Rooms([replace(one, cpu_milli_per_gpu=0) for one in short]).is_counted
 
 
+@pytest.mark.parametrize(
+    ("second", "code"),
+    [
+        # Drained, and with 32 CPUs: as large as the other one it could not give 8 with each GPU.
+        ({"capacity_mgpu": 0, "cpu_milli": 32 * CPU}, Code.NEVER_FITS),
+        ({"capacity_mgpu": 0}, Code.WAITING_FOR_FREE_GPUS),
+        # Others hold 6 of its GPUs with 8 CPUs each; the 2 GPUs that are left have enough.
+        ({"capacity_mgpu": 2 * GPU, "outside_mgpu": 6 * GPU}, Code.WAITING_FOR_FREE_GPUS),
+    ],
+)
+def test_whether_a_job_could_ever_run_does_not_depend_on_what_waited_before(
+    second: dict[str, int], code: Code
+) -> None:
+    """A core that knew a job that wants more CPUs than go with its GPUs says of another one what
+    a core says that never knew it. Planted: nodes that offer no GPUs are left
+    out."""
+    one, other = nodes(2)
+    world = a_world(
+        a_job("wide", gpus=8, nodes=2),
+        devices=(one, replace(other, **second)),  # type: ignore[arg-type]
+    )
+    core = Core.of(world, Policy())
+    core.queue(a_job("many", cpus=60))
+    core.cycle(NOW)
+    core.withdraw("many")
+    assert why(core.cycle(NOW), "wide").code is why(decide(world, Policy()), "wide").code is code
+
+
 def test_a_pool_is_counted_from_the_first_job_on_that_wants_more() -> None:
     """And again by GPUs alone once it is laid out without such jobs.
 
