@@ -55,16 +55,18 @@ _SHEBANG_CHARACTERS_MAX = 254
 #: when the process was suspended, not only at its end. And where a trap ran at that very moment,
 #: bash drops what the kernel tells it (`CHECK_WAIT_INTR` in its jobs.c): it takes the process for
 #: running, and would wait for it for ever. Then `status` is empty: nobody knows.
+#: In backquotes, since `$(...)` is parsed again whenever it is expanded: a trap that runs in that
+#: moment confuses the parser (bash 5.2), and the shell ends with a syntax error.
 _AWAIT = r"""
 await() {
   local one
   while :; do
     wait "$1"
     kill -0 "$1" || break
-    [ -z "$(jobs -sp)" ] || sleep 1
+    [ -z "`jobs -sp`" ] || sleep 1
   done
   status=
-  for one in $(jobs -rp); do
+  for one in `jobs -rp`; do
     [ "$one" != "$1" ] || return
   done
   # It says the same as often as it is asked, but for a trap that runs just now.

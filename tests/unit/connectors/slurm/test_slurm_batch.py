@@ -92,7 +92,8 @@ def test_what_ends_just_as_a_signal_comes_is_not_waited_for_for_ever() -> None:
     """Of two ranks that failed at the same moment one stayed, and with it the job and its GPUs: it
     was told to give up just as its script ended, and bash had dropped what the kernel said of it.
 
-    Mutants: `await` does not ask which jobs run; it asks for the status once.
+    Mutants: `await` does not ask which jobs run; it asks for the status once; in one run of ten,
+    that it asks in `$(...)`.
     """
     text = text_of(a_workload())
     function, again = re.findall(r"^await\(\) \{\n.*?^\}$", text, re.MULTILINE | re.DOTALL)
