@@ -108,4 +108,9 @@ def test_what_others_hold_of_a_node_is_told_and_not_taken_from_it(rig: CoreRig) 
         assert (found.pool, found.mgpu, found.slots) == (POOL, 3_000, (RankSlot(node, 3_000),))
         offered = {one.name: one.capacity_mgpu for one in rig.connector.inventory().nodes}
         assert offered[node] == rig.cores[node]
-    eventually(lambda: told(native_id) is None or told(native_id).is_released)
+
+    def is_over() -> bool:
+        found = told(native_id)
+        return found is None or found.is_released
+
+    eventually(is_over)
