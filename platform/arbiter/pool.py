@@ -65,7 +65,8 @@ class Pool:
     nothing is being stopped. A start must be allowed by both. `protection` is how `holdings` and
     claims were classed, the latter of the teams `claimants`, and `guarantees` what that takes and
     what the cycle's starts take on top.
-    `stopped` are those that this cycle stops.
+    `stopped` are those that this cycle stops, with where they were protected before (the bits of
+    `Holding.protected`).
     `leaving` are the attempts that give their GPUs back within their grace;
     `coming_back[cluster][node]` is what of that no claim waits for, of nodes and of rooms.
     """
@@ -86,7 +87,7 @@ class Pool:
     class_use: dict[tuple[int, str], int]
     make_credits: Callable[[], Credits]
     checkpoint_at: Callable[[RunningJob], int | None]
-    stopped: list[Holding] = field(default_factory=list)
+    stopped: dict[Holding, int] = field(default_factory=dict)
     name: str = field(init=False)
     tree: Tree = field(init=False)
     quota: PoolQuota = field(init=False)
@@ -122,10 +123,9 @@ class Pool:
     def close(self) -> None:
         """The cycle is over: `holdings` are again as they were before it."""
         self.free.rewind()
-        for holding in self.stopped:
+        for holding, protected in self.stopped.items():
             holding.is_going = holding.is_coming_back = False
-            bits = self.protection.bits(holding.team, holding)
-            holding.protected = holding.everywhere & ~bits
+            holding.protected = protected
 
     @property
     def victim_order(self) -> VictimOrder:
@@ -214,11 +214,11 @@ class Pool:
             for node in self.tree.paths[holding.team]:
                 if holding.is_protected_at(self.tree.depths[node]):
                     self.guarantees.take(node, holding.team, -holding.mgpu)
-            holding.protected = 0
+            protected, holding.protected = holding.protected, 0
             if holding.claim_of is not None:
                 self._give_up(self.earmarks.pop(holding.claim_of))
                 continue
-            self.stopped.append(holding)
+            self.stopped[holding] = protected
             holding.is_coming_back = True
             self.later.charge(holding.team, -holding.mgpu)
             grace_until = max(grace_until, self.grace_until(holding))

@@ -164,14 +164,6 @@ class Protection:
         twin.taken, twin.unprotected = self.taken.copy(), self.unprotected.copy()
         return twin
 
-    def bits(self, team: int, what: Hashable) -> int:
-        """The depths at which a job of `team` is not protected."""
-        return sum(
-            1 << self.taken.tree.depths[node]
-            for node in self.taken.tree.paths[team]
-            if any(job.what == what for job in self.unprotected.get(node, ()))
-        )
-
     def redo(self, teams: Mapping[int, TeamJobs], changed: Iterable[int]) -> Collection[int]:
         """Class the jobs anew at `changed` teams and at all nodes above, as `teams` has them now;
         returns the nodes at which that was done.
@@ -262,13 +254,6 @@ class Protection:
             for job in own.jobs
             if job.what not in left_out
         )
-
-
-def protect(tree: Tree, quota: PoolQuota, teams: Mapping[int, TeamJobs]) -> Protection:
-    """Class the jobs of all `teams`."""
-    found = Protection(tree, quota)
-    found.redo(teams, teams)
-    return found
 
 
 def _clear(ledger: Ledger, nodes: Sequence[int]) -> None:

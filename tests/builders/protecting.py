@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from arbiter import protection
-from arbiter.protection import Contender, Guarantees, TeamJobs
+from arbiter.protection import Contender, Guarantees, Protection, TeamJobs
 from arbiter.quota_tree import PoolQuota, Tree
 
 
@@ -21,11 +20,11 @@ def protect(tree: Tree, quota: PoolQuota, jobs: Sequence[tuple[int, int]]) -> Fo
     teams: dict[int, TeamJobs] = {}
     for at, (team, mgpu) in enumerate(jobs):
         teams.setdefault(team, TeamJobs()).add(Contender((0, at, "", ""), team, mgpu, at))
-    found = protection.protect(tree, quota, teams)
-    return Found(
-        found.taken,
-        [
-            (1 << len(tree.paths[team])) - 1 & ~found.bits(team, at)
-            for at, (team, _) in enumerate(jobs)
-        ],
-    )
+    found = Protection(tree, quota)
+    found.redo(teams, teams)
+    levels = [(1 << len(tree.paths[team])) - 1 for team, _ in jobs]
+    for node, others in found.unprotected.items():
+        for job in others:
+            assert isinstance(job.what, int)
+            levels[job.what] &= ~(1 << tree.depths[node])
+    return Found(found.taken, levels)
