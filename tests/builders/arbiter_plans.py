@@ -18,3 +18,7 @@ def started(plan: Plan) -> list[str]:
 
 def why(plan: Plan, job: str) -> Waiting:
     return next(one for one in plan.waiting if one.job == job)
+
+
+def victims(plan: Plan) -> list[str]:
+    return [victim.job for reclaim in plan.reclaims for victim in reclaim.victims]

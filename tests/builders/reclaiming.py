@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from arbiter.decisions import Plan
 from arbiter.snapshot import RunningJob, Slot, Snapshot
 from builders.arbiter_builders import NOW, a_queued, a_running, a_snapshot, devices, slots
 
@@ -22,7 +21,3 @@ def borrowers(*jobs: RunningJob, gpus: int = 8, **quotas: int) -> Snapshot:
 def on(gpus: int) -> tuple[Slot, ...]:
     """So many GPUs of the node that is lent."""
     return slots(1, 1, gpus=gpus)
-
-
-def victims(plan: Plan) -> list[str]:
-    return [victim.job for reclaim in plan.reclaims for victim in reclaim.victims]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from builders import job_builders
 from builders.loop_builders import a_job
 from builders.portal_builders import NOW, Company
 from jobs.explaining import explanation_of
@@ -17,24 +18,17 @@ RELEASED = NOW - timedelta(minutes=5)
 
 
 def an_attempt(company: Company, user: User, **values: Any) -> Attempt:
-    job = a_job(company.nlp, user, company.pool, state=JobState.STARTING, attempt_number=1)
-    return Attempt.objects.create(
-        **{
-            "job": job,
-            "number": 1,
-            "cluster": company.cluster,
-            "slots": [{"node": "n", "mgpu": 1000}],
-            "mgpu": 1000,
-            "guaranteed_mgpu": 1000,
-            "state": "starting",
-            "epoch": 1,
-            "granted_at": RELEASED,
-            "native_id": "7",
-            "native_state": "PENDING",
-            "release_sent_at": RELEASED,
-            **values,
-        }
-    )
+    job = a_job(company.nlp, user, company.pool, state=JobState.STARTING)
+    sent: dict[str, Any] = {
+        "cluster": company.cluster,
+        "state": "starting",
+        "nodes": ("n",),
+        "granted_at": RELEASED,
+        "native_id": "7",
+        "native_state": "PENDING",
+        "release_sent_at": RELEASED,
+    }
+    return job_builders.an_attempt(job, **{**sent, **values})
 
 
 def told(job: Job, actor: Actor, *, now: datetime = NOW) -> str:

@@ -21,8 +21,8 @@ from builders.arbiter_builders import (
     devices,
     slots,
 )
-from builders.arbiter_plans import plan_of, started, why
-from builders.reclaiming import TWO, borrowers, on, victims
+from builders.arbiter_plans import plan_of, started, victims, why
+from builders.reclaiming import TWO, borrowers, on
 
 
 def claimed(*more: RunningJob, gpus: int = 8) -> Snapshot:

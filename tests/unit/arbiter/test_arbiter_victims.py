@@ -13,6 +13,7 @@ import pytest
 from arbiter.cycle import decide
 from arbiter.policy import Policy
 from arbiter.snapshot import PriorityClass, RunningJob, Slot, Snapshot
+from builders import arbiter_plans
 from builders.arbiter_builders import (
     GPU,
     NOW,
@@ -28,9 +29,7 @@ HARSH = Policy(min_run_s=0, preemptions_max=1_000)
 
 
 def victims(snapshot: Snapshot, policy: Policy = HARSH) -> list[str]:
-    return [
-        victim.job for reclaim in decide(snapshot, policy).reclaims for victim in reclaim.victims
-    ]
+    return arbiter_plans.victims(decide(snapshot, policy))
 
 
 def wanting(

@@ -15,8 +15,8 @@ from builders.arbiter_builders import (
     devices,
     slots,
 )
-from builders.arbiter_plans import plan_of, why
-from builders.reclaiming import TWO, borrowers, on, victims
+from builders.arbiter_plans import plan_of, victims, why
+from builders.reclaiming import TWO, borrowers, on
 
 # -- who may be stopped -------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from arbiter.cycle import decide
 from arbiter.decisions import Plan
 from billing.fair_use import carry_on
 from builders.api_callers import by_token
+from builders.arbiter_plans import started, victims
 from builders.billing_builders import a_metered_attempt, at
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import (
@@ -89,14 +90,6 @@ def running(
         started_at=began,
     )
     return job
-
-
-def started(plan: Plan) -> list[str]:
-    return [start.job for start in plan.starts]
-
-
-def stopped(plan: Plan) -> list[str]:
-    return [victim.job for reclaim in plan.reclaims for victim in reclaim.victims]
 
 
 def graces(plan: Plan) -> list[int]:
@@ -193,9 +186,9 @@ def test_who_is_spared_where_another_organization_takes_its_gpus_back(
     was_preempted(young, old)
     queued(rival, dave, rival.nlp, 2)
     organization(company, **changes)
-    assert stopped(plan_at(NOW)) == [str(young.id)]
+    assert victims(plan_at(NOW)) == [str(young.id)]
     installation(**changes)
-    assert stopped(plan_at(NOW)) == [str(old.id)]
+    assert victims(plan_at(NOW)) == [str(old.id)]
 
 
 def was_preempted(job: Job, beneficiary: Job) -> None:
@@ -226,9 +219,9 @@ def test_who_is_spared_within_the_organization(changes: dict[str, int]) -> None:
     was_preempted(young, old)
     queued(company, bob, company.nlp, 2)
     installation(**changes)
-    assert stopped(plan_at(NOW)) == [str(young.id)]
+    assert victims(plan_at(NOW)) == [str(young.id)]
     organization(company, **changes)
-    assert stopped(plan_at(NOW)) == [str(old.id)]
+    assert victims(plan_at(NOW)) == [str(old.id)]
 
 
 def test_whether_a_job_starts_before_an_earlier_one_of_its_team_is_changed_over_rest() -> None:
@@ -299,9 +292,9 @@ def test_a_class_stops_others_teams_jobs_up_to_its_cap_only_where_it_may() -> No
     running(company, bob, company.nlp, 2, ago_s=5_000)
     critical = a_priority_class(company.organization, "critical", order=1_000)
     queued(company, bob, company.nlp, 2, priority_class=critical)
-    assert stopped(plan_at(NOW)) == []
+    assert victims(plan_at(NOW)) == []
     may = {"preempts_across_teams": True, "team_cap_mgpu": 2_000}
     PriorityClass.objects.filter(pk=critical.pk).update(**may)
-    assert len(stopped(plan_at(NOW))) == 1
+    assert len(victims(plan_at(NOW))) == 1
     PriorityClass.objects.filter(pk=critical.pk).update(team_cap_mgpu=1_999)
-    assert stopped(plan_at(NOW)) == []
+    assert victims(plan_at(NOW)) == []
