@@ -139,7 +139,8 @@ def first_tasks(array_ids: Collection[UUID]) -> dict[UUID, FirstTask]:
 
 # Ids are in the order of the indices, and index job_open_of_array has by id what is open. The first
 # that is queued and waits for no job tells of all behind it: where the limit keeps that one back,
-# none without a claim is offered. Sub-selects have limits so that the planner keeps to this order.
+# none without a claim is offered. Sub-selects have limits so that the planner keeps to this order,
+# also where its statistics are of a table that was empty when they were taken.
 _FIRST_TASKS = """
 WITH claimed AS MATERIALIZED (
     SELECT DISTINCT ON (t.array_id) t.array_id, t.id
@@ -169,8 +170,11 @@ LEFT JOIN LATERAL (
         AND t.array_id = a.id AND t.state IN ('starting', 'running', 'preempting')
     ORDER BY t.id LIMIT 1
 ) active ON true
-JOIN jobs_job t
-    ON t.id = coalesce(claimed.id, CASE WHEN queued.is_offered THEN queued.id END, active.id)
+CROSS JOIN LATERAL (
+    SELECT j.array_id, j.name, j.state, j.explanation FROM jobs_job j
+    WHERE j.id = coalesce(claimed.id, CASE WHEN queued.is_offered THEN queued.id END, active.id)
+    LIMIT 1
+) t
 """
 
 

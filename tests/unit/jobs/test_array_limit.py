@@ -32,6 +32,7 @@ from jobs.withholding import (
     withheld_jobs,
     withheld_sentence,
 )
+from servers import ServerPlan, connect_as
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db
@@ -175,25 +176,30 @@ def rows_of_jobs_read() -> int:
         return int(cursor.fetchone()[0])
 
 
-@pytest.mark.parametrize("tasks", [30, 300])
+@pytest.mark.parametrize(("tasks", "statistics_of_none"), [(30, False), (300, False), (300, True)])
 def test_a_page_does_not_read_the_tasks_that_are_kept_back(
-    company: Company, bob: User, tasks: int
+    company: Company, bob: User, server_plan: ServerPlan, tasks: int, statistics_of_none: bool
 ) -> None:
     """For each array the first one that is queued, behind one that runs, and what is told of it.
     Planted: what has started is looked for though the next to start is known; all tasks read, and
-    the first of them taken."""
+    the first of them taken; the planner may join the whole table first."""
     arrays = large_arrays(company, bob, tasks)
+    if statistics_of_none:
+        # Nobody else sees a row of this transaction, so that the planner takes the table for empty.
+        database = str(connection.settings_dict["NAME"])
+        with connect_as(server_plan, "tidegate_owner", database) as owner:
+            owner.execute("ANALYZE jobs_job")
     before = rows_of_jobs_read()
     with CaptureQueriesContext(connection) as queries:
         first = first_tasks(arrays)
     assert Counter(task.state for task in first.values()) == {"queued": 10, "running": 10}
     assert (len(queries), rows_of_jobs_read() - before) == (1, 10 * 2 + 10 * 4)
     caller = by_token(bob)
-    before = rows_of_jobs_read()
     with CaptureQueriesContext(connection) as queries:
         listed = caller.get("jobs?limit=5").json()["items"]
     assert [one["array"]["index"] for one in listed] == list(range(tasks))[:-6:-1]
-    assert (len(queries), rows_of_jobs_read() - before) == (5, 16)
+    (asked,) = [query["sql"] for query in queries if "claimed" in query["sql"]]
+    assert (len(queries), sum(array.hex in asked for array in arrays)) == (5, 1)
 
 
 @pytest.mark.parametrize(
