@@ -12,6 +12,7 @@ import typer
 from cli.errors import CliError
 from cli.output import duration, print_table, tell
 from cli.submitting import seconds
+from primitives.units import MGPU_PER_GPU
 
 _BAR = 24
 
@@ -123,7 +124,7 @@ def simulate(
     results = compare(works, scene, settings, teams, sorted(wanted), bar.show)
     bar.end()
     if picture is not None:
-        title = f"{trace.name} on {scene.capacity_mgpu // 1000:,} GPUs"
+        title = f"{trace.name} on {_counted(scene.capacity_mgpu // MGPU_PER_GPU, 'GPU')}"
         try:
             picture.write_text(page(results, scene, title=title), "utf-8")
         except OSError as error:
@@ -132,17 +133,23 @@ def simulate(
         typer.echo(json.dumps(document(results, works, scene, settings), indent=2))
         return
     if found.left_out:
-        tell(f"{found.left_out} rows of {trace.name} held no GPU or never ran; they are left out.")
+        rows = _counted(found.left_out, "row")
+        tell(f"Left out, for holding no GPU or never running: {rows} of {trace.name}.")
     if unguaranteed := sorted(team for team, mgpu in scene.teams.items() if not mgpu):
         tell(
             f"Without a guarantee: {', '.join(unguaranteed[:5])}"
             + ", ..." * (len(unguaranteed) > 5)
         )
     tell(
-        f"{len(works):,} jobs in {duration(works[-1].job.submit_s)} on "
-        f"{len(scene.machines):,} nodes with {scene.capacity_mgpu // 1000:,} GPUs."
+        f"{_counted(len(works), 'job')} in {duration(works[-1].job.submit_s)} on "
+        f"{_counted(len(scene.machines), 'node')} with "
+        f"{_counted(scene.capacity_mgpu // MGPU_PER_GPU, 'GPU')}."
     )
     print_table(["", *(one.policy for one in results)], table(results))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class _Bar:

@@ -33,7 +33,8 @@ class Quality:
     """How good a schedule was.
 
     Until the horizon, the last submission: `utilisation` and `goodput` (work that was kept) of all
-    GPUs, `bound` the most that any policy could utilise, `of_bound` = utilisation / bound.
+    GPUs, `bound` the most that any policy could utilise, `of_bound` = utilisation / bound. None
+    where all jobs come at once, and there is no time until then.
 
     Guarantee shortfall, as a share of the entitlement of all teams and of the worst one: in all;
     what `lasted` longer than grace and a cycle; and of that what no waiting gang's size excuses
@@ -44,13 +45,14 @@ class Quality:
     longest, also of those that never started). `rho` is completion time over that under static
     quotas, the mean of the worst team, and the same weighted by work; None without a reference.
 
-    `waste` is GPU time redone or spent on restarts over that which was useful, of the whole run.
+    `waste` is GPU time redone or spent on restarts over that which was useful, of the whole run;
+    None where nothing was.
     """
 
-    utilisation: float
-    goodput: float
-    bound: float
-    of_bound: float
+    utilisation: float | None
+    goodput: float | None
+    bound: float | None
+    of_bound: float | None
     shortfall: float
     shortfall_worst: float
     lasted: float
@@ -66,7 +68,7 @@ class Quality:
     due_max_s: int
     rho_worst: float | None
     rho_worst_by_work: float | None
-    waste: float
+    waste: float | None
     lost_mgpu_s: int
     overhead_mgpu_s: int
     preemptions: int
@@ -121,10 +123,10 @@ def judge(
     divisible = [(team.divisible.total, team.entitled_mgpu_s) for team in entitled]
     short = [(team.short_mgpu_s, team.entitled_mgpu_s) for team in entitled]
     return Quality(
-        utilisation=_ratio(used, room),
-        goodput=_ratio(outcome.kept_mgpu_s, room),
-        bound=_ratio(bound_mgpu_s, room),
-        of_bound=_ratio(used, bound_mgpu_s),
+        utilisation=_quotient(used, room),
+        goodput=_quotient(outcome.kept_mgpu_s, room),
+        bound=_quotient(bound_mgpu_s, room),
+        of_bound=_quotient(used, bound_mgpu_s),
         shortfall=_overall(short),
         shortfall_worst=_worst(short),
         lasted=_overall(lasted),
@@ -145,7 +147,7 @@ def judge(
         due_max_s=max([*due, *open_due], default=0),
         rho_worst=None if rho is None else rho[0],
         rho_worst_by_work=None if rho is None else rho[1],
-        waste=_ratio(outcome.lost_mgpu_s + outcome.overhead_mgpu_s, outcome.useful_mgpu_s),
+        waste=_quotient(outcome.lost_mgpu_s + outcome.overhead_mgpu_s, outcome.useful_mgpu_s),
         lost_mgpu_s=outcome.lost_mgpu_s,
         overhead_mgpu_s=outcome.overhead_mgpu_s,
         preemptions=outcome.preemptions,
@@ -212,4 +214,8 @@ def _worst(parts: Sequence[tuple[int, int]]) -> float:
 
 
 def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
+    return _quotient(part, whole) or 0.0
+
+
+def _quotient(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -15,16 +15,16 @@ from simulator.workload import Settings, Work
 Cell = Callable[[Quality], str]
 
 
-def _share(name: str) -> Cell:
-    return lambda quality: f"{getattr(quality, name):.4f}"
+def _share(name: str, digits: int = 4) -> Cell:
+    return lambda quality: _optional(getattr(quality, name), digits)
 
 
 def _hours(seconds: int) -> str:
     return f"{seconds / 3600:.2f}"
 
 
-def _optional(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+def _optional(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 #: What is shown of each policy, line by line.
@@ -50,7 +50,7 @@ ROWS: tuple[tuple[str, Cell], ...] = (
     ("  weighted by work", lambda q: _optional(q.rho_worst_by_work)),
     ("due to start p95 (s)", lambda q: str(q.due.p95_s)),
     ("due to start max (h)", lambda q: _hours(q.due_max_s)),
-    ("waste / useful", lambda q: f"{q.waste:.5f}"),
+    ("waste / useful", _share("waste", 5)),
     ("lost (GPU-h)", lambda q: _gpu_hours(q.lost_mgpu_s)),
     ("restarts (GPU-h)", lambda q: _gpu_hours(q.overhead_mgpu_s)),
     ("preemptions", lambda q: str(q.preemptions)),

@@ -34,17 +34,25 @@ SEEDLESS = ("static", "fifo", "multifactor", "drf", "cohorts")
 STOPS_NOBODY = ("fifo", "easy", "multifactor", "drf", "cohorts")
 CONSERVING = (*STOPS_NOBODY, "karma")
 
+
+def known(share: float | None) -> float:
+    """A share of the time in which jobs came, or of the work that was done."""
+    if share is None:
+        raise SystemExit("All jobs come at once, or none ran: there is nothing to judge.")
+    return share
+
+
 FIGURES: Mapping[str, Callable[[Quality], float]] = {
-    "utilisation": lambda q: q.utilisation,
-    "utilisation / bound": lambda q: q.of_bound,
-    "goodput": lambda q: q.goodput,
+    "utilisation": lambda q: known(q.utilisation),
+    "utilisation / bound": lambda q: known(q.of_bound),
+    "goodput": lambda q: known(q.goodput),
     "wait mean (h)": lambda q: q.waits.mean_s / 3600,
     "wait p95 (h)": lambda q: q.waits.p95_s / 3600,
     "shortfall": lambda q: q.shortfall,
     "  not below a gang": lambda q: q.divisible,
     "  of that, worst team": lambda q: q.divisible_worst,
     "due to start p95 (s)": lambda q: q.due.p95_s,
-    "waste / useful (%)": lambda q: 100 * q.waste,
+    "waste / useful (%)": lambda q: 100 * known(q.waste),
     "preemptions": lambda q: q.preemptions,
     "  of a job: max": lambda q: q.preemptions_max,
     "never started or done": lambda q: q.unfinished,
@@ -87,18 +95,21 @@ def targets(settings: Settings, knobs: Policy) -> tuple[Target, ...]:
     """What a schedule of ours is held to."""
 
     def best(of: Mapping[str, Quality]) -> float:
-        return max(of[name].utilisation for name in CONSERVING)
+        return max(known(of[name].utilisation) for name in CONSERVING)
+
+    def static(of: Mapping[str, Quality]) -> float:
+        return known(of["static"].utilisation)
 
     def wait_s(of: Mapping[str, Quality]) -> int:
         return min(of[name].waits.mean_s for name in STOPS_NOBODY)
 
     latency_s = knobs.grace_period_s_default + 2 * settings.cycle_s
     return (
-        Target("utilisation / best", lambda q, of: q.utilisation / best(of), least=0.98),
-        Target("utilisation / static", lambda q, of: q.utilisation / of["static"].utilisation, 1.2),
+        Target("utilisation / best", lambda q, of: known(q.utilisation) / best(of), least=0.98),
+        Target("utilisation / static", lambda q, of: known(q.utilisation) / static(of), least=1.2),
         Target("shortfall, not below a gang", lambda q, of: q.divisible, most=0.02),
         Target("  of the worst team", lambda q, of: q.divisible_worst, most=0.02),
-        Target("waste / useful (%)", lambda q, of: 100 * q.waste, most=0.5),
+        Target("waste / useful (%)", lambda q, of: 100 * known(q.waste), most=0.5),
         Target("reclaim p95 (s)", lambda q, of: q.due.p95_s, most=latency_s),
         Target("mean wait / best", lambda q, of: q.waits.mean_s / max(1, wait_s(of)), most=1.1),
     )

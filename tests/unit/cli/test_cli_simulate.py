@@ -84,10 +84,25 @@ def test_a_table_with_a_column_for_each_policy(files: list[str]) -> None:
     assert rows["jobs refused"] == ["2", "0"]
     assert rows["wait max (h)"] == ["0.00", "2.62"]
     assert result.stderr.splitlines() == [
-        "1 rows of jobs.csv held no GPU or never ran; they are left out.",
+        "Left out, for holding no GPU or never running: 1 row of jobs.csv.",
         "Without a guarantee: b",
-        "3 jobs in 20m on 1 nodes with 4 GPUs.",
+        "3 jobs in 20m on 1 node with 4 GPUs.",
     ]
+
+
+def test_jobs_that_come_at_once_say_nothing_of_the_time_until_the_last(files: list[str]) -> None:
+    """No second lies between the first submission and the last.
+
+    Planted: a share of nothing told as 0.
+    """
+    arguments = [*files, "--gpus", "4", "--only", "fifo", "--first", "1"]
+    result = run(*arguments)
+    assert result.stderr.splitlines()[-1] == "1 job in 0s on 1 node with 4 GPUs."
+    rows = {line[:26].strip(): line[26:].split() for line in result.stdout.splitlines()[1:]}
+    unknown = ("utilisation", "utilisation / bound", "goodput")
+    assert [rows[name] for name in (*unknown, "waste / useful")] == [["-"]] * 3 + [["0.00000"]]
+    (fifo,) = json.loads(run(*arguments, "--json").stdout)["results"]
+    assert [fifo["quality"][name] for name in ("utilisation", "of_bound", "goodput")] == [None] * 3
 
 
 def test_a_page_with_curves_and_figures(files: list[str], tmp_path: Path) -> None:
