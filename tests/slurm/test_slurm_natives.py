@@ -200,6 +200,8 @@ def test_a_native_job_is_in_use_and_billed(
     attempt.refresh_from_db()
     assert attempt.released_at is not None
     asked = ["sacct", "-nPX", "-j", number, "-o", "Start,End", "--units=K"]
+    # The accounting hears of an end after the controller has said it.
+    until(loop, lambda: "Unknown" not in loop.rig.bed.run(asked))
     start, end = loop.rig.bed.run(asked).strip().split("|")
     assert (attempt.started_at.strftime("%FT%T"), attempt.released_at.strftime("%FT%T")) == (
         start,

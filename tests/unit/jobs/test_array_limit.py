@@ -169,6 +169,14 @@ def large_arrays(company: Company, user: User, tasks: int) -> list[UUID]:
     return found
 
 
+def only_wanted_rows_are_looked_up() -> None:
+    """Of a table of a few pages the planner may rather read all rows, where it has been told of
+    other tables that they have more; on one of 100,000 jobs that is never cheaper."""
+    with connection.cursor() as cursor:
+        for way in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
+            cursor.execute(f"SET LOCAL {way} = off")
+
+
 def rows_of_jobs_read() -> int:
     """How many the transaction has read so far, wanted or not."""
     with connection.cursor() as cursor:
@@ -206,6 +214,7 @@ def test_a_page_does_not_read_the_tasks_that_are_kept_back(
         first = first_tasks(arrays)
     assert Counter(task.state for task in first.values()) == {"queued": 10, "running": 10}
     assert (len(queries), rows_of_jobs_read() - before) == (1, 10 * 2 + 10 * 4)
+    only_wanted_rows_are_looked_up()
     caller = by_token(bob)
     before = rows_of_jobs_read()
     with CaptureQueriesContext(connection) as queries:
