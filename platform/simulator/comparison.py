@@ -89,7 +89,7 @@ def simulate(
     """Run `works` under one policy."""
     fleet = Fleet(scene.machines)
     observer = Observer(
-        scene.teams,
+        scene,
         horizon_s=works[-1].job.submit_s if works else 0,
         tolerance_s=_grace_s(scene) + settings.cycle_s,
     )

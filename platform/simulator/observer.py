@@ -1,14 +1,16 @@
 """What is measured while a simulation runs: integrals per team, and how long the entitled wait.
 
 For a team with the guarantee q, use a and pending p: its entitlement is e = min(q, a + p), its
-shortfall (e - a)+. All integrals are exact, in milli-GPU-seconds, and end at the horizon.
+shortfall (e - a)+. A department is metered like one team with all jobs below it, whatever the
+limits of their own teams. All integrals are exact, in milli-GPU-seconds, and end at the horizon.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from heapq import heappop, heappush
 from typing import Protocol
+
+from simulator.scene import Scene
 
 
 class Measured(Protocol):
@@ -183,50 +185,63 @@ class Team:
 
 
 class Observer:
-    """Meters of all teams, and of the whole over time (`series`: second, milli-GPU in use,
-    milli-GPU asked for by waiting jobs)."""
+    """Meters of all teams and departments, and of the whole over time (`series`: second, milli-GPU
+    in use, milli-GPU asked for by waiting jobs)."""
 
-    def __init__(self, guaranteed: Mapping[str, int], *, horizon_s: int, tolerance_s: int) -> None:
-        self.teams = {name: Team(mgpu, tolerance_s) for name, mgpu in guaranteed.items()}
+    def __init__(self, scene: Scene, *, horizon_s: int, tolerance_s: int) -> None:
+        self.teams = {name: Team(mgpu, tolerance_s) for name, mgpu in scene.teams.items()}
+        self.departments = {
+            name: Team(mgpu, tolerance_s) for name, mgpu in scene.departments.items()
+        }
+        self._meters = {
+            name: (team, *(self.departments[node] for node in scene.above(name)))
+            for name, team in self.teams.items()
+        }
         self.horizon_s = horizon_s
         self.series: list[tuple[int, int, int]] = []
         self._use = self._pending = 0
-        self._touched: dict[str, Team] = {}
+        self._touched: dict[Team, None] = {}
 
     def queued(self, task: Measured, now: int) -> None:
         """A job waits."""
-        self._touch(task, now).queued(task)
+        for meter in self._touch(task, now):
+            meter.queued(task)
         self._pending += task.mgpu
 
     def started(self, task: Measured, now: int) -> None:
         """A job starts."""
-        self._touch(task, now).started(task, now)
+        for meter in self._touch(task, now):
+            meter.started(task, now)
         self._pending -= task.mgpu
         self._use += task.mgpu
 
     def released(self, task: Measured, now: int) -> None:
         """A job holds its GPUs no more."""
-        self._touch(task, now).use -= task.mgpu
+        for meter in self._touch(task, now):
+            meter.use -= task.mgpu
         self._use -= task.mgpu
 
     def settle(self, now: int) -> None:
         """The instant is over."""
         if not self._touched:
             return
-        for team in self._touched.values():
-            team.settle(now, self.horizon_s)
+        for meter in self._touched:
+            meter.settle(now, self.horizon_s)
         self._touched = {}
         self.series.append((now, self._use, self._pending))
 
     def close(self) -> None:
         """The run is over: complete the integrals up to the horizon."""
-        for team in self.teams.values():
-            team.advance(self.horizon_s)
-            team.lasting.set(0, self.horizon_s)
-            team.divisible.set(0, self.horizon_s)
+        for meter in (*self.teams.values(), *self.departments.values()):
+            meter.advance(self.horizon_s)
+            meter.lasting.set(0, self.horizon_s)
+            meter.divisible.set(0, self.horizon_s)
 
-    def _touch(self, task: Measured, now: int) -> Team:
-        team = self.teams[task.team]
-        team.advance(min(now, self.horizon_s))
-        self._touched[task.team] = team
-        return team
+    def _touch(self, task: Measured, now: int) -> tuple[Team, ...]:
+        """The meters of the task's team and of the departments that it is in."""
+        meters = self._meters[task.team]
+        until = min(now, self.horizon_s)
+        for meter in meters:
+            meter.advance(until)
+            self._touched[meter] = None
+        return meters

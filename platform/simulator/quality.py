@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import fsum
 
+from simulator.observer import Team
 from simulator.world import Outcome, Task
 
 #: Below this a job counts as this long where its wait is compared with its length.
@@ -38,7 +39,9 @@ class Quality:
 
     Guarantee shortfall, as a share of the entitlement of all teams and of the worst one: in all;
     what `lasted` longer than grace and a cycle; and of that what no waiting gang's size excuses
-    (`divisible`). `jain` is of the teams' satisfaction, at most 1 each.
+    (`divisible`). The same of the worst department, and for how long at most a job fitted in what
+    its department's guarantee had left; None where there is no department. `jain` is of the teams'
+    satisfaction, at most 1 each.
 
     `waits` from submission to first start, `gang_waits` of jobs on several nodes, `due` for
     how long in all a job fits in its team's unused guarantee before its start (`due_max_s` is the
@@ -59,6 +62,9 @@ class Quality:
     lasted_worst: float
     divisible: float
     divisible_worst: float
+    departments_shortfall_worst: float | None
+    departments_divisible_worst: float | None
+    departments_due_max_s: int | None
     jain: float
     waits: Spread
     gang_waits: Spread
@@ -116,12 +122,11 @@ def judge(
     waits = [(task, (task.first_start_s or 0) - task.submit_s) for task in started]
     completion = {task.number: (task.finish_s or 0) - task.submit_s for task in finished}
     due = [seconds for team in teams for seconds in team.entitled_s]
-    open_due = [seconds for team in teams for seconds in team.still_due_s(outcome.ended_s)]
     stops = sorted(task.preemptions for task in tasks)
     rho = _rho(finished, completion, alone)
     lasted = [(team.lasting.total, team.entitled_mgpu_s) for team in entitled]
-    divisible = [(team.divisible.total, team.entitled_mgpu_s) for team in entitled]
-    short = [(team.short_mgpu_s, team.entitled_mgpu_s) for team in entitled]
+    short, divisible = _short(teams), _divisible(teams)
+    departments = outcome.observer.departments.values()
     return Quality(
         utilisation=_quotient(used, room),
         goodput=_quotient(outcome.kept_mgpu_s, room),
@@ -133,6 +138,12 @@ def judge(
         lasted_worst=_worst(lasted),
         divisible=_overall(divisible),
         divisible_worst=_worst(divisible),
+        departments_shortfall_worst=_worst(_short(departments)) if departments else None,
+        departments_divisible_worst=_worst(_divisible(departments)) if departments else None,
+        departments_due_max_s=max(
+            (seconds for one in departments for seconds in _due(one, outcome.ended_s)),
+            default=0 if departments else None,
+        ),
         jain=jain([min(Fraction(1), Fraction(t.used_mgpu_s, t.entitled_mgpu_s)) for t in entitled]),
         waits=spread(wait for _, wait in waits),
         gang_waits=spread(wait for task, wait in waits if task.work.job.node_count > 1),
@@ -144,7 +155,9 @@ def judge(
             ]
         ),
         due=spread(due),
-        due_max_s=max([*due, *open_due], default=0),
+        due_max_s=max(
+            (seconds for team in teams for seconds in _due(team, outcome.ended_s)), default=0
+        ),
         rho_worst=None if rho is None else rho[0],
         rho_worst_by_work=None if rho is None else rho[1],
         waste=_quotient(outcome.lost_mgpu_s + outcome.overhead_mgpu_s, outcome.useful_mgpu_s),
@@ -199,6 +212,21 @@ def _rho(
         for found in by_team.values()
     ]
     return max(plain), max(weighted)
+
+
+def _short(meters: Iterable[Team]) -> list[tuple[int, int]]:
+    """Shortfall and entitlement of those who were entitled to anything."""
+    return [(one.short_mgpu_s, one.entitled_mgpu_s) for one in meters if one.entitled_mgpu_s]
+
+
+def _divisible(meters: Iterable[Team]) -> list[tuple[int, int]]:
+    """The same of the part that lasted and that no gang's size excuses."""
+    return [(one.divisible.total, one.entitled_mgpu_s) for one in meters if one.entitled_mgpu_s]
+
+
+def _due(meter: Team, now: int) -> list[int]:
+    """For how long jobs were due, also those that have not started until `now`."""
+    return meter.entitled_s + meter.still_due_s(now)
 
 
 def _mean(values: Sequence[float]) -> float:

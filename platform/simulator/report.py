@@ -8,6 +8,7 @@ from typing import Any
 
 from primitives.units import MGPU_S_PER_GPU_HOUR
 from simulator.comparison import Result
+from simulator.observer import Team
 from simulator.quality import Quality
 from simulator.scene import Scene
 from simulator.workload import Settings, Work
@@ -45,11 +46,17 @@ ROWS: tuple[tuple[str, Cell], ...] = (
     ("  beyond grace + cycle", _share("lasted")),
     ("  and not below a gang", _share("divisible")),
     ("  of that, worst team", _share("divisible_worst")),
+    ("worst department", _share("departments_shortfall_worst")),
+    ("  not below a gang", _share("departments_divisible_worst")),
     ("Jain", _share("jain")),
     ("worst team's rho", lambda q: _optional(q.rho_worst)),
     ("  weighted by work", lambda q: _optional(q.rho_worst_by_work)),
     ("due to start p95 (s)", lambda q: str(q.due.p95_s)),
     ("due to start max (h)", lambda q: _hours(q.due_max_s)),
+    (
+        "  in a department (h)",
+        lambda q: "-" if q.departments_due_max_s is None else _hours(q.departments_due_max_s),
+    ),
     ("waste / useful", _share("waste", 5)),
     ("lost (GPU-h)", lambda q: _gpu_hours(q.lost_mgpu_s)),
     ("restarts (GPU-h)", lambda q: _gpu_hours(q.overhead_mgpu_s)),
@@ -78,6 +85,7 @@ def document(
         "nodes": len(scene.machines),
         "capacity_mgpu": scene.capacity_mgpu,
         "guaranteed_mgpu": dict(scene.teams),
+        "departments_guaranteed_mgpu": dict(scene.departments),
         "settings": asdict(settings),
         "policy": asdict(scene.policy),
         "results": [_result(one) for one in results],
@@ -89,20 +97,25 @@ def _result(one: Result) -> Mapping[str, Any]:
     return {
         "policy": one.policy,
         "quality": asdict(one.quality),
-        "teams": {
-            name: {
-                "used_mgpu_s": team.used_mgpu_s,
-                "entitled_mgpu_s": team.entitled_mgpu_s,
-                "short_mgpu_s": team.short_mgpu_s,
-                "lasting_short_mgpu_s": team.lasting.total,
-                "divisible_short_mgpu_s": team.divisible.total,
-            }
-            for name, team in outcome.observer.teams.items()
-        },
+        "teams": _sums(outcome.observer.teams),
+        "departments": _sums(outcome.observer.departments),
         "events": outcome.events,
         "cycles": outcome.ticks,
         "waiting_max": outcome.waiting_max,
         "log_sha256": outcome.log,
+    }
+
+
+def _sums(meters: Mapping[str, Team]) -> dict[str, dict[str, int]]:
+    return {
+        name: {
+            "used_mgpu_s": meter.used_mgpu_s,
+            "entitled_mgpu_s": meter.entitled_mgpu_s,
+            "short_mgpu_s": meter.short_mgpu_s,
+            "lasting_short_mgpu_s": meter.lasting.total,
+            "divisible_short_mgpu_s": meter.divisible.total,
+        }
+        for name, meter in meters.items()
     }
 
 

@@ -21,10 +21,10 @@ POOL = "gpu"
 _DEPTH_MAX = 16
 _NAMES = ("team", "vc")
 _GUARANTEES = ("quota_gpus", "guaranteed_gpus")
-_LIMITS = {"lend_limit_gpus": "lend_limit_mgpu", "borrow_limit_gpus": "borrow_limit_mgpu"}
+_LIMITS = ("lend_limit", "borrow_limit")
 _WEIGHT_MAX = 1_000_000
 _BELOW = ("departments", "teams")
-_ENTRY = ("guaranteed", "lend_limit", "borrow_limit", "weight", *_BELOW)
+_ENTRY = ("guaranteed", *_LIMITS, "weight", *_BELOW)
 #: What a quota file may have at its top. The last four are a company file's, and play no part.
 _TOP = (
     "gpus",
@@ -40,19 +40,30 @@ _TOP = (
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Who may use what. `teams` has the guarantee of every leaf, in milli-GPU; the name by which
-    a trace calls a team is the last part of its id."""
+    """Who may use what. `teams` has the guarantee of every leaf, `departments` that of every other
+    node, in milli-GPU; the name by which a trace calls a team is the last part of its id."""
 
     machines: tuple[Machine, ...]
     nodes: tuple[TreeNode, ...]
     quotas: tuple[Quota, ...]
     teams: Mapping[str, int]
+    departments: Mapping[str, int] = field(default_factory=dict)
     policy: Policy = field(default_factory=Policy)
 
     @property
     def capacity_mgpu(self) -> int:
         """What the fleet has in all."""
         return sum(machine.mgpu for machine in self.machines)
+
+    def above(self, team: str) -> tuple[str, ...]:
+        """The departments that `team` is in, the nearest first."""
+        parents = {node.id: node.parent for node in self.nodes}
+        found = []
+        parent = parents[team]
+        while parent is not None:
+            found.append(parent)
+            parent = parents[parent]
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +108,7 @@ def stage(
             f"the guarantees sum to {total // 1000:,} GPUs and the fleet has {capacity // 1000:,}; "
             "scale them to it, or make it larger"
         )
-    parents = {node.parent for node in tree.nodes}
+    parents = dict.fromkeys(node.parent for node in tree.nodes)
     leaves = [node.id for node in tree.nodes if node.id not in parents]
     named: dict[str, str] = {}
     for leaf in leaves:
@@ -121,6 +132,7 @@ def stage(
             **{leaf: guaranteed.get(leaf, 0) for leaf in leaves},
             **dict.fromkeys(unknown, 0),
         },
+        departments={node: guaranteed.get(node, 0) for node in parents if node is not None},
         policy=policy,
     )
     return scene, {team: named.get(team, team) for team in set(teams)}
@@ -160,10 +172,12 @@ def _scaled(tree: QuotaTree, capacity: int) -> tuple[Quota, ...]:
 
 
 def read_quotas(path: Path) -> QuotaTree:
-    """Quotas from a CSV file (a team a row) or a YAML file (a tree of any depth).
+    """Quotas from a CSV file (a node a row) or a YAML file (a tree).
 
     CSV: columns `team` or `vc`, `quota_gpus` or `guaranteed_gpus`, and where wanted
-    `lend_limit_gpus` and `borrow_limit_gpus`. YAML: `departments` and `teams` of name to
+    `lend_limit_gpus` and `borrow_limit_gpus`. A name may be a path, `research/vision`; a row of its
+    own, in any place of the file, says what `research` is guaranteed for all below it, and without
+    one that is the sum of what is right below. YAML: `departments` and `teams` of name to
     `guaranteed` (GPUs, or a percentage of the parent), `lend_limit`, `borrow_limit`, `weight` for
     spare GPUs, and their own `departments` and `teams`; `gpus` or `pools` say how large the fleet
     is, and `policy: {rank: [...]}` lists departments, the first in rank first.
@@ -217,36 +231,48 @@ def _read_list(path: Path) -> QuotaTree:
     guaranteed = next((name for name in _GUARANTEES if name in header), None)
     if team is None or guaranteed is None:
         raise TraceError(path, 1, "a column team (or vc) and one quota_gpus are needed")
-    nodes: dict[str, TreeNode] = {}
-    quotas: list[Quota] = []
+    tree: dict[str, Any] = {}
     for at, values in enumerate(rows[1:], 2):
         if not values:
             continue
         if len(values) != len(header):
             raise TraceError(path, at, f"{len(values)} columns; the header has {len(header)}")
         row = dict(zip(header, (value.strip() for value in values), strict=True))
-        if not row[team] or row[team] in nodes:
+        parts = [part.strip() for part in row[team].split("/")]
+        if len(parts) > _DEPTH_MAX:
+            raise TraceError(path, at, f"{row[team][:80]!r} is too deep")
+        entry = tree
+        for part in parts:
+            entry = entry.setdefault("teams", {}).setdefault(part, {})
+        if not all(parts) or "guaranteed" in entry:
             raise TraceError(path, at, f"team {row[team]!r} is empty or there twice")
-        nodes[row[team]] = TreeNode(row[team], None)
-        limits = {
-            of: _mgpu(path, at, column, row[column])
-            for column, of in _LIMITS.items()
-            if row.get(column)
-        }
-        quotas.append(
-            Quota(row[team], POOL, _mgpu(path, at, guaranteed, row[guaranteed]), **limits)
-        )
-    if not quotas:
+        entry["guaranteed"] = _gpus(path, at, guaranteed, row[guaranteed])
+        for limit in _LIMITS:
+            if text := row.get(f"{limit}_gpus"):
+                entry[limit] = _gpus(path, at, f"{limit}_gpus", text)
+    if not tree:
         raise TraceError(path, None, "there is no team in it")
-    return QuotaTree(tuple(nodes.values()), tuple(quotas))
+    for entry in tree["teams"].values():
+        _sum_up(entry)
+    nodes: list[TreeNode] = []
+    quotas: list[Quota] = []
+    _add(path, tree, None, None, {}, nodes, quotas)
+    return QuotaTree(tuple(nodes), tuple(quotas))
 
 
-def _mgpu(path: Path, at: int | None, name: str, text: object) -> int:
+def _sum_up(entry: dict[str, Any]) -> int:
+    """What `entry` is guaranteed; where it does not say so, the sum of what is right below it."""
+    below = sum(_sum_up(one) for one in entry.get("teams", {}).values())
+    gpus: int = entry.setdefault("guaranteed", below)
+    return gpus
+
+
+def _gpus(path: Path, at: int | None, name: str, text: object) -> int:
     if isinstance(text, str) and text.isdecimal():
         text = int(text)
     if not isinstance(text, int) or isinstance(text, bool) or not 0 <= text <= 10_000_000:
         raise TraceError(path, at, f"{name} is {text!r}; a whole number of GPUs is needed")
-    return text * MGPU_PER_GPU
+    return text
 
 
 def _read_tree(path: Path) -> QuotaTree:
@@ -259,7 +285,7 @@ def _read_tree(path: Path) -> QuotaTree:
         if len(sizes) != 1:
             raise TraceError(path, None, "one pool is simulated at a time; name one")
         gpus = sizes[0]
-    size = None if gpus is None else _mgpu(path, None, "gpus", gpus) // MGPU_PER_GPU
+    size = None if gpus is None else _gpus(path, None, "gpus", gpus)
     policy = _mapping(path, given.get("policy") or {}, "policy")
     rank = policy.get("rank") or []
     if not isinstance(rank, list) or not all(isinstance(name, str) for name in rank):
@@ -297,11 +323,8 @@ def _add(
         _refuse_unknown(path, entry, id_, _ENTRY)
         nodes.append(TreeNode(id_, parent, ranks.get(name, 0)))
         more = {
-            of: _mgpu(path, None, f"{key} of {id_}", entry[key])
-            for key, of in (
-                ("lend_limit", "lend_limit_mgpu"),
-                ("borrow_limit", "borrow_limit_mgpu"),
-            )
+            f"{key}_mgpu": _gpus(path, None, f"{key} of {id_}", entry[key]) * MGPU_PER_GPU
+            for key in _LIMITS
             if entry.get(key) is not None
         }
         if "weight" in entry:
@@ -324,13 +347,19 @@ def _guarantees(
                 raise TraceError(path, None, f"guaranteed of {name} is {value!r}; 0% to 100%")
             percents[name] = int(number)
         else:
-            fixed[name] = _mgpu(path, None, f"guaranteed of {name}", value) // MGPU_PER_GPU
+            fixed[name] = _gpus(path, None, f"guaranteed of {name}", value)
     if percents:
         if gpus is None:
             raise TraceError(path, None, "percentages need the size of the fleet: gpus")
         fixed.update(largest_remainder(gpus, percents, out_of=100))
-    if parent is not None and gpus is not None and sum(fixed.values()) > gpus:
-        raise TraceError(path, None, f"what is below {parent} is guaranteed more than it is")
+    total = sum(fixed.values())
+    if parent is not None and gpus is not None and total > gpus:
+        raise TraceError(
+            path,
+            None,
+            f"the guarantees right below {parent} sum to {total:,} GPUs and it has {gpus:,}; "
+            "give it more, or them less",
+        )
     return fixed
 
 

@@ -41,14 +41,13 @@ def a_job(
 def a_scene(
     guarantees: Mapping[str, int], *, gpus: int, per_node: int, policy: Policy | None = None
 ) -> Scene:
-    """Teams without a tree above them."""
+    """Teams, and departments where names are paths (`d` above `d/x`)."""
     tree = QuotaTree(
-        tuple(TreeNode(team, None) for team in guarantees),
-        tuple(Quota(team, POOL, mgpu * 1_000) for team, mgpu in guarantees.items()),
+        tuple(TreeNode(name, name.rpartition("/")[0] or None) for name in guarantees),
+        tuple(Quota(name, POOL, gpus * 1_000) for name, gpus in guarantees.items()),
     )
-    scene, _ = stage(
-        tree, uniform_fleet(gpus, per_node), policy or Policy(), list(guarantees), scale=False
-    )
+    fleet = uniform_fleet(gpus, per_node)
+    scene, _ = stage(tree, fleet, policy or Policy(), (), scale=False)
     return scene
 
 

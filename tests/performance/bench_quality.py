@@ -42,7 +42,8 @@ def known(share: float | None) -> float:
     return share
 
 
-FIGURES: Mapping[str, Callable[[Quality], float]] = {
+#: One that is None of a run is of departments, where there are none.
+FIGURES: Mapping[str, Callable[[Quality], float | None]] = {
     "utilisation": lambda q: known(q.utilisation),
     "utilisation / bound": lambda q: known(q.of_bound),
     "goodput": lambda q: known(q.goodput),
@@ -51,6 +52,8 @@ FIGURES: Mapping[str, Callable[[Quality], float]] = {
     "shortfall": lambda q: q.shortfall,
     "  not below a gang": lambda q: q.divisible,
     "  of that, worst team": lambda q: q.divisible_worst,
+    "worst department": lambda q: q.departments_shortfall_worst,
+    "  that, not below a gang": lambda q: q.departments_divisible_worst,
     "due to start p95 (s)": lambda q: q.due.p95_s,
     "waste / useful (%)": lambda q: 100 * known(q.waste),
     "preemptions": lambda q: q.preemptions,
@@ -142,8 +145,11 @@ def show(found: Mapping[str, Sequence[Quality]], promised: Sequence[Target]) -> 
     """Print the figures of all policies, by seed, and how ours stands."""
     print(f"{'':<24}" + "".join(f"{name:>18}" for name in found))
     for name, figure in FIGURES.items():
-        cells = (spelled([figure(one) for one in of]) for of in found.values())
-        print(f"{name:<24}" + "".join(f"{cell:>18}" for cell in cells))
+        rows = [
+            [value for one in of if (value := figure(one)) is not None] for of in found.values()
+        ]
+        if all(rows):
+            print(f"{name:<24}" + "".join(f"{spelled(values):>18}" for values in rows))
     print()
     for target in promised:
         values = [

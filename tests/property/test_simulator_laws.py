@@ -107,7 +107,7 @@ def played(
     eager = name == "eager"
     scheduler: Scheduler = Eager(scene, chosen) if eager else POLICIES[name](scene, fleet, chosen)
     works = prepare(found, chosen)
-    observer = Observer(scene.teams, horizon_s=works[-1].job.submit_s, tolerance_s=GRACE_S)
+    observer = Observer(scene, horizon_s=works[-1].job.submit_s, tolerance_s=GRACE_S)
     world = Watched(works, fleet, scheduler, chosen, observer, {team: team for team in shares})
     world.guaranteed = dict(scene.teams)
     world.is_static = name == "static"
@@ -168,7 +168,7 @@ def test_a_team_within_its_guarantee_waits_a_grace_and_two_cycles_at_most(
     scene = a_scene(shares, gpus=GPUS, per_node=1, policy=policy)
     chosen = Settings(**PLAIN)
     works = prepare(single, chosen)
-    observer = Observer(scene.teams, horizon_s=works[-1].job.submit_s, tolerance_s=GRACE_S)
+    observer = Observer(scene, horizon_s=works[-1].job.submit_s, tolerance_s=GRACE_S)
     fleet = Fleet(scene.machines)
     world = World(
         works, fleet, Arbitrated(scene, chosen), chosen, observer, {team: team for team in shares}

@@ -90,6 +90,20 @@ def test_a_table_with_a_column_for_each_policy(files: list[str]) -> None:
     ]
 
 
+def test_departments_have_figures_of_their_own(files: list[str], tmp_path: Path) -> None:
+    """a's guarantee is its department's: b's GPUs are taken back for it as before."""
+    arguments = [*files, "--gpus", "4", "--checkpointable", "0", "--restart", "0s"]
+    flat = {line[:26].strip(): line[26:].strip() for line in run(*arguments).stdout.splitlines()}
+    assert (flat["worst department"], flat["in a department (h)"]) == ("-", "-")
+    (tmp_path / "quotas.csv").write_text("team,quota_gpus\nd,4\nd/a,0\nb,0\n")
+    tree = {line[:26].strip(): line[26:].strip() for line in run(*arguments).stdout.splitlines()}
+    # A second of a's work is a second of 4 GPUs: 300 s of grace, then 100 s.
+    assert (tree["worst department"], tree["in a department (h)"]) == ("0.7500", "0.08")
+    found = json.loads(run(*arguments, "--json").stdout)
+    assert found["departments_guaranteed_mgpu"] == {"d": 4_000}
+    assert found["results"][0]["departments"]["d"]["short_mgpu_s"] == 4_000 * 300
+
+
 def test_jobs_that_come_at_once_say_nothing_of_the_time_until_the_last(files: list[str]) -> None:
     """No second lies between the first submission and the last.
 

@@ -64,6 +64,67 @@ def test_the_demo_company_is_a_quota_file() -> None:
     assert Quota("research/nlp", POOL, 200_000) in tree.quotas
 
 
+LISTED = """team,quota_gpus,borrow_limit_gpus,lend_limit_gpus
+org/ads/rank,3,,
+org/research/nlp,2,,1
+sales,4,0,
+org/research,8,10,
+org/research/vision,5,,
+org/ads/feed,1,,
+"""
+
+
+def test_a_list_of_paths_is_a_tree(tmp_path: Path) -> None:
+    """research says what it is guaranteed, a GPU more than its teams; ads and org do not.
+
+    Planted: the row of a department taken for one more team; a department without a row left with
+    nothing, or with what is all below it summed over two levels.
+    """
+    tree = read_quotas(written(tmp_path, LISTED, "quotas.csv"))
+    assert tree.nodes == (
+        TreeNode("org", None),
+        TreeNode("org/ads", "org"),
+        TreeNode("org/ads/rank", "org/ads"),
+        TreeNode("org/ads/feed", "org/ads"),
+        TreeNode("org/research", "org"),
+        TreeNode("org/research/nlp", "org/research"),
+        TreeNode("org/research/vision", "org/research"),
+        TreeNode("sales", None),
+    )
+    assert tree.quotas == (
+        Quota("org", POOL, 12_000),
+        Quota("org/ads", POOL, 4_000),
+        Quota("org/ads/rank", POOL, 3_000),
+        Quota("org/ads/feed", POOL, 1_000),
+        Quota("org/research", POOL, 8_000, borrow_limit_mgpu=10_000),
+        Quota("org/research/nlp", POOL, 2_000, lend_limit_mgpu=1_000),
+        Quota("org/research/vision", POOL, 5_000),
+        Quota("sales", POOL, 4_000, borrow_limit_mgpu=0),
+    )
+    scene, teams = stage(tree, uniform_fleet(16, 8), Policy(), ["nlp", "rank"], scale=False)
+    assert teams == {"nlp": "org/research/nlp", "rank": "org/ads/rank"}
+    assert scene.departments == {"org": 12_000, "org/ads": 4_000, "org/research": 8_000}
+    assert scene.above("org/ads/rank") == ("org/ads", "org")
+    assert scene.above("sales") == ()
+
+
+def test_a_list_says_the_same_as_a_tree(tmp_path: Path) -> None:
+    text = """
+teams: {sales: {guaranteed: 4, borrow_limit: 0}}
+departments:
+  org:
+    guaranteed: 12
+    departments:
+      ads: {guaranteed: 4, teams: {rank: {guaranteed: 3}, feed: {guaranteed: 1}}}
+      research:
+        guaranteed: 8
+        borrow_limit: 10
+        teams: {nlp: {guaranteed: 2, lend_limit: 1}, vision: {guaranteed: 5}}
+"""
+    listed = read_quotas(written(tmp_path, LISTED, "quotas.csv"))
+    assert listed == read_quotas(written(tmp_path, text))
+
+
 def test_a_list_of_teams_is_scaled_to_the_fleet_by_largest_remainder(tmp_path: Path) -> None:
     """10 GPUs by 3 : 3 : 1 are 4.29, 4.29 and 1.43."""
     text = "vc,nodes,gpus_per_node,quota_gpus\nx,3,8,24\ny,3,8,24\nz,1,8,8\n"
@@ -140,6 +201,14 @@ def test_a_name_that_two_teams_have_is_refused_where_the_trace_uses_it(tmp_path:
     [
         ("q.csv", "team\nx\n", "q.csv, line 1: a column team"),
         ("q.csv", "team,quota_gpus\nx,1\nx,2\n", "line 3: team 'x' is empty or there twice"),
+        ("q.csv", "team,quota_gpus\nd/x,1\nd,2\nd,2\n", "line 4: team 'd' is empty or there twice"),
+        ("q.csv", "team,quota_gpus\nd/ /x,1\n", "line 2: team 'd/ /x' is empty or there twice"),
+        ("q.csv", "team,quota_gpus\n" + "d/" * 16 + "x,1\n", "line 2: 'd/d/.*' is too deep"),
+        (
+            "q.csv",
+            "team,quota_gpus\no/d/x,3\no/d/y,2\no/d,4\n",
+            "q.csv: the guarantees right below o/d sum to 5 GPUs and it has 4; give it more, or",
+        ),
         ("q.csv", "team,quota_gpus\nx,-1\n", "line 2: quota_gpus is '-1'; a whole number"),
         ("q.csv", "team,quota_gpus\nx\n", "line 2: 1 columns; the header has 2"),
         ("q.csv", "team,quota_gpus\n", "q.csv: there is no team in it"),
@@ -152,7 +221,7 @@ def test_a_name_that_two_teams_have_is_refused_where_the_trace_uses_it(tmp_path:
         (
             "q.yaml",
             "gpus: 9\nteams: {x: {guaranteed: 1, teams: {y: {guaranteed: 2}}}}",
-            "what is below x is guaranteed more than it is",
+            "the guarantees right below x sum to 2 GPUs and it has 1; give it more, or them less",
         ),
         ("q.yaml", "gpus: 4\nteams: {x: {guarantee: 4}}", "x has no 'guarantee'; it may have guar"),
         ("q.yaml", "gpus: 4\nteam: {x: {}}", "the file has no 'team'; it may have gpus, pools, "),

@@ -146,7 +146,7 @@ def test_the_world_refuses_what_cannot_be(count: int, nodes: tuple[str, ...], wo
     scene = a_scene({"a": 0}, gpus=4, per_node=2)
     fleet = Fleet(scene.machines)
     works = prepare([a_job(f"j{i}") for i in range(count)], Settings())
-    observer = Observer(scene.teams, horizon_s=0, tolerance_s=0)
+    observer = Observer(scene, horizon_s=0, tolerance_s=0)
     world = World(works, fleet, Wilful(fleet, nodes), Settings(), observer, {"a": "a"})
     with pytest.raises(ValueError, match=words):
         world.run()
@@ -179,7 +179,7 @@ def test_a_run_with_failures_ends_although_a_job_waits_for_ever() -> None:
     scene = a_scene({"a": 0}, gpus=48, per_node=1)
     fleet = Fleet(scene.machines)
     works = prepare([a_job("x", runs=100_000), a_job("y", nodes=2)], given)
-    observer = Observer(scene.teams, horizon_s=0, tolerance_s=0)
+    observer = Observer(scene, horizon_s=0, tolerance_s=0)
     scheduler = Choosy(fleet, given, scene.teams)
     outcome = World(works, fleet, scheduler, given, observer, {"a": "a"}).run()
     x, y = outcome.tasks
