@@ -131,16 +131,14 @@ def test_shortfall_counts_what_outlasts_grace_and_cycle_apart() -> None:
 
 def test_a_department_is_metered_like_one_team_with_all_its_jobs() -> None:
     """Department d is guaranteed 4, its team x 1 of them; b holds all 4 GPUs until 1,000. y asks
-    for 3 at 100 and x for 1 at 400, all of which d is due; under FIFO they wait for b. The last of
-    x runs from 1,500 to beyond the horizon.
+    for 3 at 100 and x for 1 at 400, all of which d is due; under FIFO they wait for b.
 
-    Planted: what starts not told to the department; a department's meters never closed.
+    Planted: what starts told to the team and not to the department.
     """
     jobs = [
         a_job("b", gpus=4, runs=1_000, team="b"),
         a_job("y", gpus=3, at=100, team="o/d/y"),
         a_job("x", at=400, team="o/d/x"),
-        a_job("late", at=1_500, runs=1_000, team="o/d/x"),
         a_job("end", at=2_000, team="b"),
     ]
     guarantees = {"o": 4, "o/d": 4, "o/d/x": 1, "o/d/y": 0, "b": 0}
@@ -148,16 +146,16 @@ def test_a_department_is_metered_like_one_team_with_all_its_jobs() -> None:
     found = judge(played.outcome, capacity_mgpu=4_000, bound_mgpu_s=1, alone=None)
     short, lasting = 3 * 900 + 600, 3 * (900 - 301) + 600 - 301
     for meter in played.outcome.observer.departments.values():
-        assert (meter.used_mgpu_s, meter.short_mgpu_s) == (540_000, short * 1_000)
+        assert (meter.used_mgpu_s, meter.short_mgpu_s) == (40_000, short * 1_000)
         assert meter.lasting.total == meter.divisible.total == lasting * 1_000
-        assert meter.entitled_s == [900, 600, 0]
-    assert found.departments_shortfall_worst == short / (short + 540)
-    assert found.departments_divisible_worst == lasting / (short + 540)
+        assert meter.entitled_s == [900, 600]
+    assert found.departments_shortfall_worst == short / (short + 40)
+    assert found.departments_divisible_worst == lasting / (short + 40)
     assert found.departments_due_max_s == 900
-    assert (found.shortfall, found.due_max_s) == (600 / 1_110, 600)
+    assert (found.shortfall, found.due_max_s) == (600 / 610, 600)
 
     ours = play("tidegate", jobs, guarantees=guarantees)
-    assert ours.starts() == {"b": 0, "y": 400, "x": 400, "late": 1_500, "end": 2_000}
+    assert ours.starts() == {"b": 0, "y": 400, "x": 400, "end": 2_000}
     found = judge(ours.outcome, capacity_mgpu=4_000, bound_mgpu_s=1, alone=None)
     assert (found.departments_due_max_s, found.departments_divisible_worst) == (300, 0.0)
 
