@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from builders.planner import Owner
     from builders.portal_builders import Company
     from jobs.arbitration import Cycles
+    from servers import ServerPlan
     from tenants.models import User
 
 # Models are imported in the fixtures: this file is read before Django's settings are.
@@ -37,3 +40,12 @@ def cycles() -> Cycles:
     from jobs.arbitration import Cycles
 
     return Cycles(Fenced("arbiter"))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def statistics(server_plan: ServerPlan) -> Iterator[Owner]:
+    """Says what the planner knows of the jobs: nothing, unless its user says something."""
+    from builders.planner import unknown_to_the_planner
+
+    with unknown_to_the_planner(server_plan, "jobs_job") as owner:
+        yield owner

@@ -8,21 +8,19 @@ being freed for it gives way to a lower index.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from copy import copy
 from datetime import timedelta
 from typing import cast
 from uuid import UUID
 
-import psycopg
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from builders.api_callers import by_token
 from builders.job_builders import a_job, an_array, states_of, tasks_of
+from builders.planner import Owner, only_wanted_rows_are_looked_up
 from builders.portal_builders import NOW, Company
-from embedded.postgres import OWNER
 from jobs.arbitration import Cycles
 from jobs.array_text import ArrayShape
 from jobs.job_arrays import insert_array
@@ -35,7 +33,6 @@ from jobs.withholding import (
     withheld_jobs,
     withheld_sentence,
 )
-from servers import ServerPlan, connect_as
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db
@@ -169,14 +166,6 @@ def large_arrays(company: Company, user: User, tasks: int) -> list[UUID]:
     return found
 
 
-def only_wanted_rows_are_looked_up() -> None:
-    """Of a table of a few pages the planner may rather read all rows, where it has been told of
-    other tables that they have more; on one of 100,000 jobs that is never cheaper."""
-    with connection.cursor() as cursor:
-        for way in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
-            cursor.execute(f"SET LOCAL {way} = off")
-
-
 def rows_of_jobs_read() -> int:
     """How many the transaction has read so far, wanted or not."""
     with connection.cursor() as cursor:
@@ -185,19 +174,6 @@ def rows_of_jobs_read() -> int:
             "WHERE relname = 'jobs_job'"
         )
         return int(cursor.fetchone()[0])
-
-
-@pytest.fixture
-def statistics(server_plan: ServerPlan) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
-    """The owner's connection, who may say what the planner knows of the jobs. Nothing at first, and
-    nothing afterwards, whatever autovacuum left of the tests before; it keeps away meanwhile."""
-    forget = "SELECT pg_clear_relation_stats('public', 'jobs_job')"
-    with connect_as(server_plan, OWNER, str(connection.settings_dict["NAME"])) as owner:
-        owner.execute("ALTER TABLE jobs_job SET (autovacuum_enabled = false)")
-        owner.execute(forget)
-        yield owner
-        owner.execute(forget)
-        owner.execute("ALTER TABLE jobs_job RESET (autovacuum_enabled)")
 
 
 @pytest.mark.usefixtures("statistics")
@@ -224,7 +200,7 @@ def test_a_page_does_not_read_the_tasks_that_are_kept_back(
 
 
 def test_nor_does_what_comes_first_where_statistics_are_of_an_empty_table(
-    company: Company, bob: User, statistics: psycopg.Connection[tuple[object, ...]]
+    company: Company, bob: User, statistics: Owner
 ) -> None:
     """Planted: the planner may join the whole table first."""
     arrays = large_arrays(company, bob, 300)

@@ -193,10 +193,11 @@ def rows_read(plan: dict[str, Any]) -> int:
     return int(own) + sum(rows_read(part) for part in plan.get("Plans", []))
 
 
+@pytest.mark.usefixtures("statistics")
 def test_a_page_of_a_team_and_ones_own_reads_no_job_of_others() -> None:
     """Two are read as the team's and two as their own, beside 600 that others have.
 
-    So many, that the planner does care which index it takes.
+    So many, that the planner does care which index it takes, where it knows nothing else.
 
     Died of it: the user's condition written so that no index serves it.
     """
