@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -157,15 +157,15 @@ def test_finance_sees_what_each_team_used_and_the_jobs_behind_it(
     tidegate: Tidegate, page: Page
 ) -> None:
     admin = tidegate.caller("olga@ai-company")
+    # Of two days, so that it may be over after midnight.
+    first = datetime.now(UTC).date()
     job = admin.submit(
         "ai-company/research/vision", nodes=1, gpus=8, script="sleep 4", name="billed"
     )
     admin.until(job["id"], "succeeded")
     sign_in(page, tidegate, "fiona@ai-company")
-    day = datetime.now(UTC).strftime("%Y-%m-%d")
-    page.goto(
-        f"{tidegate.address}/chargeback?period=custom&start={day}T00:00:00Z&end={day}T23:59:59Z"
-    )
+    period = f"start={first}T00:00:00Z&end={first + timedelta(days=2)}T00:00:00Z"
+    page.goto(f"{tidegate.address}/chargeback?period=custom&{period}")
     table = page.get_by_role("table", name=re.compile("Chargeback by"))
     row = table.get_by_role("row").filter(has_text="vision")
     expect(row).to_be_visible()

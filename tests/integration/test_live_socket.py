@@ -24,7 +24,7 @@ from tenants.models import User
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-TIMEOUT_S = 10
+TIMEOUT_S = 60
 
 
 @pytest.fixture(autouse=True)

@@ -418,6 +418,8 @@ def test_a_refused_token_is_an_outage_and_no_answer(rig: SlurmRig) -> None:
 @pytest.mark.disturbs_slurm
 def test_a_drained_node_leaves_the_capacity_at_once(rig: SlurmRig) -> None:
     name = rig.last_node
+    # One that another test froze answers a moment after it was thawed.
+    eventually(lambda: all(node.is_schedulable for node in rig.connector.inventory().nodes))
     rig.bed.run(["scontrol", "update", f"node={name}", "state=DRAIN", "reason=new fans"])
     try:
         nodes = {node.name: node for node in rig.connector.inventory().nodes}

@@ -544,18 +544,23 @@ def test_a_node_that_vanishes_is_waited_for_until_slurm_says_that_it_is_gone(
     assert proof.read_text().splitlines() == [f"1 {first.native_id}", f"2 {second.native_id}"]
     assert second.slots[0]["node"] != node
     # Both are metered by the cluster's own times.
-    printed = bed.run(
-        [
-            *("env", "SLURM_TIME_FORMAT=%s", "sacct", "-nPXDa", "-S", "now-10minutes"),
-            *("-j", f"{first.native_id},{second.native_id}", "--format=JobIDRaw,State,Start,End"),
-        ]
-    )
-    account = {line.split("|")[0]: line.split("|")[1:] for line in printed.splitlines()}
+    metered = {}
     for attempt, state in ((first, "NODE_FAIL"), (second, "COMPLETED")):
         segment = UsageSegment.objects.get(attempt_id=attempt.id)
         assert segment.end is not None
         times = [str(int(at.timestamp())) for at in (segment.start, segment.end)]
-        assert account[attempt.native_id or ""] == [state, *times]
+        metered[attempt.native_id] = [state, *times]
+    asked = [
+        *("env", "SLURM_TIME_FORMAT=%s", "sacct", "-nPXDa", "-S", "now-10minutes"),
+        *("-j", f"{first.native_id},{second.native_id}", "--format=JobIDRaw,State,Start,End"),
+    ]
+
+    def account() -> dict[str, list[str]]:
+        lines = [line.split("|") for line in bed.run(asked).splitlines()]
+        return {line[0]: line[1:] for line in lines}
+
+    # The accounting hears of an end after the controller has said it.
+    eventually(lambda: account() == metered, told=lambda: (account(), metered))
     ends = UsageSegment.objects.get(attempt_id=first.id).end
     assert ends is not None
     assert ends <= UsageSegment.objects.get(attempt_id=second.id).start

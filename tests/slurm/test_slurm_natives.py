@@ -200,9 +200,9 @@ def test_a_native_job_is_in_use_and_billed(
     attempt.refresh_from_db()
     assert attempt.released_at is not None
     asked = ["sacct", "-nPX", "-j", number, "-o", "Start,End", "--units=K"]
-    # The accounting hears of an end after the controller has said it.
-    until(loop, lambda: "Unknown" not in loop.rig.bed.run(asked))
-    start, end = loop.rig.bed.run(asked).strip().split("|")
+    # The accounting hears of a start and of an end after the controller has said them.
+    told = eventually(lambda: (now := loop.rig.bed.run(asked)) and "Unknown" not in now and now)
+    start, end = told.strip().split("|")
     assert (attempt.started_at.strftime("%FT%T"), attempt.released_at.strftime("%FT%T")) == (
         start,
         end,
@@ -382,12 +382,16 @@ def test_a_job_under_the_name_of_an_attempt_is_its_user_s_own(
 def test_an_ended_attempt_that_slurm_begins_anew_is_stopped(
     loop: NativeLoop, company: Company, mia: User, sbatch: Sbatch
 ) -> None:
-    job = a_job(company.nlp, mia, company.pool, gpus=2, script="sleep 3")
+    go = loop.rig.scratch / "go"
+    script = f"while ! [ -e {go} ]; do sleep 0.1; done"
+    job = a_job(company.nlp, mia, company.pool, gpus=2, script=script)
     loop.until(job, "running")
     number = job.attempts.get().native_id
     bed = loop.rig.bed
     bed.run(["scontrol", "update", f"jobid={number}", "requeue=1"])
+    go.touch()
     loop.until(job, "succeeded")
+    go.unlink()
     bed.run(["scontrol", "requeue", number])
     state = ["squeue", "-h", "-t", "all", "-j", number, "-o", "%T"]
     assert bed.run(state).strip() in ("PENDING", "COMPLETING", "RUNNING")
