@@ -44,8 +44,8 @@ def cycles() -> Cycles:
 
 @pytest.fixture
 def statistics(server_plan: ServerPlan) -> Iterator[Owner]:
-    """Says what the planner knows of the jobs: nothing, unless its user says something."""
-    from builders.planner import unknown_to_the_planner
+    """Says what the planner knows: nothing, unless its user says something."""
+    from builders.planner import planner_knowing_nothing
 
-    with unknown_to_the_planner(server_plan, "jobs_job") as owner:
+    with planner_knowing_nothing(server_plan) as owner:
         yield owner

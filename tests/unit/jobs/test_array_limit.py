@@ -200,7 +200,7 @@ def test_a_page_does_not_read_the_tasks_that_are_kept_back(
 
 
 def test_nor_does_what_comes_first_where_statistics_are_of_an_empty_table(
-    company: Company, bob: User, statistics: Owner
+    statistics: Owner, company: Company, bob: User
 ) -> None:
     """Planted: the planner may join the whole table first."""
     arrays = large_arrays(company, bob, 300)
