@@ -214,24 +214,27 @@ def _mark_starting(planned: Mapping[UUID, Start], now: datetime) -> list[tuple[_
         # Locked in the order of their ids, as everywhere: an update goes by none.
         cursor.execute(
             """
-            WITH startable AS MATERIALIZED (
-                SELECT j.id, c.name, c.price_multiplier_ppm
-                FROM jobs_job j JOIN quotas_priorityclass c ON c.id = j.priority_class_id
-                WHERE j.id = ANY(%s::uuid[]) AND j.state = 'queued'
-                ORDER BY j.id FOR UPDATE OF j
-            )
-            UPDATE jobs_job j
-            SET state = 'starting', attempt_number = j.attempt_number + 1, started_at = NULL,
-                explanation = NULL, explained_at = NULL
-            FROM startable s WHERE j.id = s.id
-            RETURNING j.id, j.organization_id, j.team_id, j.user_id, j.pool_id, j.name,
-                      j.attempt_number, s.name, s.price_multiplier_ppm
+            SELECT j.id, j.organization_id, j.team_id, j.user_id, j.pool_id, j.name,
+                   j.attempt_number + 1, c.name, c.price_multiplier_ppm
+            FROM jobs_job j JOIN quotas_priorityclass c ON c.id = j.priority_class_id
+            WHERE j.id = ANY(%s::uuid[]) AND j.state = 'queued'
+            ORDER BY j.id FOR UPDATE OF j
             """,
             [uuid_array(planned)],
         )
         # Before what the database says of the jobs is waited for.
         slots = {pk: _slots_json(start.slots) for pk, start in planned.items()}
         jobs = [_Started(*row) for row in cursor.fetchall()]
+        # Apart, as nobody waits for this: their attempts are built meanwhile.
+        cursor.execute(
+            """
+            UPDATE jobs_job
+            SET state = 'starting', attempt_number = attempt_number + 1, started_at = NULL,
+                explanation = NULL, explained_at = NULL
+            WHERE id = ANY(%s::uuid[])
+            """,
+            [uuid_array(job.id for job in jobs)],
+        )
     _close_claims([job.id for job in jobs], now)
     return [
         (_where_it_starts(job, planned[job.id]), _granted(job, planned[job.id], slots[job.id]))
