@@ -7,8 +7,8 @@ remembered as "read up to": all changes are read of transactions that had not en
 the last reading (PostgreSQL's `pg_snapshot_xmin`). Reading one twice does no harm, and none is
 missed. What is little, or changes with time alone, is read whole each time and compared.
 
-The nodes are many and seldom change, so that they did is noted too (a change of no job), and what
-is remembered of them holds until then.
+The nodes, and the tree with its quotas, classes and rules, are many and seldom change, so that one
+of them did is noted too (a change of no job), and what is remembered of them holds until then.
 
 What a cycle itself has written is read at its end, when nobody who starts waits any more, and not
 at the begin of the next one.
@@ -41,6 +41,7 @@ from jobs.snapshots import (
     reading_of,
     running_attempts,
 )
+from quotas.queries import quota_snapshot
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +50,8 @@ CHANGED_MAX = 20_000
 #: Changes that are forgotten in one cycle at most.
 FORGOTTEN_MAX = 50_000
 _NAMED = 5
-#: Stands among the ids of changed jobs where nodes have changed.
-_NODES = "nodes"
+#: Stands among the ids of changed jobs where nodes, tree, quotas, classes or rules have changed.
+_AROUND = "around"
 
 
 @dataclass(slots=True)
@@ -90,15 +91,17 @@ class Memory:
             else:
                 noted, before = _noted(known.since), known.around
                 is_due = now - known.whole_at >= _compared_every()
-                fleet = read_fleet(before.fleet) if _NODES in noted or is_due else before.fleet
+                fleet, tree = before.fleet, before.tree
+                if _AROUND in noted or is_due:
+                    fleet, tree = read_fleet(fleet), quota_snapshot()
                 usage = _used(known, noted, now, is_due=is_due)
-                around = read_surroundings(now, fleet, usage)
+                around = read_surroundings(now, fleet, usage, tree)
                 changed = _changed(known, around, noted, now)
                 if changed is None:
                     known = _whole(since, now, around, known.use)
                 else:
-                    if fleet is not before.fleet and _NODES not in noted:
-                        log.error("cycle: nodes were remembered wrongly")
+                    if _AROUND not in noted:
+                        _tell_wrong(around, before)
                     _bring_up_to_date(known, around, changed)
                     _touch(known, noted)
                     known.since, known.at = since, now
@@ -115,7 +118,7 @@ class Memory:
             return
         with one_instant():
             since, noted = _unfinished_since(), _noted(known.since)
-            if _NODES not in noted and len(noted) <= CHANGED_MAX:
+            if _AROUND not in noted and len(noted) <= CHANGED_MAX:
                 # What else now holds of them the next reading compares with what did until now.
                 _tell_jobs(known, noted)
                 _touch(known, noted)
@@ -175,10 +178,10 @@ def _compared_every() -> timedelta:
 
 
 def _noted(since: int) -> set[str]:
-    """The jobs that are noted as changed, and `_NODES` where nodes are; of too many not all."""
+    """The jobs that are noted as changed, and `_AROUND` where more is; of too many not all."""
     with connection.cursor() as cursor:
         cursor.execute(_NOTED, [since, CHANGED_MAX + 2])
-        return {_NODES if job is None else job for (job,) in cursor.fetchall()}
+        return {_AROUND if job is None else job for (job,) in cursor.fetchall()}
 
 
 def _used(
@@ -187,7 +190,7 @@ def _used(
     """What everybody used lately, where that is told of all jobs that changed."""
     if len(noted) > CHANGED_MAX:
         return known.use.read(now)
-    usage = known.use.read(now, [job for job in noted if job != _NODES])
+    usage = known.use.read(now, [job for job in noted if job != _AROUND])
     if is_due:
         known.use = RecentUse()
         whole = known.use.read(now)
@@ -208,7 +211,7 @@ def _changed(
         or not around.usable.has_rules_of(before.usable)
     ):
         return None
-    changed = {job for job in noted if job != _NODES}
+    changed = {job for job in noted if job != _AROUND}
     changed |= {item.job for item in before.withheld} ^ {item.job for item in around.withheld}
     changed |= {
         job
@@ -216,6 +219,14 @@ def _changed(
         if before.avoided.get(job) != around.avoided.get(job)
     }
     return None if len(changed) > CHANGED_MAX else changed
+
+
+def _tell_wrong(around: Surroundings, before: Surroundings) -> None:
+    """Nothing of it is noted as changed."""
+    if around.fleet is not before.fleet:
+        log.error("cycle: nodes were remembered wrongly")
+    if around.tree != before.tree:
+        log.error("cycle: the tree was remembered wrongly")
 
 
 def _touch(known: _Known, noted: Collection[str]) -> None:

@@ -678,9 +678,9 @@ class Decision(models.Model):
 
 
 class Change(models.Model):
-    """Something that the arbiter may know changed of a job, or, without one, of nodes; noted by
-    triggers, in the transaction that changed it, and deleted by the arbiter's leader once it was
-    read (`jobs.memory`)."""
+    """Something that the arbiter may know changed of a job, or, without one, of nodes, the tree,
+    quotas, classes or rules; noted by triggers, in the transaction that changed it, and deleted by
+    the arbiter's leader once it was read (`jobs.memory`)."""
 
     id = models.BigAutoField(primary_key=True)
     #: PostgreSQL's number of the transaction.
@@ -692,7 +692,7 @@ class Change(models.Model):
         indexes = [models.Index(fields=["transaction"], name="change_by_transaction")]
 
     def __str__(self) -> str:
-        return f"change of {self.job_id or 'nodes'}"
+        return f"change of {self.job_id or 'what is around'}"
 
 
 class Leadership(models.Model):

@@ -86,13 +86,16 @@ def one_instant() -> Iterator[None]:
 
 
 def read_surroundings(
-    now: datetime, fleet: Fleet | None = None, usage: tuple[Usage, ...] | None = None
+    now: datetime,
+    fleet: Fleet | None = None,
+    usage: tuple[Usage, ...] | None = None,
+    tree: QuotaSnapshot | None = None,
 ) -> Surroundings:
-    """Read what is little, or changes with time alone, and the fleet and the use of late unless
-    they are known."""
+    """Read what is little, or changes with time alone, and the fleet, the use of late and the tree
+    unless they are known."""
     stale_after = timedelta(seconds=settings.STALE_AFTER_S)
     return Surroundings(
-        tree=quota_snapshot(),
+        tree=quota_snapshot() if tree is None else tree,
         fleet=read_fleet() if fleet is None else fleet,
         clusters=frozenset() if is_quarantined() else accepting(now=now, stale_after=stale_after),
         claims=_claims(),

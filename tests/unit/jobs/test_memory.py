@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.db.models import Model
+from django.db.models import F, Model
 from django.test.utils import CaptureQueriesContext
 
 from arbiter.decisions import Plan
@@ -24,9 +24,16 @@ from jobs.memory import Memory
 from jobs.models import Attempt, Change, Job, JobState, Reclaim
 from jobs.snapshots import read_queue
 from jobs.withdrawing import AVOIDED_FOR, NOT_STARTED
-from quotas.models import ClusterUser, InstallationPolicy, Quota, QuotaPush
+from quotas.models import (
+    ClusterUser,
+    InstallationPolicy,
+    OrganizationPolicy,
+    PriorityClass,
+    Quota,
+    QuotaPush,
+)
 from tenants.access import actor_of
-from tenants.models import User
+from tenants.models import Node, User
 
 pytestmark = pytest.mark.django_db
 LATER = NOW + timedelta(seconds=2)
@@ -237,6 +244,46 @@ def test_nodes_that_were_remembered_wrongly_are_told_and_mended(
     later = NOW + timedelta(seconds=300)
     assert memory.read(later).snapshot == read_queue(later).snapshot
     assert told == ["cycle: nodes were remembered wrongly"]
+
+
+def trees_read(memory: Memory, now: Any) -> int:
+    with CaptureQueriesContext(connection) as captured:
+        memory.read(now)
+    return sum('FROM "quotas_quota"' in query["sql"] for query in captured.captured_queries)
+
+
+@pytest.mark.parametrize("model", [Node, Quota, PriorityClass, OrganizationPolicy])
+def test_the_tree_is_read_again_once_it_or_what_is_told_with_it_has_changed(
+    model: type[Model], company: Company
+) -> None:
+    """Planted: the trigger of each of the four left out; the tree read each time."""
+    memory = Memory()
+    rows = model._default_manager.all()
+    assert trees_read(memory, NOW) == 1
+    Change.objects.all().delete()
+    assert trees_read(memory, LATER) == 0
+    # That something was written is enough.
+    pk = model._meta.pk
+    assert pk is not None
+    assert rows.filter(pk=rows.order_by("pk")[0].pk).update(**{pk.name: F(pk.name)}) == 1
+    assert trees_read(memory, LATER) == 1
+    assert Change.objects.get().job_id is None
+
+
+def test_a_tree_that_was_remembered_wrongly_is_told_and_mended(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: the tree not read when all is compared; not told."""
+    memory = Memory()
+    before = memory.read(NOW).snapshot.quotas
+    Quota.objects.filter(node=company.nlp).update(guaranteed_mgpu=0)
+    Change.objects.all().delete()
+    told: list[str] = []
+    monkeypatch.setattr(memory_module.log, "error", told.append)
+    assert memory.read(NOW + timedelta(seconds=299)).snapshot.quotas == before
+    later = NOW + timedelta(seconds=300)
+    assert memory.read(later).snapshot == read_queue(later).snapshot
+    assert told == ["cycle: the tree was remembered wrongly"]
 
 
 def test_nodes_are_noted_however_many_jobs_are(
