@@ -400,7 +400,8 @@ class Attempt(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     job = models.ForeignKey(Job, models.PROTECT, related_name="attempts", db_index=False)
     number = models.IntegerField()
-    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="attempts")
+    # Nothing looks for all attempts of a cluster, but for those that hold GPUs.
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="attempts", db_index=False)
     slots = models.JSONField()
     mgpu = models.BigIntegerField()
     guaranteed_mgpu = models.BigIntegerField()
