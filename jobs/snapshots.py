@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from sys import intern
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -179,16 +180,17 @@ def queued_jobs(around: Surroundings, among: Collection[str] | None = None) -> I
     return (
         QueuedJob(
             job,
-            team,
-            user,
-            pool,
+            # The same id is the same object, which keeps 100,000 queued jobs small.
+            intern(team),
+            intern(user),
+            intern(pool),
             mgpu_per_node,
             node_count,
-            priority_class,
+            intern(priority_class),
             submitted_at,
             time_limit_s,
             clusters(job, team, user, pool, mgpu_per_node, time_limit_s, pinned, image, is_native),
-            # The same features are the same object, which keeps 100,000 queued jobs small.
+            # So are the same features.
             sets[features]
             if features in sets
             else sets.setdefault(features, frozenset(features.split(" "))),
@@ -280,12 +282,12 @@ def running_attempts(of_jobs: Collection[str] | None = None) -> Iterator[Running
         RunningJob(
             job=job,
             attempt=attempt,
-            team=team,
-            user=user,
-            pool=pool,
-            cluster=cluster,
+            team=intern(team),
+            user=intern(user),
+            pool=intern(pool),
+            cluster=intern(cluster),
             slots=_slots(slots),
-            priority_class=priority_class,
+            priority_class=intern(priority_class),
             submitted_at=submitted_at,
             started_at=started_at,
             phase=phases[state],

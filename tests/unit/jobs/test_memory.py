@@ -217,6 +217,21 @@ def fleets_read(memory: Memory, now: Any) -> int:
     return sum("FROM clusters_clusternode" in one["sql"] for one in captured.captured_queries)
 
 
+def test_the_same_id_of_two_jobs_is_one_object(company: Company, bob: User) -> None:
+    """Planted: an object for each, of the queued and then of the running ones."""
+    memory = Memory()
+    a_job(company.nlp, bob, company.pool, now=NOW)
+    run = a_job(company.nlp, bob, company.pool, now=NOW, state=JobState.RUNNING)
+    an_attempt_of(run, company)
+    memory.read(NOW)
+    a_job(company.nlp, bob, company.pool, now=NOW)
+    snapshot = memory.read(LATER).snapshot
+    jobs = [*snapshot.queued, *snapshot.running]
+    assert len(jobs) == 3
+    for name in ("team", "user", "pool", "priority_class"):
+        assert len({id(getattr(job, name)) for job in jobs}) == 1
+
+
 def test_nodes_are_read_again_once_they_have_changed(company: Company) -> None:
     """Planted: the change of a node not noted; the note not looked at."""
     memory = Memory()
