@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from arbiter.decisions import Code
@@ -52,8 +52,9 @@ class Kin:
         return self.lines[0].first.others
 
 
-#: What jobs have in common whose lines are kin.
-_KinKey = tuple[int | None, Shape, str, tuple[OtherPool, ...]]
+#: What jobs have in common whose lines are kin; of those that accept several pools also their kind
+#: but for the user, as what is one shape in this pool may be several in another one.
+_KinKey = tuple[int | None, Shape, str, Hashable]
 
 
 class Lines:
@@ -295,7 +296,9 @@ class Lines:
 
 
 def _kin_key(group: Group, line: Line) -> _KinKey:
-    return group.team, group.shape, group.priority.id, line.first.others
+    first = line.first
+    kind = _kind(replace(first, user="")) if first.others else None
+    return group.team, group.shape, group.priority.id, kind
 
 
 def _kind(job: QueuedJob) -> Hashable:

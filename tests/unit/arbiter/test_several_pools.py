@@ -194,6 +194,32 @@ def test_it_reserves_in_the_first_pool_that_could_ever_hold_it() -> None:
     assert [(one.pool, one.code) for one in told.elsewhere] == [("h100", Code.NEVER_FITS)]
 
 
+def test_where_it_reserves_does_not_depend_on_who_is_like_it_there_alone() -> None:
+    """All of the second pool has what one job asks for, so both are of one shape there; nothing of
+    the first has, so that one reserves in the second, whoever was queued before.
+
+    Planted: jobs that are of one shape in a pool, and accept the same pools, are of one class.
+    """
+    beta = slots(0, 1, cluster="beta")
+    plain = a_queued("1", "o/x", gpus=8, others=["a100"], submitted_at=NOW - 90)
+    wishing = replace(plain, id="2", features=frozenset({"ib"}), submitted_at=NOW - 80)
+    snapshot = _world(
+        plain,
+        wishing,
+        running=[
+            a_running("r", "o/x", slots(0, 1), time_limit_s=1_000),
+            a_running("s", "o/x", beta, cluster="beta", pool="a100", time_limit_s=500),
+        ],
+        guaranteed=24,
+    )
+    a100 = replace(snapshot.devices[1], features=frozenset({"ib"}))
+    snapshot = replace(snapshot, devices=(snapshot.devices[0], a100))
+    for queued in (snapshot.queued, snapshot.queued[::-1]):
+        plan = decide(replace(snapshot, queued=queued), Policy())
+        reserved = {(one.job, one.pool) for one in plan.reservations}
+        assert reserved == {("1", "h100"), ("2", "a100")}
+
+
 def test_each_pool_has_its_own_clusters() -> None:
     job = replace(
         a_queued("1", "o/x", cluster="beta"), others=(OtherPool("a100", frozenset({"beta"})),)
