@@ -196,11 +196,12 @@ class Rounds:
         }
 
     def _lines_of_one(self, served: Mapping[str, Served]) -> dict[str, _Line]:
-        """Who stands where, when each job stands in one pool only: where it is `served`, else in
-        the first that it accepts."""
+        """Who stands where, when each job stands in one pool only: where it is `served`, else where
+        it has a claim, so that it is known there that it gave that up, else in the first that it
+        accepts."""
         absent: dict[str, set[str]] = {}
         for job, asked in self._shared.items():
-            at = served[job].pool if job in served else asked.pool
+            at = served[job].pool if job in served else self._claimed.get(job, asked.pool)
             for other in asked.pools:
                 if other != at:
                     absent.setdefault(other, set()).add(job)

@@ -250,6 +250,38 @@ def test_where_the_limit_of_starts_binds_it_still_starts_in_a_later_pool() -> No
     assert _starts(decide(snapshot, Policy(starts_max=1))) == {"1": "a100"}
 
 
+def test_a_claim_that_is_given_up_where_the_limit_of_starts_binds_is_told_of() -> None:
+    """Else it would be kept beside the claim that was made on the same GPUs.
+
+    Planted: who stands in one pool only stands in its first one, whatever it claims in another.
+    """
+    beta = slots(0, 1, cluster="beta")
+    snapshot = a_snapshot(
+        quotas=[
+            a_quota(node, gpus, pool=pool)
+            for pool in ("h100", "a100")
+            for node, gpus in (("o", 16), ("o/x", 0), ("o/y", 16))
+        ],
+        devices=[*devices(1), *devices(2, cluster="beta", pool="a100")],
+        running=[
+            a_victim("v", "o/x", beta, of="1", cluster="beta", pool="a100"),
+            a_running("r", "o/y", slots(1, 1, gpus=7, cluster="beta"), cluster="beta", pool="a100"),
+            a_running("s", "o/y", slots(0, 1, gpus=7)),
+        ],
+        queued=[
+            a_queued("1", "o/x", gpus=8, others=["a100"]),
+            a_queued("2", "o/y", gpus=8, pool="a100"),
+            a_queued("3", "o/y", pool="a100"),
+            a_queued("4", "o/y"),
+        ],
+        claims=[Claim("1", "beta", beta, NOW + 300, NOW - 10, "a100")],
+    )
+    for starts_max, started in ((2, ["3", "4"]), (1, ["3"])):
+        plan = decide(snapshot, Policy(starts_max=starts_max))
+        assert [one.job for one in plan.starts] == started
+        assert ([one.job for one in plan.reclaims], plan.dropped_claims) == (["2"], ("1",))
+
+
 def test_a_pool_named_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="job 1 names a pool twice"):
         Core.of(_world(a_queued("1", "o/x", others=["h100"])), Policy())
