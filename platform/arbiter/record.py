@@ -151,13 +151,15 @@ class _Rows:
         found = []
         for name, (column, default) in self._fields.items():
             if name in data:
-                found.append(column.read(data[name], count, texts))
+                values = column.read(data[name], count, texts)
+                # Looked at before as many defaults are made: a damaged count may be any number.
+                if len(values) != count:
+                    raise ValueError(f"columns of {self._cls.__name__} differ in length")
+                found.append(values)
             elif default is MISSING:
                 raise UnreadableRecord(f"it lacks {name!r} of {self._cls.__name__}")
             else:
                 found.append([default] * count)
-        if any(len(values) != count for values in found):
-            raise ValueError(f"columns of {self._cls.__name__} differ in length")
         return [self._cls(*row) for row in zip(*found, strict=True)]
 
 

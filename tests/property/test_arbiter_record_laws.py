@@ -24,6 +24,7 @@ from arbiter.snapshot import (
     QueuedJob,
     Slot,
     Snapshot,
+    TreeNode,
 )
 from builders.arbiter_builders import NOW
 
@@ -101,7 +102,8 @@ def test_a_damaged_record_is_refused_or_read_but_never_breaks(
 ) -> None:
     """Whatever stands somewhere in the document instead of what was written.
 
-    Planted: a KeyError for a text's number that is not there; a negative count.
+    Planted: a KeyError for a text's number that is not there; a negative count; as many defaults
+    as a count says, before it is compared with anything.
     """
     document = to_document(record)
     spot: Any = document
@@ -111,7 +113,9 @@ def test_a_damaged_record_is_refused_or_read_but_never_breaks(
         if not isinstance(spot[key], (dict, list)) or not spot[key] or data.draw(st.booleans()):
             break
         spot = spot[key]
-    spot[key] = data.draw(st.sampled_from([None, -7, 99, "x", [], {}, [[]], True, {"a": [1]}]))
+    spot[key] = data.draw(
+        st.sampled_from([None, -7, 99, 10**30, "x", [], {}, [[]], True, {"a": [1]}])
+    )
     with suppress(UnreadableRecord):
         assert is_dataclass(from_document(document))
 
@@ -138,6 +142,15 @@ def test_a_field_without_a_default_must_be_there() -> None:
     document = to_document(a_record())
     del document["record"]["snapshot"]["clusters"]
     with pytest.raises(UnreadableRecord, match="it lacks 'clusters' of Snapshot"):
+        from_document(document)
+
+
+def test_a_count_that_is_too_large_takes_no_memory() -> None:
+    """Planted: as above, which made a list of a trillion defaults."""
+    snapshot = Snapshot(NOW, (TreeNode("o", None),), (), (), (), frozenset(), (), ())
+    document = to_document(replace(a_record(), snapshot=snapshot))
+    document["record"]["snapshot"]["nodes"]["counts"] = [10**12]
+    with pytest.raises(UnreadableRecord, match="columns of TreeNode differ in length"):
         from_document(document)
 
 
