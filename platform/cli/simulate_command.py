@@ -25,7 +25,9 @@ def simulate(
     policy: Annotated[
         Path | None, typer.Option(help="Knobs of the arbiter: YAML. Without it, the defaults.")
     ] = None,
-    gpus: Annotated[int | None, typer.Option(help="GPUs of the fleet.", min=1)] = None,
+    gpus: Annotated[
+        int | None, typer.Option(help="GPUs of the fleet.", min=1, max=1_000_000)
+    ] = None,
     gpus_per_node: Annotated[int, typer.Option(help="GPUs of each node.", min=1, max=1024)] = 8,
     nodes: Annotated[
         Path | None, typer.Option(help="The fleet from a file of nodes (openb), not --gpus.")

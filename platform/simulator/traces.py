@@ -19,6 +19,8 @@ from simulator.workload import TraceJob, gang
 
 #: A hundred years: what is longer would be played for ever, and is in other units than seconds.
 _SPAN_S_MAX = 100 * 366 * 86_400
+#: More than any machine has; what is larger is a damaged number.
+_GPUS_MAX = 1_000_000
 _SWF_FIELDS = 18
 _BYTES_MAX = 4 << 30
 #: What is said of a file that is not even text.
@@ -125,7 +127,7 @@ def _philly(
     duration_s = _integer(path, at, row, "duration_s", least=0)
     if gpus == 0 or duration_s == 0:
         return None
-    mgpu, nodes = gang(gpus, per_node)
+    mgpu, nodes = _gang(path, at, gpus, per_node)
     return TraceJob(
         id=row["job_id"],
         team=row[team],
@@ -221,7 +223,7 @@ def _read_swf(path: Path, rows: Iterable[tuple[int, str]], per_node: int, team: 
         if gpus <= 0 or field[3] <= 0 or field[1] < 0:
             left_out += 1
             continue
-        mgpu, nodes = gang(gpus, per_node)
+        mgpu, nodes = _gang(path, at, gpus, per_node)
         jobs.append(
             TraceJob(
                 id=str(field[0]),
@@ -235,6 +237,12 @@ def _read_swf(path: Path, rows: Iterable[tuple[int, str]], per_node: int, team: 
             )
         )
     return _trace(path, "swf", jobs, left_out)
+
+
+def _gang(path: Path, at: int, gpus: int, per_node: int) -> tuple[int, int]:
+    if gpus > _GPUS_MAX:
+        raise TraceError(path, at, f"the job has {gpus} GPUs; at most {_GPUS_MAX:,} are understood")
+    return gang(gpus, per_node)
 
 
 def _trace(path: Path, name: str, jobs: list[TraceJob], left_out: int) -> Trace:

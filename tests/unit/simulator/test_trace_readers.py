@@ -126,6 +126,8 @@ HEADER = "job_id,submit_s,duration_s,gpus,vc\n"
         (HEADER + "1,0,5,1,a\n2,x,5,1,a\n", "trace.csv, line 3: submit_s is 'x'; a whole number"),
         (HEADER + "1,0,5,1\n", "trace.csv, line 2: 4 columns; the header has 5"),
         (HEADER + "1,0,-5,1,a\n", "trace.csv, line 2: duration_s is -5; at least 0 is needed"),
+        # Planted: equal parts of it were looked for without an end.
+        (HEADER + "1,0,5,1000001,a\n", "trace.csv, line 2: the job has 1000001 GPUs; at most 1,0"),
         (HEADER + "1,0,5,1,\n", "trace.csv, line 2: vc is empty"),
         (HEADER + "1,0,5,1,a\n\n1,0,5,1,a\n", "trace.csv, line 4: job '1' is there twice"),
         (HEADER + '1,0,5,1,"a\n', "trace.csv, line 2: unexpected end of data"),
