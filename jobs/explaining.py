@@ -46,6 +46,9 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     if job.cancel_requested_at is not None and job.state not in FINAL:
         sentence = _joined("It is being cancelled.", _trouble(view, actor))
         return plain_explanation(NOT_WAITING, sentence, now)
+    if job.state in FINAL:
+        ended = f"It does not wait: it has ended ({job.state.replace('_', ' ')})."
+        return plain_explanation(NOT_WAITING, ended, now)
     if job.state != JobState.QUEUED:
         return plain_explanation(NOT_WAITING, f"It does not wait: it is {job.state}.", now)
     if job.explanation is None:

@@ -359,6 +359,7 @@ def _print(change: Mapping[str, Any], output: Format) -> None:
         print_data(change, output)
         return
     revert_s = change["revert_after_s"]
+    reverts = "taken back" if change["status"] != "kept" else "not taken back"
     print_fields(
         [
             ("change", change["id"]),
@@ -373,7 +374,7 @@ def _print(change: Mapping[str, Any], output: Format) -> None:
             ),
             ("to be applied", change["apply_at"] or "once it is decided"),
             ("applied", change["applied_at"]),
-            ("taken back", change["revert_at"] or (revert_s and f"{duration(revert_s)} after")),
+            (reverts, change["revert_at"] or (revert_s and f"{duration(revert_s)} after")),
             ("ended", change["ended_at"]),
             ("you may apply", "yes" if change["can_apply"] else None),
         ]

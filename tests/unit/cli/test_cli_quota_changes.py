@@ -277,6 +277,14 @@ def test_what_is_applied_is_what_was_seen(server: Server) -> None:
     assert sent == ['"seen"', '"e1"']
 
 
+def test_what_was_kept_is_not_said_to_be_taken_back(server: Server) -> None:
+    """Planted: the same label whatever became of it."""
+    server.routes[f"GET quota-changes/{CHANGE}"] = a_change(
+        status="kept", applied_at="2026-12-01T07:00:00Z", revert_at="2026-12-02T07:00:00Z"
+    )
+    assert "not taken back  2026-12-02T07:00:00Z" in server.run("quota-changes", "show", CHANGE).out
+
+
 def test_what_changed_meanwhile_is_told_and_the_draft_is_kept(server: Server) -> None:
     stale = an_edit(
         {"guaranteed_mgpu": 12_000},

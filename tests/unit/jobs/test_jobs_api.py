@@ -585,6 +585,13 @@ def test_every_state_explains_itself(world: World, state: str, code: str, in_job
     assert (shown is not None and shown["code"] == code) == in_job
 
 
+def test_who_has_ended_is_not_said_to_be_it(world: World) -> None:
+    """Planted: "it is timed_out"."""
+    job = a_job(world.company, world.bob, state="timed_out")
+    body = by_token(world.bob).get(f"jobs/{job.pk}/explanation").json()
+    assert body["sentence"] == "It does not wait: it has ended (timed out)."
+
+
 # -- attempts and history ---------------------------------------------------------------------
 
 
