@@ -360,9 +360,11 @@ class Starts:
 
     def charge(self, used: dict[str, int], team: int) -> None:
         """Add to what the users of a team have `used` what its attempts are charged now."""
-        block = self._block_of[team]
-        for user, one in self._of.get(team, {}).items():
-            used[user] = used.get(user, 0) + block.charged(one)
+        of_users = self._of.get(team)
+        if of_users:
+            charged = self._block_of[team].charged
+            for user, one in of_users.items():
+                used[user] = used.get(user, 0) + charged(one)
 
 
 def half_lives_of(tree: Tree, half_life_s: int) -> tuple[int, ...]:
@@ -387,7 +389,8 @@ def fair_use(
     starts.advance(at)
 
     def of_users(team: int) -> Mapping[str, int]:
-        decay, found = _remembering(half_lives_s[team]), dict[str, int]()
+        found: dict[str, int] = {}
+        decay = _remembering(half_lives_s[team])
         for row in usage(tree.ids[team]):
             weight = weights.get(row.pool, WEIGHT_OF_REFERENCE)
             decayed = row.decayed_mgpu_s * weight * decay.factor(at - row.as_of)

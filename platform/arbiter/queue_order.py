@@ -212,11 +212,13 @@ class TeamQueue:
     def advance(self) -> None:
         """The next job is settled (started, its GPUs are being freed, or it is served in another
         pool): on to the one after."""
-        line = heappop(self._heap)[3]
+        line = self._heap[0][3]
         line.at += 1
         self._charged.add(line.user)
         if line.at < len(line.jobs):
-            heappush(self._heap, self._entry(line))
+            heapreplace(self._heap, self._entry(line))
+        else:
+            heappop(self._heap)
 
 
 #: A load and the entry below, or minus the credits that come after fair-share and a job; and the
@@ -232,10 +234,10 @@ _AgendaEntry = tuple[int, int, int, int, Entry | tuple[()], _ContestKey]
 class Contest:
     """Teams that are level but for fair-share, credits after it and age: the first of them.
 
-    Each node of the tree keeps what is below it in a heap. Of a child there stand its load, the
-    first of the child's own heap, and the team that this comes down to; of a team that waits
-    at the node itself, what orders it where fair-share does not. So a start that is charged to
-    a path costs as many steps as the tree is deep, and not as there are teams below it.
+    Each node of the tree that has nodes below keeps them in a heap. Of a child there stand its
+    load, the first of the child's own heap, and the team that this comes down to; of a team that
+    waits at the node itself, what orders it where fair-share does not. So a start that is charged
+    to a path costs as many steps as the tree is deep, and not as there are teams below it.
     Who only entered stands in no heap before somebody asks who is first.
     """
 
@@ -254,22 +256,19 @@ class Contest:
         self._entered[team] = minus_credits, job
 
     def _enter(self, team: int, minus_credits: int, job: Age) -> None:
-        tree, loads = self._tree, self._shares.loads
+        tree, loads, heaps = self._tree, self._shares.loads, self._heaps
         entry: Entry = (minus_credits, job, team)
         for _ in range(tree.depth_max - tree.depths[team]):
             entry = (NO_LEVEL, entry, team)
         self._entries[team] = entry
-        is_first = True
         for node in tree.paths[team]:
-            if is_first:
-                heap = self._heaps.setdefault(node, [])
+            if node in tree.children:
+                heap = heaps.setdefault(node, [])
                 heappush(heap, entry)
-                is_first = heap[0] is entry
-            entry = (loads[node], entry, team)
-            if is_first:
-                self._listed[node] = entry
-        if is_first:
-            heappush(self._heaps.setdefault(ROOT, []), entry)
+                if heap[0] is not entry:
+                    return
+            entry = self._listed[node] = (loads[node], entry, team)
+        heappush(heaps.setdefault(ROOT, []), entry)
 
     @property
     def is_empty(self) -> bool:
@@ -286,34 +285,35 @@ class Contest:
         for team, (minus_credits, job) in self._entered.items():
             self._enter(team, minus_credits, job)
         self._entered.clear()
-        return self._first(ROOT)
+        return self._first(ROOT, -1)
 
-    def _first(self, node: int) -> Entry | None:
+    def _first(self, node: int, below: int) -> Entry | None:
+        """The first at a node with nodes below, which stand at `below` on the paths of teams."""
         heap = self._heaps.get(node)
         if not heap:
             return None
-        paths, loads = self._tree.paths, self._shares.loads
-        below = -1 if node == ROOT else -2 - self._tree.depths[node]
+        tree, loads, listed = self._tree, self._shares.loads, self._listed
+        paths, children, entries = tree.paths, tree.children, self._entries
         while heap:
             entry = heap[0]
-            team = entry[2]
+            load, known, team = entry
             if team == node:
-                if self._entries.get(team) is entry:
+                if entries.get(team) is entry:
                     return entry
                 heappop(heap)
                 continue
             child = paths[team][below]
-            if self._listed.get(child) is not entry:
+            if listed.get(child) is not entry:
                 heappop(heap)
                 continue
-            under = self._first(child)
+            under = self._first(child, below - 1) if child in children else entries.get(child)
             if under is None:
                 heappop(heap)
-                del self._listed[child]
-            elif under is entry[1] and entry[0] == loads[child]:
+                del listed[child]
+            elif under is known and load == loads[child]:
                 return entry
             else:
-                entry = self._listed[child] = (loads[child], under, under[2])
+                entry = listed[child] = (loads[child], under, under[2])
                 heapreplace(heap, entry)
         return None
 
@@ -356,40 +356,33 @@ class Agenda:
 
     def enlist(self, source: int, job: Age, team: int) -> None:
         """Add `team`, whose next job is `job` and draws on the guarantee of node `source`."""
-        if self._alone is None:
-            if not self._at and not self._later:
-                self._alone = source, job, team
-                return
-        else:
-            first, self._alone = self._alone, None
-            self._add(*first)
+        alone = self._alone
+        if alone is not None:
+            self._alone = None
+            self._add(*alone)
+        elif not self._at and not self._later:
+            self._alone = source, job, team
+            return
         self._add(source, job, team)
 
     def _add(self, source: int, job: Age, team: int) -> None:
-        if source == team or self._later is None:
-            self._enlist(source, job, team)
-        else:
-            self._later[team] = source, job
-
-    def _enlist(self, source: int, job: Age, team: int) -> None:
-        standing = self._standing(team, source)
         is_own = source == team
-        key = (
-            standing.level,
-            standing.ratio if is_own else source,
-            standing.minus_rank,
-            standing.minus_credits,
-        )
-        if key not in self._contests:
-            self._contests[key] = Contest(self._shares)
+        if not is_own and self._later is not None:
+            self._later[team] = source, job
+            return
+        level, ratio, minus_rank, minus_credits, late_minus_credits = self._standing(team, source)
+        key = level, ratio if is_own else source, minus_rank, minus_credits
+        contest = self._contests.get(key)
+        if contest is None:
+            contest = self._contests[key] = Contest(self._shares)
             if not is_own:
                 self._of_source.setdefault(source, []).append(key)
         self._at[team] = key
-        self._contests[key].enlist(team, standing.late_minus_credits, job)
+        contest.enlist(team, late_minus_credits, job)
         known = self._keys.get(key)
         # Who entered may be the first there, which matters where another contest is level with it.
         if known is None or (known[4] and not is_own):
-            self._list(key, standing.ratio, ())
+            self._list(key, ratio, ())
 
     def withdraw(self, team: int) -> bool:
         """Take `team` out; False when it is not on the agenda."""
@@ -450,7 +443,7 @@ class Agenda:
             if self._later and (not entries or entries[0][0] > 0):
                 later, self._later = self._later, None
                 for team, (source, job) in later.items():
-                    self._enlist(source, job, team)
+                    self._add(source, job, team)
                 continue
             listed = entries[0]
             key = listed[5]
@@ -462,13 +455,14 @@ class Agenda:
                 heappop(entries)
                 del keys[key]
                 continue
-            if first is not listed[4]:
+            # Nobody is level with those who draw on their own guarantees.
+            if key[0] > 0 and first is not listed[4]:
                 listed = keys[key] = (*listed[:4], first, key)
                 heapreplace(entries, listed)
                 if entries[0] is not listed:
                     continue
             team = first[2]
-            self.withdraw(team)
+            self._contests[self._at.pop(team)].withdraw(team)
             return (key[1] if key[0] else team), team
         return None
 
