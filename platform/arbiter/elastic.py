@@ -58,14 +58,10 @@ class Elastic:
         self._shares = shares
         self._queues = queues
 
-    def sized(
-        self, job: QueuedJob, shape: Shape, team: int, *, is_own: bool
-    ) -> tuple[QueuedJob, Shape]:
-        """`job`, which can start as it is, as it starts in its turn, and its `shape` then: where it
-        draws on its team's own guarantee (`is_own`), with as many nodes as that, quota, class and
-        devices allow it now."""
-        if not is_own or not is_elastic(job):
-            return job, shape
+    def sized(self, job: QueuedJob, team: int) -> tuple[QueuedJob, Shape]:
+        """An elastic `job`, which can start as it is and draws on its team's own guarantee, as it
+        starts in its turn: with as many nodes as that, quota, class and devices allow it now. And
+        its shape then."""
         pool, reserved = self._pool, self._reserved
 
         def can(nodes: int) -> bool:

@@ -169,31 +169,43 @@ class Pool:
             return 0
         return exact_ratio(self.guarantees.used_mgpu[node], self.quota.guaranteed[node])
 
-    def protect_new(self, team: int, mgpu: int) -> None:
-        """Count a job that starts or claims now as protected wherever it fits whole.
+    def start(self, job: QueuedJob, team: int, place: Place) -> list[Slot]:
+        """Count `job` as running at `place`; returns what it holds there."""
+        slots = self.occupy(job, team, place)
+        self._count_new(job, team)
+        return slots
+
+    def by_ratio(self, teams: Iterable[int]) -> dict[int, list[int]]:
+        """`teams` by the ratios of their own guarantees."""
+        used, guaranteed = self.guarantees.used_mgpu, self.quota.guaranteed
+        alike: dict[tuple[int, int], list[int]] = {}
+        for team in teams:
+            alike.setdefault((used[team], guaranteed[team]), []).append(team)
+        found: dict[int, list[int]] = {}
+        for (used_mgpu, guaranteed_mgpu), those in alike.items():
+            found.setdefault(exact_ratio(used_mgpu, guaranteed_mgpu), []).extend(those)
+        return found
+
+    def _count_new(self, job: QueuedJob, team: int) -> None:
+        """Count a job that starts or claims now for its class, and as protected wherever it fits
+        whole.
 
         Exact but for a new job of higher priority than protected ones, which the next
         cycle's full classing puts in their place; until then neither is above G.
         """
-        for node in self.guarantees.fitting(team, mgpu):
-            self.guarantees.take(node, team, mgpu)
-
-    def start(self, job: QueuedJob, team: int, place: Place) -> list[Slot]:
-        """Count `job` as running at `place`; returns what it holds there."""
-        slots = self.occupy(job, team, place)
-        self.protect_new(team, job.mgpu)
-        self._add_class_use(team, job)
-        return slots
+        mgpu, key = job.mgpu, (team, job.priority_class)
+        self.guarantees.protect(team, mgpu)
+        self.class_use[key] = self.class_use.get(key, 0) + mgpu
 
     def occupy(self, job: QueuedJob, team: int, place: Place) -> list[Slot]:
         """Count the devices and the quota of a start whose claim counted for the rest; returns
         what it holds of nodes and rooms."""
-        slots = self.held_by(job, place)
+        slots, mgpu = self.held_by(job, place), job.mgpu
         for slot in slots:
             self.free.take(place.cluster, slot.node, slot.mgpu)
-        self.now.charge(team, job.mgpu)
+        self.now.charge(team, mgpu)
         if self.later is not None:
-            self.later.charge(team, job.mgpu)
+            self.later.charge(team, mgpu)
         return slots
 
     def held_by(self, job: QueuedJob, place: Place) -> list[Slot]:
@@ -238,8 +250,7 @@ class Pool:
         self.now.charge(team, earmark.uncovered_mgpu)
         self.later.charge(team, job.mgpu)
         earmark.fits_guarantee = self.guarantees.fits(team, team, job.mgpu)
-        self.protect_new(team, job.mgpu)
-        self._add_class_use(team, job)
+        self._count_new(job, team)
         self.earmarks[job.id] = earmark
         pool = self.name if job.others else None
         return Reclaim(job.id, place.cluster, slots, tuple(notices), grace_until, pool)
@@ -269,10 +280,6 @@ class Pool:
         self.now.charge(earmark.team, earmark.uncovered_mgpu)
         if self.later is not None:
             self.later.charge(earmark.team, earmark.job.mgpu)
-
-    def _add_class_use(self, team: int, job: QueuedJob) -> None:
-        key = (team, job.priority_class)
-        self.class_use[key] = self.class_use.get(key, 0) + job.mgpu
 
     def grace_until(self, holding: Holding) -> int:
         """When an attempt that is stopped in this cycle is gone at the latest."""

@@ -49,15 +49,17 @@ class Guarantees:
         ledger = self.ledgers[self.tree.depths[node]]
         return ledger.holds_with(node, team, mgpu) <= max(guaranteed, ledger.held[node])
 
-    def fitting(self, team: int, mgpu: int) -> list[int]:
-        """The nodes on the path of `team`, the lowest first, in which a job of it fits so."""
+    def protect(self, team: int, mgpu: int) -> None:
+        """Count a job of `team` as protected at all nodes of its path in which it fits so."""
         used, guaranteed, keeps = self.used_mgpu, self.quota.guaranteed, self.quota.keeps_below
-        return [
-            node
-            for node in self.tree.paths[team]
-            if used[node] + mgpu <= guaranteed[node]
-            and (not keeps[node] or self.fits(node, team, mgpu))
-        ]
+        path = self.tree.paths[team]
+        is_kept = keeps[path[-1]]
+        for node in path:
+            if used[node] + mgpu <= guaranteed[node]:
+                if not is_kept:
+                    used[node] += mgpu
+                elif not keeps[node] or self.fits(node, team, mgpu):
+                    self.take(node, team, mgpu)
 
     def take(self, node: int, team: int, mgpu: int) -> None:
         """Count a job of `team` as protected at `node`; a negative amount gives it back."""
@@ -113,7 +115,8 @@ class TeamJobs:
         """Which jobs do not fit in `guaranteed`, where nobody else is protected on it."""
         found = self._fitted
         if found is None or found.guaranteed != guaranteed:
-            left, others = guaranteed, list[Contender]()
+            left = guaranteed
+            others: list[Contender] = []
             if self.mgpu <= guaranteed:
                 left -= self.mgpu
             for job in self.jobs if self.mgpu > guaranteed else ():
@@ -182,7 +185,10 @@ class Protection:
             else:
                 nodes.update(path)
         for node in sorted(nodes, reverse=True):
-            self._class(teams, node)
+            if node in tree.children:
+                self._class(teams, node)
+            else:
+                self._class_alone(teams.get(node), node)
         for organization in keeping:
             self._class_keeping(teams, tree.below[organization])
             nodes.update(tree.below[organization])
@@ -198,45 +204,52 @@ class Protection:
                 # What is protected one level lower is so here too, unless G is too small for it.
                 depth = depths[node]
                 _carry_over(ledgers[depth + 1], ledgers[depth], nodes)
-            self._class(teams, node)
+            if node in self.taken.tree.children:
+                self._class(teams, node)
+            else:
+                self._class_alone(teams.get(node), node)
+                ledgers[depth].charge(node, self.taken.used_mgpu[node])
+
+    def _class_alone(self, own: TeamJobs | None, node: int) -> None:
+        """Class the jobs at a node with nothing below."""
+        guaranteed = self.taken.quota.guaranteed[node]
+        if own is None or own.mgpu <= guaranteed:
+            self.taken.used_mgpu[node] = 0 if own is None else own.mgpu
+            self.unprotected.pop(node, None)
+        else:
+            _, self.taken.used_mgpu[node], self.unprotected[node] = own.fitted(guaranteed)
 
     def _class(self, teams: Mapping[int, TeamJobs], node: int) -> None:
         """Class the jobs at one node, when those below it are."""
         taken, unprotected = self.taken, self.unprotected
         tree, quota, used = taken.tree, taken.quota, taken.used_mgpu
-        own, children, guaranteed = teams.get(node), tree.children.get(node), quota.guaranteed[node]
-        others = list[Contender]()
-        if children is None:
-            used[node] = 0
-            if own is not None:
-                _, mgpu, others = own.fitted(guaranteed)
-                taken.take(node, node, mgpu)
+        own, children, guaranteed = teams.get(node), tree.children[node], quota.guaranteed[node]
+        is_kept = quota.keeps_below[tree.paths[node][-1]]
+        used[node] = sum([used[child] for child in children])
+        tried = [job for child in children for job in unprotected.get(child, ())]
+        held = taken.ledgers[tree.depths[node]].held if is_kept else used
+        again = self._below(teams, node, tried) if held[node] > guaranteed else []
+        for job in again:
+            taken.take(node, job.team, -job.mgpu)
+        if own is None:
+            tried.sort()
+        elif tried or again or used[node] + own.mgpu > guaranteed or quota.keeps_below[node]:
+            tried = sorted(tried + own.jobs)
         else:
-            is_kept = quota.keeps_below[tree.paths[node][-1]]
-            used[node] = sum([used[child] for child in children])
-            tried = [job for child in children for job in unprotected.get(child, ())]
-            held = taken.ledgers[tree.depths[node]].held if is_kept else used
-            again = self._below(teams, node, tried) if held[node] > guaranteed else []
-            for job in again:
-                taken.take(node, job.team, -job.mgpu)
-            if own is None:
-                tried.sort()
-            elif tried or again or used[node] + own.mgpu > guaranteed or quota.keeps_below[node]:
-                tried = sorted(tried + own.jobs)
+            taken.take(node, node, own.mgpu)
+        fits = taken.fits if quota.keeps_below[node] else None
+        left = guaranteed - used[node]
+        others: list[Contender] = []
+        for job in (*again, *tried) if again else tried:
+            mgpu = job.mgpu
+            if mgpu <= left if fits is None else fits(node, job.team, mgpu):
+                left -= mgpu
+                if is_kept:
+                    taken.take(node, job.team, mgpu)
             else:
-                taken.take(node, node, own.mgpu)
-            fits = taken.fits if quota.keeps_below[node] else None
-            left = guaranteed - used[node]
-            for job in (*again, *tried) if again else tried:
-                mgpu = job.mgpu
-                if mgpu <= left if fits is None else fits(node, job.team, mgpu):
-                    left -= mgpu
-                    if is_kept:
-                        taken.take(node, job.team, mgpu)
-                else:
-                    others.append(job)
-            if not is_kept:
-                used[node] = guaranteed - left
+                others.append(job)
+        if not is_kept:
+            used[node] = guaranteed - left
         if others:
             unprotected[node] = others
         else:

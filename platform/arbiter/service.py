@@ -260,7 +260,8 @@ class PoolCycle:
                 if place != claimed:
                     pool.dropped.append(job.id)
                 slots = pool.occupy(job, earmark.team, place)
-                self._note_start(job, earmark.team, place)
+                priority = pool.ground.priority(job.priority_class)
+                self._note_start(job, earmark.team, priority, place)
                 del pool.earmarks[job.id]
                 started.append((earmark, place.cluster, slots))
             elif is_ready and not earmark.victims and not is_allowed:
@@ -301,33 +302,24 @@ class PoolCycle:
 
         That spares most jobs of a full pool the agenda: room only shrinks within a cycle.
         """
-        pool, team = self.pool, queue.team
+        team = queue.team
         while (line := queue.head()) is not None:
-            cls = line.cls
-            source = pool.source(team, cls.shape.total_mgpu)
-            code = self._obstacle(queue, line, source)
-            if (
-                code is None
-                or self._may_reclaim(queue, line, code, source)
-                or self._may_reserve(queue, line, code)
-            ):
-                self._agenda.enlist(self._turn(queue, line, code, source), line.job, team)
+            source, code, turn = self._outlook(queue, line)
+            if turn is not None:
+                self._agenda.enlist(turn, line.job, team)
                 return
             self._lines.touch(team)
             if self._only_starts and line.job[1] in self._only_starts:
                 queue.advance()
             else:
+                assert code is not None
                 self._fail(queue, line, code, source)
 
     def _expect(self) -> None:
         """All queues are still to be looked at, in the order of the most that could be said of any:
         that its next job draws on its team's own guarantee."""
         self._unseen = set(self.queues)
-        ratio = self.pool.ratio
-        alike: dict[int, list[int]] = {}
-        for team in self.queues:
-            alike.setdefault(ratio(team), []).append(team)
-        self._expected = sorted(alike.items(), reverse=True)
+        self._expected = sorted(self.pool.by_ratio(self.queues).items(), reverse=True)
 
     def _next(self) -> tuple[int, int] | None:
         """Whose turn it is, and what that draws on. Who cannot come before somebody on the agenda
@@ -349,22 +341,21 @@ class PoolCycle:
         """Serve the queues in order. Stops after every job that does not start, and before a
         reservation is made, as that costs most: the rest may be only to be told."""
         while (served := self._next()) is not None:
-            source, team = served
+            turn, team = served
             count = len(self.starts)
-            yield from self._serve(source, self.queues[team])
+            yield from self._serve(turn, self.queues[team])
             if len(self.starts) == count:
                 yield
 
-    def _serve(self, source: int, queue: TeamQueue) -> Iterator[None]:
+    def _serve(self, enlisted_for: int, queue: TeamQueue) -> Iterator[None]:
         """Settle the team's next job, unless it lost the guarantee it was enlisted for."""
-        pool, team = self.pool, queue.team
+        team = queue.team
         self._lines.touch(team)
         line = queue.head()
         if line is None:
             return
-        turn, source = source, pool.source(team, line.cls.shape.total_mgpu)
-        code = self._obstacle(queue, line, source)
-        if self._turn(queue, line, code, source) == turn:
+        source, code, turn = self._outlook(queue, line)
+        if turn == enlisted_for:
             if code is None:
                 self._start(queue, line, source)
             elif line.job[1] in self._only_starts:
@@ -382,19 +373,25 @@ class PoolCycle:
                 self._fail(queue, line, code, source)
         self._enlist(queue)
 
-    def _turn(self, queue: TeamQueue, line: JobLine, code: Code | None, source: int) -> int:
-        """On whose guarantee the next job of `line` has its turn: that which it draws on. One that
-        cannot start, and would hold a reservation, has it where it would fit if nobody drew on the
-        guarantee but teams on their own: else those that do would go before it again and again."""
-        if (
-            code is None
-            or source == queue.team
-            or self._may_reclaim(queue, line, code, source)
-            or not self._may_reserve(queue, line, code)
-        ):
+    def _outlook(self, queue: TeamQueue, line: JobLine) -> tuple[int, Code | None, int | None]:
+        """What the next job of `line` draws on, why it cannot start now (None: it can), and on
+        whose guarantee it has its turn (None: on nobody's, it has no chance any more)."""
+        source = self.pool.source(queue.team, line.cls.shape.total_mgpu)
+        code = self._obstacle(queue, line, source)
+        if code is None or self._may_reclaim(queue, line, code, source):
+            return source, code, source
+        if self._may_reserve(queue, line, code):
+            return source, code, self._turn_of_reserving(queue.team, line, source)
+        return source, code, None
+
+    def _turn_of_reserving(self, team: int, line: JobLine, source: int) -> int:
+        """On whose guarantee a job has its turn that cannot start, and would hold a reservation:
+        where it would fit if nobody drew on the guarantee but teams on their own. Else those that
+        do would go before it again and again."""
+        if source == team:
             return source
         mgpu = line.cls.shape.total_mgpu
-        for node in self.pool.tree.paths[queue.team][1:]:
+        for node in self.pool.tree.paths[team][1:]:
             if node == source or mgpu <= self._left_by_teams(node):
                 return node
         return source
@@ -415,10 +412,11 @@ class PoolCycle:
         return left
 
     def standing(self, team: int, source: int) -> Standing:
+        ratio = self.pool.ratio(source)
+        if source == team:
+            return Standing(0, ratio)
         tree = self.pool.tree
-        level, ratio = tree.level(source, team), self.pool.ratio(source)
-        if level == 0:
-            return Standing(level, ratio)
+        level = tree.level(source, team)
         order = tree.given[tree.paths[team][-1]].spare_order or self.pool.policy.spare_order
         minus_credits = -self.pool.credits.tenths(team) if order is not SpareOrder.FAIR_SHARE else 0
         if order is SpareOrder.FAIR_SHARE_THEN_CREDITS:
@@ -470,21 +468,22 @@ class PoolCycle:
         )
 
     def _start(self, queue: TeamQueue, line: JobLine, source: int) -> None:
-        job, is_own = self.jobs[line.job[1]], source == queue.team
-        job, shape = self._elastic.sized(job, line.cls.shape, queue.team, is_own=is_own)
+        team, cls = queue.team, line.cls
+        job, shape, is_own = self.jobs[line.job[1]], cls.shape, source == team
+        if is_own and is_elastic(job):
+            job, shape = self._elastic.sized(job, team)
         place = self.reserved.find(job, shape, is_own=is_own)
         assert place is not None
-        if self._explains and source != queue.team:
-            self.spared.add(source, self.standing(queue.team, source), queue.team, job.mgpu)
-        slots = self.pool.start(job, queue.team, place)
-        self.reserved.note_start(job, queue.team, place.cluster, slots)
-        self._note_start(job, queue.team, place)
-        self._charge(queue.team, job, is_borrowed=source != queue.team)
+        if self._explains and not is_own:
+            self.spared.add(source, self.standing(team, source), team, job.mgpu)
+        slots = self.pool.start(job, team, place)
+        self.reserved.note_start(job, team, place.cluster, slots)
+        self._note_start(job, team, cls.priority, place)
+        self._charge(team, job, is_borrowed=not is_own)
         queue.advance()
-        self._refresh(queue.team)
+        self._renew(team)
 
-    def _note_start(self, job: QueuedJob, team: int, place: Place) -> None:
-        priority = self.pool.ground.priority(job.priority_class)
+    def _note_start(self, job: QueuedJob, team: int, priority: Priority, place: Place) -> None:
         self.starts.append(NewStart(job, team, priority.order, place))
         self._starts_left -= 1
         self._grows |= is_elastic(job)
@@ -521,11 +520,12 @@ class PoolCycle:
         self._reclaims_left -= 1
         self._charge(team, job, is_borrowed=source != team)
         queue.advance()
-        self._refresh(team)
+        self._renew(team)
         self._put_back({one.claim_of for one in taking.victims if one.claim_of is not None})
         self._look_out()
         for victim in taking.victims:
-            self._refresh(victim.team)
+            self._renew(victim.team)
+            self._enlist_anew(victim.team)
         return True
 
     def _put_back(self, jobs: set[str]) -> None:
@@ -540,12 +540,16 @@ class PoolCycle:
             self._queue_of(team).classes.append(cls)
             self._lines.change(team)
 
-    def _refresh(self, team: int) -> None:
+    def _renew(self, team: int) -> None:
         """The protected use on the team's path changed: renew the standing of who draws on it."""
         drawn_on = self._agenda.drawn_on
-        for node in self.pool.tree.paths[team]:
-            if node in drawn_on:
-                self._agenda.refresh(node, self.pool.ratio(node))
+        if drawn_on:
+            for node in self.pool.tree.paths[team]:
+                if node in drawn_on:
+                    self._agenda.refresh(node, self.pool.ratio(node))
+
+    def _enlist_anew(self, team: int) -> None:
+        """The team's next job may stand elsewhere than it was enlisted for, or is yet to be."""
         if team in self._unseen:
             self._unseen.remove(team)
             self._enlist(self.queues[team])
