@@ -266,42 +266,47 @@ class FreeDevices:
         if not self.fits(shape):
             return None
         best: tuple[int, int, int, str] | None = None
-        found: Place | None = None
+        nodes: list[tuple[int, str]] = []
         for cluster in self.clusters(shape.clusters):
             chosen = self._choose(cluster, shape)
             if chosen is None:
                 continue
-            over = sum(mgpu for mgpu, _ in chosen.nodes)
+            over = sum([mgpu for mgpu, _ in chosen.nodes])
             key = (chosen.spread, over, self._totals[cluster], cluster)
             if best is None or key < best:
-                best = key
-                found = Place(cluster, tuple(sorted(node for _, node in chosen.nodes)))
-        if (
-            found is not None
-            and shape.node_count == 1
-            and shape.topology is None
-            and lent
-            and lent.get(found.cluster)
-        ):
-            return self._in_company(found, shape, lent[found.cluster], joins_lent=joins_lent)
-        return found
+                best, nodes = key, chosen.nodes
+        if best is None:
+            return None
+        cluster = best[-1]
+        if shape.node_count > 1:
+            return Place(cluster, tuple(sorted([node for _, node in nodes])))
+        chosen_one = nodes[0]
+        if shape.topology is None and lent and lent.get(cluster):
+            here = lent[cluster]
+            chosen_one = self._in_company(cluster, chosen_one, shape, here, joins_lent=joins_lent)
+        return Place(cluster, (chosen_one[1],))
 
     def _in_company(
-        self, place: Place, shape: Shape, lent: Mapping[str, int], *, joins_lent: bool
-    ) -> Place:
-        """The node among the first that are as full as that of `place` which has most or least of
+        self,
+        cluster: str,
+        chosen: tuple[int, str],
+        shape: Shape,
+        lent: Mapping[str, int],
+        *,
+        joins_lent: bool,
+    ) -> tuple[int, str]:
+        """The node among the first that are as full as the `chosen` one which has most or least of
         `lent`; that one itself where others have no more or less."""
-        cluster, (chosen,) = place
-        at = self._at(cluster, shape)
-        as_full = self._amounts[at][chosen]
-        best, most = chosen, lent.get(chosen, 0)
-        for mgpu, node in self._fullest(at, cluster, shape.kinds, as_full, _COMPANIES_MAX):
+        as_full, node = best = chosen
+        most, at = lent.get(node, 0), self._at(cluster, shape)
+        for one in self._fullest(at, cluster, shape.kinds, as_full, _COMPANIES_MAX):
+            mgpu, node = one
             if mgpu != as_full:
                 break
             here = lent.get(node, 0)
             if here > most if joins_lent else here < most:
-                best, most = node, here
-        return place if best == chosen else Place(cluster, (best,))
+                best, most = one, here
+        return best
 
     def take(self, cluster: str, node: str, mgpu: int) -> None:
         """Use up `mgpu` of a node, or so much of a room; a negative amount gives it back."""
