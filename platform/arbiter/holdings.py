@@ -119,9 +119,10 @@ class Holdings:
     """All attempts of one pool, and what they come to by team, node and end.
 
     `teams` has those that are not being stopped, by team, `going` the others. `unsettled` are those
-    of which the last cycle left anything but "all of it guaranteed". `ends` has every end by a time
-    limit, in order. `free` are the devices without them, once there was a cycle. `ledger` is how
-    quota stands, in which the capacity is of no meaning.
+    of which the last cycle left anything but "all of it guaranteed", by team; `settled` are teams
+    of whose attempts nothing is to be told as long as none comes, goes or is stopped. `ends` has
+    every end by a time limit, in order. `free` are the devices without them, once there was a
+    cycle. `ledger` is how quota stands, in which the capacity is of no meaning.
     """
 
     def __init__(
@@ -137,7 +138,8 @@ class Holdings:
         self.widths: Counter[int] = Counter()
         self.teams: dict[int, TeamJobs] = {}
         self.going: dict[str, Holding] = {}
-        self.unsettled: dict[str, Holding] = {}
+        self.unsettled: dict[int, dict[str, Holding]] = {}
+        self.settled: set[int] = set()
         self.direct = [0] * len(tree.ids)
         self.ledger = Ledger(tree, quota, 0, self.direct)
         self.stray_mgpu = 0
@@ -187,14 +189,18 @@ class Holdings:
             if run.time_limit_s is not None:
                 insort(self.ends, (run.started_at + run.time_limit_s, run.attempt, holding))
         if is_going or team == ROOT or run.guaranteed_mgpu != holding.mgpu:
-            self.unsettled[run.attempt] = holding
+            self.unsettled.setdefault(team, {})[run.attempt] = holding
+        self.settled.discard(team)
 
     def remove(self, attempt: str) -> None:
         """The attempt is gone."""
         holding = self.all.pop(attempt)
         run = holding.run
         self._count(holding, -1)
-        self.unsettled.pop(attempt, None)
+        unsettled = self.unsettled.get(holding.team, {})
+        if unsettled.pop(attempt, None) is not None and not unsettled:
+            del self.unsettled[holding.team]
+        self.settled.discard(holding.team)
         if self.going.pop(attempt, None) is None:
             if holding.team != ROOT:
                 line = self.teams[holding.team]
@@ -220,14 +226,16 @@ class Holdings:
             if was is not others:
                 bit = 1 << self._tree.depths[node]
                 known, left = {job.what for job in was}, {job.what for job in others}
-                for holding in [job.what for job in was if job.what not in left]:
-                    assert isinstance(holding, Holding)
-                    holding.protected |= bit
-                    marked[holding] = None
-                for holding in [job.what for job in others if job.what not in known]:
-                    assert isinstance(holding, Holding)
-                    holding.protected &= ~bit
-                    marked[holding] = None
+                for _, _, _, holding in was:
+                    if holding not in left:
+                        assert isinstance(holding, Holding)
+                        holding.protected |= bit
+                        marked[holding] = None
+                for _, _, _, holding in others:
+                    if holding not in known:
+                        assert isinstance(holding, Holding)
+                        holding.protected &= ~bit
+                        marked[holding] = None
         if self._borrowed is not None:
             for holding in marked:
                 self._borrowed.note(holding)

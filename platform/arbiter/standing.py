@@ -41,39 +41,54 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
     it must, to the borrowed ones in the order of protection and then to those that are being
     stopped, so that the parts sum to min(use, G).
     """
-    tree, guaranteed = pool.tree, pool.quota.guaranteed
+    tree, guaranteed, holdings = pool.tree, pool.quota.guaranteed, pool.holdings
     going: dict[int, list[Holding]] = {}
-    for holding in (*pool.holdings.going.values(), *pool.stopped):
+    for holding in (*holdings.going.values(), *pool.stopped):
         if holding.team != ROOT:
             going.setdefault(holding.team, []).append(holding)
-    in_use = pool.holdings.direct.copy()
+    in_use = holdings.direct.copy()
     for start in starts:
         in_use[start.team] += start.job.mgpu
+    changed = {start.team for start in starts} | {one.team for one in pool.stopped}
+    known = holdings.settled - changed
     # All is guaranteed of a team that uses no more than its guarantee.
-    over = {team for team, mgpu in enumerate(in_use) if mgpu > guaranteed[team]}
+    over = {
+        team
+        for team, (mgpu, most) in enumerate(zip(in_use, guaranteed, strict=True))
+        if mgpu > most and team not in known
+    }
     teams = _teams_after(pool, starts, over)
     after = None if over.isdisjoint(tree.children) else protection_after(pool, starts)
     parts: dict[Hashable, int] = {}
     for team in over:
-        own = teams.get(team, TeamJobs())
-        if after is None or team not in tree.children:
-            behind = own.fitted(guaranteed[team]).others.copy()
-        else:
+        own, left = teams.get(team), guaranteed[team]
+        behind: list[Contender] = []
+        if own is not None and (after is None or team not in tree.children):
+            _, mgpu, behind = own.fitted(left)
+            left -= mgpu
+        elif own is not None and after is not None:
             behind = sorted(job for job in after.unprotected.get(team, ()) if job.team == team)
-        left = guaranteed[team] - own.mgpu + sum([job.mgpu for job in behind])
-        behind += [one.contender() for one in sorted(going.get(team, ()), key=attrgetter("turn"))]
-        for job in behind:
-            parts[job.what] = part = min(job.mgpu, left)
+            left += sum([job.mgpu for job in behind]) - own.mgpu
+        if team in going:
+            stopped = sorted(going[team], key=attrgetter("turn"))
+            behind = [*behind, *[one.contender() for one in stopped]]
+        for _, _, mgpu, what in behind:
+            parts[what] = part = mgpu if mgpu < left else left
             left -= part
 
-    suspects = {*pool.holdings.unsettled.values(), *pool.stopped}
-    suspects.update(what for what in parts if isinstance(what, Holding))
-    classed = [
-        Classed(holding.run.attempt, part)
-        for holding in suspects
-        if (part := 0 if holding.team == ROOT else parts.get(holding, holding.mgpu))
-        != holding.run.guaranteed_mgpu
+    unsettled = {team: those for team, those in holdings.unsettled.items() if team not in known}
+    suspects = {one for those in unsettled.values() for one in those.values()}
+    suspects.update(pool.stopped)
+    suspects.update([what for what in parts if isinstance(what, Holding)])
+    found = [
+        (one, part)
+        for one in suspects
+        if (part := 0 if one.team == ROOT else parts.get(one, one.mgpu)) != one.run.guaranteed_mgpu
     ]
+    # Below a team with nodes below it, others' jobs count too.
+    holdings.settled |= over.union(unsettled) - changed - tree.children.keys()
+    holdings.settled -= {one.team for one, _ in found}
+    classed = [Classed(one.run.attempt, part) for one, part in found]
     return Outcome(
         {start.job.id: parts.get(i, start.job.mgpu) for i, start in enumerate(starts)},
         tuple(sorted(classed, key=attrgetter("attempt"))),
@@ -112,7 +127,7 @@ def starts_of(new: Iterable[NewStart], guaranteed_mgpu: Mapping[str, int]) -> li
         Start(
             start.job.id,
             start.place.cluster,
-            tuple(Slot(node, start.job.mgpu_per_node) for node in start.place.nodes),
+            tuple([Slot(node, start.job.mgpu_per_node) for node in start.place.nodes]),
             guaranteed_mgpu.get(start.job.id, 0),
             start.job.pool if start.job.others else None,
         )

@@ -11,8 +11,10 @@ import pytest
 from arbiter.core import Core
 from arbiter.cycle import decide
 from arbiter.decided import TooLate
+from arbiter.decisions import Classed
 from arbiter.policy import Policy
 from arbiter.pool import Pool
+from arbiter.protection import Fitted, TeamJobs
 from arbiter.queue_order import Agenda
 from arbiter.reclaim import Reclaimer
 from arbiter.service import PoolCycle
@@ -78,6 +80,53 @@ def test_a_cycle_leaves_no_garbage() -> None:
     finally:
         gc.enable()
     assert left == set()
+
+
+def test_what_is_guaranteed_of_a_team_is_looked_at_again_when_its_attempts_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not before: two take 16 GPUs, of which 8 are guaranteed.
+
+    Planted: a team of which nothing was to be told is never looked at again where an attempt came,
+    where one went, or where one starts; it is looked at in each cycle; a team of which something
+    was told is taken for one of which nothing is; what a plan with starts finds is taken for what
+    would be without them.
+    """
+    old = a_running("old", "a/t", slots(0, 1), started_at=NOW - 90, guaranteed_mgpu=8 * GPU)
+    late = a_running("late", "a/t", slots(1, 1), started_at=NOW - 80, guaranteed_mgpu=0)
+    core = Core.of(
+        a_snapshot(quotas={"a": 8, "a/t": 8}, devices=devices(4), running=[old, late]), Policy()
+    )
+    assert core.cycle(NOW, explains=False).classed == ()
+
+    looked_at: list[int] = []
+    with monkeypatch.context() as patched:
+        fitted = TeamJobs.fitted
+
+        def noting(own: TeamJobs, guaranteed: int) -> Fitted:
+            looked_at.append(own.mgpu)
+            return fitted(own, guaranteed)
+
+        patched.setattr(TeamJobs, "fitted", noting)
+        assert core.cycle(NOW, explains=False).classed == ()
+    assert looked_at == []
+
+    core.hold(a_running("new", "a/t", slots(2, 1), started_at=NOW - 100, guaranteed_mgpu=8 * GPU))
+    told = (Classed("old.1", 0),)
+    assert core.cycle(NOW, explains=False).classed == told
+    assert core.cycle(NOW, explains=False).classed == told
+    core.hold(replace(old, guaranteed_mgpu=0))
+    assert core.cycle(NOW, explains=False).classed == ()
+    core.release("new.1")
+    assert core.cycle(NOW, explains=False).classed == (Classed("old.1", 8 * GPU),)
+    core.hold(old)
+    assert core.cycle(NOW, explains=False).classed == ()
+    core.queue(a_queued("first", "a/t", gpus=8, priority="critical"))
+    assert core.cycle(NOW, explains=False).classed == (Classed("old.1", 0),)
+    core.hold(replace(old, guaranteed_mgpu=0))
+    assert core.cycle(NOW, explains=False).classed == ()
+    core.withdraw("first")
+    assert core.cycle(NOW, explains=False).classed == (Classed("old.1", 8 * GPU),)
 
 
 def test_what_gone_jobs_asked_for_is_forgotten() -> None:
