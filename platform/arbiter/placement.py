@@ -298,7 +298,10 @@ class FreeDevices:
         """The node among the first that are as full as the `chosen` one which has most or least of
         `lent`; that one itself where others have no more or less."""
         as_full, node = best = chosen
-        most, at = lent.get(node, 0), self._at(cluster, shape)
+        most = lent.get(node, 0)
+        if not most and not joins_lent:
+            return chosen
+        at = self._at(cluster, shape)
         for one in self._fullest(at, cluster, shape.kinds, as_full, _COMPANIES_MAX):
             mgpu, node = one
             if mgpu != as_full:
