@@ -62,8 +62,7 @@ class Lines:
     CPU or memory they want, by that.
 
     `queues` are the jobs of known teams as a cycle finds them, lined up for it by `line_up`. They
-    are kept from cycle to cycle; whoever changes one calls `touch`, and who puts something into one
-    `change`.
+    are kept from cycle to cycle; whoever changes one calls `touch`.
     """
 
     def __init__(self) -> None:
@@ -161,10 +160,6 @@ class Lines:
     def touch(self, team: int) -> None:
         """Jobs of a team are settled, or it is known why they wait."""
         self._touched.add(team)
-
-    def change(self, team: int) -> None:
-        """There are others in the queue of a team than those that waited before the cycle."""
-        self._changed.add(team)
 
     def _touch_line(self, line: Line) -> None:
         if line.kin is not None and line.kin.group.team is not None:

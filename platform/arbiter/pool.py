@@ -216,21 +216,13 @@ class Pool:
     def reclaim(
         self, job: QueuedJob, team: int, place: Place, victims: Sequence[Holding]
     ) -> Reclaim:
-        """Stop `victims` and earmark `place` for `job`; a claim among them is given up."""
+        """Stop `victims`, which run, and earmark `place` for `job`."""
         if self.later is None:
             self.later = self.now.copy()
         grace_until = self._last_return(place)
         notices = []
         for holding in victims:
-            holding.is_going = True
-            for node in self.tree.paths[holding.team]:
-                if holding.is_protected_at(self.tree.depths[node]):
-                    self.guarantees.take(node, holding.team, -holding.mgpu)
-            protected, holding.protected = holding.protected, 0
-            if holding.claim_of is not None:
-                self._give_up(self.earmarks.pop(holding.claim_of))
-                continue
-            self.stopped[holding] = protected
+            self.stopped[holding] = self._protect_no_more(holding)
             holding.is_coming_back = True
             self.later.charge(holding.team, -holding.mgpu)
             grace_until = max(grace_until, self.grace_until(holding))
@@ -242,8 +234,7 @@ class Pool:
         slots = tuple(Slot(node, job.mgpu_per_node) for node in place.nodes)
         held = tuple(self.held_by(job, place))
         claim = Claim(job.id, place.cluster, held, grace_until, self.taken_at)
-        stopped = [holding for holding in victims if holding.claim_of is None]
-        earmark = Earmark(job, claim, team, stopped, _stand_in(job, claim, team, 0))
+        earmark = Earmark(job, claim, team, list(victims), _stand_in(job, claim, team, 0))
         _cover_all([earmark], self.coming_back)
         for device, mgpu in earmark.free_mgpu.items():
             self.free.take(place.cluster, device, mgpu)
@@ -255,8 +246,11 @@ class Pool:
         pool = self.name if job.others else None
         return Reclaim(job.id, place.cluster, slots, tuple(notices), grace_until, pool)
 
-    def _give_up(self, earmark: Earmark) -> None:
-        """Drop a claim for one that goes first; what was coming back for it is free to claim."""
+    def give_up(self, stand_in: Holding) -> None:
+        """Drop a claim for a job that goes first; what was coming back for it is free to claim."""
+        assert stand_in.claim_of is not None
+        self._protect_no_more(stand_in)
+        earmark = self.earmarks.pop(stand_in.claim_of)
         self.settle(earmark)
         self.dropped.append(earmark.job.id)
         self.class_use[earmark.team, earmark.job.priority_class] -= earmark.job.mgpu
@@ -264,6 +258,15 @@ class Pool:
         for slot in earmark.claim.slots:
             going = slot.mgpu - earmark.free_mgpu[slot.node]
             unclaimed[slot.node] = unclaimed.get(slot.node, 0) + going
+
+    def _protect_no_more(self, holding: Holding) -> int:
+        """An attempt or a claim goes; returns where it was protected."""
+        holding.is_going = True
+        for node in self.tree.paths[holding.team]:
+            if holding.is_protected_at(self.tree.depths[node]):
+                self.guarantees.take(node, holding.team, -holding.mgpu)
+        protected, holding.protected = holding.protected, 0
+        return protected
 
     def settle(self, earmark: Earmark) -> None:
         """Take an earmark back: its job starts now or the claim is given up."""

@@ -48,7 +48,6 @@ class Reclaimer:
         "_all_answer",
         "_claims",
         "_has_shields",
-        "_held",
         "_in_teams",
         "_is_anybody",
         "_most",
@@ -60,12 +59,13 @@ class Reclaimer:
         "_slots_max",
         "_sorted_out",
         "_stopped_count",
+        "held",
     )
 
     def __init__(self, pool: Pool, held: Mapping[Node, int]) -> None:
         """`held`: what is held back for reservations, as it changes."""
         self._pool = pool
-        self._held = held
+        self.held = held
         self._claims = [earmark.stand_in for earmark in pool.earmarks.values()]
         self._in_teams: dict[int, list[Holding]] | None = None
         self._is_anybody: bool | None = None
@@ -174,7 +174,7 @@ class Reclaimer:
         """By cluster and node: the GPUs that are free, held back or not, or borrowed or coming
         back, at most."""
         free = {cluster: dict(nodes) for cluster, nodes in self._pool.free.free.items()}
-        for (cluster, node), mgpu in self._held.items():
+        for (cluster, node), mgpu in self.held.items():
             if node in free[cluster]:
                 free[cluster][node] += mgpu
         for cluster, nodes in self._pool.coming_back.items():

@@ -219,13 +219,21 @@ class Reservations:
             self._note_end(job, team, cluster, slots)
         self._started.clear()
 
-    def note_claim(self, earmark: Earmark, stopped: Iterable[Holding]) -> None:
-        """GPUs are taken back for a job: of all that run or were promised some, `stopped` go."""
+    def note_claim(self, earmark: Earmark) -> None:
+        """GPUs are taken back for a job: its victims go."""
+        self.note_gone(earmark.victims)
+        self._ends.stop(earmark)
+        self._ends.claim(earmark)
+        for one in self.made:
+            one.charge(earmark.team, earmark.job.mgpu)
+        self._hold_back([(earmark.claim.cluster, slot.node) for slot in earmark.claim.slots])
+
+    def note_gone(self, holdings: Iterable[Holding]) -> None:
+        """Of all that run or were promised GPUs these go."""
         self._forget()
         self._coming.clear()
         self._changed.clear()
-        self._ends.stop(earmark)
-        for holding in stopped:
+        for holding in holdings:
             self._ends.forget(holding)
             nodes = [(holding.run.cluster, slot.node) for slot in holding.run.slots]
             end = None if holding.claim_of is not None else self._ends.of(holding)
@@ -233,10 +241,6 @@ class Reservations:
                 if end is None or end > one.start_at:
                     one.charge(holding.team, -holding.mgpu)
             self._hold_back(nodes)
-        self._ends.claim(earmark)
-        for one in self.made:
-            one.charge(earmark.team, earmark.job.mgpu)
-        self._hold_back([(earmark.claim.cluster, slot.node) for slot in earmark.claim.slots])
 
     def told(self) -> list[Reservation]:
         """The reservations as the plan tells them."""

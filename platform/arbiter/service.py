@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from arbiter.decisions import Code, Reclaim
 from arbiter.elastic import Elastic, is_elastic
 from arbiter.fair_share import FairShares
+from arbiter.holdings import Holding
 from arbiter.lines import Group, Lines
 from arbiter.placement import Place, Shape
 from arbiter.policy import SpareOrder
@@ -70,7 +71,7 @@ class PoolCycle:
         #: they are of (others, too), the lowest last.
         self._unseen: set[int] = set()
         self._expected: list[tuple[int, list[int]]] = []
-        self._not_again = shared.not_again.union(pool.dropped)
+        self._not_again = {*shared.not_again, *pool.dropped}
         self._shared = shared
         self._only_starts = shared.only_starts
         self.reserved = Reservations(pool)
@@ -79,6 +80,8 @@ class PoolCycle:
         self._prospects: Iterator[tuple[TeamQueue, JobClass]] = iter(())
         self._prospect: tuple[TeamQueue, JobClass] | None = None
         self._grows = False
+        #: Whether a claim was given up since everybody was looked at.
+        self._has_more_room = False
         self._left: dict[int, int] = {}
 
     @cached_property
@@ -289,12 +292,6 @@ class PoolCycle:
         word = (None, 0) if team is None else ground.verdict(team, shape, priority.cap_mgpu)
         return Group(team, shape, priority, *word)
 
-    def _queue_of(self, team: int) -> TeamQueue:
-        queue = self.queues.get(team)
-        if queue is None:
-            queue = self.queues[team] = TeamQueue(team)
-        return queue
-
     # -- service --------------------------------------------------------------------------
 
     def _enlist(self, queue: TeamQueue) -> None:
@@ -344,8 +341,26 @@ class PoolCycle:
             turn, team = served
             count = len(self.starts)
             yield from self._serve(turn, self.queues[team])
+            if self._has_more_room:
+                self._begin_anew()
             if len(self.starts) == count:
                 yield
+
+    def _begin_anew(self) -> None:
+        """Claims were given up: what that leaves is there for everybody, so that all who wait are
+        looked at again, in order, and what was reserved is reserved anew."""
+        self._has_more_room = False
+        self.reserved.release()
+        self.reserved = Reservations(self.pool)
+        self._reclaimer.held = self.reserved.held
+        for start in self.starts:
+            slots = self.pool.held_by(start.job, start.place)
+            self.reserved.note_start(start.job, start.team, start.place.cluster, slots)
+        for known in ("_agenda", "_elastic"):
+            self.__dict__.pop(known, None)
+        self._line_up()
+        self._expect()
+        self._look_out()
 
     def _serve(self, enlisted_for: int, queue: TeamQueue) -> Iterator[None]:
         """Settle the team's next job, unless it lost the guarantee it was enlisted for."""
@@ -514,31 +529,33 @@ class PoolCycle:
             taking = self._reclaimer.find(team, line.cls.shape, line.cls.priority)
         if taking is None:
             return False
+        victims = [one for one in taking.victims if one.claim_of is None]
+        if len(victims) < len(taking.victims):
+            self._give_up([one for one in taking.victims if one.claim_of is not None])
+            source = pool.source(team, line.cls.shape.total_mgpu)
+            if not victims and self._obstacle(queue, line, source) is None:
+                self._start(queue, line, source)
+                return True
         job = self.jobs[line.job[1]]
-        self.reclaims.append(pool.reclaim(job, team, taking.place, taking.victims))
-        self.reserved.note_claim(pool.earmarks[job.id], taking.victims)
+        self.reclaims.append(pool.reclaim(job, team, taking.place, victims))
+        self.reserved.note_claim(pool.earmarks[job.id])
         self._reclaims_left -= 1
         self._charge(team, job, is_borrowed=source != team)
         queue.advance()
         self._renew(team)
-        self._put_back({one.claim_of for one in taking.victims if one.claim_of is not None})
         self._look_out()
-        for victim in taking.victims:
+        for victim in victims:
             self._renew(victim.team)
             self._enlist_anew(victim.team)
         return True
 
-    def _put_back(self, jobs: set[str]) -> None:
-        """Jobs whose claim was given up for another one wait without it."""
-        for job_id in jobs:
-            job = self.jobs[job_id]
-            ground = self.pool.ground
-            cls = JobClass(ground.shape_of(job), ground.priority(job.priority_class))
-            cls.lines.append(JobLine(cls, job.user, [(job.submitted_at, job_id)]))
-            cls.code = Code.WAITING_FOR_FREE_GPUS
-            team = ground.tree.index[job.team]
-            self._queue_of(team).classes.append(cls)
-            self._lines.change(team)
+    def _give_up(self, claims: Sequence[Holding]) -> None:
+        """The jobs of these claims wait without them, and make no new ones in this cycle."""
+        for one in claims:
+            self.pool.give_up(one)
+        self.reserved.note_gone(claims)
+        self._not_again.update(one.run.job for one in claims)
+        self._has_more_room = True
 
     def _renew(self, team: int) -> None:
         """The protected use on the team's path changed: renew the standing of who draws on it."""

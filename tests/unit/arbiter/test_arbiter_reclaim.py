@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from arbiter.decisions import Code, Reclaim
-from arbiter.snapshot import Phase, PriorityClass, RunningJob, Snapshot
+from arbiter.decisions import Code, Plan, Reclaim
+from arbiter.snapshot import Phase, PriorityClass, QueuedJob, RunningJob, Snapshot
 from builders.arbiter_builders import (
     CLASSES,
     GPU,
@@ -240,6 +240,84 @@ def test_a_claim_made_by_a_right_further_up_yields_to_one_further_down() -> None
     assert plan.dropped_claims == ("early",)
     assert why(plan, "early").code is Code.WAITING_FOR_FREE_GPUS
     assert why(plan, "late").code is Code.WAITING_FOR_RECLAIM
+
+
+def test_whose_claim_gave_way_makes_no_new_one_before_the_next_cycle() -> None:
+    """What s may take from `lent` is asked for when it is known what `late` leaves. Planted: it
+    makes a claim again at once."""
+    snapshot = a_snapshot(
+        quotas={"o": 24, "o/d": 16, "o/d/t": 8, "o/d/s": 0, "o/e": 8},
+        devices=devices(3),
+        running=[
+            a_running("e", "o/e", slots(0, 1), started_at=NOW - 900),
+            a_victim("v", "o/e", slots(1, 1), of="early", grace_until=NOW + 50),
+            a_running("lent", "o/e", slots(2, 1)),
+        ],
+        queued=[
+            a_queued("early", "o/d/s", gpus=8, submitted_at=NOW - 900),
+            a_queued("late", "o/d/t", gpus=8),
+        ],
+        claims=[a_claim("early", slots(1, 1), grace_until=NOW + 50)],
+    )
+    plan = plan_of(snapshot)
+    assert [one.job for one in plan.reclaims] == ["late"]
+    assert plan.dropped_claims == ("early",)
+    promised = a_claim("late", slots(1, 1), grace_until=NOW + 50)
+    then = plan_of(replace(snapshot, claims=(promised,)))
+    assert [(one.job, victims(then)) for one in then.reclaims] == [("early", ["lent"])]
+
+
+def a_claim_in_the_way(*queued: QueuedJob, reserves: int = 0) -> Plan:
+    """Two GPUs are free; what d may use is promised to `x` and used by `kept`, but for nothing."""
+    snapshot = a_snapshot(
+        quotas=[
+            a_quota("o", 8),
+            a_quota("o/d", 6, borrow=0),
+            a_quota("o/d/a", 2),
+            a_quota("o/d/b", 0),
+            a_quota("o/e", 2),
+            a_quota("o/c", 8),
+        ],
+        devices=devices(1),
+        running=[
+            a_running(
+                "kept", "o/d/a", slots(0, 1, gpus=1), started_at=NOW - 900, time_limit_s=1_210
+            ),
+            a_victim("v", "o/e", slots(0, 1, gpus=5), of="x"),
+        ],
+        queued=[
+            a_queued("x", "o/d/b", gpus=5, submitted_at=NOW - 900, time_limit_s=60),
+            *queued,
+        ],
+        claims=[a_claim("x", slots(0, 1, gpus=5))],
+    )
+    return plan_of(snapshot, reservations_max=reserves)
+
+
+def test_what_a_claim_leaves_that_is_given_up_starts_jobs_in_the_same_cycle() -> None:
+    """`x` gives way to `j`, which is guaranteed its GPU; that lets `k` start, too, at which was
+    looked before. What comes back then is free to claim, and `x` is told how things stand.
+
+    Planted: `j` claims what comes free although a GPU is; nobody is looked at again.
+    """
+    team_b = [a_queued(job, "o/d/b", submitted_at=NOW - 50) for job in ("k", "l")]
+    plan = a_claim_in_the_way(a_queued("j", "o/d/a"), *team_b)
+    assert (started(plan), plan.dropped_claims) == (["j", "k"], ("x",))
+    assert plan.reclaims == (Reclaim("l", "alpha", slots(0, 1, gpus=1), (), NOW + 300),)
+    told = why(plan, "x")
+    assert (told.code, told.node) == (Code.PARENT_LIMIT_REACHED, "o/d")
+    assert (told.numbers["free_mgpu"], told.numbers["available_by_quota_mgpu"]) == (0, 0)
+
+
+def test_what_is_reserved_counts_on_what_a_claim_leaves_that_is_given_up() -> None:
+    """`h` waits for the whole node, until `kept` ends and not for `x`, which gives way to `j`
+    afterwards. Planted: what was reserved stays as it was.
+    """
+    plan = a_claim_in_the_way(
+        a_queued("h", "o/c", gpus=8), a_queued("j", "o/d/a", time_limit_s=60), reserves=1
+    )
+    assert (started(plan), plan.dropped_claims) == (["j"], ("x",))
+    assert [(one.job, one.start_at) for one in plan.reservations] == [("h", NOW + 310)]
 
 
 def test_a_claim_counts_toward_the_class_cap() -> None:
