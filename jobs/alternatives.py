@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from arbiter.decisions import Code
 from jobs.explaining import (
     DISPATCHING,
     HELD_BY_USER,
@@ -30,9 +31,13 @@ from jobs.submission import resolve
 from jobs.variants import (
     ABOUT_NODES,
     ABOUT_QUOTA,
+    VARIANTS_MAX,
     Hints,
     Variant,
+    in_smaller_parts,
+    least_mgpu,
     limits_of,
+    on_fitting,
     outcome,
     room_of,
     variants_of,
@@ -94,30 +99,45 @@ def alternatives_to(
     if told := _why_none(view, explanation):
         return Alternatives(now, told)
     body = _body_of(view.job, get_content(view, actor=actor, now=now))
+    device = DeviceKind(view.job.pool__device)
     with worked_out(SEVERAL_CYCLES):
         with one_instant():
             moment = read_moment(now)
             hints = _hints(view, explanation, offer_to(team, actor.user), now)
             asked = [
                 (variant, resolved)
-                for variant in variants_of(body, DeviceKind(view.job.pool__device), hints)
+                for variant in variants_of(body, device, hints)
                 if (resolved := _resolved(variant.of(body), actor)) is not None
             ]
         without = _without(moment, str(job_id))
         if without is None:
             return Alternatives(now, f"It waits for no GPUs any more. {_DOES_NOT_HELP}")
         previews, until_s = Previews(without, actor=actor, now=now), monotonic_s() + TRYING_S_MAX
-        found = []
-        for variant, resolved in asked:
+
+        def tried(variant: Variant, resolved: ResolvedRequest) -> Alternative:
             request = variant.of(body) if "script" in body else None
-            found.append(Alternative(variant, request, previews.of(resolved)))
+            return Alternative(variant, request, previews.of(resolved))
+
+        def further(variant: Variant) -> Alternative | None:
+            if monotonic_s() >= until_s:
+                return None
+            resolved = _resolved(variant.of(body), actor)
+            return None if resolved is None else tried(variant, resolved)
+
+        found: list[Alternative] = []
+        for variant, resolved in asked:
+            found.append(tried(variant, resolved))
             if monotonic_s() >= until_s:
                 break
-    untried = len(asked) - len(found)
+        untried = len(asked) - len(found)
+        if (gathered := _gathered(found, body, device, hints.room_mgpu, further)) is not None:
+            # More than any other part that starts, so it is the smaller concession.
+            found.insert(0, gathered)
     own_latest = _latest(explanation)
     if own_latest is not None and own_latest <= iso(now):
         own_latest = None
     found.sort(key=partial(_outcome, own_latest=own_latest))
+    del found[VARIANTS_MAX:]
     return Alternatives(now, _summed_up(found, untried), found, untried)
 
 
@@ -201,6 +221,44 @@ def _hints(view: JobView, explanation: Mapping[str, Any], offer: Offer, now: dat
         },
         lower_class=lower,
     )
+
+
+def _gathered(
+    found: Sequence[Alternative],
+    body: Mapping[str, Any],
+    device: DeviceKind,
+    room_mgpu: int | None,
+    further: Callable[[Variant], Alternative | None],
+) -> Alternative | None:
+    """Where what is free is scattered: as many nodes as have enough of it, in parts as large as
+    makes the most of them, if that starts now with more than anything `found` does.
+
+    How many nodes have enough is what the arbiter says of those that it was asked for.
+    """
+    if not any(map(_fitting, found)):
+        return None
+    parts = [one for one in map(further, in_smaller_parts(body, device, room_mgpu)) if one]
+    most_mgpu, best = 0, None
+    for one in (*found, *parts):
+        variant: Variant | None = one.variant
+        if not one.preview.would_start_now:
+            variant = on_fitting(body, device, one.variant, _fitting(one))
+        if variant is not None:
+            mgpu = least_mgpu(variant.of(body), device)
+            if mgpu > most_mgpu:
+                most_mgpu, best = mgpu, variant
+    if best is None or any(one.variant is best for one in found):
+        return None
+    gathered = next((one for one in parts if one.variant is best), None) or further(best)
+    return gathered if gathered is not None and gathered.preview.would_start_now else None
+
+
+def _fitting(one: Alternative) -> int:
+    """How many nodes have what was asked for of each, where that is too few; else 0."""
+    told = one.preview.explanation
+    if one.preview.would_start_now or told["code"] != Code.TOPOLOGY_FRAGMENTED:
+        return 0
+    return int(told["numbers"].get("nodes_fitting", 0))
 
 
 def _resolved(body: Mapping[str, Any], actor: Actor) -> ResolvedRequest | None:

@@ -30,6 +30,8 @@ ABOUT_NODES = frozenset({Code.TOPOLOGY_FRAGMENTED, Code.NEVER_FITS})
 ABOUT_QUOTA = frozenset(
     {Code.BORROW_LIMIT_REACHED, Code.PARENT_LIMIT_REACHED, Code.CLASS_CAP_REACHED}
 )
+#: Members of a request that are changed where it is asked for in another size.
+_SIZE = frozenset({"gpus_per_node", "cpus_per_node", "memory_mib_per_node", "nodes", "nodes_min"})
 #: Numbers of a reason that bound what could start now, in milli-GPU.
 _ROOMS = ("available_by_quota_mgpu", "largest_free_on_a_cluster_mgpu", "free_mgpu")
 
@@ -80,6 +82,32 @@ def variants_of(body: Mapping[str, Any], device: DeviceKind, hints: Hints) -> li
     pools = [*_elsewhere(body, device, hints.pools)]
     kept = VARIANTS_MAX - min(len(pools), POOLS_TRIED_MIN)
     return sorted([*found[:kept], *pools][:VARIANTS_MAX], key=lambda one: one.is_part)
+
+
+def in_smaller_parts(
+    body: Mapping[str, Any], device: DeviceKind, room_mgpu: int | None
+) -> Iterator[Variant]:
+    """As much as there is room for, in halves and quarters of what it wants of each node."""
+    if room_mgpu is None or body.get("required_topology") == Level.NODE:
+        return
+    _, mgpu, _, least = _size(body, device)
+    for parts in (2, 4):
+        if mgpu % (parts * MGPU_PER_GPU):
+            return
+        count = min(room_mgpu, mgpu * least) * parts // mgpu
+        if count > 0:
+            yield _parts_on(count, body, device, parts)
+
+
+def on_fitting(
+    body: Mapping[str, Any], device: DeviceKind, tried: Variant, fitting: int
+) -> Variant | None:
+    """What `tried` wants of each node, on so many nodes that have it free; None where it changes
+    more than the size, or none has."""
+    if fitting < 1 or not _is_size(tried):
+        return None
+    parts = _size(body, device)[1] // _size(tried.of(body), device)[1]
+    return _parts_on(fitting, body, device, parts)
 
 
 def room_of(code: str, numbers: Mapping[str, int]) -> int | None:
@@ -180,6 +208,30 @@ def _in_parts(
             changes[beside] = -(-body[beside] // parts)
     told = f"{_nodes(nodes * parts, least * parts)} with {device.text(mgpu // parts)} each"
     return told, changes
+
+
+def least_mgpu(body: Mapping[str, Any], device: DeviceKind) -> int:
+    """What a request asks for in all, in milli-GPU; of an elastic job its least."""
+    _, mgpu, _, least = _size(body, device)
+    return mgpu * least
+
+
+def _is_size(variant: Variant) -> bool:
+    """Whether it asks for another size, and for nothing else."""
+    changed = variant.changes.keys()
+    return changed <= _SIZE and not changed.isdisjoint(("nodes", "nodes_min"))
+
+
+def _parts_on(count: int, body: Mapping[str, Any], device: DeviceKind, parts: int) -> Variant:
+    """So many nodes, with one of so many parts of what it wants of each now; of an elastic job
+    that is its least."""
+    _, mgpu, nodes, least = _size(body, device)
+    each = mgpu // parts
+    changes = _in_parts(body, device, parts)[1] if parts > 1 else {}
+    label = f"{device.text(count * each)} on {_nodes(count)} with {device.text(each)} each"
+    if least < nodes:
+        return Variant(f"Content with {label} at least", {**changes, "nodes_min": count}, True)
+    return Variant(f"With {label}", {**changes, "nodes": count}, True)
 
 
 def _shorter(body: Mapping[str, Any], limits_s: Iterable[int]) -> Iterator[Variant]:

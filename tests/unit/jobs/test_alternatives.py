@@ -226,6 +226,34 @@ def test_what_no_node_has_free_is_spread(company: Company, bob: User) -> None:
     ]
 
 
+def test_what_is_free_here_and_there_is_gathered() -> None:
+    """Of 40 GPUs 20 are free: a whole node, and half of three others. How many nodes have a half is
+    what the arbiter says. Planted: whole nodes only; the sum of what is free in halves."""
+    company = a_company("scattered", nodes=7)
+    bob = a_user(company.organization, "bob")
+    a_grant(bob, Role.RESEARCHER, company.nlp)
+    for node in range(6):
+        team, gpus = (company.inference, 8) if node < 3 else (company.vision, 4)
+        job = a_job(company, bob, team=team, state="running", mgpu_per_node=gpus * 1_000)
+        an_attempt(job, cluster=company.cluster, nodes=(f"scattered-{node:03d}",), started_at=NOW)
+    waiting = a_job(
+        company,
+        bob,
+        team=company.nlp,
+        mgpu_per_node=8_000,
+        node_count=5,
+        time_limit_s=3_600,
+        explanation=explained("waiting_for_free_gpus", free_mgpu=20_000),
+    )
+    body = asked(waiting, bob)
+    assert outcomes(body) == [
+        ("With 16 GPUs on 4 nodes with 4 GPUs each", "now"),
+        ("With 8 GPUs on 1 node", "now"),
+        ("With 16 GPUs on 2 nodes", "topology_fragmented"),
+    ]
+    assert body["items"][0]["changes"] == {"gpus_per_node": 4, "nodes": 4}
+
+
 def test_all_that_was_asked_for_comes_before_a_part_of_it(company: Company, bob: User) -> None:
     """Where racks are is not known, so nothing fits that needs one. Planted: the sooner a part of
     it, the better."""

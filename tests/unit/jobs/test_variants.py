@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from jobs.variants import Hints, Variant, limits_of, outcome, room_of, variants_of
+from jobs.variants import (
+    Hints,
+    Variant,
+    in_smaller_parts,
+    limits_of,
+    on_fitting,
+    outcome,
+    room_of,
+    variants_of,
+)
 from primitives.units import DeviceKind
 
 GPU, CPU = DeviceKind.GPU, DeviceKind.CPU
@@ -176,6 +185,50 @@ def test_as_much_as_there_is_room_for(room_mgpu: int | None, labels: list[str]) 
     """Planted: the room rounded up to nodes; more than it asked for."""
     told = found(a_request(), Hints(room_mgpu=room_mgpu))
     assert list(told) == labels
+
+
+def test_what_there_is_room_for_in_smaller_parts() -> None:
+    """Planted: more than was asked for; parts of a node that must stay whole; half a GPU."""
+
+    def parts(room_mgpu: int | None, **changes: Any) -> dict[str, Any]:
+        body = a_request(**changes)
+        return {one.label: one.changes for one in in_smaller_parts(body, GPU, room_mgpu)}
+
+    assert parts(14_000, cpus_per_node=30) == {
+        "With 12 GPUs on 3 nodes with 4 GPUs each": {
+            "gpus_per_node": 4,
+            "nodes": 3,
+            "cpus_per_node": 15,
+        },
+        "With 14 GPUs on 7 nodes with 2 GPUs each": {
+            "gpus_per_node": 2,
+            "nodes": 7,
+            "cpus_per_node": 8,
+        },
+    }
+    assert [*parts(90_000)] == [
+        "With 32 GPUs on 8 nodes with 4 GPUs each",
+        "With 32 GPUs on 16 nodes with 2 GPUs each",
+    ]
+    assert [*parts(5_000, gpus_per_node=2)] == ["With 5 GPUs on 5 nodes with 1 GPU each"]
+    assert [parts(None), parts(1_000), parts(9_000, required_topology="node")] == [{}, {}, {}]
+
+
+def test_as_many_nodes_as_fit() -> None:
+    """Planted: the part of an elastic job that it is content with left as it was; a change of its
+    nodes taken for one of its size."""
+    body = a_request(nodes=6, nodes_min=4)
+    (half, *_) = in_smaller_parts(body, GPU, 16_000)
+    assert on_fitting(body, GPU, half, 3) == Variant(
+        "Content with 12 GPUs on 3 nodes with 4 GPUs each at least",
+        {"gpus_per_node": 4, "nodes": 12, "nodes_min": 3},
+        is_part=True,
+    )
+    fewer = Variant("With 24 GPUs on 3 nodes", {"nodes": 3})
+    told = on_fitting(a_request(), GPU, fewer, 2)
+    assert told == Variant("With 16 GPUs on 2 nodes with 8 GPUs each", {"nodes": 2}, is_part=True)
+    assert on_fitting(a_request(), GPU, fewer, 0) is None
+    assert on_fitting(a_request(), GPU, Variant("In pool a100", {"pool": "a100"}), 2) is None
 
 
 def test_shorter_and_in_a_lower_class() -> None:
