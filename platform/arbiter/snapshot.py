@@ -277,10 +277,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class PoolWeight:
-    """What a GPU of a pool is worth against the reference GPU, per mille."""
+    """What a GPU of a pool is worth against the reference GPU, per mille. Raises ValueError below
+    1: credits would be divided by it."""
 
     pool: str
     permille: int
+
+    def __post_init__(self) -> None:
+        if self.permille < 1:
+            raise ValueError(f"pool {self.pool!r} weighs {self.permille}; choose 1 or more")
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,11 @@ def print_plan(plan: Mapping[str, Any]) -> None:
     job = plan["job"]
     cost = plan["cost_per_hour_nano"]
     each = " for each task" if job["tasks"] > 1 else ""
+    # Of a range it waits for the least, and costs that then if it gets no more.
+    is_least = not plan["would_start_now"] and plan["mgpu"] == job["mgpu_min"] < job["mgpu"]
+    costs = None
+    if cost is not None:
+        costs = f"{'at least ' if is_least else ''}{money(cost)} {plan['currency']}{each}"
     if each:
         at_once = job.get("tasks_at_once")
         some = "" if at_once is None else f"; at most {at_once:,} at once"
@@ -197,7 +202,7 @@ def print_plan(plan: Mapping[str, Any]) -> None:
             ("on", plan["cluster"]),
             (f"guaranteed {_devices(job)}", gpus(plan["guaranteed_mgpu"]) + each),
             (f"borrowed {_devices(job)}", gpus(plan["borrowed_mgpu"]) + each),
-            ("costs an hour", None if cost is None else f"{money(cost)} {plan['currency']}{each}"),
+            ("costs an hour", costs),
         ]
     )
 

@@ -90,7 +90,13 @@ def simulate(
     if unknown := sorted(wanted - POLICIES.keys()):
         raise CliError(f"There is no policy {unknown[0]!r}; there are {', '.join(POLICIES)}.")
     if picture is not None and picture.suffix.lower() not in (".html", ".htm"):
-        raise CliError(f"--picture {picture}: it is an HTML page; give a name that ends in .html.")
+        ends = "give a name that ends in .html or .htm"
+        raise CliError(f"--picture {picture}: it is an HTML page; {ends}.")
+    interval_s = seconds(failures_every, "--failures-every")
+    if interval_s == 0:
+        raise CliError(
+            f"--failures-every {failures_every}: leave it out for none, else 1s or more."
+        )
     try:
         tree = read_quotas(quotas)
         settings = Settings(
@@ -102,7 +108,7 @@ def simulate(
             cycle_s=seconds(cycle, "--cycle") or 0,
             strict_after_s=seconds(strict_after, "--strict-after") or 0,
             limit_error_percent=limit_error,
-            failure_interval_s=seconds(failures_every, "--failures-every") or 0,
+            failure_interval_s=interval_s or 0,
             repair_s=seconds(repair, "--repair") or 0,
             has_credits=credits,
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import product
 
+import pytest
+
 from arbiter.credit_bank import (
     Account,
     Hold,
@@ -19,6 +21,7 @@ from arbiter.credit_bank import (
     settle,
     share_out,
 )
+from arbiter.snapshot import PoolWeight
 
 #: The worked example counts in GPU-days: one GPU a day is one unit here.
 DAY = 1
@@ -221,3 +224,10 @@ def test_asking_for_more_than_is_needed_never_pays() -> None:
                     assert useful(asked, needs, 4) <= honest, (others, needs, lies)
                     checked += 1
     assert checked > 20_000
+
+
+@pytest.mark.parametrize("permille", [0, -1])
+def test_a_pool_that_weighs_nothing_is_refused(permille: int) -> None:
+    """Planted: it divides by zero when somebody's credits are asked for."""
+    with pytest.raises(ValueError, match=f"pool 'h100' weighs {permille}; choose 1 or more"):
+        PoolWeight("h100", permille)

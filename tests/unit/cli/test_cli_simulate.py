@@ -140,7 +140,14 @@ def test_a_page_with_curves_and_figures(files: list[str], tmp_path: Path) -> Non
         (["--gpus", "4", "--cycle", "0s"], "Error: cycle_s is 0; choose 1 to 86400"),
         (["--gpus", "4", "--cycle", "banana"], "Error: --cycle 'banana': write 90s, 30m, "),
         (["--gpus", "4", "--failures-every", "x"], "Error: --failures-every 'x': write 90s, "),
-        (["--gpus", "4", "--picture", "f.png"], "Error: --picture f.png: it is an HTML page; giv"),
+        (
+            ["--gpus", "4", "--failures-every", "0s"],
+            "Error: --failures-every 0s: leave it out for ",
+        ),
+        (
+            ["--gpus", "4", "--picture", "f.png"],
+            "Error: --picture f.png: it is an HTML page; give a name that ends in .html or .htm.",
+        ),
         (["--gpus", "4", "--policy", "nowhere.yaml"], "Error: nowhere.yaml: "),
         (["--gpus", "4", "--picture", "no/such/place.html"], "Error: no/such/place.html: No such"),
     ],

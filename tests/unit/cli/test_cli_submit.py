@@ -334,3 +334,14 @@ def test_a_plan(server: Server) -> None:
     )
     server.routes["POST jobs"] = {**PLAN, "fits": False}
     assert server.run("submit", "--team", TEAM, "--plan", "--", "true").exit_code == 3
+
+
+def test_a_plan_of_a_range_costs_at_least_its_least(server: Server) -> None:
+    """Planted: the cost of the least as that of all; "at least" of what starts now with so much."""
+    words = ("submit", "--team", TEAM, "--gpus", "8..16", "--plan", "--", "true")
+    job = {**PLAN["job"], "node_count_min": 1, "mgpu_min": 8_000, "mgpu": 16_000}
+    waits = {**PLAN, "job": job, "mgpu": 8_000, "would_start_now": False}
+    server.routes["POST jobs"] = waits
+    assert server.run(*words).out.splitlines()[-1] == "costs an hour    at least 24.01 EUR"
+    server.routes["POST jobs"] = {**waits, "would_start_now": True}
+    assert server.run(*words).out.splitlines()[-1] == "costs an hour    24.01 EUR"
