@@ -247,35 +247,42 @@ class PoolCycle:
 
     def _use_claims(self) -> list[Earmark]:
         """Start every claimed job whose GPUs are free, there or elsewhere; give up a claim
-        that only quota still refuses (it was lowered since). Returns the claims of what starts."""
+        that only quota still refuses (it was lowered since). What a claim leaves so is there for
+        the others. Returns the claims of what starts."""
         pool = self.pool
         started: list[tuple[Earmark, str, list[Slot]]] = []
-        for earmark in in_turn(pool.earmarks.values()):
-            if self._starts_left <= 0:
-                break
-            job = earmark.job
-            pool.settle(earmark)
-            claimed = earmark.place
-            is_ready = earmark.is_here
-            place = claimed if is_ready else pool.free.find(pool.ground.shape_of(job))
-            is_allowed = pool.blocker(earmark.team, job.mgpu) is None
-            if place is not None and is_allowed:
-                if place != claimed:
-                    pool.dropped.append(job.id)
-                slots = pool.occupy(job, earmark.team, place)
-                priority = pool.ground.priority(job.priority_class)
-                self._note_start(job, earmark.team, priority, place)
-                del pool.earmarks[job.id]
-                started.append((earmark, place.cluster, slots))
-            elif is_ready and not earmark.victims and not is_allowed:
-                pool.dropped.append(job.id)
-                del pool.earmarks[job.id]
-            else:
-                pool.restore(earmark)
+        dropped_count = -1
+        while dropped_count < len(pool.dropped):
+            dropped_count = len(pool.dropped)
+            for earmark in in_turn(pool.earmarks.values()):
+                if self._starts_left <= 0:
+                    break
+                self._use_claim(earmark, started)
         # Only now is it known which claims are left, whose ends reservations count on too.
         for earmark, cluster, slots in started:
             self.reserved.note_start(earmark.job, earmark.team, cluster, slots)
         return [earmark for earmark, _, _ in started]
+
+    def _use_claim(self, earmark: Earmark, started: list[tuple[Earmark, str, list[Slot]]]) -> None:
+        pool, job = self.pool, earmark.job
+        pool.settle(earmark)
+        claimed = earmark.place
+        is_ready = earmark.is_here
+        place = claimed if is_ready else pool.free.find(pool.ground.shape_of(job))
+        is_allowed = pool.blocker(earmark.team, job.mgpu) is None
+        if place is not None and is_allowed:
+            if place != claimed:
+                pool.dropped.append(job.id)
+            slots = pool.occupy(job, earmark.team, place)
+            priority = pool.ground.priority(job.priority_class)
+            self._note_start(job, earmark.team, priority, place)
+            del pool.earmarks[job.id]
+            started.append((earmark, place.cluster, slots))
+        elif is_ready and not earmark.victims and not is_allowed:
+            pool.dropped.append(job.id)
+            del pool.earmarks[job.id]
+        else:
+            pool.restore(earmark)
 
     # -- queues ---------------------------------------------------------------------------
 

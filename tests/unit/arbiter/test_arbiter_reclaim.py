@@ -158,6 +158,29 @@ def test_a_claim_that_quota_refuses_since_is_dropped() -> None:
     assert why(plan, "j").code is Code.NEVER_FITS
 
 
+def test_what_such_a_claim_leaves_lets_an_earlier_one_start_at_once() -> None:
+    """What `j` claims is free, and quota refuses it; `early`, which comes before it and whose
+    victim is not gone, can have it. Planted: each claim is looked at once."""
+    snapshot = a_snapshot(
+        quotas=[
+            a_quota("o", 8),
+            a_quota("o/d", 4, borrow=0),
+            a_quota("o/d/a", 4),
+            a_quota("o/d/b", 0),
+        ],
+        devices=devices(2, gpus=4),
+        running=[a_victim("v", "o", slots(0, 1, gpus=4), of="early", grace_until=NOW + 50)],
+        queued=[a_queued("early", "o/d/a", gpus=4), a_queued("j", "o/d/b", gpus=4)],
+        claims=[
+            a_claim("early", slots(0, 1, gpus=4), grace_until=NOW + 50),
+            a_claim("j", slots(1, 1, gpus=4)),
+        ],
+    )
+    plan = plan_of(snapshot)
+    assert [(start.job, start.slots) for start in plan.starts] == [("early", slots(1, 1, gpus=4))]
+    assert plan.dropped_claims == ("early", "j")
+
+
 def test_what_is_going_anyway_is_claimed_before_anybody_is_stopped() -> None:
     """v ends by itself (cancelled): the claim has no victims of its own."""
     going = a_running(
