@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +16,9 @@ from arbiter.victim_order import VictimKey
 
 #: A node of a cluster, or a room of one.
 Node = tuple[str, str]
+
+#: Of `Holdings.ends` at most one in so many is of an attempt that is gone.
+_GONE_PART = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +84,6 @@ class Borrowed:
 
     def note(self, holding: Holding) -> None:
         """It is protected otherwise than before, or here for the first time."""
-        self.forget(holding)
         protected, everywhere = holding.protected, holding.everywhere
         at_home = protected & (everywhere + 1) >> 1
         if (
@@ -89,28 +91,34 @@ class Borrowed:
             or holding.claim_of is not None
             or (at_home and not holding.run.is_preemptible)
         ):
+            if self._part(holding):
+                self._count(holding, -1)
             return
+        if not self._part(holding):
+            self._count(holding, 1)
         of = self.of[holding] = holding.team, protected
         alike = self.alike.get(of)
         if alike is None:
             self.alike[of] = {holding: None}
         else:
             alike[holding] = None
-        self._count(holding, 1)
 
-    def forget(self, holding: Holding) -> None:
-        """It is protected everywhere, or gone."""
+    def _part(self, holding: Holding) -> bool:
+        """Take it from those that are alike; whether it was among any."""
         of = self.of.pop(holding, None)
-        if of is not None:
-            alike = self.alike[of]
-            del alike[holding]
-            if not alike:
-                del self.alike[of]
-            self._count(holding, -1)
+        if of is None:
+            return False
+        alike = self.alike[of]
+        del alike[holding]
+        if not alike:
+            del self.alike[of]
+        return True
 
     def _count(self, holding: Holding, sign: int) -> None:
         run = holding.run
-        nodes = self.by_node.setdefault(run.cluster, {})
+        nodes = self.by_node.get(run.cluster)
+        if nodes is None:
+            nodes = self.by_node[run.cluster] = {}
         for slot in run.slots:
             nodes[slot.node] = nodes.get(slot.node, 0) + sign * slot.mgpu
 
@@ -120,9 +128,12 @@ class Holdings:
 
     `teams` has those that are not being stopped, by team, `going` the others. `unsettled` are those
     of which the last cycle left anything but "all of it guaranteed", by team; `settled` are teams
-    of whose attempts nothing is to be told as long as none comes, goes or is stopped. `ends` has
-    every end by a time limit, in order. `free` are the devices without them, once there was a
-    cycle. `ledger` is how quota stands, in which the capacity is of no meaning.
+    of whose attempts nothing is to be told as long as none comes, goes or is stopped. `class_use`
+    is by team and class, of classes with a cap. `on_node` has what each holds of a node or room.
+    `ends` has every end by a time limit, in order, and some of attempts that are gone (see `has`).
+    `free` are the devices without them, once there was a cycle. `stale` are the nodes and rooms
+    that `settle` is to look at: what goes of one, and what comes in its place until then, is one
+    change. `ledger` is how quota stands, in which the capacity is of no meaning.
     """
 
     def __init__(
@@ -134,7 +145,7 @@ class Holdings:
         rooms: Rooms,
     ) -> None:
         self.all: dict[str, Holding] = {}
-        #: How many attempts run on so many nodes.
+        #: How many gangs run on so many nodes.
         self.widths: Counter[int] = Counter()
         self.teams: dict[int, TeamJobs] = {}
         self.going: dict[str, Holding] = {}
@@ -142,18 +153,19 @@ class Holdings:
         self.settled: set[int] = set()
         self.direct = [0] * len(tree.ids)
         self.ledger = Ledger(tree, quota, 0, self.direct)
-        self.stray_mgpu = 0
         self.class_use: dict[tuple[int, str], int] = {}
-        self.used: dict[str, dict[str, int]] = {}
         self.on_node: dict[Node, dict[str, int]] = {}
         self.ends: list[tuple[int, str, Holding]] = []
         self.free: FreeDevices | None = None
+        self.stale: set[Node] = set()
         self._tree = tree
         self._classes = classes
         self.offered = offered
         self._rooms = rooms
         self.offered_mgpu = sum(sum(nodes.values()) for nodes in offered.values())
-        self._beyond_mgpu = 0
+        #: What is in use of nodes beyond what they offer, as last settled.
+        self._beyond: dict[Node, int] = {}
+        self._capped = {cls.id for cls in classes.values() if cls.team_cap_mgpu is not None}
         #: As of the last cycle, and the teams of which something changed since.
         self._protection = Protection(tree, quota)
         self._changed: set[int] = set()
@@ -187,7 +199,7 @@ class Holdings:
                 line.add(holding.contender())
                 self._changed.add(team)
             if run.time_limit_s is not None:
-                insort(self.ends, (run.started_at + run.time_limit_s, run.attempt, holding))
+                self._note_end(run.started_at + run.time_limit_s, holding)
         if is_going or team == ROOT or run.guaranteed_mgpu != holding.mgpu:
             self.unsettled.setdefault(team, {})[run.attempt] = holding
         self.settled.discard(team)
@@ -195,22 +207,31 @@ class Holdings:
     def remove(self, attempt: str) -> None:
         """The attempt is gone."""
         holding = self.all.pop(attempt)
-        run = holding.run
         self._count(holding, -1)
         unsettled = self.unsettled.get(holding.team, {})
         if unsettled.pop(attempt, None) is not None and not unsettled:
             del self.unsettled[holding.team]
         self.settled.discard(holding.team)
-        if self.going.pop(attempt, None) is None:
-            if holding.team != ROOT:
-                line = self.teams[holding.team]
-                line.remove(holding.turn)
-                if not line.jobs:
-                    del self.teams[holding.team]
-                self._changed.add(holding.team)
-            if run.time_limit_s is not None:
-                end = run.started_at + run.time_limit_s, attempt
-                del self.ends[bisect_left(self.ends, end)]
+        if self.going.pop(attempt, None) is None and holding.team != ROOT:
+            line = self.teams[holding.team]
+            line.remove(holding.turn)
+            if not line.jobs:
+                del self.teams[holding.team]
+            self._changed.add(holding.team)
+
+    def has(self, holding: Holding) -> bool:
+        """Whether it is not gone."""
+        return self.all.get(holding.run.attempt) is holding
+
+    def _note_end(self, end: int, holding: Holding) -> None:
+        ends, attempt = self.ends, holding.run.attempt
+        if len(ends) - len(self.all) > len(ends) // _GONE_PART:
+            ends = self.ends = [one for one in ends if self.has(one[2])]
+        at = bisect_left(ends, (end, attempt))
+        if at < len(ends) and ends[at][:2] == (end, attempt):
+            ends[at] = end, attempt, holding
+        else:
+            ends.insert(at, (end, attempt, holding))
 
     def protect(self, teams: Mapping[int, TeamJobs], besides: Collection[int]) -> Protection:
         """Class all attempts for a cycle, and mark them. `teams` are theirs with what else is to be
@@ -256,71 +277,71 @@ class Holdings:
             self._borrowed = Borrowed(dict.fromkeys(marked))
         return self._borrowed
 
+    def used_on(self, at: Node) -> int:
+        """What is in use of a node or room."""
+        held = self.on_node.get(at)
+        return 0 if held is None else sum(held.values())
+
     def left_of(self, offered: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
         """What of the `offered`, by cluster and node or room, they leave."""
         return {
-            cluster: {
-                node: amount - self.used.get(cluster, {}).get(node, 0)
-                for node, amount in nodes.items()
-            }
-            for cluster, nodes in offered.items()
+            cluster: {room: most - self.used_on((cluster, room)) for room, most in rooms.items()}
+            for cluster, rooms in offered.items()
         }
+
+    def settle(self) -> None:
+        """Look at what is stale: what is free of it, and what is in use beyond what it offers."""
+        free, beyond, used_on = self.free, self._beyond, self.used_on
+        for at in self.stale:
+            cluster, room = at
+            is_room = is_beside(room)
+            offered = (self._rooms.offered if is_room else self.offered).get(cluster)
+            left = (0 if offered is None else offered.get(room, 0)) - used_on(at)
+            if left < 0 and not is_room:
+                beyond[at] = -left
+            elif at in beyond:
+                del beyond[at]
+            if free is not None:
+                free.leave(cluster, room, left)
+        self.stale.clear()
 
     def capacity(self, without: Mapping[str, Mapping[str, int]] | None = None) -> int:
         """Device by device, what it offers or what is in use on it `without` some, whichever is
-        more."""
-        beyond = self._beyond_mgpu
-        for cluster, nodes in (without or {}).items():
-            used = self.used.get(cluster, {})
-            for node, mgpu in nodes.items():
-                held = used.get(node, 0)
-                beyond += self._beyond(cluster, node, held - mgpu)
-                beyond -= self._beyond(cluster, node, held)
-        return self.offered_mgpu + beyond
+        more; as last settled."""
+        beyond = self._beyond
+        back = sum(
+            min(mgpu, beyond.get((cluster, room), 0))
+            for cluster, rooms in (without or {}).items()
+            for room, mgpu in rooms.items()
+        )
+        return self.offered_mgpu + sum(beyond.values()) - back
 
     def _count(self, holding: Holding, sign: int) -> None:
-        run, mgpu = holding.run, sign * holding.mgpu
-        self.ledger.charge(holding.team, mgpu)
-        if holding.team == ROOT:
-            self.stray_mgpu += mgpu
-        else:
-            self.direct[holding.team] += mgpu
+        run, team, mgpu = holding.run, holding.team, sign * holding.mgpu
+        self.ledger.charge(team, mgpu)
+        if team != ROOT:
+            self.direct[team] += mgpu
         width = len(run.slots)
-        self.widths[width] += 1 if sign > 0 else -1
-        if not self.widths[width]:
-            del self.widths[width]
-        key = holding.team, run.priority_class
-        self.class_use[key] = self.class_use.get(key, 0) + mgpu
-        if not self.class_use[key]:
-            del self.class_use[key]
-        cluster, attempt, on_node, free = run.cluster, run.attempt, self.on_node, self.free
-        used, offered = self.used.setdefault(cluster, {}), self.offered.get(cluster, {})
+        if width > 1:
+            self.widths[width] += sign
+            if not self.widths[width]:
+                del self.widths[width]
+        if run.priority_class in self._capped:
+            key = team, run.priority_class
+            self.class_use[key] = self.class_use.get(key, 0) + mgpu
+            if not self.class_use[key]:
+                del self.class_use[key]
+        on_node, attempt = self.on_node, run.attempt
         for slot in run.slots:
-            node, change = slot.node, sign * slot.mgpu
-            before = used.get(node, 0)
-            after = before + change
-            if after:
-                used[node] = after
-            else:
-                del used[node]
-            most = offered.get(node, 0)
-            if before > most or after > most:
-                self._beyond_mgpu += self._beyond(cluster, node, after)
-                self._beyond_mgpu -= self._beyond(cluster, node, before)
-            at = cluster, node
-            if sign > 0:
-                on_node.setdefault(at, {})[attempt] = change
-            else:
-                held = on_node[at]
+            at = run.cluster, slot.node
+            self.stale.add(at)
+            held = on_node.get(at)
+            if sign < 0:
+                assert held is not None
                 del held[attempt]
                 if not held:
                     del on_node[at]
-            if free is not None:
-                free.take_later(at, change)
-
-    def _beyond(self, cluster: str, node: str, used: int) -> int:
-        if is_beside(node):
-            return 0
-        nodes = self.offered.get(cluster)
-        offered = None if nodes is None else nodes.get(node)
-        return used if offered is None else max(0, used - offered)
+            elif held is None:
+                on_node[at] = {attempt: slot.mgpu}
+            else:
+                held[attempt] = slot.mgpu

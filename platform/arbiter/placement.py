@@ -83,7 +83,6 @@ class FreeDevices:
         "_all",
         "_amounts",
         "_changed",
-        "_due",
         "_failed",
         "_fitting",
         "_kinds",
@@ -91,11 +90,11 @@ class FreeDevices:
         "_rooms",
         "_seen",
         "_shelves",
-        "_taken",
         "_totals",
         "beside",
         "free",
         "plans",
+        "taken",
     )
 
     def __init__(
@@ -130,10 +129,8 @@ class FreeDevices:
         #: What was found since something was taken, and since something was given back.
         self._fitting: set[Shape] = set()
         self._failed: set[Shape] = set()
-        #: What was taken of each node since the mark; None before the first one.
-        self._taken: dict[tuple[str, str], int] | None = None
-        #: What is to be taken of each at the next mark.
-        self._due: dict[tuple[str, str], int] = {}
+        #: The nodes and rooms of which something was taken since the last mark.
+        self.taken: set[tuple[str, str]] = set()
 
     def clusters(self, allowed: frozenset[str] | None) -> Iterable[str]:
         """Those of the `allowed` clusters that accept starts, in order of id."""
@@ -326,30 +323,25 @@ class FreeDevices:
             self._failed.clear()
         else:
             self._fitting.clear()
-        if self._taken is not None:
-            self._taken[cluster, node] = self._taken.get((cluster, node), 0) + mgpu
+        self.taken.add((cluster, node))
 
-    def take_later(self, at: tuple[str, str], mgpu: int) -> None:
-        """The same from the next mark on, of a node or room of a cluster that need not be known:
-        what goes, and what comes in its place until then, moves no node twice."""
-        self._due[at] = self._due.get(at, 0) + mgpu
+    def leave(self, cluster: str, room: str, amount: int) -> None:
+        """So much is free of a node or a room from now on, if it is known."""
+        nodes = self.free.get(cluster)
+        if nodes is None:
+            return
+        before = nodes.get(room)
+        if before is None:
+            before = self.beside.get(cluster, {}).get(room)
+        if before is not None and before != amount:
+            self.take(cluster, room, before - amount)
 
     def mark(self) -> None:
-        """What is taken from now on can be given back by `rewind`. What was found before is looked
-        up anew, so that no more shapes are remembered than one cycle asks for."""
-        due, self._due = self._due, {}
-        for (cluster, room), mgpu in due.items():
-            if mgpu and self.knows(cluster, room):
-                self.take(cluster, room, mgpu)
-        self._taken = {}
+        """Nothing is `taken` yet. What was found before is looked up anew, so that no more shapes
+        are remembered than one cycle asks for."""
+        self.taken.clear()
         self._fitting.clear()
         self._failed.clear()
-
-    def rewind(self) -> None:
-        """Give back what was taken since the mark, by the next one."""
-        taken, self._taken = self._taken or {}, None
-        for at, mgpu in taken.items():
-            self.take_later(at, -mgpu)
 
     def _move(self, at: _At, node: str, before: int, after: int) -> None:
         """Another amount is free of a node of a cluster, or of a view of it."""

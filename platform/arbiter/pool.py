@@ -122,7 +122,7 @@ class Pool:
 
     def close(self) -> None:
         """The cycle is over: `holdings` are again as they were before it."""
-        self.free.rewind()
+        self.holdings.stale |= self.free.taken
         for holding, protected in self.stopped.items():
             holding.is_going = holding.is_coming_back = False
             holding.protected = protected
@@ -352,6 +352,7 @@ def open_pool(
             ground.rooms,
             holdings.left_of(ground.rooms_offered),
         )
+    holdings.settle()
     free.mark()
     class_use = holdings.class_use.copy()
     now = holdings.ledger.copy()
@@ -458,7 +459,7 @@ def _earmarks(
         to_come = {} if is_overdue else gone.get(cluster, {})
         if all(
             ground.offered_of(cluster, slot.node)
-            - holdings.used.get(cluster, {}).get(slot.node, 0)
+            - holdings.used_on((cluster, slot.node))
             + to_come.get(slot.node, 0)
             - promised.get((cluster, slot.node), 0)
             >= slot.mgpu

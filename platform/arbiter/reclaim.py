@@ -327,7 +327,7 @@ class Reclaimer:
         """On how many nodes one attempt or claim runs, at most."""
         if self._slots_max is None:
             widths = (len(one.run.slots) for one in self._claims)
-            self._slots_max = max((*self._pool.holdings.widths, *widths), default=0)
+            self._slots_max = max((1, *self._pool.holdings.widths, *widths))
         return self._slots_max
 
     @property

@@ -158,7 +158,7 @@ class KnownEnds:
         while at < last and len(part) < _AT_ONCE:
             end, _, holding = ends[at]
             at += 1
-            if not holding.is_going:
+            if not holding.is_going and pool.holdings.has(holding):
                 run = holding.run
                 part.append((max(end, now), holding.team, holding.mgpu, run.cluster, run.slots))
         self._rest = at, last

@@ -86,8 +86,9 @@ def test_who_borrows_and_what_that_is_by_node_follows_every_change() -> None:
     borrowed.note(nowhere)
     assert borrowed.alike == {(3, 3): {nowhere: None}}
     assert borrowed.by_node[on[0]] == {on[1]: 8 * GPU, on[2]: 8 * GPU}
-    borrowed.forget(nowhere)
-    borrowed.forget(nowhere)
+    nowhere.protected = 7
+    borrowed.note(nowhere)
+    borrowed.note(nowhere)
     assert not borrowed.alike
     assert set(borrowed.by_node[on[0]].values()) == {0}
 

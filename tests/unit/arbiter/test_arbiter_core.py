@@ -18,7 +18,7 @@ from arbiter.protection import Fitted, TeamJobs
 from arbiter.queue_order import Agenda
 from arbiter.reclaim import Reclaimer
 from arbiter.service import PoolCycle
-from arbiter.snapshot import Balance, RunningJob, Slot, Usage
+from arbiter.snapshot import Balance, PriorityClass, RunningJob, Slot, Usage
 from builders.arbiter_builders import (
     GPU,
     NOW,
@@ -133,13 +133,15 @@ def test_what_gone_jobs_asked_for_is_forgotten() -> None:
     """A core that lives on remembers no more questions than a few for each line that waits.
 
     Planted: it is never laid out anew; a class that nobody knows is remembered for good; what has
-    a place is remembered beyond the cycle; holdings keep what is gone; an empty pool stays.
+    a place is remembered beyond the cycle; holdings keep what is gone, of classes with a cap or of
+    ends; an empty pool stays.
     """
     core = Core.of(
         a_snapshot(
             quotas={"a": 16, "a/t": 16},
             devices=devices(2, gpus=8),
-            running=[a_running("s", "a/t", slots(0, 1))],
+            running=[a_running("s", "a/t", slots(0, 1), priority="few")],
+            classes=[PriorityClass("few", 10, team_cap_mgpu=8 * GPU)],
         ),
         Policy(),
     )
@@ -152,7 +154,8 @@ def test_what_gone_jobs_asked_for_is_forgotten() -> None:
             )
         )
         core.queue(replace(a_queued("k", "a/t", nodes=2), mgpu_per_node=1 + number))
-        run = a_running("r", "a/t", slots(number, 1, gpus=1), priority=f"class {number}")
+        priority = "few" if number % 2 else f"class {number}"
+        run = a_running("r", "a/t", slots(number, 1), priority=priority, time_limit_s=number)
         core.hold(replace(run, slots=(Slot(f"n{number}", 1),)))
         core.queue(a_queued("elsewhere", "a/t", pool=f"pool {number}"))
         core.cycle(NOW + number)
@@ -170,9 +173,12 @@ def test_what_gone_jobs_asked_for_is_forgotten() -> None:
     assert len(ground._fleet_words) < 2_004
     assert len(holdings.free._fitting | holdings.free._failed) == 0
     assert list(holdings.all) == ["s.1"]
-    assert holdings.class_use == {(ground.tree.index["a/t"], "normal"): 8 * GPU}
+    assert holdings.class_use == {(ground.tree.index["a/t"], "few"): 8 * GPU}
     assert holdings.on_node == {("alpha", "alpha-000"): {"s.1": 8 * GPU}}
-    assert holdings.used == {"alpha": {"alpha-000": 8 * GPU}}
+    assert holdings.used_on(("alpha", "alpha-000")) == 8 * GPU
+    assert holdings.capacity() == 2 * 8 * GPU
+    assert holdings.stale == set()
+    assert len(holdings.ends) < 3
 
 
 @pytest.mark.parametrize(
