@@ -20,6 +20,8 @@ Node = tuple[str, str]
 #: Of `Holdings.ends` at most one in so many is of an attempt that is gone.
 _GONE_PART = 4
 
+_NOTHING: Mapping[str, int] = {}
+
 
 @dataclass(slots=True, eq=False)
 class Holding:
@@ -160,8 +162,12 @@ class Holdings:
         self.stale: set[Node] = set()
         self._tree = tree
         self._classes = classes
-        self.offered = offered
         self._rooms = rooms
+        #: With rooms.
+        self._offered = {
+            cluster: {**nodes, **rooms.offered.get(cluster, _NOTHING)}
+            for cluster, nodes in offered.items()
+        }
         self.offered_mgpu = sum(sum(nodes.values()) for nodes in offered.values())
         #: What is in use of nodes beyond what they offer, as last settled.
         self._beyond: dict[Node, int] = {}
@@ -291,16 +297,16 @@ class Holdings:
 
     def settle(self) -> None:
         """Look at what is stale: what is free of it, and what is in use beyond what it offers."""
-        free, beyond, used_on = self.free, self._beyond, self.used_on
+        free, beyond, on_node = self.free, self._beyond, self.on_node
         for at in self.stale:
             cluster, room = at
-            is_room = is_beside(room)
-            offered = (self._rooms.offered if is_room else self.offered).get(cluster)
-            left = (0 if offered is None else offered.get(room, 0)) - used_on(at)
-            if left < 0 and not is_room:
+            left, held = self._offered.get(cluster, _NOTHING).get(room, 0), on_node.get(at)
+            if held is not None:
+                left -= sum(held.values())
+            if left < 0 and not is_beside(room):
                 beyond[at] = -left
-            elif at in beyond:
-                del beyond[at]
+            elif beyond:
+                beyond.pop(at, None)
             if free is not None:
                 free.leave(cluster, room, left)
         self.stale.clear()
