@@ -65,8 +65,7 @@ NUMBERS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """Start `job` now, whole, on these slots of one cluster. `guaranteed_mgpu` of it is
     inside the team's guarantee, the rest is borrowed. `pool` tells where a job starts that accepts
     several; None is the only one that it accepts."""
@@ -118,8 +117,7 @@ class Reservation:
     pool: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Classed:
+class Classed(NamedTuple):
     """How much of a running attempt is inside its team's guarantee from now on, when it changed."""
 
     attempt: str
@@ -175,8 +173,7 @@ class Waiting(NamedTuple):
         return self.in_pools[1:]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeUse:
+class NodeUse(NamedTuple):
     """One tree node's standing in one pool after the plan, in milli-GPU.
 
     `in_use` is what runs, starts or is being stopped below it; `protected` of that is protected

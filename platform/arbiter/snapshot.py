@@ -115,8 +115,7 @@ class PriorityClass:
     preempts_across_teams: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """`mgpu` of one cluster node, held by or meant for one rank of a job."""
 
     node: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import compress, count, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,9 +19,6 @@ _NEVER_IN_LINE = frozenset((Code.NEVER_FITS, Code.CLUSTER_UNAVAILABLE))
 
 #: What most jobs have in the fields after `jobs_ahead`.
 _REST = Waiting("", Code.NEVER_FITS)[5:]
-#: Makes a `Waiting` of all its fields in order: a cycle makes 100,000, and calling the class costs
-#: twice as much.
-_of_all_fields = partial(tuple.__new__, Waiting)
 
 
 class Told(NamedTuple):
@@ -123,7 +119,8 @@ class _Lots:
             count(ahead),
             *map(repeat, _REST),
         )
-        told = list(map(_of_all_fields, rows))
+        # A cycle makes 100,000, and calling the class costs twice as much.
+        told = list(map(tuple.__new__, repeat(Waiting), rows))
         latest = {one.job.id: one.start_at for one in self._cycle.reserved.made}
         for at in compress(count(), map(self._reserving.__contains__, lots)):
             if (job := told[at].job) in latest:

@@ -127,6 +127,6 @@ def test_a_core_that_asks_plans_as_one_that_is_told(seed: int) -> None:
         silent = replace(snapshot, usage=(), balances=(), running=running)
         core = Core.of(silent, knobs, Told(snapshot))
         assert core.cycle(snapshot.taken_at, explains=False) == told
-        starts = tuple(replace(start, guaranteed_mgpu=0) for start in told.starts)
+        starts = tuple(start._replace(guaranteed_mgpu=0) for start in told.starts)
         bare = replace(told, starts=starts, classed=())
         assert core.cycle(snapshot.taken_at, explains=False, parts=False) == bare

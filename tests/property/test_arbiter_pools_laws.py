@@ -109,7 +109,7 @@ def test_each_pool_serves_its_line_as_if_it_were_alone(seed: int) -> None:
                 by,
             )
             here = [start for start in plan.starts if served[start.job] == pool]
-            assert [replace(start, pool=None) for start in here] == list(alone.starts)
+            assert [start._replace(pool=None) for start in here] == list(alone.starts)
             stops = [one for one in plan.reclaims if served[one.job] == pool]
             assert [replace(one, pool=None) for one in stops] == list(alone.reclaims)
             assert [one for one in plan.use if one.pool == pool] == [

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from arbiter.core import Core
 from arbiter.cycle import decide
-from arbiter.decisions import Plan
+from arbiter.decisions import Plan, Start
 from arbiter.policy import Policy
 from arbiter.record import Record, from_document, to_document
 from arbiter.snapshot import Phase, Slot, Snapshot
@@ -270,9 +270,10 @@ def renamed(thing: Any, names: Mapping[str, str]) -> Any:
     """The same with other names of the clusters' nodes."""
 
     def slotted(one: Any) -> Any:
-        return dataclasses.replace(
-            one, slots=tuple(Slot(names[slot.node], slot.mgpu) for slot in one.slots)
-        )
+        slots = tuple(Slot(names[slot.node], slot.mgpu) for slot in one.slots)
+        if isinstance(one, Start):
+            return one._replace(slots=slots)
+        return dataclasses.replace(one, slots=slots)
 
     if isinstance(thing, Plan):
         return dataclasses.replace(

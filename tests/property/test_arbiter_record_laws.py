@@ -39,7 +39,7 @@ def any_of(hint: Any, dice: random.Random) -> Any:
         return any_of(dice.choice(inner), dice)
     if hint is Policy:
         return Policy(starts_max=dice.randrange(3), spare_order=dice.choice([*SpareOrder]))
-    if is_dataclass(hint) or hint is Waiting:
+    if is_dataclass(hint) or hasattr(hint, "_field_defaults"):
         hints = typing.get_type_hints(hint)
         drawn = {name: any_of(value, dice) for name, value in hints.items()}
         return typing.cast(type, hint)(**drawn)
