@@ -129,7 +129,7 @@ class Holdings:
     """All attempts of one pool, and what they come to by team, node and end.
 
     `teams` has those that are not being stopped, by team, `going` the others. `unsettled` are those
-    of which the last cycle left anything but "all of it guaranteed", by team; `settled` are teams
+    of which the last cycle left anything but "all of it guaranteed", by team; `at_rest` are teams
     of whose attempts nothing is to be told as long as none comes, goes or is stopped. `class_use`
     is by team and class, of classes with a cap. `on_node` has what each holds of a node or room.
     `ends` has every end by a time limit, in order, and some of attempts that are gone (see `has`).
@@ -152,7 +152,7 @@ class Holdings:
         self.teams: dict[int, TeamJobs] = {}
         self.going: dict[str, Holding] = {}
         self.unsettled: dict[int, dict[str, Holding]] = {}
-        self.settled: set[int] = set()
+        self.at_rest: set[int] = set()
         self.direct = [0] * len(tree.ids)
         self.ledger = Ledger(tree, quota, 0, self.direct)
         self.class_use: dict[tuple[int, str], int] = {}
@@ -208,7 +208,7 @@ class Holdings:
                 self._note_end(run.started_at + run.time_limit_s, holding)
         if is_going or team == ROOT or run.guaranteed_mgpu != holding.mgpu:
             self.unsettled.setdefault(team, {})[run.attempt] = holding
-        self.settled.discard(team)
+        self.at_rest.discard(team)
 
     def remove(self, attempt: str) -> None:
         """The attempt is gone."""
@@ -217,7 +217,7 @@ class Holdings:
         unsettled = self.unsettled.get(holding.team, {})
         if unsettled.pop(attempt, None) is not None and not unsettled:
             del self.unsettled[holding.team]
-        self.settled.discard(holding.team)
+        self.at_rest.discard(holding.team)
         if self.going.pop(attempt, None) is None and holding.team != ROOT:
             line = self.teams[holding.team]
             line.remove(holding.turn)

@@ -50,7 +50,7 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
     for start in starts:
         in_use[start.team] += start.job.mgpu
     changed = {start.team for start in starts} | {one.team for one in pool.stopped}
-    known = holdings.settled - changed
+    known = holdings.at_rest - changed
     # All is guaranteed of a team that uses no more than its guarantee.
     over = {
         team
@@ -86,8 +86,8 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
         if (part := 0 if one.team == ROOT else parts.get(one, one.mgpu)) != one.run.guaranteed_mgpu
     ]
     # Below a team with nodes below it, others' jobs count too.
-    holdings.settled |= over.union(unsettled) - changed - tree.children.keys()
-    holdings.settled -= {one.team for one, _ in found}
+    holdings.at_rest |= over.union(unsettled) - changed - tree.children.keys()
+    holdings.at_rest -= {one.team for one, _ in found}
     classed = [Classed(one.run.attempt, part) for one, part in found]
     return Outcome(
         {start.job.id: parts.get(i, start.job.mgpu) for i, start in enumerate(starts)},
