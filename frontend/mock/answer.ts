@@ -360,6 +360,7 @@ function submit({ query, body }: MockRequest): MockAnswer {
     name: request.name ?? "job-17",
     team: request.team,
     mgpu: Math.round(gpus * 1000),
+    mgpu_min: Math.round((request.gpus_min ?? gpus) * 1000),
     time_limit_s: request.time_limit_s ?? null,
   });
   if (query.get("dry_run") !== "true") return { status: 201, body: job };
@@ -368,6 +369,8 @@ function submit({ query, body }: MockRequest): MockAnswer {
 
 function aPlan(request: Partial<JobRequest>, job: JobDetail, startsNow: boolean): JobPlan {
   const [, last, atOnce] = /^0-(\d+)(?:%(\d+))?$/.exec(request.array ?? "") ?? [];
+  // What waits waits for the least.
+  const planned = startsNow ? job.mgpu : job.mgpu_min;
   return {
     job: {
       ...job,
@@ -383,12 +386,12 @@ function aPlan(request: Partial<JobRequest>, job: JobDetail, startsNow: boolean)
     explanation: startsNow
       ? anExplanation({ code: "would_start", sentence: "It would start now.", victims: [] })
       : anExplanation(),
-    mgpu: job.mgpu,
-    guaranteed_mgpu: job.mgpu,
+    mgpu: planned,
+    guaranteed_mgpu: planned,
     borrowed_mgpu: 0,
     cluster: startsNow ? "slurm-a" : null,
     pool: job.pool,
-    cost_per_hour_nano: job.mgpu * 2_000_000,
+    cost_per_hour_nano: planned * 2_000_000,
     currency: "EUR",
   };
 }

@@ -45,6 +45,8 @@ function Plan({ plan }: { plan: JobPlan }) {
   const { text, tone } = verdict(plan);
   const { job } = plan;
   const each = job.tasks > 1 ? " for each task" : "";
+  // Of a range it waits for the least, and costs that then if it gets no more.
+  const isLeast = !plan.would_start_now && plan.mgpu === job.mgpu_min && job.mgpu_min < job.mgpu;
   const runsAs =
     plan.borrowed_mgpu === 0
       ? "guaranteed"
@@ -81,6 +83,7 @@ function Plan({ plan }: { plan: JobPlan }) {
           )}
           {plan.cost_per_hour_nano !== null && plan.currency !== null && (
             <Fact name="Cost per hour">
+              {isLeast && "at least "}
               {formatMoney(plan.cost_per_hour_nano, plan.currency)}
               {each}
             </Fact>

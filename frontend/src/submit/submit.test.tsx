@@ -378,6 +378,19 @@ describe("the submit page", () => {
     expect(plan).toHaveTextContent("Its first task would start now on slurm-a.");
   });
 
+  it("says of a range that waits what it costs at least, and of one that starts what it costs", async () => {
+    const { user } = open(`/submit?scope=${VISION}`);
+    const gpus = await screen.findByRole("textbox", { name: "GPUs in total" });
+    const plan = await screen.findByRole("region", { name: "What would happen" });
+    const cost = () => within(plan).findByRole("row", { name: /^Cost per hour / });
+    await user.clear(gpus);
+    await user.type(gpus, "100..200");
+    await waitFor(async () => expect(await cost()).toHaveTextContent(/^Cost per hourat least .*200\.00/));
+    await user.clear(gpus);
+    await user.type(gpus, "10..20");
+    await waitFor(async () => expect(await cost()).toHaveTextContent(/^Cost per hour[^a]*40\.00/));
+  });
+
   it("puts what the API says about a field at that field", async () => {
     const { user } = open(`/submit?scope=${VISION}`);
     const gpus = await screen.findByRole("textbox", { name: "GPUs in total" });
