@@ -21,6 +21,7 @@ from arbiter.policy import Policy, SpareOrder
 from arbiter.record import NewerRecord, Record, UnreadableRecord, from_document, to_document
 from arbiter.replay import Kind, differences
 from arbiter.snapshot import (
+    PoolWeight,
     QueuedJob,
     Slot,
     Snapshot,
@@ -42,6 +43,8 @@ def any_of(hint: Any, dice: random.Random) -> Any:
     if is_dataclass(hint) or hasattr(hint, "_field_defaults"):
         hints = typing.get_type_hints(hint)
         drawn = {name: any_of(value, dice) for name, value in hints.items()}
+        if hint is PoolWeight:
+            drawn["permille"] = dice.randrange(1, 3)
         return typing.cast(type, hint)(**drawn)
     size = range(dice.randrange(4))
     if origin is tuple:
