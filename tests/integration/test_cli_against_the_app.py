@@ -161,7 +161,9 @@ def test_a_planned_change_from_its_draft_to_its_end(site: Site) -> None:
     assert "is not as it was when you looked" in told
     assert "status         applied" in site.run("quota-changes", "apply", change)
     assert site.run("quota", "get", TEAM).splitlines()[1].split()[2] == "12"
-    assert "status         kept" in site.run("quota-changes", "cancel", change)
+    kept = site.run("quota-changes", "cancel", change)
+    assert "status          kept" in kept
+    assert "not taken back  " in kept
 
 
 def test_a_policy_and_a_class_are_changed(site: Site) -> None:
