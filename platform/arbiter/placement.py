@@ -214,10 +214,6 @@ class FreeDevices:
             }
         return has_beside(beside, node, wants)
 
-    def knows(self, cluster: str, room: str) -> bool:
-        """Whether it is a node, or a room that is counted."""
-        return room in self.free.get(cluster, ()) or room in self.beside.get(cluster, ())
-
     def left(self, cluster: str, room: str) -> int:
         """What is free of a node, or of a room that is counted."""
         nodes = self.free[cluster]
