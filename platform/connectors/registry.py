@@ -26,6 +26,7 @@ from connectors.kubernetes.options import unit_mgpu as kubernetes_unit_mgpu
 from connectors.kubernetes.wanted_objects import team_subject as kubernetes_team_subject
 from connectors.local.connector import open_local
 from connectors.local.node_control import control_nodes as control_local_nodes
+from connectors.local.options import unit_mgpu as local_unit_mgpu
 from connectors.natives import NativeControl
 from connectors.node_control import NodeControl, NodeEviction
 from connectors.protocol import ClusterConnector, LogReader
@@ -64,6 +65,7 @@ KINDS_IN_PARTS = frozenset({"kubernetes"})
 #: cluster that cannot give out any number of them.
 GPU_UNITS: Mapping[str, Callable[[Mapping[str, Any], str], int]] = {
     "kubernetes": kubernetes_unit_mgpu,
+    "local": local_unit_mgpu,
     "slurm": lambda options, pool: MGPU_PER_GPU,
 }
 #: Whether container images are run, by the options, on the kinds of cluster that can do so.

@@ -46,12 +46,19 @@ from connectors.registry import NODE_CONTROLS, open_connector
 SHOW_SLOTS = 'echo "$TIDEGATE_GPU_SLOTS|$CUDA_VISIBLE_DEVICES|$NVIDIA_VISIBLE_DEVICES"'
 
 
-def hold(rig: LocalRig, mgpu: int, *, node: str = "node-001", script: str = SHOW_SLOTS) -> str:
+def hold(
+    rig: LocalRig,
+    mgpu: int,
+    *,
+    node: str = "node-001",
+    pool: str = "h100",
+    script: str = SHOW_SLOTS,
+) -> str:
     """Start something that keeps its devices until the file named like its key appears."""
     key = a_key()
     wait = f"while ! [ -e {rig.scratch}/{key} ]; do sleep 0.02; done"
     slots = (RankSlot(node, mgpu),)
-    rig.connector.submit(a_workload(f"{script}; {wait}", key=key, slots=slots))
+    rig.connector.submit(a_workload(f"{script}; {wait}", key=key, pool=pool, slots=slots))
     return key
 
 
@@ -75,10 +82,31 @@ def test_a_device_is_never_handed_out_twice(local_rig: LocalRig) -> None:
     assert (first, second, elsewhere) == ("0,1,2||void", "3,4,5,6,7||void", "0||void")
 
 
-def test_shares_fill_one_device_before_the_next(local_rig: LocalRig) -> None:
-    shares = [slots_of(local_rig, hold(local_rig, mgpu)) for mgpu in (600, 500, 400, 500)]
+def test_each_shared_gpu_is_a_node_with_its_own_device(local_rig: LocalRig) -> None:
+    """Planted: each is device 0; the free half of one GPU and of another start a job on both."""
+    group = {"count": 1, "gpus": 2, "pool": "l4", "prefix": "s-", "shared": True}
+    local_rig.options["nodes"] = [local_rig.options["nodes"], group]
+    local_rig.connector = local_rig.open()
+    nodes = {node.name: node for node in local_rig.connector.inventory().nodes if node.pool == "l4"}
+    assert {name: node.capacity_mgpu for name, node in nodes.items()} == {
+        "s-001-gpu0": 1000,
+        "s-001-gpu1": 1000,
+    }
+
+    def part(mgpu: int, index: int) -> str:
+        return hold(local_rig, mgpu, node=f"s-001-gpu{index}", pool="l4")
+
+    shares = [slots_of(local_rig, part(*one)) for one in ((600, 0), (500, 1), (400, 0), (499, 1))]
     assert shares == ["0||void", "1||void", "0||void", "1||void"]
-    assert slots_of(local_rig, hold(local_rig, 6000)) == "2,3,4,5,6,7||void"
+    with pytest.raises(WorkloadRejected, match="s-001-gpu1 has 1 GPU in all, fewer than asked"):
+        part(1500, 1)
+
+
+def test_gpus_that_are_not_shared_are_given_whole(local_rig: LocalRig) -> None:
+    """Planted: a half ran on a node of 8, where what is free cannot always be had in one piece."""
+    for mgpu, words in ((500, r"0\.5 GPUs"), (1500, r"1\.5 GPUs")):
+        with pytest.raises(WorkloadRejected, match=f"asks for {words}; node-001 gives whole ones"):
+            hold(local_rig, mgpu)
 
 
 def test_what_finds_no_free_device_waits_and_starts_when_there_is_one(local_rig: LocalRig) -> None:
@@ -146,6 +174,23 @@ def test_real_gpus_are_one_node_and_visible_by_index(
     assert logs == ["PCI_BUS_ID 0 unset\n", "PCI_BUS_ID 1,2 unset\n"]
     with pytest.raises(WorkloadRejected, match="no node"):
         connector.submit(a_workload())
+
+
+@pytest.mark.usefixtures("fake_nvidia_smi")
+def test_real_gpus_that_are_shared_are_visible_by_index(local_rig: LocalRig) -> None:
+    """Planted: every part was of the first GPU."""
+    nodes = {**local_rig.options["nodes"], "shared": True}
+    local_rig.options |= {"nodes": nodes, "use_real_gpus": True}
+    connector = local_rig.open()
+    host = socket.gethostname()
+    assert [(node.name, node.capacity_mgpu) for node in connector.inventory().nodes] == [
+        (f"{host}-gpu{index}", 1000) for index in range(4)
+    ]
+    slots = (RankSlot(f"{host}-gpu3", 500),)
+    workload = a_workload('echo "$CUDA_VISIBLE_DEVICES"', slots=slots)
+    connector.submit(workload)
+    until_released(connector, workload.key)
+    assert whole_log(connector, workload.key) == "3\n"
 
 
 def test_real_gpus_that_nvidia_smi_lost_do_not_become_virtual(

@@ -93,7 +93,7 @@ def choose_devices(slot: Slot, used_mgpu: Mapping[tuple[str, int], int]) -> tupl
     """
     free_mgpu = {
         index: MGPU_PER_DEVICE - used_mgpu.get((slot.node, index), 0)
-        for index in range(slot.node_gpus)
+        for index in range(slot.first_device, slot.first_device + slot.node_gpus)
     }
     if slot.mgpu >= MGPU_PER_DEVICE:
         whole = [index for index, free in free_mgpu.items() if free == MGPU_PER_DEVICE]

@@ -16,12 +16,14 @@ from connectors.local.attempt_files import (
 
 
 class Slot:
-    """One rank's place: `mgpu` milli-GPU on `node`, which has `node_gpus` devices."""
+    """One rank's place: `mgpu` milli-GPU on `node`, which has `node_gpus` devices from index
+    `first_device` on."""
 
-    def __init__(self, node: str, mgpu: int, node_gpus: int) -> None:
+    def __init__(self, node: str, mgpu: int, node_gpus: int, first_device: int = 0) -> None:
         self.node = node
         self.mgpu = mgpu
         self.node_gpus = node_gpus
+        self.first_device = first_device
 
 
 class Credentials:
@@ -75,7 +77,12 @@ class AttemptSpec:
             "trace": self.trace,
             "boot_id": self.boot_id,
             "slots": [
-                {"node": slot.node, "mgpu": slot.mgpu, "node_gpus": slot.node_gpus}
+                {
+                    "node": slot.node,
+                    "mgpu": slot.mgpu,
+                    "node_gpus": slot.node_gpus,
+                    "first_device": slot.first_device,
+                }
                 for slot in self.slots
             ],
             "uses_real_gpus": self.uses_real_gpus,
@@ -127,7 +134,11 @@ def _list(record: Mapping[str, object], name: str) -> list[object]:
 def _slot(value: object) -> Slot:
     if not isinstance(value, dict):
         raise CorruptRecord(f"slot {value!r} is not an object")
-    return Slot(text(value, "node"), integer(value, "mgpu"), integer(value, "node_gpus"))
+    # What was written before any GPU could be shared says nothing of it.
+    first_device = integer(value, "first_device") if "first_device" in value else 0
+    return Slot(
+        text(value, "node"), integer(value, "mgpu"), integer(value, "node_gpus"), first_device
+    )
 
 
 def _credentials(record: Mapping[str, object]) -> Credentials:

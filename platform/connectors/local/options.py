@@ -1,14 +1,18 @@
 """The options of a local cluster, checked, and the nodes that follow from them.
 
 root            directory that keeps the attempts; on a local disk, for this connector only
-nodes           a group {count, gpus, pool, prefix, features, domains} of virtual nodes, or a
-                list of groups; features, none by default, are names that jobs may ask for, and
-                domains, such as {"block": "b1", "rack": "r1"}, say where the group stands. A
-                group with cores instead of gpus offers these, to a pool of CPU cores; how many
-                this machine really has is not asked
+nodes           a group {count, gpus, shared, pool, prefix, features, domains} of virtual nodes,
+                or a list of groups; features, none by default, are names that jobs may ask for,
+                and domains, such as {"block": "b1", "rack": "r1"}, say where the group stands.
+                Where a group is shared (false by default; all groups of a pool are, or none)
+                jobs may have parts of its GPUs: each of them is a node of its own, so that what
+                is free of a node can be had in one piece. A group with cores instead of gpus
+                offers these, to a pool of CPU cores; how many this machine really has is not
+                asked
 use_real_gpus   "auto" (default): the GPUs that nvidia-smi lists, if any, on one node named
                 after this machine, else the virtual nodes; true: real ones or none; false.
-                Nodes with cores are there in any case
+                They are shared if the first group with GPUs is. Nodes with cores are there in
+                any case
 log_cap_bytes   cap of each stream of each rank, 16 MiB by default
 path            PATH of the jobs
 run_as          {portal user: UNIX user}; the portal must run as root to use it
@@ -24,14 +28,14 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from connectors.errors import ClusterUnavailable, WorkloadRejected
 from connectors.local.attempt_spec import Credentials
 from connectors.protocol import TOPOLOGY_LEVELS
-from primitives.units import DeviceKind
+from primitives.units import MGPU_PER_GPU, DeviceKind
 
 NODES_MAX = 10_000
 DEVICES_PER_NODE_MAX = 1_024
@@ -47,6 +51,7 @@ _FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _DEFAULT_GROUP = {
     "count": 125,
     "gpus": 8,
+    "shared": False,
     "pool": "h100",
     "prefix": "node-",
     "features": (),
@@ -61,7 +66,8 @@ _NVIDIA_SMI_NO_GPU = (6, 9)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node: this machine, or a virtual part of it. It has so many `devices`: `device`s."""
+    """One node: this machine, or a virtual part of it. It has so many `devices`: `device`s, whose
+    indices begin with `first_device`. Jobs may have parts of the one that is `shared`."""
 
     name: str
     pool: str
@@ -70,6 +76,14 @@ class Node:
     features: tuple[str, ...] = ()
     domains: Mapping[str, str] = field(default_factory=dict)
     device: DeviceKind = DeviceKind.GPU
+    first_device: int = 0
+    is_shared: bool = False
+
+    def device_by_device(self) -> Iterator[Node]:
+        """Each device as a node of its own, of which jobs may have parts."""
+        for index in range(self.first_device, self.first_device + self.devices):
+            name = f"{self.name}-gpu{index}"
+            yield replace(self, name=name, devices=1, first_device=index, is_shared=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +136,19 @@ def nodes_of(options: LocalOptions) -> tuple[Node, ...]:
     if (count := _real_gpu_count()) > 0:
         real = Node(_host_name(), like.pool, count, is_real=True, features=like.features)
         cores = (node for node in options.virtual_nodes if node.device is DeviceKind.CPU)
-        return (real, *cores)
+        return (*(real.device_by_device() if like.is_shared else (real,)), *cores)
     if options.use_real_gpus == "always":
         raise ClusterUnavailable("nvidia-smi lists no GPU on this machine")
     return options.virtual_nodes
+
+
+def unit_mgpu(options: Mapping[str, Any], pool: str) -> int:
+    """What each rank of a job of `pool` must be a multiple of with these stored options, in
+    milli-GPU: parts of GPUs are given out where these are shared."""
+    groups = _groups(options.get("nodes", _DEFAULT_GROUP))
+    wholes = ({**_DEFAULT_GROUP, **group} for group in groups if isinstance(group, Mapping))
+    is_shared = any(one["shared"] is True and one["pool"] == pool for one in wholes)
+    return 1 if is_shared else MGPU_PER_GPU
 
 
 def credentials_of(
@@ -150,19 +173,25 @@ def credentials_of(
     return entry, Credentials(entry.pw_uid, entry.pw_gid, groups)
 
 
-def _virtual_nodes(groups: Any) -> tuple[Node, ...]:
-    if isinstance(groups, Mapping):
-        groups = [groups]
+def _groups(nodes: Any) -> list[Any] | tuple[Any, ...]:
+    """The groups of the option nodes. Raises ValueError where it has none."""
+    groups = [nodes] if isinstance(nodes, Mapping) else nodes
     if not isinstance(groups, list | tuple) or not groups:
         raise ValueError(
-            "option nodes must be a group {count, gpus, pool, prefix, features, domains} or a list"
+            "option nodes must be a group {count, gpus, shared, pool, prefix, features, domains} "
+            "or a list"
         )
+    return groups
+
+
+def _virtual_nodes(option: Any) -> tuple[Node, ...]:
     nodes: list[Node] = []
-    for group in groups:
+    shared: dict[str, bool] = {}
+    for group in _groups(option):
         if not isinstance(group, Mapping) or set(group) - {*_DEFAULT_GROUP, "cores"}:
             raise ValueError(
-                "a group of nodes has count, gpus or cores, pool, prefix, features and domains, "
-                "nothing else"
+                "a group of nodes has count, gpus or cores, shared, pool, prefix, features and "
+                "domains, nothing else"
             )
         device = DeviceKind.CPU if "cores" in group else DeviceKind.GPU
         if device is DeviceKind.CPU:
@@ -175,12 +204,20 @@ def _virtual_nodes(groups: Any) -> tuple[Node, ...]:
         features, domains = _features(whole["features"]), _domains(whole["domains"])
         _check_count("count", count, 1, NODES_MAX)
         _check_count(counted, devices, 0, DEVICES_PER_NODE_MAX)
+        is_shared = whole["shared"]
+        if not isinstance(is_shared, bool):
+            raise ValueError("shared of a group must be true or false")
+        if shared.setdefault(str(pool), is_shared) is not is_shared:
+            raise ValueError(
+                f"some groups of pool {str(pool)!r} are shared and some are not; give GPUs of "
+                "which jobs may have parts a pool of their own"
+            )
         width = max(3, len(str(count)))
         names = [f"{prefix}{number:0{width}d}" for number in range(1, count + 1)]
         if not all(_NAME.fullmatch(name) for name in (names[-1], str(pool))):
             raise ValueError(f"{prefix!r} and {pool!r} must be letters, digits, '.', '_' and '-'")
-        nodes.extend(
-            Node(
+        for name in names:
+            node = Node(
                 name,
                 str(pool),
                 devices,
@@ -189,17 +226,18 @@ def _virtual_nodes(groups: Any) -> tuple[Node, ...]:
                 domains=domains,
                 device=device,
             )
-            for name in names
-        )
-    if len(nodes) > NODES_MAX or len({node.name for node in nodes}) != len(nodes):
-        raise ValueError(f"at most {NODES_MAX} nodes, and no name twice: give groups own prefixes")
+            nodes.extend(node.device_by_device() if is_shared else (node,))
+            if len(nodes) > NODES_MAX:
+                raise ValueError(f"at most {NODES_MAX:,} nodes; a shared GPU counts as one")
+    if len({node.name for node in nodes}) != len(nodes):
+        raise ValueError("no name twice among nodes: give groups own prefixes")
     return tuple(nodes)
 
 
 def _check_cores(group: Mapping[str, Any]) -> None:
     """Raises ValueError for what a group of nodes with cores cannot have, or has to say."""
-    if "gpus" in group or "domains" in group:
-        raise ValueError("a group of nodes with cores has neither gpus nor domains")
+    if not group.keys().isdisjoint(("gpus", "shared", "domains")):
+        raise ValueError("a group of nodes with cores has neither gpus nor domains, nor is shared")
     if "pool" not in group:
         raise ValueError("a group of nodes with cores must name its pool")
 

@@ -180,9 +180,9 @@ def _slots(nodes: Mapping[str, Node], workload: Workload) -> tuple[Slot, ...]:
             raise WorkloadRejected(
                 f"rank {rank}: {node.name} is in pool {node.pool}, not in {workload.pool[:80]}"
             )
-        if slot.mgpu > MGPU_PER_DEVICE and slot.mgpu % MGPU_PER_DEVICE:
+        if slot.mgpu % MGPU_PER_DEVICE and not node.is_shared:
             raise WorkloadRejected(
-                f"rank {rank} asks for {node.device.text(slot.mgpu)}; above one only whole ones"
+                f"rank {rank} asks for {node.device.text(slot.mgpu)}; {node.name} gives whole ones"
             )
         asked_mgpu[node.name] = asked_mgpu.get(node.name, 0) + slot.mgpu
         if asked_mgpu[node.name] > node.devices * MGPU_PER_DEVICE:
@@ -190,4 +190,8 @@ def _slots(nodes: Mapping[str, Node], workload: Workload) -> tuple[Slot, ...]:
                 f"rank {rank}: {node.name} has {node.device.text(node.devices * MGPU_PER_DEVICE)}"
                 " in all, fewer than asked of it"
             )
-    return tuple(Slot(slot.node, slot.mgpu, nodes[slot.node].devices) for slot in workload.slots)
+    return tuple(
+        Slot(slot.node, slot.mgpu, node.devices, node.first_device)
+        for slot in workload.slots
+        for node in (nodes[slot.node],)
+    )

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from connectors.local.options import Node, parse_options
+from connectors.local.options import Node, parse_options, unit_mgpu
 from primitives.units import DeviceKind
 
 
@@ -31,6 +31,34 @@ def test_groups_of_nodes() -> None:
     )
 
 
+def test_each_shared_gpu_is_a_node() -> None:
+    """Planted: all of them are device 0; the unshared group beside it is cut up, too."""
+    groups = [
+        {"count": 1, "gpus": 2, "pool": "h100", "prefix": "big-"},
+        {"count": 2, "gpus": 2, "pool": "l4", "prefix": "s-", "shared": True, "features": ["ib"]},
+    ]
+    options = parse_options({"root": "/somewhere", "nodes": groups})
+    assert [
+        (node.name, node.pool, node.devices, node.first_device, node.is_shared, node.features)
+        for node in options.virtual_nodes
+    ] == [
+        ("big-001", "h100", 2, 0, False, ()),
+        ("s-001-gpu0", "l4", 1, 0, True, ("ib",)),
+        ("s-001-gpu1", "l4", 1, 1, True, ("ib",)),
+        ("s-002-gpu0", "l4", 1, 0, True, ("ib",)),
+        ("s-002-gpu1", "l4", 1, 1, True, ("ib",)),
+    ]
+
+
+def test_parts_are_given_out_of_shared_gpus() -> None:
+    """Planted: the default of a group's pool is not known; a single group is no list."""
+    shared = {"pool": "l4", "shared": True}
+    assert unit_mgpu({}, "h100") == unit_mgpu({"nodes": {}}, "h100") == 1000
+    assert unit_mgpu({"nodes": {"shared": True}}, "h100") == 1
+    assert unit_mgpu({"nodes": [{"gpus": 4}, shared]}, "h100") == 1000
+    assert unit_mgpu({"nodes": [{"gpus": 4}, shared]}, "l4") == 1
+
+
 def test_a_group_of_cores() -> None:
     groups = [{"count": 2, "cores": 64, "pool": "cpu", "prefix": "c-", "features": ["avx"]}]
     options = parse_options({"root": "/somewhere", "nodes": groups})
@@ -56,11 +84,18 @@ def test_a_group_of_cores() -> None:
         ({"nodes": {"size": 3}}, "a group of nodes"),
         ({"nodes": {"count": 0}}, "count"),
         ({"nodes": {"count": 10_001}}, "count"),
+        ({"nodes": {"count": 5_001, "gpus": 2, "shared": True}}, "a shared GPU counts as one"),
+        ({"nodes": {"shared": 1}}, "shared of a group must be true or false"),
+        (
+            {"nodes": [{"prefix": "a"}, {"prefix": "b", "shared": True}]},
+            "some groups of pool 'h100' are shared and some are not; give GPUs of which jobs may",
+        ),
         ({"nodes": {"gpus": -1}}, "gpus"),
         ({"nodes": {"cores": -1, "pool": "cpu"}}, "cores"),
         ({"nodes": {"cores": 8}}, "a group of nodes with cores must name its pool"),
         ({"nodes": {"cores": 8, "gpus": 1, "pool": "cpu"}}, "has neither gpus nor domains"),
         ({"nodes": {"cores": 8, "pool": "cpu", "domains": {}}}, "has neither gpus nor domains"),
+        ({"nodes": {"cores": 8, "pool": "cpu", "shared": True}}, "nor is shared"),
         ({"nodes": {"prefix": "a b"}}, "letters"),
         ({"nodes": {"prefix": "x" * 99}}, "letters"),
         ({"nodes": {"pool": ""}}, "letters"),

@@ -181,7 +181,6 @@ def test_a_refused_line_refuses_the_job(bob: Actor) -> None:
 @pytest.mark.parametrize(
     ("changes", "shape"),
     [
-        ({"gpus": 0.5}, (500, 1)),
         ({"gpus": 8}, (8_000, 1)),
         ({"gpus": 16}, (8_000, 2)),
         ({"gpus": 12}, (4_000, 3)),
@@ -537,14 +536,15 @@ def test_what_no_cluster_can_cut_is_refused_and_does_not_wait(company: Company, 
         submit(bob, gpus=..., gpus_per_node=1.5, nodes=2, cluster="hpc")
     assert [error.pointer for error in refusal.value.errors] == ["/gpus_per_node"]
     assert submit(bob, gpus=2, cluster="hpc").mgpu_per_node == 2_000
-    # The cluster beside it can.
-    assert submit(bob, gpus=0.5).mgpu_per_node == 500
-    company.cluster.nodes.all().delete()
     with pytest.raises(InvalidRequest) as refusal:
         submit(bob, gpus=0.5)
     assert [error.detail for error in refusal.value.errors] == [
         "no cluster with h100 gives a node of a job 0.5 GPUs; ask for a multiple of 1 on each node"
     ]
+    # The cluster beside it can, once its GPUs are shared.
+    company.cluster.options = {"nodes": {"shared": True}}
+    company.cluster.save()
+    assert submit(bob, gpus=0.5).mgpu_per_node == 500
 
 
 def test_more_time_than_any_cluster_allows_is_refused_and_does_not_wait(

@@ -40,7 +40,6 @@ def usable(
 def test_without_clusters_that_have_users_everybody_may_run_everywhere() -> None:
     local, user = a_cluster(), a_user(an_organization())
     assert usable(user) is None
-    assert usable(user, mgpu_per_node=500) is None
     assert usable(user, pinned=local) == {"local"}
 
 
@@ -58,12 +57,18 @@ def test_a_user_runs_where_they_are_mapped() -> None:
 
 
 def test_parts_of_gpus_run_where_gpus_are_cut() -> None:
-    a_cluster()
-    hpc = a_cluster("hpc", kind="slurm")
-    user = a_user(an_organization())
+    """Planted: GPUs of another pool of the cluster are shared; none of it says so."""
+    local, hpc = a_cluster(), a_cluster("hpc", kind="slurm")
+    user, h100, l4 = a_user(an_organization()), a_pool("h100"), a_pool("l4")
     ClusterUser.objects.create(cluster=hpc, user=user, name="ana")
-    assert usable(user, mgpu_per_node=1500) == {"local"}
-    assert usable(user, mgpu_per_node=2000) is None
+    assert usable(user, pool=h100, mgpu_per_node=500) == set()
+    assert usable(user, pool=h100, mgpu_per_node=2000) is None
+    local.options = {"nodes": [{"count": 1}, {"count": 1, "pool": "l4", "shared": True}]}
+    local.save()
+    assert usable(user, pool=h100, mgpu_per_node=500) == set()
+    assert usable(user, pool=l4, mgpu_per_node=500) == {"local"}
+    assert usable(user, pool=l4, mgpu_per_node=500, pinned=hpc) == set()
+    assert usable(user, pool=l4, mgpu_per_node=1000) is None
 
 
 def test_a_job_runs_where_it_may_take_its_time() -> None:
@@ -135,7 +140,7 @@ def test_kubernetes_gives_out_what_its_pools_are_made_of() -> None:
     user = a_user(an_organization())
     h100, slices = a_pool("h100"), a_pool("slices")
     image = "pytorch/pytorch:2.4"
-    assert usable(user, pool=h100, mgpu_per_node=1500) == {"local"}
+    assert usable(user, pool=h100, mgpu_per_node=1500) == set()
     assert usable(user, pool=h100, mgpu_per_node=2000) is None
     assert usable(user, pool=slices, mgpu_per_node=250, image=image) == {"kube"}
     assert usable(user, pool=slices, mgpu_per_node=300, image=image) == set()
