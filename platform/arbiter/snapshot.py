@@ -77,7 +77,8 @@ class Topology(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A node of a cluster and what it offers now to one pool (0 when drained or unhealthy).
+    """A node of a cluster and what it offers now to one pool (0 when drained or unhealthy). What
+    is free of it is one sum, of which a rank may have any part that jobs there may ask for.
 
     `outside_mgpu` more are there, and held by workloads that nobody here knows. `features` are
     what the node has that a job may ask for, `domains` where it stands. `cpu_milli` and

@@ -226,7 +226,9 @@ class Listing:
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
     """One node: `capacity_mgpu` of `pool` on it, and whether new work may start there. It offers
-    `device`s of the pool, which decides what is counted: a core is 1000 as a GPU is.
+    `device`s of the pool, which decides what is counted: a core is 1000 as a GPU is. What is free
+    of it must be there for whoever may ask for that much, as the arbiter counts no devices: GPUs
+    that are cut into parts of any size are a node each.
 
     `state` is the cluster's word, `reason` what its administrators wrote beside it, `features`
     what it says that the node has. `domains` says by level in which block, rack and NVLink domain
