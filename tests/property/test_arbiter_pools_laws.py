@@ -18,9 +18,7 @@ from arbiter.snapshot import Phase, QueuedJob, Snapshot
 from builders.arbiter_histories import histories, policy
 from builders.telling_a_core import tell
 
-_SLOW = settings(
-    max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
-)
+_SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 _STEPS = 16
 _HOPELESS = (Code.NEVER_FITS, Code.CLUSTER_UNAVAILABLE)
 _SEEDS = st.integers(0, 2**32)

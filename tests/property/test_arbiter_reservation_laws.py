@@ -221,14 +221,11 @@ def test_what_is_reserved_is_there_when_it_is_needed(data: st.DataObject) -> Non
 
 
 @given(st.data())
-@settings(derandomize=True, max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 def test_no_start_delays_a_reservation_of_the_next_cycle(data: st.DataObject) -> None:
     """Who holds a reservation and nothing happens but that time passes and what started runs, holds
     one that begins no later, or starts, unless somebody starts, claims or reserves before it, or
     started on its nodes within a team's own guarantee, which waits for no reservation.
-
-    The same examples in each run: one is known, and not understood yet, in which a start moves the
-    first reservation to another node and ten seconds later.
     """
     world = World(data.draw(empty_worlds()), policies(data.draw))
     for number in range(data.draw(st.integers(1, 10))):
