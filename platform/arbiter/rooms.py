@@ -97,10 +97,14 @@ class Rooms:
 
     def __init__(self, devices: Sequence[Device], demands: Iterable[Demand] = ()) -> None:
         """`demands` are those of the jobs that wait or run in the pool and say what they want."""
-        self._shares = {
-            device.cluster: Wants(device.cpu_milli_per_gpu, device.memory_mib_per_gpu)
-            for device in devices
-        }
+        self._shares: dict[str, Wants] = {}
+        for device in devices:
+            # They are the same on all nodes of a cluster, but for a moment while it changes them.
+            share = Wants(device.cpu_milli_per_gpu, device.memory_mib_per_gpu)
+            known = self._shares.get(device.cluster, share)
+            if known != share:
+                share = Wants(*map(max, known, share))
+            self._shares[device.cluster] = share
         self.sizes: dict[str, dict[str, int]] = {}
         self.offered: dict[str, dict[str, int]] = {}
         self._least = self._find_least(devices)

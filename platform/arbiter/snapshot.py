@@ -84,7 +84,7 @@ class Device:
     what the node has that a job may ask for, `domains` where it stands. `cpu_milli` and
     `memory_mib` are what all workloads on the node together may have, None where nobody knows, and
     those `per_gpu` what a job gets with each GPU that does not say how much it wants: the same for
-    all nodes of a cluster in a pool.
+    all nodes of a cluster in a pool, or where they differ the most of them.
     """
 
     cluster: str

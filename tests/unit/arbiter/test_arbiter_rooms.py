@@ -270,6 +270,19 @@ def test_a_node_that_has_less_than_is_given_with_its_gpus_is_counted() -> None:
     assert not Rooms([replace(one, cpu_milli_per_gpu=0) for one in short]).is_counted
 
 
+def test_where_nodes_of_a_cluster_differ_a_gpu_comes_with_the_most() -> None:
+    """As while a cluster changes what it gives: a node that is gone is still known as it was.
+
+    Mutants: the share of the last node that is named, and so another plan in another order; the
+    CPU and the memory of one and the same node.
+    """
+    many, much = nodes(2)
+    many = replace(many, cpu_milli_per_gpu=9 * CPU)
+    much = replace(much, memory_mib_per_gpu=65 * GIB)
+    for order in ((many, much), (much, many)):
+        assert Rooms(order).wants("alpha", Demand(2 * GPU)) == (18 * CPU, 130 * GIB)
+
+
 @pytest.mark.parametrize(
     ("second", "code"),
     [
