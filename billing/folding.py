@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-EventKind = Literal["started", "ended", "lost", "classed", "sized"]
+EventKind = Literal["started", "ended", "lost", "classed", "sized", "anew"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,9 @@ def fold(events: Iterable[Event], *, mgpu: int) -> tuple[Segment, ...]:
     Depends on the set of `events` only. From `started` the attempt holds its GPUs until
     `ended`, the moment at which they were released. Without an end it is held until it was
     `lost` (at: last seen), and `ended` replaces `lost` when the cluster's own record turns up.
-    Of several facts of one of these kinds the first recorded counts.
+    Of several facts of one of these kinds the first recorded counts. `anew` takes the start back:
+    the cluster forgot that run and began the attempt again at that time. Of all of them up to the
+    end the latest counts, and one before the start says nothing, so that no order decides.
 
     The last class told for the start or before it is the first segment's; a later one splits;
     one at or after the end says nothing. Before the first class that was told, that one holds; with
@@ -51,7 +53,11 @@ def fold(events: Iterable[Event], *, mgpu: int) -> tuple[Segment, ...]:
     facts = set(events)
     start = _first(facts, "started")
     end = _first(facts, "ended") or _first(facts, "lost")
-    if start is None or (end is not None and end <= start):
+    if start is None:
+        return ()
+    anew = [fact.at for fact in facts if fact.kind == "anew" and (end is None or fact.at <= end)]
+    start = max(start, *anew) if anew else start
+    if end is not None and end <= start:
         return ()
     classes = _of_kind(facts, "classed", end)
     sizes = _of_kind(facts, "sized", end)

@@ -30,7 +30,7 @@ from bulk.inserting import insert_rows
 log = logging.getLogger(__name__)
 
 #: Facts of which there may be many, each from its own time on.
-_CHANGES = frozenset({"classed", "sized"})
+_CHANGES = frozenset({"classed", "sized", "anew"})
 #: How far a cluster's clock may be ahead of ours before its times are not believed.
 CLOCK_AHEAD_MAX = timedelta(minutes=5)
 
@@ -136,11 +136,12 @@ def register_attempts(grants: Sequence[Grant], *, now: datetime) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a cluster says of an attempt: "started", "ended" or "lost" at `at`, or "sized": that it
-    holds `mgpu` from then on, whatever it was granted."""
+    """What a cluster says of an attempt: "started", "ended" or "lost" at `at`; or "sized": that it
+    holds `mgpu` from then on, whatever it was granted; or "anew": that it holds its GPUs since then
+    only, and what it told of its start before is forgotten."""
 
     attempt_id: UUID
-    kind: Literal["started", "ended", "lost", "sized"]
+    kind: Literal["started", "ended", "lost", "sized", "anew"]
     at: datetime
     mgpu: int | None = None
 
@@ -389,6 +390,7 @@ _KINDS: Mapping[str, EventKind] = {
     "lost": "lost",
     "classed": "classed",
     "sized": "sized",
+    "anew": "anew",
 }
 
 

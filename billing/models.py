@@ -99,6 +99,7 @@ class MeterEventKind(models.TextChoices):
     LOST = "lost"
     CLASSED = "classed"
     SIZED = "sized"
+    ANEW = "anew"
 
 
 class MeterEvent(models.Model):
@@ -108,7 +109,7 @@ class MeterEvent(models.Model):
     `guaranteed_mgpu` of the attempt is inside its team's guarantee and the rest borrowed. Of two
     for the same second the one with the higher id counts: a class may change more than once within
     a second. `sized` says so of `mgpu`, what it holds on its cluster, where that is not what it was
-    granted.
+    granted. `anew` says that the cluster forgot the start that it told, and began it again at `at`.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -123,11 +124,11 @@ class MeterEvent(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["attempt", "kind"],
-                condition=~Q(kind__in=["classed", "sized"]),
+                condition=~Q(kind__in=["classed", "sized", "anew"]),
                 name="meter_event_once_per_attempt",
             ),
             models.CheckConstraint(
-                condition=Q(kind__in=["started", "ended", "lost", "classed", "sized"]),
+                condition=Q(kind__in=["started", "ended", "lost", "classed", "sized", "anew"]),
                 name="meter_event_kind_is_known",
             ),
             models.CheckConstraint(

@@ -204,6 +204,7 @@ COMPARED = (
     "state",
     "stop_reason",
     "started_at",
+    "checkpoint_at",
     "ended_at",
     "message",
     "missed_listings",
@@ -226,8 +227,26 @@ def is_known(attempt: Attempt, observation: Observation) -> bool:
         and attempt.native_state == observation.native_state
         and attempt.message == _message(attempt, observation)
         and (attempt.started_at is None) == (observation.started_at is None)
+        and not _is_begun_anew(attempt, observation)
         and not _is_resized(attempt, observation)
     )
+
+
+def _is_begun_anew(attempt: Attempt, observation: Observation) -> bool:
+    """Whether its cluster has taken back the start that it told, and begun it again since.
+
+    A controller that was killed forgets what began in its last seconds, begins that again under
+    the same number, and overwrites the start in its account. Charged from the first word, an
+    attempt would pay for the time in which it waits again and its GPUs are anybody's; and what it
+    pays would depend on whether anybody looked in those seconds. What the cluster counts as
+    another run is none of this: that one was used. Nor is anything moved past a checkpoint that
+    the script told of since: what was saved stays saved.
+    """
+    if not observation.is_only_run or observation.started_at is None or attempt.started_at is None:
+        return False
+    began_at = from_epoch(observation.started_at)
+    is_saved = attempt.checkpoint_at is not None and attempt.checkpoint_at < began_at
+    return began_at > attempt.started_at and not is_saved
 
 
 def _is_resized(attempt: Attempt, observation: Observation) -> bool:
@@ -388,6 +407,13 @@ def _take_over(
     if observation.started_at is not None and attempt.started_at is None:
         attempt.started_at = from_epoch(observation.started_at)
         effects.metered.append(Observed(attempt.id, "started", attempt.started_at))
+        effects.happenings.append(
+            Happening(attempt.job_id, attempt.started_at, "started", {"attempt": attempt.number})
+        )
+    elif _is_begun_anew(attempt, observation):
+        assert observation.started_at is not None
+        attempt.started_at = from_epoch(observation.started_at)
+        effects.metered.append(Observed(attempt.id, "anew", attempt.started_at))
         effects.happenings.append(
             Happening(attempt.job_id, attempt.started_at, "started", {"attempt": attempt.number})
         )

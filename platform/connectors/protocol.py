@@ -102,7 +102,8 @@ class Observation:
     `is_held_by_others` that it is because somebody there holds it: it is not ours to release;
     `never_starts` that it is because of what it asks for. What waits and `is_altered` asks for
     something else than what was submitted, and `restarts` is how often the cluster itself queued it
-    anew after it ran.
+    anew after it ran. `is_only_run` says that by the cluster's own word there was no run before
+    this one: an earlier start that it told of the same workload it has forgotten, or moved.
     `user`, `account`, `pool`, and of the rest what a native workload has, are told where the
     cluster has users.
     """
@@ -126,6 +127,7 @@ class Observation:
     never_starts: bool = False
     is_altered: bool = False
     restarts: int = 0
+    is_only_run: bool = False
     user: str = ""
     account: str = ""
     pool: str = ""

@@ -4,7 +4,8 @@ Mutants tried, each of which died here: the latest start instead of the first re
 of class after the end counted, a class told at the very start not counted for it, no cut of an
 amount above the holding, `lost` before `ended`, classes of one second in no order, an end at
 the start taken for usage; a size before the start forgotten, the granted size kept, sizes of one
-second in no order, the guaranteed part not cut to the size.
+second in no order, the guaranteed part not cut to the size; the first `anew` instead of the latest,
+one after the end counted, one at the end not, one before the start counted.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def histories(draw: st.DrawFn) -> list[Event]:
         ("sized", at, size)
         for at, size in draw(st.lists(st.tuples(seconds, st.integers(1, MGPU + 3)), max_size=3))
     ]
+    told += [("anew", at, None) for at in draw(st.lists(seconds, max_size=2))]
     told = draw(st.permutations(told))
     return [
         Event(kind, DAY + timedelta(seconds=at), sequence, mgpu=amount)
@@ -58,6 +60,9 @@ def held_at(events: list[Event], second: int) -> tuple[int, int] | None:
 
     start, ended, lost = first("started"), first("ended"), first("lost")
     end = ended if ended is not None else lost
+    for event in events:
+        if event.kind == "anew" and start is not None and (end is None or event.at <= end):
+            start = max(start, event.at)
     if start is None or now < start or (end is not None and now >= end):
         return None
     classes = sorted(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from django.db.models import QuerySet
 
@@ -18,8 +19,11 @@ from slurm_bed import SlurmBed
 from tenants.models import User
 
 FINAL = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
-#: Each run of a script leaves one line: by which job of Slurm, in which attempt.
-SCRIPT = 'echo "$SLURM_JOB_ID $TIDEGATE_ATTEMPT" >> {proofs}/$TIDEGATE_JOB_ID; sleep {seconds}'
+#: Each run of a script leaves one line: by which job of Slurm, in which attempt, and when it began.
+SCRIPT = (
+    'echo "$SLURM_JOB_ID $TIDEGATE_ATTEMPT $(date +%s)" >> {proofs}/$TIDEGATE_JOB_ID; '
+    "sleep {seconds}"
+)
 
 
 @dataclass(frozen=True)
@@ -73,11 +77,17 @@ class CompanyOnSlurm:
 
     def proofs_of(self, job: Job) -> list[tuple[str, int]]:
         """Every run that the job's script wrote down: the number at Slurm, and the attempt."""
-        path: Path = self.proofs / str(job.id)
-        if not path.exists():
-            return []
-        lines = (line.split() for line in path.read_text().splitlines())
-        return [(native_id, int(attempt)) for native_id, attempt in lines]
+        return [(native_id, int(attempt)) for native_id, attempt, _ in self._written(job.id)]
+
+    def begins_of(self, attempt: Attempt) -> list[int]:
+        """When its script began under its number at Slurm, by the script's own clock (epoch
+        seconds), once for each run."""
+        mine = (attempt.native_id, str(attempt.number))
+        return [int(at) for *whose, at in self._written(attempt.job_id) if tuple(whose) == mine]
+
+    def _written(self, job_id: UUID) -> list[list[str]]:
+        path: Path = self.proofs / str(job_id)
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
     def accounting(self) -> list[Run]:
         """All runs of our jobs, as sacct prints them."""

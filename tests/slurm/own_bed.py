@@ -64,3 +64,8 @@ def own_bed(slurm_bed: SlurmBed) -> Iterator[SlurmBed]:
         return
     with a_bed_beside("own", MIN_JOB_AGE=str(MIN_JOB_AGE_S)) as bed:
         yield bed
+
+
+def node_names(bed: SlurmBed) -> list[str]:
+    """The nodes with H100."""
+    return [f"h{number:03d}" for number in range(1, bed.partitions["h100"].node_count + 1)]

@@ -5,7 +5,7 @@ what was done to it. Nobody can promise more than the cluster keeps, so some thi
 apart: what Slurm itself repeats, under one number or after saying that a node failed; what it
 cancels as root since its node refuses to repeat it; and what it lets nobody release, or takes for
 running for ever, since it was killed at a bad moment. Of an end that it told and then forgot its
-first word counts.
+first word counts; of a start without an end the second, as in its account.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jobs.models import Attempt, Job
 from outbox.models import Message
 from slurm.company_on_slurm import FINAL, CompanyOnSlurm, Run, poll, resume_nodes, unfinished
 from slurm.fault_proxy import FaultProxy, a_fault_proxy
-from slurm.own_bed import own_bed
+from slurm.own_bed import node_names, own_bed
 from slurm.portal_processes import TTL_S, PortalProcesses, portal_processes
 from slurm_bed import SlurmBed
 
@@ -111,11 +111,6 @@ class Chaos:
         self._processes.thaw(pid)
 
 
-def node_names(bed: SlurmBed) -> list[str]:
-    """The nodes with H100."""
-    return [f"h{number:03d}" for number in range(1, bed.partitions["h100"].node_count + 1)]
-
-
 @pytest.fixture
 def rig(own_bed: SlurmBed) -> Iterator[SlurmRig]:
     opened = SlurmRig(own_bed, settle_s=7)
@@ -158,14 +153,14 @@ def test_nothing_is_lost_and_nothing_runs_twice(rig: SlurmRig, tmp_path: Path) -
         **chaos.done,
         **dict(sorted(proxy.counts.items())),
         "jobs made at Slurm": proxy.accepted,
-        **figures(runs),
+        **figures(on_slurm, runs),
         "given up by Slurm": len(given_up),
     }
     print(told)
     assert is_done, (told, unfinished(rig.bed, left))
     assert unsuccessful(runs, given_up) == [], told
     assert no_job_ran_twice(on_slurm, jobs, runs, given_up) == [], told
-    assert differences_from(runs, given_up | cancelled_by_root(runs)) == [], told
+    assert differences_from(on_slurm, runs, given_up | cancelled_by_root(runs)) == [], told
     assert proxy.counts.total() > 0
     assert chaos.done["kill -9 of the observer"] > 0
 
@@ -234,7 +229,7 @@ def no_job_ran_twice(
     return complaints
 
 
-def differences_from(runs: list[Run], confused: set[str]) -> list[str]:
+def differences_from(on_slurm: CompanyOnSlurm, runs: list[Run], confused: set[str]) -> list[str]:
     """Where an attempt's times, its outcome or its meter are not the cluster's. Of what Slurm got
     wrong itself (`confused`) its account is no measure: the meter is what it told us then."""
     by_id: dict[tuple[str, str | None], list[Run]] = {}
@@ -271,6 +266,7 @@ def differences_from(runs: list[Run], confused: set[str]) -> list[str]:
         # for running again until we stopped what is back after its end.
         has_forgotten = theirs[0] == "node_failed" or of_it[-1].state.startswith("CANCELLED by ")
         is_right |= has_forgotten and ours[:2] == ("succeeded", theirs[1])
+        is_right |= is_forgotten_whole(ours, theirs[1], on_slurm.begins_of(attempt))
         is_right |= attempt.native_id in confused
         metered_s = sum(int((one.end - one.start).total_seconds()) for one in segments)
         held_s = (ours[2] or 0) - (ours[1] or 0)
@@ -279,12 +275,30 @@ def differences_from(runs: list[Run], confused: set[str]) -> list[str]:
     return found
 
 
+def is_forgotten_whole(
+    ours: tuple[str | None, int | None, int | None], again_at: int | None, begins: list[int]
+) -> bool:
+    """Whether the cluster told of the whole run that is `ours` (outcome, start, end), forgot it and
+    began again at `again_at`, after the end.
+
+    It writes that second start over the first one in the same line of its account
+    (as_mysql_job_start: `update ... set time_start ... where job_db_inx`), so the account cannot
+    tell of the run that was used, and metered. The script can, which began within it. The second
+    run is nobody's here: what is begun anew after its end is outside (`jobs.strays`).
+    """
+    outcome, start, end = ours
+    if outcome != "succeeded" or start is None or end is None or again_at is None:
+        return False
+    return end <= again_at and any(start <= at <= end for at in begins)
+
+
 def _end(run: Run) -> int:
     return run.ended_at or 0
 
 
-def figures(runs: list[Run]) -> dict[str, int]:
+def figures(on_slurm: CompanyOnSlurm, runs: list[Run]) -> dict[str, int]:
     """What the chaos led to, in counts."""
+    begins = [on_slurm.begins_of(attempt) for attempt in Attempt.objects.all()]
     started = [run for run in runs if run.started_at is not None]
     starts = Message.objects.filter(kind="start_attempt")
     ids = {(run.key, run.native_id) for run in started}
@@ -292,6 +306,7 @@ def figures(runs: list[Run]) -> dict[str, int]:
         "attempts": Attempt.objects.count(),
         "sent more than once": starts.filter(sends__gt=1).count(),
         "repeated by Slurm under one number": len(started) - len(ids),
+        "begun anew by a Slurm that forgot": sum(len(each) > 1 for each in begins),
         "repeated since a node failed": Attempt.objects.filter(outcome="node_failed").count(),
         "cancelled by Slurm itself": len(cancelled_by_root(runs)),
         "lost before they ran": Attempt.objects.filter(outcome="lost").count(),

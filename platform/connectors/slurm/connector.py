@@ -315,7 +315,7 @@ class SlurmConnector:
             )
         exits = self._read_exits(key, last.user, len(last.nodes))
         try:
-            return ended_observation(key, last, exits)
+            return ended_observation(key, last, exits, is_only_run=len(runs) == 1)
         except UnknownNativeState as error:
             raise AccountUndecided(str(error)) from error
 

@@ -85,6 +85,7 @@ def observation_of(
         never_starts=never_starts(job),
         is_altered=is_altered,
         restarts=job.restarts,
+        is_only_run=job.restarts == 0,
         user=job.user,
         account=job.account,
         pool=pool or "",
@@ -94,7 +95,9 @@ def observation_of(
     )
 
 
-def ended_observation(key: str, run: HistoryJob, exits: RankExits) -> Observation:
+def ended_observation(
+    key: str, run: HistoryJob, exits: RankExits, *, is_only_run: bool = False
+) -> Observation:
     """What is to be said of `run`, which accounting knows to have ended.
 
     Raises UnknownNativeState.
@@ -115,6 +118,7 @@ def ended_observation(key: str, run: HistoryJob, exits: RankExits) -> Observatio
         submitted_at=run.submit_time,
         slots=_even_slots(run.nodes, sum(run.gpus.values())) or None,
         resized_at=run.before[-1][0] if run.before else None,
+        is_only_run=is_only_run,
     )
 
 

@@ -43,6 +43,7 @@ def test_events_are_told_once_and_completely() -> None:
     refused("meter_size_has_an_amount", lambda: event(kind="sized", at=at(5), mgpu=0))
     refused("meter_size_has_an_amount", lambda: event(kind="lost", at=at(5), mgpu=1))
     refused("meter_class_has_an_amount", lambda: event(kind="lost", at=at(5), guaranteed_mgpu=1))
+    refused("meter_size_has_an_amount", lambda: event(kind="anew", at=at(5), mgpu=1))
     refused("meter_event_kind_is_known", lambda: event(kind="paused", at=at(5)))
 
 

@@ -13,8 +13,10 @@ from uuid_utils.compat import uuid7
 
 from billing.metering import (
     AttemptNotMetered,
+    Observed,
     record_classed,
     record_lost,
+    record_observed,
     record_started,
     register_attempts,
 )
@@ -100,6 +102,19 @@ def test_another_start_or_end_is_kept_aside_and_the_first_counts() -> None:
         ("started", "conflict", at(5)),
         ("ended", "conflict", at(90)),
     ]
+
+
+def test_a_start_that_was_taken_back_is_not_charged() -> None:
+    attempt = a_metered_attempt(a_company().nlp, 10, None)
+    record_observed([Observed(attempt.pk, "anew", at(14))], LATER)
+    assert segments(attempt) == [(at(14), None, 8_000, 0)]
+    anew = Observed(attempt.pk, "anew", at(18))
+    record_observed([anew], LATER)
+    assert segments(attempt) == [(at(18), None, 8_000, 0)]
+    record_observed([anew, Observed(attempt.pk, "ended", at(60))], LATER)
+    assert segments(attempt) == [(at(18), at(60), 8_000, 0)]
+    assert MeterEvent.objects.filter(attempt=attempt, kind="anew").count() == 2
+    assert anomalies(attempt) == []
 
 
 def test_a_class_that_changes_twice_within_a_second_and_back_keeps_the_last() -> None:

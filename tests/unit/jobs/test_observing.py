@@ -363,6 +363,78 @@ def metered() -> list[tuple[int, int | None, int, int]]:
     ]
 
 
+def begun(attempt: Attempt, start_s: int, **changes: object) -> Observation:
+    changed = {"is_only_run": True, "started_at": STARTED + start_s, **changes}
+    return replace(said(attempt), **changed)  # type: ignore[arg-type]
+
+
+def waiting(attempt: Attempt) -> Observation:
+    return begun(attempt, 0, phase=WorkloadPhase.STARTING, started_at=None, native_state="pending")
+
+
+@pytest.mark.parametrize("was_looked_at", [True, False])
+def test_a_start_that_a_killed_controller_forgot_is_charged_once_and_as_its_account_says(
+    company: Company, was_looked_at: bool
+) -> None:
+    """Planted: the first start kept; the later one seen only when something else changed too, or
+    only when it was seen to wait in between."""
+    attempt = a_running_attempt(company)
+    listen(company, begun(attempt, 0), at_s=1)
+    if was_looked_at:
+        listen(company, waiting(attempt), at_s=5)
+    assert metered() == [(0, None, 8000, 0)]
+    assert listen(company, begun(attempt, 8), at_s=9) == 1
+    assert metered() == [(8, None, 8000, 0)]
+    assert listen(company, begun(attempt, 8), at_s=10) == 0
+    over = begun(
+        attempt,
+        8,
+        phase=WorkloadPhase.ENDED,
+        native_state="ended",
+        outcome=Outcome.SUCCEEDED,
+        ended_at=STARTED + 20,
+        released_at=STARTED + 20,
+        is_released=True,
+    )
+    listen(company, over, at_s=21)
+    assert metered() == [(8, 20, 8000, 0)]
+    attempt.refresh_from_db()
+    job = Job.objects.get()
+    assert attempt.started_at == job.started_at == NOW + timedelta(seconds=8)
+    assert (job.state, job.attempt_number) == ("succeeded", 1)
+    # What is begun anew after the end that was told is another matter (`jobs.strays`).
+    assert listen(company, begun(attempt, 30), at_s=31) == 0
+    assert metered() == [(8, 20, 8000, 0)]
+    told = JobEvent.objects.filter(event="started").values_list("at", "detail")
+    assert list(told) == [(NOW + timedelta(seconds=8), {"attempt": 1})]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"is_only_run": False}, {"started_at": STARTED - 8}, {"started_at": STARTED}],
+    ids=["another run", "earlier", "the same"],
+)
+def test_another_run_an_earlier_start_and_the_same_take_nothing_back(
+    company: Company, changes: dict[str, object]
+) -> None:
+    """Planted: a run that was requeued, and used, not charged."""
+    attempt = a_running_attempt(company)
+    assert listen(company, begun(attempt, 8, **changes), at_s=9) == 0
+    assert metered() == [(0, None, 8000, 0)]
+
+
+@pytest.mark.parametrize(("saved_s", "start_s"), [(3, 0), (9, 8)])
+def test_what_saved_something_has_run(company: Company, saved_s: int, start_s: int) -> None:
+    """Planted: a checkpoint before the start, which the database refuses at every look."""
+    attempt = a_running_attempt(company)
+    Attempt.objects.update(checkpoint_at=NOW + timedelta(seconds=saved_s))
+    assert listen(company, begun(attempt, 8, native_state="suspended"), at_s=10) == 1
+    attempt.refresh_from_db()
+    assert attempt.started_at == NOW + timedelta(seconds=start_s)
+    assert attempt.native_state == "suspended"
+    assert metered() == [(start_s, None, 8000, 0)]
+
+
 def test_what_its_user_made_larger_counts_from_its_start(company: Company) -> None:
     """Planted: the size of the grant kept; the size counted from when it was seen only."""
     attempt = a_running_attempt(company)

@@ -78,6 +78,11 @@ def test_phases(state: str, flags: str, phase: WorkloadPhase) -> None:
     assert (seen.outcome is None) is (phase is not WorkloadPhase.ENDED)
 
 
+def test_only_what_was_never_queued_anew_has_one_run() -> None:
+    assert observation_of("key", JOB, NO_EXITS).is_only_run is True
+    assert observation_of("key", replace(JOB, restarts=1), NO_EXITS).is_only_run is False
+
+
 def test_a_waiting_job_is_held_by_its_priority() -> None:
     assert phase_of(replace(WAITING, is_held=True)) is WorkloadPhase.HELD
     assert phase_of(replace(JOB, is_held=True)) is WorkloadPhase.RUNNING
