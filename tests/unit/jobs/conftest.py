@@ -1,4 +1,5 @@
-"""A company, somebody in its team nlp, and the cycles of the arbiter's leader."""
+"""A company, somebody in its team nlp, a world of two companies, and the cycles of the arbiter's
+leader."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from builders.jobs_world import World
     from builders.planner import Owner
     from builders.portal_builders import Company
     from jobs.arbitration import Cycles
@@ -32,6 +34,13 @@ def bob(company: Company) -> User:
     user = a_user(company.organization, "bob")
     a_grant(user, Role.RESEARCHER, company.nlp)
     return user
+
+
+@pytest.fixture
+def world() -> World:
+    from builders.jobs_world import a_world
+
+    return a_world()
 
 
 @pytest.fixture

@@ -1,0 +1,204 @@
+"""What a job says of itself over REST: why it waits, its attempts, its history."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from builders.api_callers import by_token
+from builders.job_builders import a_job, an_attempt
+from builders.jobs_world import World
+from builders.portal_builders import (
+    NOW,
+)
+from jobs.models import Job, Reclaim
+from jobs.timeline import Happening, record_events
+from tenants.models import User
+
+pytestmark = pytest.mark.django_db
+
+
+def test_what_a_waiting_job_says(world: World) -> None:
+    stored = {
+        "code": "waiting_for_reclaim",
+        "sentence": "It waits.",
+        "numbers": {"need_mgpu": 8_000},
+        "node": "ai-company/research/nlp",
+        "jobs_ahead": 0,
+        "estimated_start": {
+            "earliest": None,
+            "latest": "2026-11-21T12:05:00Z",
+            "method": "reclaim",
+        },
+        "as_of": "2026-11-21T12:00:00Z",
+    }
+    waiting = a_job(world.company, world.bob, name="waits", explanation=stored, explained_at=NOW)
+    claim = Reclaim.objects.create(
+        job=waiting, cluster=world.company.cluster, slots=[], created_at=NOW, grace_until=NOW
+    )
+    later = NOW + timedelta(minutes=5)
+    victims = []
+    for company, user, team in (
+        (world.company, world.bob, world.company.nlp),
+        (world.company, world.alice, world.company.inference),
+        (world.rival, world.charlie, world.rival.nlp),
+    ):
+        job = a_job(company, user, team=team, name=f"of {user.username}", state="preempting")
+        an_attempt(
+            job,
+            cluster=company.cluster,
+            state="stopping",
+            stop_reason="preempted",
+            reclaim=claim,
+            notice_at=NOW,
+            grace_until=later,
+        )
+        victims.append(job)
+
+    def victim(job: Job | None, team: str | None) -> dict[str, Any]:
+        return {
+            "job": None if job is None else str(job.pk),
+            "name": None if job is None else job.name,
+            "team": team,
+            "mgpu": 1_000,
+            "notice_at": "2026-11-21T12:00:00Z",
+            "grace_until": "2026-11-21T12:05:00Z",
+        }
+
+    nlp, inference = "ai-company/research/nlp", "ai-company/production/inference"
+    body = by_token(world.bob).get(f"jobs/{waiting.pk}/explanation").json()
+    assert body == {
+        **stored,
+        "pool": None,
+        "elsewhere": [],
+        "victims": [victim(victims[0], nlp), victim(None, inference), victim(None, None)],
+    }
+    assert by_token(world.bob).get(f"jobs/{waiting.pk}").json()["explanation"] == body
+    assert by_token(world.alice).get(f"jobs/{waiting.pk}/explanation").json()["victims"] == [
+        victim(victims[0], nlp),
+        victim(victims[1], inference),
+        victim(None, None),
+    ]
+
+    def beneficiary(user: User, job: Job) -> str | None:
+        shown = by_token(user).get(f"jobs/{job.pk}/attempts").json()["items"]
+        return str(shown[0]["beneficiary"]) if shown[0]["beneficiary"] else None
+
+    assert beneficiary(world.bob, victims[0]) == str(waiting.pk)
+    assert beneficiary(world.charlie, victims[2]) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "in_job"),
+    [
+        ("held", "held_by_user", True),
+        ("queued", "not_yet_decided", False),
+        ("starting", "dispatching", True),
+        ("running", "not_waiting", False),
+        ("succeeded", "not_waiting", False),
+    ],
+)
+def test_every_state_explains_itself(world: World, state: str, code: str, in_job: bool) -> None:
+    job = a_job(world.company, world.bob, state=state)
+    caller = by_token(world.bob)
+    body = caller.get(f"jobs/{job.pk}/explanation").json()
+    assert (body["code"], body["victims"]) == (code, [])
+    assert body["sentence"].endswith(".")
+    shown = caller.get(f"jobs/{job.pk}").json()["explanation"]
+    assert (shown is not None and shown["code"] == code) == in_job
+
+
+def test_who_has_ended_is_not_said_to_be_it(world: World) -> None:
+    """Planted: "it is timed_out"."""
+    job = a_job(world.company, world.bob, state="timed_out")
+    body = by_token(world.bob).get(f"jobs/{job.pk}/explanation").json()
+    assert body["sentence"] == "It does not wait: it has ended (timed out)."
+
+
+def test_attempts_first_to_last(world: World) -> None:
+    job = a_job(world.company, world.bob, state="running", mgpu_per_node=2_000, node_count=2)
+    cluster = world.company.cluster
+    an_attempt(
+        job,
+        cluster=cluster,
+        number=1,
+        state="ended",
+        ended_at=NOW,
+        released_at=NOW,
+        outcome="failed",
+        exit_codes={"0": 3, "1": -9},
+    )
+    second = an_attempt(
+        job, cluster=cluster, number=2, guaranteed_mgpu=1_000, nodes=("n1", "n2"), started_at=NOW
+    )
+    items = by_token(world.bob).get(f"jobs/{job.pk}/attempts").json()["items"]
+    assert [(item["number"], item["exit_codes"]) for item in items] == [
+        (1, {"0": 3, "1": -9}),
+        (2, {}),
+    ]
+    assert items[1] == {
+        "id": str(second.pk),
+        "number": 2,
+        "cluster": "local",
+        "state": "running",
+        "native_id": None,
+        "native_state": "",
+        "slots": [{"node": "n1", "mgpu": 2_000}, {"node": "n2", "mgpu": 2_000}],
+        "granted_at": "2026-11-21T12:00:00Z",
+        "started_at": "2026-11-21T12:00:00Z",
+        "checkpoint_at": None,
+        "notice_at": None,
+        "grace_until": None,
+        "ended_at": None,
+        "released_at": None,
+        "outcome": None,
+        "exit_codes": {},
+        "mgpu": 4_000,
+        "guaranteed_mgpu": 1_000,
+        "borrowed_mgpu": 3_000,
+        "message": "",
+        "beneficiary": None,
+    }
+    assert by_token(world.bob).get(f"jobs/{job.pk}").json()["current_attempt"] == items[1]
+
+
+def test_a_requeued_job_has_no_current_attempt(world: World) -> None:
+    job = a_job(world.company, world.bob)
+    an_attempt(job, cluster=world.company.cluster, state="ended", ended_at=NOW, released_at=NOW)
+    body = by_token(world.bob).get(f"jobs/{job.pk}").json()
+    assert (body["attempt"], body["current_attempt"]) == (1, None)
+
+
+def test_history(world: World) -> None:
+    job = a_job(world.company, world.bob)
+    record_events(
+        [
+            Happening(job.pk, NOW, "submitted", {"by": "bob"}),
+            Happening(job.pk, NOW + timedelta(seconds=5), "held"),
+        ]
+    )
+    assert by_token(world.bob).get(f"jobs/{job.pk}/history").json() == {
+        "items": [
+            {"at": "2026-11-21T12:00:00Z", "event": "submitted", "detail": {"by": "bob"}},
+            {"at": "2026-11-21T12:00:05Z", "event": "held", "detail": {}},
+        ]
+    }
+
+
+def test_history_names_what_the_caller_may_see(world: World) -> None:
+    job = a_job(world.company, world.bob)
+    teams = (world.company.inference, world.rival.nlp)
+    record_events(
+        [
+            Happening(job.pk, NOW, "granted", {"cluster": str(world.company.cluster.pk)}),
+            *(Happening(job.pk, NOW, "preempting", {"for_team": str(t.pk)}) for t in teams),
+        ]
+    )
+    items = by_token(world.bob).get(f"jobs/{job.pk}/history").json()["items"]
+    assert [item["detail"] for item in items] == [
+        {"cluster": "local"},
+        {"for_team": "ai-company/production/inference"},
+        {"for_team": None},
+    ]
