@@ -1,195 +1,32 @@
-"""Logs of Pods: kept by a few threads, read from files."""
+"""Logs of Pods: kept by a few threads."""
 
 from __future__ import annotations
 
-import os
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from builders.kube_log_cluster import (
+    START,
+    FakeCluster,
+    FakePod,
+    chunk_of,
+    cluster,
+    eventually,
+    is_there,
+    keeper_of,
+    tend,
+)
 from connectors.errors import ClusterUnavailable, LogUnavailable
 from connectors.kubernetes import log_files, log_keeping, naming
-from connectors.kubernetes.api import KubeRefused, NotFound
+from connectors.kubernetes.api import KubeRefused
 from connectors.kubernetes.log_keeping import LogKeeper
-from connectors.kubernetes.log_positions import Position
-from connectors.kubernetes.log_reading import read_log
-from connectors.kubernetes.pod_logs import LogStream, log_of, note_end, pause_after
+from connectors.kubernetes.pod_logs import log_of, note_end, pause_after
 from connectors.protocol import LogChunk
 
-NANOS = 1_000_000_000
-START = 1_795_294_377
-CLUSTER = "a-cluster"
-NAMESPACE = "tg-0123456789abcdef"
-
-
-class FakePod:
-    """A Pod that writes what the test says, as its node tells it."""
-
-    def __init__(self, name: str, *, key: str = "tg-a", rank: int = 0) -> None:
-        self.name, self.key, self.rank = name, key, rank
-        self.container = "main"
-        self.lines: list[tuple[int, bytes]] = []
-        self.state = "running"
-        self.is_deleting = False
-
-    def writes(self, *texts: str, second: int | None = None) -> None:
-        """Lines of one moment, by default the next second's."""
-        at = START + len(self.lines) if second is None else second
-        self.lines += [(at * NANOS, text.encode()) for text in texts]
-
-    def seen(self) -> tuple[str, int, Mapping[str, Any]]:
-        """As `cluster_state.pods_of_ours` tells it."""
-        return self.key, self.rank, self.as_listed()
-
-    def as_listed(self) -> dict[str, Any]:
-        """As the API server sends it."""
-        metadata: dict[str, Any] = {
-            "name": self.name,
-            "namespace": NAMESPACE,
-            "uid": f"uid-{self.name}",
-            "labels": {
-                naming.CLUSTER: naming.cluster_label(CLUSTER),
-                naming.ROLE: naming.ROLE_RANK,
-                naming.INDEX_OF_JOB: str(self.rank),
-            },
-            "annotations": {naming.KEY: self.key},
-        }
-        if self.is_deleting:
-            metadata["deletionTimestamp"] = "2026-11-21T20:00:00Z"
-        phase = {"running": "Running", "waiting": "Pending", "terminated": "Succeeded"}[self.state]
-        status = {
-            "phase": phase,
-            "containerStatuses": [{"name": self.container, "state": {self.state: {}}}],
-        }
-        spec = {"containers": [{"name": "a-sidecar"}, {"name": self.container}]}
-        return {"metadata": metadata, "spec": spec, "status": status}
-
-
-class FakeStream:
-    """A log as it comes; followed, it ends with its Pod or when it is closed."""
-
-    def __init__(self, cluster: FakeCluster, pod: FakePod, query: Mapping[str, str]) -> None:
-        self._cluster, self._pod, self._query = cluster, pod, query
-        self.is_closed = False
-
-    def __iter__(self) -> Iterator[bytes]:
-        since = self._query.get("sinceTime")
-        first = 0 if since is None else int(datetime.fromisoformat(since).timestamp())
-        sent = 0
-        while True:
-            with self._cluster.changed:
-                if self.is_closed:
-                    raise ClusterUnavailable("closed")
-                new = self._pod.lines[sent:]
-                sent += len(new)
-                is_over = self._pod.state == "terminated" and not self._cluster.hangs
-                is_over = is_over or "follow" not in self._query
-                if not new and not is_over:
-                    self._cluster.changed.wait(1)
-            for nano, text in new:
-                if nano // NANOS >= first:
-                    moment = datetime.fromtimestamp(nano // NANOS, UTC)
-                    yield f"{moment:%Y-%m-%dT%H:%M:%S}.{nano % NANOS:09d}Z ".encode() + text
-                    if self._cluster.breaks_after > 0:
-                        self._cluster.breaks_after -= 1
-                        if self._cluster.breaks_after == 0:
-                            raise ClusterUnavailable("the connection broke")
-            if is_over and not new:
-                return
-
-    def close(self) -> None:
-        with self._cluster.changed:
-            self.is_closed = True
-            self._cluster.changed.notify_all()
-
-
-class FakeCluster:
-    """Where logs are asked for. `asked` are the requests: Pod, and whether it was followed."""
-
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.pods: dict[str, FakePod] = {}
-        self.asked: list[tuple[str, bool, str | None]] = []
-        self.breaks_after = 0
-        self.hangs = False
-        self.refusal: Exception | None = None
-
-    def pod(self, name: str, *, key: str = "tg-a", rank: int = 0) -> FakePod:
-        """A Pod that runs."""
-        self.pods[name] = FakePod(name, key=key, rank=rank)
-        return self.pods[name]
-
-    def stream(
-        self, path: str, *, query: Mapping[str, str] | None = None, silence_s: float = 10
-    ) -> LogStream:
-        """See `pod_logs.LogSource`."""
-        name = path.removesuffix("/log").rpartition("/")[2]
-        assert path == f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/log"
-        assert query is not None
-        assert query["timestamps"] == "true"
-        if name in self.pods:
-            assert query["container"] == self.pods[name].container
-        with self.changed:
-            self.asked.append((name, "follow" in query, query.get("sinceTime")))
-        if self.refusal is not None:
-            raise self.refusal
-        if name not in self.pods:
-            raise NotFound(404, "NotFound", "gone", ())
-        return FakeStream(self, self.pods[name], query)
-
-    def told(self, change: Callable[[], None]) -> None:
-        """Change Pods while they are followed."""
-        with self.changed:
-            change()
-            self.changed.notify_all()
-
-
-@pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
-def keeper_of(cluster: FakeCluster, tmp_path: Path) -> Iterator[Callable[..., LogKeeper]]:
-    keepers: list[LogKeeper] = []
-
-    def open_one(*, cap_bytes: int = 1 << 20, root: Path = tmp_path / "logs") -> LogKeeper:
-        keeper = LogKeeper(cluster, root=str(root), cluster_id=CLUSTER, cap_bytes=cap_bytes)
-        keepers.append(keeper)
-        return keeper
-
-    yield open_one
-    for keeper in keepers:
-        keeper.close()
-
-
-def chunk_of(tmp_path: Path, key: str = "tg-a", *, rank: int = 0, offset: int = 0) -> LogChunk:
-    return read_log(
-        str(tmp_path / "logs"), key, rank=rank, stream="stdout", offset=offset, limit=1 << 20
-    )
-
-
-def eventually(true: Callable[[], bool], within_s: float = 10) -> None:
-    until = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < until, "it never was so"
-        time.sleep(0.005)
-
-
-def is_there(tmp_path: Path, data: bytes, key: str = "tg-a", *, rank: int = 0) -> bool:
-    try:
-        return chunk_of(tmp_path, key, rank=rank).data == data
-    except LogUnavailable:
-        return False
-
-
-def tend(keeper: LogKeeper, *pods: FakePod) -> None:
-    keeper.tend([pod.seen() for pod in pods])
+__all__ = ["cluster", "keeper_of"]
 
 
 def test_a_log_is_followed_and_complete_when_its_pod_has_ended(
@@ -555,87 +392,6 @@ def test_only_the_portal_may_read_what_is_kept(
     assert oct(root.stat().st_mode & 0o777) == "0o700"
     assert oct(modes["tg-a"] & 0o777) == "0o700"
     assert oct(modes["tg-a/0.log"] & 0o777) == "0o600"
-
-
-# Reading
-
-
-def kept(tmp_path: Path, data: bytes, *, is_complete: bool = True) -> None:
-    directory = tmp_path / "logs" / "tg-a"
-    directory.mkdir(parents=True)
-    (directory / "0.log").write_bytes(data)
-    opened = os.open(directory, os.O_RDONLY)
-    log_files.write_state(opened, 0, Position(size=len(data), is_complete=is_complete))
-    os.close(opened)
-
-
-@pytest.mark.parametrize(
-    ("offset", "limit", "expected"),
-    [
-        (0, 100, LogChunk(b"0123456789", 0, 10, is_final=True, is_truncated=False)),
-        (0, 4, LogChunk(b"0123", 0, 4, is_final=False, is_truncated=False)),
-        (8, 4, LogChunk(b"89", 8, 10, is_final=True, is_truncated=False)),
-        (99, 4, LogChunk(b"", 10, 10, is_final=True, is_truncated=False)),
-        (-3, 2, LogChunk(b"78", 7, 9, is_final=False, is_truncated=False)),
-        (-99, 2, LogChunk(b"01", 0, 2, is_final=False, is_truncated=False)),
-        (0, -1, LogChunk(b"", 0, 0, is_final=False, is_truncated=False)),
-    ],
-)
-def test_reading_by_offset(tmp_path: Path, offset: int, limit: int, expected: LogChunk) -> None:
-    kept(tmp_path, b"0123456789")
-    root = str(tmp_path / "logs")
-    chunk = read_log(root, "tg-a", rank=0, stream="stdout", offset=offset, limit=limit)
-    assert chunk == expected
-
-
-@pytest.mark.parametrize(
-    ("key", "rank", "stream", "why"),
-    [
-        ("tg-a", 1, "stdout", "tg-a has no output of rank 1, or not yet"),
-        ("tg-a", -1, "stdout", "there is no rank -1"),
-        ("tg-a", 10**9, "stdout", "there is no rank 1000000000"),
-        ("tg-a", 0, "stderr", "Kubernetes writes both streams into one: read stdout"),
-        ("tg-a", 0, "../0.json", "there is no stream '../0.json'; use stdout"),
-        ("../logs/tg-a", 0, "stdout", "../logs/tg-a has no output of rank 0, or not yet"),
-        ("..", 0, "stdout", ".. has no output of rank 0, or not yet"),
-        ("", 0, "stdout", " has no output of rank 0, or not yet"),
-    ],
-)
-def test_what_there_is_no_log_of(
-    tmp_path: Path, key: str, rank: int, stream: str, why: str
-) -> None:
-    kept(tmp_path, b"x")
-    with pytest.raises(LogUnavailable) as refused:
-        read_log(str(tmp_path / "logs"), key, rank=rank, stream=stream, offset=0, limit=9)
-    assert str(refused.value) == why
-
-
-def test_without_a_root_there_are_no_logs() -> None:
-    with pytest.raises(LogUnavailable, match="keeps no outputs: its option log_root is not set"):
-        read_log(None, "tg-a", rank=0, stream="stdout", offset=0, limit=9)
-
-
-def test_links_are_not_followed(tmp_path: Path) -> None:
-    """Mutant: opened without O_NOFOLLOW; the secret was read."""
-    kept(tmp_path, b"x")
-    secret = tmp_path / "secret"
-    secret.write_text("secret")
-    directory = tmp_path / "logs" / "tg-a"
-    (directory / "1.log").symlink_to(secret)
-    (directory / "2.log").mkdir()
-    os.mkfifo(directory / "3.log")
-    (tmp_path / "logs" / "tg-link").symlink_to(directory)
-    for key, rank in (("tg-a", 1), ("tg-a", 2), ("tg-a", 3), ("tg-link", 0)):
-        with pytest.raises((LogUnavailable, ClusterUnavailable)):
-            read_log(str(tmp_path / "logs"), key, rank=rank, stream="stdout", offset=0, limit=9)
-
-
-@pytest.mark.parametrize("note", ["", "{", "[]", '{"is_complete": true}', '{"size": "x"}'])
-def test_a_damaged_note_ends_nothing(tmp_path: Path, note: str) -> None:
-    kept(tmp_path, b"x")
-    (tmp_path / "logs" / "tg-a" / "0.json").write_text(note)
-    chunk = chunk_of(tmp_path)
-    assert chunk == LogChunk(b"x", 0, 1, is_final=False, is_truncated=False)
 
 
 @pytest.mark.parametrize("container", sorted(naming.CONTAINERS))
