@@ -12,8 +12,7 @@ say), nothing is touched.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from connectors.entitlements import Change, ChangeKind, Entitlement, Entitlements, Value
@@ -23,6 +22,27 @@ from connectors.slurm import outgoing
 from connectors.slurm.accounting import SlurmAccounting
 from connectors.slurm.connector import SlurmConnector
 from connectors.slurm.controller import SlurmController
+from connectors.slurm.entitlement_changes import (
+    ACCOUNT,
+    GPUS,
+    MEMBER,
+    OF_OTHERS,
+    QOS,
+    JobTest,
+    association_of,
+    ceiling,
+    check_tree,
+    descendants,
+    differences,
+    in_use_by,
+    is_below,
+    jobs_told,
+    kept_for_others,
+    removal,
+    settings_of_account,
+    settings_of_qos,
+    without_account,
+)
 from connectors.slurm.naming import (
     DETOUR,
     ROOT_ACCOUNT,
@@ -33,25 +53,16 @@ from connectors.slurm.naming import (
 )
 from connectors.slurm.neutral import Account, Association, Qos, SlurmJob, User
 from connectors.slurm.options import SlurmOptions
-from connectors.slurm.tres import CORES
 
-ACCOUNT = "account"
-QOS = "qos"
-MEMBER = "member"
 #: Higher goes first where the cluster weighs it (PriorityWeightQOS).
 GUARANTEED_PRIORITY = 1_000
 BORROW_PRIORITY = 10
-_GPUS = "gres/gpu"
 #: Jobs of the borrowers hold no backfill reservation: it would keep idle what owners want back.
 _NO_RESERVE = "NO_RESERVE"
 _REQUEUE = "REQUEUE"
 _ALIVE = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
-_HOLDING = frozenset({"RUNNING", "SUSPENDED"})
 #: Things are made in this order and taken away in the other.
 _THINGS = {QOS: 0, ACCOUNT: 1, MEMBER: 2}
-_OF_OTHERS = "stays: other clusters of the same accounting may use it"
-_SHOWN_MAX = 200
-_Test = Callable[[SlurmJob], bool]
 
 
 def control_entitlements(connector: ClusterConnector) -> SlurmEntitlements:
@@ -104,10 +115,10 @@ class SlurmEntitlements:
             try:
                 self._check_names(node)
             except ReservedAccount as error:
-                found.append(_without_account(node, str(error)))
+                found.append(without_account(node, str(error)))
             except WorkloadRejected as error:
                 hint = "give it or what is above it a shorter name, or move it up"
-                found.append(_without_account(node, f"{error}; {hint}"))
+                found.append(without_account(node, f"{error}; {hint}"))
             else:
                 found += self._of_node(node, known, resources)
         found += self._of_those_who_left(wanted, known)
@@ -135,7 +146,7 @@ class SlurmEntitlements:
             if item.cluster == cluster and not item.partition
         ]
         accounts = {item.account: item for item in associations if not item.user}
-        _check_tree(accounts)
+        check_tree(accounts)
         return _Known(
             cluster=cluster,
             is_shared=self._is_shared(),
@@ -166,17 +177,17 @@ class SlurmEntitlements:
         pools = self._options.gpu_pools
         if not pools:
             return {}
-        by_type = {f"{_GPUS}:{pool.gres_type}": (name,) for name, pool in pools.items()}
-        tracked = {name for name in known.resources if name.startswith(f"{_GPUS}:")}
+        by_type = {f"{GPUS}:{pool.gres_type}": (name,) for name, pool in pools.items()}
+        tracked = {name for name in known.resources if name.startswith(f"{GPUS}:")}
         if untracked := sorted(by_type.keys() - tracked):
-            if len(pools) > 1 or tracked or _GPUS not in known.resources:
+            if len(pools) > 1 or tracked or GPUS not in known.resources:
                 raise ClusterUnavailable(
-                    f"the cluster does not count {', '.join(untracked)}; add {_GPUS} and these to "
+                    f"the cluster does not count {', '.join(untracked)}; add {GPUS} and these to "
                     "AccountingStorageTRES in slurm.conf"
                 )
-            return {_GPUS: tuple(pools)}
-        if _GPUS in known.resources and tracked == by_type.keys():
-            return {_GPUS: tuple(pools), **by_type}
+            return {GPUS: tuple(pools)}
+        if GPUS in known.resources and tracked == by_type.keys():
+            return {GPUS: tuple(pools), **by_type}
         return by_type
 
     # The difference.
@@ -208,7 +219,7 @@ class SlurmEntitlements:
         if now is None:
             yield Change(ChangeKind.CREATE, QOS, name, after=after)
         else:
-            yield from _differences(QOS, name, _settings(now), after)
+            yield from differences(QOS, name, settings_of_qos(now), after)
 
     def _of_node(
         self, node: Entitlement, known: _Known, resources: Mapping[str, tuple[str, ...]]
@@ -219,7 +230,7 @@ class SlurmEntitlements:
         after: dict[str, Value] = {
             "parent": account_name(parent, options.account_prefix) if parent else ROOT_ACCOUNT,
             "fairshare": node.weight,
-            **{name: _ceiling(node, pools) for name, pools in resources.items()},
+            **{name: ceiling(node, pools) for name, pools in resources.items()},
         }
         if node.is_team:
             qos = guaranteed_qos(account, options.qos_prefix)
@@ -229,9 +240,9 @@ class SlurmEntitlements:
         if now is None:
             yield Change(ChangeKind.CREATE, ACCOUNT, account, after=after)
         else:
-            yield from _differences(
-                *(ACCOUNT, account, _settings_of_account(now), after),
-                in_use=_in_use(known.jobs, lambda job: _is_below(job.account, account)),
+            yield from differences(
+                *(ACCOUNT, account, settings_of_account(now), after),
+                in_use=in_use_by(known.jobs, lambda job: is_below(job.account, account)),
             )
         if node.is_team:
             yield from self._of_members(node, account, known)
@@ -251,9 +262,9 @@ class SlurmEntitlements:
         if now is None:
             yield Change(ChangeKind.CREATE, QOS, name, after=after)
         else:
-            yield from _differences(
-                *(QOS, name, _settings(now), after),
-                in_use=_in_use(known.jobs, lambda job: job.qos == name),
+            yield from differences(
+                *(QOS, name, settings_of_qos(now), after),
+                in_use=in_use_by(known.jobs, lambda job: job.qos == name),
             )
 
     def _of_members(self, node: Entitlement, account: str, known: _Known) -> Iterable[Change]:
@@ -272,7 +283,7 @@ class SlurmEntitlements:
                 )
         for of_account, user in sorted(known.members):
             if of_account == account and user not in node.users:
-                yield _removal(
+                yield removal(
                     *(MEMBER, account, {"account": account}),
                     [job for job in known.jobs if (job.account, job.user) == (account, user)],
                     user=user,
@@ -284,7 +295,7 @@ class SlurmEntitlements:
         roots = list(self._names(wanted.organizations))
 
         def is_ours(account: str) -> bool:
-            return any(_is_below(account, root) for root in roots)
+            return any(is_below(account, root) for root in roots)
 
         left = [name for name in known.accounts if is_ours(name) and name not in stays]
         for name in left:
@@ -295,19 +306,19 @@ class SlurmEntitlements:
             if not is_of_node or name == options.borrow_qos or account in stays:
                 continue
             users = [job for job in known.jobs if job.qos == name or job.account == account]
-            change = _removal(QOS, name, _settings(qos), users)
-            yield _kept_for_others(change) if known.is_shared else change
+            change = removal(QOS, name, settings_of_qos(qos), users)
+            yield kept_for_others(change) if known.is_shared else change
 
     def _removal_of_account(self, name: str, left: set[str], known: _Known) -> Change:
         """An account goes with all that is below it, so nothing of that may be in use, nor be
         somebody else's."""
-        below = _descendants(name, known.accounts)
-        change = _removal(
-            *(ACCOUNT, name, _settings_of_account(known.accounts[name])),
+        below = descendants(name, known.accounts)
+        change = removal(
+            *(ACCOUNT, name, settings_of_account(known.accounts[name])),
             [job for job in known.jobs if job.account in below],
         )
         if known.is_shared:
-            return _kept_for_others(change)
+            return kept_for_others(change)
         if not change.is_blocked and (others := sorted(below - left)):
             note = f"accounts below it stay: {', '.join(others[:5])}"
             return replace(change, note=note, is_blocked=True)
@@ -366,7 +377,7 @@ class SlurmEntitlements:
         name, cluster = change.name, self._cluster()
         if change.kind is ChangeKind.DELETE:
             self._refuse_shared(change)
-            below = _descendants(name, self._accounts())
+            below = descendants(name, self._accounts())
             self._refuse_in_use(change, lambda job: job.account in below)
             for member in self._accounting.associations():
                 is_here = member.cluster == cluster
@@ -378,7 +389,7 @@ class SlurmEntitlements:
         now = self._accounts().get(name)
         if now is None:
             self._accounting.put_account(Account(name, f"Tidegate: {name}", name.partition("_")[0]))
-        wanted = _association(change.after, now or Association(name, cluster))
+        wanted = association_of(change.after, now or Association(name, cluster))
         detour = self._detour if wanted.parent_account == ROOT_ACCOUNT else ROOT_ACCOUNT
         is_own_detour = detour != ROOT_ACCOUNT and now is not None
         if is_own_detour and self._accounting.changes_accounts_by_detour:
@@ -388,7 +399,7 @@ class SlurmEntitlements:
             )
         self._accounting.put_association(wanted, detour=detour, known=() if now is None else (now,))
         kept = self._accounts().get(name)
-        self._check_kept(change, None if kept is None else _settings_of_account(kept))
+        self._check_kept(change, None if kept is None else settings_of_account(kept))
         if is_own_detour and self._accounting.changes_accounts_by_detour:
             self._remove_detour(detour, cluster)
 
@@ -456,12 +467,12 @@ class SlurmEntitlements:
 
     def _refuse_shared(self, change: Change) -> None:
         if self._is_shared():
-            raise WorkloadRejected(f"{change.subject} {_OF_OTHERS}")
+            raise WorkloadRejected(f"{change.subject} {OF_OTHERS}")
 
-    def _refuse_in_use(self, change: Change, uses: _Test) -> None:
+    def _refuse_in_use(self, change: Change, uses: JobTest) -> None:
         jobs = [job for job in self._controller.jobs().jobs if job.state in _ALIVE and uses(job)]
         if jobs:
-            raise WorkloadRejected(f"{change.subject} is in use: {_told(jobs)}")
+            raise WorkloadRejected(f"{change.subject} is in use: {jobs_told(jobs)}")
 
     def _check_gone(self, change: Change, is_there: bool) -> None:
         if is_there:
@@ -475,186 +486,3 @@ class SlurmEntitlements:
                 raise OutcomeUnknown(
                     f"{change.subject}: {name} was set to {value!r} and the cluster has {has}"
                 )
-
-
-def _check_tree(accounts: Mapping[str, Association]) -> None:
-    """Raises WorkloadRejected where an account stands below itself or below one that is not there:
-    two writers at once make slurmdbd 22.05 do that, and a write to such a tree may never end."""
-    for account in accounts:
-        above, seen = account, set()
-        while above not in ("", ROOT_ACCOUNT):
-            if above in seen or above not in accounts:
-                raise WorkloadRejected(
-                    f"the accounting has account {account} below {above}, which "
-                    f"{'stands below itself' if above in seen else 'is not there'}, so nothing is "
-                    "written; it has to be repaired first, see 'Quotas on it' in docs/slurm.md"
-                )
-            seen.add(above)
-            above = accounts[above].parent_account
-
-
-def _without_account(node: Entitlement, reason: str) -> Change:
-    """The complaint about a node that can have no account here. Nothing is done about it."""
-    name = node.path if len(node.path) <= _SHOWN_MAX else f"{node.path[:_SHOWN_MAX]}..."
-    return Change(ChangeKind.CREATE, ACCOUNT, name, note=reason, is_blocked=True)
-
-
-def _ceiling(node: Entitlement, pools: Iterable[str]) -> int | None:
-    """GPUs of `pools` together that the node may use; a pool in which it has no share adds none."""
-    total = 0
-    for pool in pools:
-        share = node.shares.get(pool)
-        if share is not None and share.ceiling_gpus is None:
-            return None
-        total += share.ceiling_gpus or 0 if share else 0
-    return total
-
-
-def _settings(qos: Qos) -> dict[str, Value]:
-    return {
-        "priority": qos.priority,
-        "preempts": sorted(qos.preempts),
-        "preempt_mode": sorted(qos.preempt_mode),
-        "grace_s": qos.grace_s,
-        "flags": sorted(qos.flags),
-        **qos.group_tres,
-    }
-
-
-def _settings_of_account(account: Association) -> dict[str, Value]:
-    return {
-        "parent": account.parent_account,
-        "fairshare": account.shares,
-        "qos": sorted(account.qos),
-        "default_qos": account.default_qos,
-        **account.group_tres,
-    }
-
-
-def _association(after: Mapping[str, Value], now: Association) -> Association:
-    """`now` with the settings of `after`; all of it, so that none is lost on the way."""
-    limits: dict[str, int | None] = dict(now.group_tres)
-    wanted = replace(now, is_default=False)
-    for name, value in after.items():
-        match name, value:
-            case "parent", str():
-                wanted = replace(wanted, parent_account=value)
-            case "fairshare", int():
-                wanted = replace(wanted, shares=value)
-            case "qos", list():
-                wanted = replace(wanted, qos=tuple(value))
-            case "default_qos", str():
-                wanted = replace(wanted, default_qos=value)
-            case resource, int() | None:
-                limits[resource] = value
-            case _:
-                raise WorkloadRejected(f"an account has no {name[:40]} of {str(value)[:40]!r}")
-    return replace(wanted, group_tres=limits)
-
-
-def _differences(
-    thing: str,
-    name: str,
-    now: Mapping[str, Value],
-    after: Mapping[str, Value],
-    *,
-    in_use: Mapping[str, int] | None = None,
-) -> Iterable[Change]:
-    """What of `now` is not as in `after`: at most one change that takes and one that gives."""
-    taken: list[str] = []
-    given: list[str] = []
-    raised = False
-    for key, value in after.items():
-        before = now.get(key)
-        if before == value:
-            continue
-        if key.startswith(_GPUS) and _is_lower(value, before):
-            taken.append(key)
-        else:
-            given.append(key)
-            raised |= key.startswith(_GPUS)
-    if taken:
-        yield Change(
-            *(ChangeKind.LOWER, thing, name),
-            before={key: now.get(key) for key in taken},
-            after={key: after[key] for key in taken},
-            note=_note({key: after[key] for key in taken}, in_use or {}),
-        )
-    if given:
-        yield Change(
-            *(ChangeKind.RAISE if raised else ChangeKind.CHANGE, thing, name),
-            before={key: now.get(key) for key in given},
-            after={key: after[key] for key in given},
-        )
-
-
-def _is_lower(value: Value, before: Value) -> bool:
-    """Whether limit `value` allows less than `before`; None allows all."""
-    return isinstance(value, int) and (not isinstance(before, int) or value < before)
-
-
-def _note(limits: Mapping[str, Value], in_use: Mapping[str, int]) -> str:
-    """Nothing that runs is stopped by a lower limit, which has to be said."""
-    above = [
-        f"{in_use[name]} {name} are in use and run on; nothing starts before less than {limit} are"
-        for name, limit in limits.items()
-        if isinstance(limit, int) and in_use.get(name, 0) > limit
-    ]
-    return "; ".join(above)
-
-
-def _in_use(jobs: Iterable[SlurmJob], counts: _Test) -> Mapping[str, int]:
-    """GPUs in use by the name of their limits."""
-    found: Counter[str] = Counter()
-    for job in jobs:
-        if job.state in _HOLDING and counts(job):
-            for kind, count in job.gpus_allocated.items():
-                if kind == CORES:
-                    continue
-                found[_GPUS] += count
-                if kind:
-                    found[f"{_GPUS}:{kind}"] += count
-    return found
-
-
-def _removal(
-    thing: str,
-    name: str,
-    before: Mapping[str, Value],
-    jobs: Sequence[SlurmJob],
-    *,
-    user: str = "",
-) -> Change:
-    note = f"in use, so it stays: {_told(jobs)}" if jobs else "is no longer in the tree"
-    if user and not jobs:
-        note = "may not submit in this team"
-    return Change(
-        *(ChangeKind.DELETE, thing, name, user), before=before, note=note, is_blocked=bool(jobs)
-    )
-
-
-def _kept_for_others(change: Change) -> Change:
-    """Accounts and QoS are the accounting's and not one cluster's: they would go everywhere."""
-    return replace(change, note=_OF_OTHERS, is_blocked=True)
-
-
-def _told(jobs: Sequence[SlurmJob]) -> str:
-    some = ", ".join(str(job.job_id) for job in jobs[:5])
-    return f"job {some}" if len(jobs) == 1 else f"{len(jobs)} jobs ({some})"
-
-
-def _is_below(account: str, top: str) -> bool:
-    """Whether the account's name is that of `top` or of something below it."""
-    return account == top or account.startswith(f"{top}_")
-
-
-def _descendants(name: str, accounts: Mapping[str, Association]) -> set[str]:
-    """`name` and all accounts below it."""
-    found = {name}
-    while more := {
-        item.account
-        for item in accounts.values()
-        if item.parent_account in found and item.account not in found
-    }:
-        found |= more
-    return found
