@@ -39,6 +39,7 @@ from connectors.protocol import ClusterConnector, Listing, Observation, TellsNew
 from connectors.recalling import RECALLERS
 from connectors.registry import native_control
 from jobs.arbitration import Cycles
+from jobs.asking_natives import Memory
 from jobs.dispatch import connector_of, handlers
 from jobs.intentions import start_shard, stop_shard
 from jobs.leadership import Leadership, NotLeading
@@ -49,7 +50,7 @@ from jobs.questions import Questions
 from jobs.restoring import ClusterMemory
 from jobs.settling import settle
 from jobs.strays import add_strays, find_strays
-from jobs.waiting_natives import Memory, apply_waiting_natives
+from jobs.waiting_natives import apply_waiting_natives
 from jobs.withdrawing import (
     StillHeld,
     withdraw_changed,

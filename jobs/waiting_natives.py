@@ -20,27 +20,34 @@ grant of ours counts for its team all the same, and can be reclaimed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
-from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
-from django.db.models import F, Q
+from django.db.models import Q
 
-from arbiter.decisions import Code
 from clusters.models import Cluster
 from clusters.outside import OutsideUse, Stranger
-from connectors.errors import AccountUndecided, ConnectorError, NativeRefused
-from connectors.natives import NativeControl, NativeRef, NativeSize, NativeStarter, size_of
+from connectors.errors import ConnectorError
+from connectors.natives import NativeControl, NativeSize, NativeStarter
 from connectors.protocol import Listing, NativeWorkload, Outcome, WorkloadPhase
 from jobs import lifecycle
+from jobs.asking_natives import Asking, Memory
 from jobs.leadership import Leadership, NotLeading
-from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, JobType, attempt_id
+from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, attempt_id
+from jobs.native_reasons import CHANGED_TOO_MUCH, explain
+from jobs.native_sizes import (
+    may_become,
+    ref_of_job,
+    ref_of_native,
+    size_asked,
+    size_of_job,
+    take_size,
+)
 from jobs.natives import (
-    RANKS_MAX,
     Owner,
     Room,
     conclude_ended,
@@ -64,71 +71,18 @@ from jobs.natives import (
 from jobs.observation import COMPARED, News, apply_news, is_about_to_be_lost, is_known
 from jobs.questions import NotAsked, Questions
 from jobs.timeline import Happening, record_events
-from jobs.withdrawing import LISTED_WITHIN, StillHeld, withdraw
+from jobs.withdrawing import LISTED_WITHIN, withdraw
 from live.publishing import publish
 from live.waking import wake
 from outbox.quarantine import is_quarantined
 from primitives.clock import from_epoch
-from primitives.units import MGPU_MAX
 from quotas.cluster_users import users_beside_the_portal
 
 log = logging.getLogger(__name__)
 
-One = TypeVar("One")
-
-#: Of each kind, what is asked of the cluster after one listing at most; the next one goes on.
-CALLS_MAX = 20
-#: Most of these say nothing to the cluster, as it has stopped; victims wait for no others.
-STOPS_MAX = 500
-#: A reason of which only the numbers changed is written again after so long at the earliest.
-TOLD_AGAIN_AFTER = timedelta(seconds=60)
 #: Jobs that follow what their workloads ask for after one listing at most.
 RESIZED_MAX = 500
 _CHANGED = "What it asks for was changed while it waited; it queues again as it is now."
-_CHANGED_TOO_MUCH = (
-    "changed_too_much",
-    "What it asks for was changed to GPUs of another pool, to none, or to more than there can be. "
-    "Change it back, or delete it and submit it again.",
-)
-_NEVER = datetime.fromtimestamp(0, UTC)
-_HELD_BY_USER = ("held_by_user", "It is held in Tidegate until somebody releases it there.")
-
-_WHY_STRANGE: Mapping[Stranger, str] = {
-    Stranger.ACCOUNT: (
-        "It asks for no GPUs of a pool that Tidegate knows, or does not say of which: give its "
-        "Pods the node selector of one kind of GPU."
-    ),
-    Stranger.MIXED: "It asks for GPUs of several pools. Submit one workload for each of them.",
-    Stranger.USER: "Who submitted it is not known to Tidegate.",
-    Stranger.ORGANIZATION: "Who submitted it is of another organization than the team.",
-    Stranger.CLASS: "The organization of its team has no priority class.",
-    Stranger.ODD: "What it asks for makes no sense to Tidegate.",
-}
-
-
-class Told(NamedTuple):
-    """Why a workload waits, as it was last written onto it, and when."""
-
-    code: str
-    sentence: str
-    at: datetime
-
-
-class Memory:
-    """What one observer remembers of the natives of one cluster: only what saves calls."""
-
-    def __init__(self) -> None:
-        self.told: dict[UUID, Told] = {}
-        #: By kind and workload, when the cluster was last asked for it.
-        self.asked: dict[tuple[str, UUID], datetime] = {}
-        self.still_held = StillHeld()
-        self.still_stuck = StillHeld()
-
-    def forget_all_but(self, known: Collection[UUID]) -> None:
-        """Nothing is asked any more for workloads that are not `known`."""
-        for kind, key in list(self.asked):
-            if key not in known:
-                del self.asked[kind, key]
 
 
 def apply_waiting_natives(
@@ -179,7 +133,7 @@ def apply_waiting_natives(
     memory.forget_all_but(look.listed.keys() | jobs.keys())
     look.follow(questions.in_turn("native", list(attempts.values())), questions, memory)
     strangers: dict[UUID, Stranger] = {}
-    for job in look.in_turn(("cancel", "ask", "stop"), jobs.values(), lambda job: job.id):
+    for job in look.asking.in_turn(("cancel", "ask", "stop"), jobs.values(), lambda job: job.id):
         native = look.listed.get(job.id)
         if job.id in attempts:
             continue
@@ -205,7 +159,15 @@ def apply_waiting_natives(
     }
     if unknown:
         strangers |= look.take_up(unknown)
-    look.explain(jobs.values(), strangers, memory)
+    explain(
+        look.listed,
+        jobs.values(),
+        strangers,
+        starter=starter,
+        asking=look.asking,
+        memory=memory,
+        now=now,
+    )
     held = {key: (look.listed[key], why) for key, why in strangers.items()}
     held |= {
         job_id(cluster, native): (native, Stranger.ODD)
@@ -256,8 +218,7 @@ class _Look:
         self._leadership = leadership
         self._now = now
         self._is_frozen = is_quarantined()
-        self._asked = memory.asked
-        self._calls: dict[str, int] = {}
+        self.asking = Asking(memory, now)
         self._resized = 0
 
     # What has an attempt
@@ -275,14 +236,14 @@ class _Look:
                 self._apply(attempt, native)
                 if attempt.forced_at is not None and holds_gpus(native):
                     # A start that was under way may have come after the stop.
-                    self._call("stop", attempt.job_id, self._control.stop, ref_of(attempt))
+                    self.asking.call("stop", attempt.job_id, self._control.stop, ref_of(attempt))
                 elif native.is_stuck and attempt.started_at is None:
                     stuck.append(attempt)
             elif attempt.state in (AttemptState.RESERVED, AttemptState.STARTING):
                 # It has not begun: its cluster is told again, as it may have forgotten.
                 if attempt.release_sent_at is None:
                     continue
-                if _size(native) != granted_to(attempt):
+                if size_asked(native) != granted_to(attempt):
                     self._give_back(attempt, native)
                     continue
                 self._apply(attempt, native)
@@ -291,9 +252,9 @@ class _Look:
                     to_start.append(attempt)
             else:
                 self._close(attempt, native)
-        for attempt in self.in_turn(("start",), to_start, lambda attempt: attempt.job_id):
+        for attempt in self.asking.in_turn(("start",), to_start, lambda attempt: attempt.job_id):
             start = partial(self._starter.start, granted=granted_to(attempt))
-            self._call("start", attempt.job_id, start, ref_of(attempt))
+            self.asking.call("start", attempt.job_id, start, ref_of(attempt))
         overdue = memory.still_held.overdue([attempt.id for attempt in held], self._now)
         overdue |= memory.still_stuck.overdue([attempt.id for attempt in stuck], self._now)
         for attempt in (*held, *stuck):
@@ -331,7 +292,7 @@ class _Look:
     ) -> None:
         """Its run is over and its workload waits again: kept from starting before it is granted
         again, then closed here."""
-        if self._is_frozen or not self._call(
+        if self._is_frozen or not self.asking.call(
             "stop", attempt.job_id, self._control.stop, ref_of(attempt)
         ):
             return
@@ -355,8 +316,8 @@ class _Look:
 
     def _give_back(self, attempt: Attempt, native: NativeWorkload) -> None:
         """It asks for something else than what was granted to it: it is not started."""
-        size = _size(native)
-        if size is not None and _may_become(native, attempt.job.pool.name):
+        size = size_asked(native)
+        if size is not None and may_become(native, attempt.job.pool.name):
             # At once, so that it is not granted again as it was.
             resize = partial(self._resize, attempt.job_id, size)
             self._close(attempt, replace(native, message=_CHANGED), resize)
@@ -367,7 +328,7 @@ class _Look:
         observation = observation_of(attempt.key, native)
         with self._leadership.fence():
             # Granted again no sooner than its owner may have mended it.
-            withdraw(attempt.id, attempt.job_id, observation, self._now, why=_CHANGED_TOO_MUCH[1])
+            withdraw(attempt.id, attempt.job_id, observation, self._now, why=CHANGED_TOO_MUCH[1])
 
     def _released_at(self, native: NativeWorkload) -> int:
         """Since when nothing of its run is left: this listing is the first to say so.
@@ -409,7 +370,7 @@ class _Look:
     def end_there(self, job: Job) -> None:
         """What has ended here is not started there any more."""
         if not self._is_frozen:
-            self._call("cancel", job.id, self._starter.cancel, _ref(job))
+            self.asking.call("cancel", job.id, self._starter.cancel, ref_of_job(job))
 
     def end_here(self, job: Job, native: NativeWorkload | None) -> None:
         """Its workload is gone, or ended without ever running for this job: it waits no longer."""
@@ -417,8 +378,11 @@ class _Look:
             if self._listing.may_have(job.native_id):
                 return
             found: list[NativeWorkload | None] = []
-            if not self._call(
-                "ask", job.id, lambda ref: found.append(self._control.find_ended(ref)), _ref(job)
+            if not self.asking.call(
+                "ask",
+                job.id,
+                lambda ref: found.append(self._control.find_ended(ref)),
+                ref_of_job(job),
             ):
                 return
         with self._leadership.fence():
@@ -438,8 +402,8 @@ class _Look:
 
     def resize(self, job: Job, native: NativeWorkload) -> None:
         """Nothing is granted to it: its job asks for what it asks for now."""
-        size = _size(native)
-        if size is None or size == _size_of(job) or not _may_become(native, job.pool.name):
+        size = size_asked(native)
+        if size is None or size == size_of_job(job) or not may_become(native, job.pool.name):
             return
         if self._resized >= RESIZED_MAX:
             return
@@ -453,7 +417,7 @@ class _Look:
         if job.state not in lifecycle.WAITING:
             return
         before = job.mgpu
-        _take_size(job, size)
+        take_size(job, size)
         job.explanation = job.explained_at = None
         job.save(
             update_fields=["mgpu_per_node", "node_count", "type", "explanation", "explained_at"]
@@ -468,7 +432,7 @@ class _Look:
         if job.state != JobState.QUEUED:
             # Somebody holds it here.
             if not self._is_frozen:
-                self._call("stop", job.id, self._control.stop, _ref(job))
+                self.asking.call("stop", job.id, self._control.stop, ref_of_job(job))
             return {job.id: Stranger.BACK}
         with self._leadership.fence():
             locked = (
@@ -510,13 +474,15 @@ class _Look:
         except ConnectorError as error:
             log.warning("whose natives there are is not known: %s", error)
             return dict.fromkeys(unknown, Stranger.NOT_YET)
-        for key, why in self.in_turn(("start_free",), strangers.items(), lambda item: item[0]):
+        for key, why in self.asking.in_turn(
+            ("start_free",), strangers.items(), lambda item: item[0]
+        ):
             native = unknown[key]
             is_free = why is Stranger.ACCOUNT and native.account and mgpu_of(native) == 0
             if is_free and native.phase is WorkloadPhase.HELD and not self._is_frozen:
                 # Nothing of what it asks for is anybody's quota.
                 start = partial(self._starter.start, granted=None)
-                self._call("start_free", key, start, _native_ref(native))
+                self.asking.call("start_free", key, start, ref_of_native(native))
         made, odd = take_up(owners, self._make)
         self.taken_up |= made
         strangers |= dict.fromkeys(owners.keys() - made, Stranger.NOT_YET)
@@ -569,108 +535,6 @@ class _Look:
         )
         return attempts
 
-    # What is written onto it
-
-    def explain(
-        self, jobs: Iterable[Job], strangers: Mapping[UUID, Stranger], memory: Memory
-    ) -> None:
-        """Write why they wait onto those where it is news."""
-        wanted: dict[UUID, tuple[NativeRef, str, str]] = {}
-        jobs = list(jobs)
-        not_started = _not_started(jobs)
-        for job in jobs:
-            native = self.listed.get(job.id)
-            if native is None or native.phase is not WorkloadPhase.HELD:
-                continue
-            if job.state in lifecycle.WAITING and not _may_become(native, job.pool.name):
-                wanted[job.id] = (_ref(job), *_CHANGED_TOO_MUCH)
-            elif job.state == JobState.HELD:
-                wanted[job.id] = (_ref(job), *_HELD_BY_USER)
-            elif job.state == JobState.QUEUED and job.explanation is not None:
-                code, sentence = job.explanation["code"], job.explanation["sentence"]
-                wanted[job.id] = (_ref(job), code, f"{not_started.get(job.id, '')}{sentence}")
-        for key, why in strangers.items():
-            native = self.listed[key]
-            is_shown = native.account and mgpu_of(native) > 0 and why in _WHY_STRANGE
-            if is_shown and native.phase is WorkloadPhase.HELD:
-                wanted[key] = (_native_ref(native), why.value, _WHY_STRANGE[why])
-        told = memory.told
-        for key in told.keys() - wanted.keys():
-            del told[key]
-        news = [
-            key
-            for key, (_, code, sentence) in wanted.items()
-            if self._is_news(told.get(key), code, sentence)
-        ]
-        for key in self.in_turn(("explain",), news, lambda key: key):
-            ref, code, sentence = wanted[key]
-            write = partial(self._starter.explain, code=code, sentence=sentence)
-            if self._call("explain", key, write, ref):
-                told[key] = Told(code, sentence, self._now)
-
-    def _is_news(self, told: Told | None, code: str, sentence: str) -> bool:
-        if told is None or told.code != code:
-            return True
-        return told.sentence != sentence and self._now - told.at >= TOLD_AGAIN_AFTER
-
-    # How the cluster is asked
-
-    def in_turn(
-        self, kinds: Collection[str], ones: Iterable[One], key_of: Callable[[One], UUID]
-    ) -> list[One]:
-        """`ones`, those first for which it was asked longest ago for anything of `kinds`."""
-
-        def turn(one: One) -> tuple[datetime, UUID]:
-            key = key_of(one)
-            return max(self._asked.get((kind, key), _NEVER) for kind in kinds), key
-
-        return sorted(ones, key=turn)
-
-    def _call(self, kind: str, job: UUID, act: Callable[[NativeRef], None], ref: NativeRef) -> bool:
-        """Ask the cluster for it, unless enough of this kind was asked for; whether it was done."""
-        most = STOPS_MAX if kind == "stop" else CALLS_MAX
-        if self._calls.get(kind, 0) >= most:
-            return False
-        self._calls[kind] = self._calls.get(kind, 0) + 1
-        self._asked[kind, job] = self._now
-        try:
-            act(ref)
-        except (NativeRefused, AccountUndecided) as error:
-            # It answers, and says so of this one alone.
-            log.warning("%s of native job %s: %s", kind, job, error)
-            return False
-        except ConnectorError as error:
-            log.warning("%s of native job %s: %s", kind, job, error)
-            # A cluster that does not answer is not waited for once for each of them.
-            self._calls[kind] = most
-            return False
-        return True
-
-
-def _not_started(jobs: Iterable[Job]) -> Mapping[UUID, str]:
-    """Of those that have no cluster now because theirs did not start them, what it said."""
-    waiting = [
-        job.id
-        for job in jobs
-        if job.state == JobState.QUEUED
-        and job.attempt_number
-        and (job.explanation or {}).get("code") == Code.CLUSTER_UNAVAILABLE
-    ]
-    if not waiting:
-        return {}
-    latest = Attempt.objects.filter(
-        job__in=waiting, number=F("job__attempt_number"), outcome=lifecycle.NOT_STARTED
-    )
-    return {job_id: f"{said} " for job_id, said in latest.values_list("job_id", "message")}
-
-
-def _ref(job: Job) -> NativeRef:
-    return NativeRef(job.native_id or "", int(job.submitted_at.timestamp()), "")
-
-
-def _native_ref(native: NativeWorkload) -> NativeRef:
-    return NativeRef(native.native_id, native.submitted_at, "")
-
 
 def _waiting_job(cluster: Cluster, owner: Owner) -> Job:
     """The job of a workload that waits for us, or ran before we knew it."""
@@ -679,36 +543,10 @@ def _waiting_job(cluster: Cluster, owner: Owner) -> Job:
     job.cluster = cluster
     job.native_id = native.native_id
     job.is_requeueable = True
-    if size := _size(native):
-        _take_size(job, size)
+    if size := size_asked(native):
+        take_size(job, size)
     if native.phase is WorkloadPhase.HELD:
         job.state = JobState.QUEUED.value
         job.started_at = None
         job.attempt_number = 0
     return job
-
-
-def _size(native: NativeWorkload) -> NativeSize | None:
-    """What it asks for now; None also where that is of several pools."""
-    return None if native.is_mixed else size_of(native.pool, native.ranks_mgpu)
-
-
-def _size_of(job: Job) -> NativeSize:
-    return NativeSize(job.pool.name, job.mgpu_per_node, job.node_count)
-
-
-def _take_size(job: Job, size: NativeSize) -> None:
-    job.mgpu_per_node, job.node_count = size.mgpu_per_rank, size.rank_count
-    is_gang = size.rank_count > 1
-    job.type = (JobType.DISTRIBUTED if is_gang else JobType.TRAINING).value
-
-
-def _may_become(native: NativeWorkload, pool: str) -> bool:
-    """Whether a job of `pool` can ask for what the workload asks for now."""
-    size = _size(native)
-    return (
-        size is not None
-        and size.pool == pool
-        and size.rank_count <= RANKS_MAX
-        and size.mgpu_per_rank * size.rank_count <= MGPU_MAX
-    )

@@ -17,10 +17,11 @@ from clusters.observation import record_inventory
 from clusters.outside import OutsideUse, record_outside_use
 from connectors.protocol import Inventory, NodeCapacity
 from jobs.arbitration import Cycles
+from jobs.asking_natives import Memory
 from jobs.dispatch import handlers
 from jobs.intentions import start_shard, stop_shard
 from jobs.models import Attempt, Job, JobEvent
-from jobs.waiting_natives import Memory, apply_waiting_natives
+from jobs.waiting_natives import apply_waiting_natives
 from outbox.delivery import deliver_due
 from tenants.models import User
 from tenants.roles import Role
