@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from arbiter.cycle import decide
 from arbiter.decisions import Plan, Reclaim, Start, Victim
@@ -93,7 +94,10 @@ class Replayed:
         self._guaranteed = {
             (quota.node, quota.pool): quota.guaranteed_mgpu for quota in snapshot.quotas
         }
-        self._in_use = _in_use(snapshot, self._parents)
+
+    @cached_property
+    def _in_use(self) -> dict[tuple[str, str], int]:
+        return _in_use(self.record.snapshot, self._parents)
 
     def decided(self) -> list[Decided]:
         """Everything that the cycle did, claims with their victims, in the order of the plan."""
