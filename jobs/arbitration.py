@@ -78,16 +78,14 @@ class Cycles:
     def _run(self, now: datetime) -> CycleReport:
         # Apart from `run`, so that all of this is gone before garbage is looked for again.
         settle_dependencies(self._leadership, now)
-        snapshot, policy, withheld = self._memory.read(now)
+        read = self._memory.read(now)
         decided = self._memory.decide(now)
         plan = decided.plan
         started = 0
         if plan.starts or plan.dropped_claims:
-            with self._leadership.fence():
+            with self._leadership.fence(), sent_ahead():
                 changed = _Changed()
-                started = _apply_starts(plan.starts, self._leadership.epoch, now, changed)
-                # With the starts, which may have what was claimed.
-                _close_claims([UUID(job) for job in plan.dropped_claims], now)
+                started = _apply_starts(plan, self._leadership.epoch, now, changed)
                 changed.publish()
         # Nobody who starts waits for this; where it gets lost, the next cycle decides it anew.
         with self._leadership.fence():
@@ -99,12 +97,12 @@ class Cycles:
         # Nobody who starts waits for the rest.
         plan = decided.explained()
         in_doubt = self._reasons.among(self._memory.touched())
-        news = self._reasons.news(plan, unexplained(in_doubt), withheld)
+        news = self._reasons.news(plan, unexplained(in_doubt), read.withheld)
         with self._leadership.fence():
             if record_use(plan.use, as_of=now):
                 publish("quotas", organization_id=None)
             changed = _Changed()
-            for job_id, organization_id in store_reasons(news, snapshot, now):
+            for job_id, organization_id in store_reasons(news, read.queued, now):
                 changed.add(job_id, organization_id)
             changed.publish()
             carry_on(now)
@@ -112,7 +110,9 @@ class Cycles:
         self._reasons.remember(news)
         if decides(plan):
             with self._leadership.fence():
-                self._recorder.record(snapshot, policy, plan, epoch=self._leadership.epoch, now=now)
+                self._recorder.record(
+                    read.snapshot, read.policy, plan, epoch=self._leadership.epoch, now=now
+                )
             self._memory.catch_up()
         return CycleReport(started, reclaims, victims, len(news))
 
@@ -147,21 +147,20 @@ class _Changed:
             publish("jobs", ids=ids, organization_id=organization_id)
 
 
-def _apply_starts(starts: Sequence[Start], epoch: int, now: datetime, changed: _Changed) -> int:
-    """Grant attempts to the jobs that are still queued, and intend to start them."""
-    if not starts:
-        return 0
-    with sent_ahead():
-        granted = _grant_attempts({UUID(start.job): start for start in starts}, epoch, now)
-        for job, _ in granted:
-            changed.add(job.id, job.organization_id)
+def _apply_starts(plan: Plan, epoch: int, now: datetime, changed: _Changed) -> int:
+    """Grant attempts to the jobs that are still queued, and intend to start them. What was claimed
+    for them they have now; with them claims are given up, of which they may have the GPUs."""
+    granted = _grant_attempts({UUID(start.job): start for start in plan.starts}, epoch, now)
+    for job, _ in granted:
+        changed.add(job.id, job.organization_id)
+    _close_claims([*(job.id for job, _ in granted), *plan.dropped_claims], now)
     return len(granted)
 
 
 def _grant_attempts(
     planned: Mapping[UUID, Start], epoch: int, now: datetime
 ) -> list[tuple[_Started, _Granted]]:
-    granted = _mark_starting(planned, now)
+    granted = _mark_starting(planned) if planned else []
     if not granted:
         return []
     insert_rows(
@@ -207,9 +206,8 @@ class _Started(NamedTuple):
     multiplier_ppm: int
 
 
-def _mark_starting(planned: Mapping[UUID, Start], now: datetime) -> list[tuple[_Started, _Granted]]:
-    """Move those of the jobs that are still queued to their next attempt; what was claimed for them
-    they have now."""
+def _mark_starting(planned: Mapping[UUID, Start]) -> list[tuple[_Started, _Granted]]:
+    """Move those of the jobs that are still queued to their next attempt."""
     with connection.cursor() as cursor:
         # Locked in the order of their ids, as everywhere: an update goes by none.
         cursor.execute(
@@ -235,7 +233,6 @@ def _mark_starting(planned: Mapping[UUID, Start], now: datetime) -> list[tuple[_
             """,
             [uuid_array(job.id for job in jobs)],
         )
-    _close_claims([job.id for job in jobs], now)
     return [
         (_where_it_starts(job, planned[job.id]), _granted(job, planned[job.id], slots[job.id]))
         for job in jobs
@@ -433,7 +430,7 @@ def _stop_victims(stops: Sequence[_Stop], now: datetime) -> None:
     wake("observer")
 
 
-def _close_claims(jobs: Sequence[UUID], now: datetime) -> None:
+def _close_claims(jobs: Sequence[UUID | str], now: datetime) -> None:
     """Close the claims of these jobs. Where one no longer holds, victims already notified are
     stopped all the same, since they may be saving at this moment."""
     if not jobs:

@@ -19,9 +19,10 @@ Now and then everything is read whole and compared with what is remembered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import chain
 
 from django.conf import settings
@@ -29,11 +30,10 @@ from django.db import connection
 
 from arbiter.core import Core
 from arbiter.decided import Decided
-from arbiter.snapshot import QueuedJob, RunningJob, Usage
+from arbiter.snapshot import QueuedJob, RunningJob, Snapshot, Usage
 from billing.fair_use import RecentUse
 from clusters.queries import read_fleet
 from jobs.snapshots import (
-    Reading,
     Surroundings,
     one_instant,
     queued_jobs,
@@ -69,9 +69,38 @@ class _Known:
     use: RecentUse
     #: See `Memory.touched`.
     touched: set[str] | None = None
+    #: How often more was read into it.
+    reading: int = 0
 
     def attempts(self) -> Iterator[RunningJob]:
         return chain.from_iterable(map(dict.values, self.running.values()))
+
+
+class Remembered:
+    """What was read last, as `Reading` has it, until more is read. Its snapshot is put together
+    when somebody first asks for it, as nobody who is to start waits for that."""
+
+    def __init__(self, known: _Known) -> None:
+        self._known = known
+        self._number = known.reading
+        self.policy = known.around.policy
+        self.withheld = known.around.withheld
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """What the arbiter was offered. Raises RuntimeError when more was read since."""
+        known = self._unchanged()
+        return reading_of(known.at, known.around, known.attempts(), known.queued.values()).snapshot
+
+    @property
+    def queued(self) -> Mapping[str, QueuedJob]:
+        """The queued jobs of the snapshot by their ids. Raises RuntimeError as `snapshot`."""
+        return self._unchanged().queued
+
+    def _unchanged(self) -> _Known:
+        if self._known.reading != self._number:
+            raise RuntimeError("asked for what is remembered no more: more was read since")
+        return self._known
 
 
 class Memory:
@@ -80,7 +109,7 @@ class Memory:
     def __init__(self) -> None:
         self._known: _Known | None = None
 
-    def read(self, now: datetime) -> Reading:
+    def read(self, now: datetime) -> Remembered:
         """Everything as of this instant, as `read_queue` reads it."""
         known, self._known = self._known, None
         with one_instant():
@@ -108,7 +137,7 @@ class Memory:
                     if is_due:
                         known = _compared(known, _whole(since, now, around, known.use))
         self._known = known
-        return reading_of(now, known.around, known.attempts(), known.queued.values())
+        return Remembered(known)
 
     def catch_up(self) -> None:
         """Read what changed of jobs since the last reading; what was decided cannot be explained
@@ -265,6 +294,7 @@ def _bring_up_to_date(known: _Known, around: Surroundings, changed: Collection[s
 
 
 def _tell_jobs(known: _Known, changed: Collection[str]) -> None:
+    known.reading += 1
     if changed:
         _tell_queued(known, changed, queued_jobs(known.around, changed))
         _tell_running(known, changed, running_attempts(changed))

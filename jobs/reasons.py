@@ -10,7 +10,7 @@ from uuid import UUID
 
 from arbiter.decisions import Obstacle, Plan, Waiting
 from arbiter.explain import sentence
-from arbiter.snapshot import QueuedJob, Snapshot
+from arbiter.snapshot import QueuedJob
 from jobs.explaining import iso, plain_explanation
 from jobs.reason_history import write_reasons
 from jobs.snapshots import display_names
@@ -74,17 +74,16 @@ class Reasons:
 
 
 def store_reasons(
-    news: Sequence[Reason], snapshot: Snapshot, now: datetime
+    news: Sequence[Reason], queued: Mapping[str, QueuedJob], now: datetime
 ) -> list[tuple[UUID, UUID]]:
-    """Write `news` on the jobs that are still queued, and new causes into their history.
+    """Write `news` on the jobs that are still queued, and new causes into their history; `queued`
+    has those that the arbiter was offered, by their ids.
 
     Returns the job and the organization of each that was written.
     """
     if not news:
         return []
     names = display_names()
-    wanted = {item.job for item in news}
-    queued = {job.id: job for job in snapshot.queued if job.id in wanted}
     documents = [
         {
             "id": item.job,
