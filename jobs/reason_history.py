@@ -52,11 +52,12 @@ def write_reasons(documents: Sequence[Mapping[str, Any]], now: datetime) -> list
                 RETURNING job_id, number
             ), dropped AS (
                 DELETE FROM jobs_jobreason r USING added a
-                WHERE r.job_id = a.job_id AND r.number <= a.number - %s
+                -- Few have so many; of the others no line is looked for.
+                WHERE a.number > %s AND r.job_id = a.job_id AND r.number <= a.number - %s
             )
             SELECT id, organization_id FROM written
             """,
-            [orjson.dumps(documents).decode(), now, now, KEPT],
+            [orjson.dumps(documents).decode(), now, now, KEPT, KEPT],
         )
         return list(cursor.fetchall())
 
