@@ -105,9 +105,9 @@ class RecentUse:
 
     def sums_at(self, at: datetime) -> dict[_Key, int]:
         """The sums carried on to `at`."""
-        lives = _half_lives()
+        lives, usual_s = _half_lives(), Policy().fair_share_half_life_s
         decays = {
-            team: _remembering(lives.get(organization, Policy().fair_share_half_life_s))
+            team: _remembering(lives.get(organization, usual_s))
             for team, organization in self._organizations.items()
         }
         age_s, at_s = 0, int(at.timestamp())
