@@ -334,6 +334,25 @@ def test_a_reclaim_is_stored_with_its_victims_and_deadlines_before_anybody_is_to
     assert (Reclaim.objects.count(), Message.objects.count()) == (1, 1)
 
 
+def test_who_starts_has_what_was_claimed_and_nobody_else_loses_a_claim(
+    cycles: Cycles, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also not who is planned and waits no more. Planted: claims of what starts stay; those of all
+    that was planned are closed."""
+    jobs = [a_job(company.nlp, bob, company.pool, gpus=8, now=NOW) for _ in range(3)]
+    starts, is_held, waits = jobs
+    for job in jobs:
+        Reclaim.objects.create(
+            job=job, cluster=company.cluster, slots=[], created_at=NOW, grace_until=NOW
+        )
+    Job.objects.filter(pk=is_held.pk).update(state=JobState.HELD)
+    plan = Plan(0, starts=(a_start(starts, company), a_start(is_held, company)))
+    use_plan(monkeypatch, plan)
+    assert cycles.run(NOW).started == 1
+    closed = dict(Reclaim.objects.values_list("job_id", "closed_at"))
+    assert closed == {starts.pk: NOW, is_held.pk: None, waits.pk: None}
+
+
 def test_whose_claim_is_given_up_may_claim_again_in_the_same_plan(
     cycles: Cycles, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,12 +102,18 @@ def test_another_node_whose_limit_binds_is_another_cause(waiting: Job) -> None:
     assert [since for _, _, since in lines(waiting)] == [after(0), after(2), after(3)]
 
 
-def test_only_the_latest_lines_are_kept(waiting: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("count", [3, 5])
+def test_only_the_latest_lines_are_kept(
+    count: int, waiting: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: the first line that is too many is kept until there is another."""
     monkeypatch.setattr(reason_history, "KEPT", 2)
-    for second in range(5):
+    for second in range(count):
         document = {"code": f"cause_{second}", "node": None}
         write_reasons([{"id": str(waiting.pk), "document": document}], after(second))
-    assert lines(waiting) == [(4, "cause_3", after(3)), (5, "cause_4", after(4))]
+    assert lines(waiting) == [
+        (number, f"cause_{number - 1}", after(number - 1)) for number in (count - 1, count)
+    ]
 
 
 def test_what_waits_no_more_gets_no_line(waiting: Job) -> None:
