@@ -27,6 +27,7 @@ from arbiter.fair_share import FairShares
 from arbiter.placement import Place, Shape
 from arbiter.pool import Pool
 from arbiter.queue_order import Standing, TeamQueue
+from arbiter.quota_tree import ROOT
 from arbiter.reservations import Reservations
 from arbiter.snapshot import QueuedJob
 from arbiter.standing import NewStart
@@ -73,7 +74,7 @@ class Elastic:
                 and reserved.fits(shape)
             ):
                 return False
-            longest_s, first = reserved.longest_s(team, shape, is_own=True)
+            longest_s, first = reserved.longest_s(team, shape, team)
             return first is None or (
                 larger.time_limit_s is not None and larger.time_limit_s <= longest_s
             )
@@ -123,7 +124,7 @@ class Elastic:
             if not self._is_allowed(more, team):
                 return False
             shape = self._pool.ground.shape_of(more)
-            return self._reserved.longest_s(team, shape, is_own=False)[1] is None
+            return self._reserved.longest_s(team, shape, ROOT)[1] is None
 
         count = _most(0, len(nodes), can)
         if not count:

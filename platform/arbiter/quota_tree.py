@@ -48,6 +48,12 @@ class Tree:
             return 0
         return self.depth_max + 2 if node == ROOT else self.depth_max + 1 - self.depths[node]
 
+    def sides(self, team: int, other: int) -> tuple[int, int] | None:
+        """The children of the lowest common ancestor of two nodes (or ROOT) on the side of each;
+        None where one of them is at or above the other."""
+        both = zip(reversed(self.paths[team]), reversed(self.paths[other]), strict=False)
+        return next((sides for sides in both if sides[0] != sides[1]), None)
+
 
 def tree_of(nodes: Iterable[TreeNode]) -> Tree:
     """Number `nodes`, parents first and then by id, so that input order cannot matter.

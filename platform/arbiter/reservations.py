@@ -22,7 +22,7 @@ from arbiter.decisions import Reservation
 from arbiter.holdings import Holding, Node
 from arbiter.placement import Place, Shape
 from arbiter.pool import Earmark, Pool
-from arbiter.quota_tree import UNLIMITED, Ledger
+from arbiter.quota_tree import ROOT, UNLIMITED, Ledger
 from arbiter.rooms import Demand, is_beside, node_of
 from arbiter.snapshot import QueuedJob, Slot
 from arbiter.time_limits import KnownEnds, Release
@@ -34,8 +34,8 @@ _TRIES = 4
 @dataclass(slots=True, eq=False)
 class Reserved:
     """`job` starts at `start_at` at the latest, on the nodes of `place`, and is gone by `end`, if
-    that is known. `needs` is what it holds then of each node and room. `is_own`: it draws on its
-    own team's guarantee.
+    that is known. `needs` is what it holds then of each node and room. `source` is on whose guarantee
+    it draws, or ROOT.
 
     `ledger` is how the pool stands at `start_at` without the job; quota is `spare_mgpu` at least
     away from refusing it then.
@@ -47,7 +47,7 @@ class Reserved:
     needs: Mapping[Node, int]
     start_at: int
     end: int | None
-    is_own: bool
+    source: int
     ledger: Ledger
     spare_mgpu: int = 0
     _changes: list[tuple[int, int]] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Reservations:
         self._on_node: dict[Node, list[Reserved]] = {}
         self._held: dict[Node, int] = {}
         self._fits: dict[Shape, bool] = {}
-        self._longest: dict[tuple[Shape, bool], tuple[int, Reserved | None]] = {}
+        self._longest: dict[tuple[Shape, tuple[str, ...]], tuple[int, Reserved | None]] = {}
         #: What started while nothing was reserved, whose ends nobody has asked for yet.
         self._started: list[tuple[QueuedJob, int, str, list[Slot]]] = []
         #: By what a rank wants; and the nodes on which something has started since the first of
@@ -114,28 +114,31 @@ class Reservations:
             self._fits[shape] = fits
         return fits
 
-    def longest_s(self, team: int, shape: Shape, *, is_own: bool) -> tuple[int, Reserved | None]:
-        """How long a job may run that fits and starts now, and which reservation allows no more;
-        (UNLIMITED, None) where none is in its way."""
-        key = (shape, is_own)
+    def longest_s(self, team: int, shape: Shape, source: int) -> tuple[int, Reserved | None]:
+        """How long a job of `team` may run that fits, starts now and draws on the guarantee of
+        `source`, and which reservation allows no more; (UNLIMITED, None) where none is in its way.
+        """
+        mgpu, binding = shape.total_mgpu, self._binding(team, shape.total_mgpu, source)
+        key = shape, tuple(one.job.id for one in binding)
         found = self._longest.get(key)
         if found is None:
-            found = self._longest[key] = self._longest_on_devices(shape, is_own)
-        for one in self._in_way(found[0], is_own):
+            found = self._longest[key] = self._longest_on_devices(shape, binding)
+        for one in binding:
             allowed_s = one.start_at - self._pool.taken_at
-            if allowed_s < found[0] and not one.leaves_room(team, shape.total_mgpu):
+            if allowed_s < found[0] and not one.leaves_room(team, mgpu):
                 found = allowed_s, one
         return found
 
-    def find(self, job: QueuedJob, shape: Shape, *, is_own: bool) -> Place | None:
-        """The tightest place where `job` delays no reservation, away from what is lent where it is
-        in its team's own guarantee."""
+    def find(self, job: QueuedJob, team: int, shape: Shape, source: int) -> Place | None:
+        """The tightest place where `job` of `team`, which draws on the guarantee of `source`,
+        delays no reservation, away from what is lent where that is its team's own."""
         free, lent = self._pool.free, self._pool.holdings.borrowed.by_node
-        place = free.find(shape, lent, joins_lent=not is_own)
+        joins_lent = source != team
+        place = free.find(shape, lent, joins_lent=joins_lent)
         if place is None and self._held:
             run_s = UNLIMITED if job.time_limit_s is None else job.time_limit_s
-            with self._released(self._in_way(run_s, is_own)):
-                place = free.find(shape, lent, joins_lent=not is_own)
+            with self._released(self._in_way(run_s, team, shape.total_mgpu, source)):
+                place = free.find(shape, lent, joins_lent=joins_lent)
         return place
 
     @property
@@ -144,28 +147,51 @@ class Reservations:
         return self._held
 
     @contextmanager
-    def set_aside(self, *, is_own: bool) -> Iterator[None]:
+    def set_aside(self, team: int, mgpu: int, source: int) -> Iterator[None]:
         """For a while, hold back only what a job may not delay that GPUs are taken back for."""
-        with self._released(self._in_way(UNLIMITED, is_own)):
+        with self._released(self._in_way(UNLIMITED, team, mgpu, source)):
             yield
 
-    def _in_way(self, run_s: int, is_own: bool) -> list[Reserved]:
-        """The reservations that a job may delay that starts now and runs for `run_s`.
-
-        The promise of a team's own guarantee goes before what is reserved for others' spare GPUs.
-        """
+    def _in_way(self, run_s: int, team: int, mgpu: int, source: int) -> Sequence[Reserved]:
+        """The reservations that a job may delay that starts now and runs for `run_s`."""
         end = self._pool.taken_at + run_s
-        return [one for one in self.made if one.start_at < end and (one.is_own or not is_own)]
+        return [one for one in self._binding(team, mgpu, source) if one.start_at < end]
 
-    def _longest_on_devices(self, shape: Shape, is_own: bool) -> tuple[int, Reserved | None]:
+    def _binding(self, team: int, mgpu: int, source: int) -> Sequence[Reserved]:
+        """The reservations that a job of `team` may not delay which draws on the guarantee of
+        `source`.
+
+        The promise of a guarantee goes before what is reserved beyond one: a team's own before all
+        that draw on more than their own, and that of a node above it before those of whom the job
+        could take its GPUs back if they ran.
+        """
+        if source == ROOT:
+            return self.made
+        if source == team:
+            return [one for one in self.made if one.source == one.team]
+        return [one for one in self.made if not self._could_take_back(team, mgpu, one)]
+
+    def _could_take_back(self, team: int, mgpu: int, one: Reserved) -> bool:
+        """Whether a job of `team` would have the right to what is reserved for `one` if that ran:
+        it fits in the guarantee on its side of the lowest node above both, and the reserved job
+        draws on that node's or on more."""
+        tree = self._pool.tree
+        sides = tree.sides(team, one.team)
+        if sides is None:
+            return False
+        mine, its = sides
+        is_beyond = one.source == ROOT or tree.depths[one.source] < tree.depths[its]
+        return is_beyond and self._pool.guarantees.fits(mine, team, mgpu)
+
+    def _longest_on_devices(
+        self, shape: Shape, binding: Sequence[Reserved]
+    ) -> tuple[int, Reserved | None]:
         pool = self._pool
         longest: tuple[int, Reserved | None] = (UNLIMITED, None)
         if pool.free.fits(shape):
             return longest
         # The last to begin are the first in whose way nobody is who ends before.
-        binding = sorted(
-            self._in_way(UNLIMITED, is_own), key=lambda one: (-one.start_at, one.job.id)
-        )
+        binding = sorted(binding, key=lambda one: (-one.start_at, one.job.id))
         while binding:
             with self._released(binding):
                 if pool.free.fits(shape):
@@ -280,8 +306,9 @@ class Reservations:
             and self._pool.blocker(team, shape.total_mgpu) != team
         )
 
-    def reserve(self, job: QueuedJob, team: int, shape: Shape, *, is_own: bool) -> None:
-        """Reserve the earliest possible start of `job`, if it can be told."""
+    def reserve(self, job: QueuedJob, team: int, shape: Shape, source: int) -> None:
+        """Reserve the earliest possible start of `job`, which draws on the guarantee of `source`,
+        if it can be told."""
         self._tries_left -= 1
         self._note_ends()
         pool = self._pool
@@ -309,7 +336,7 @@ class Reservations:
         slots = pool.held_by(job, place)
         needs = {(place.cluster, slot.node): slot.mgpu for slot in slots}
         end = self._ends.of_start(job, start_at)
-        new = Reserved(job, team, place, needs, start_at, end, is_own, ledger)
+        new = Reserved(job, team, place, needs, start_at, end, source, ledger)
         new.spare_mgpu = max(0, ledger.available(team) - job.mgpu)
         for one in self.made:
             if one.start_at >= start_at and (end is None or end > one.start_at):

@@ -226,8 +226,8 @@ class PoolCycle:
         is reserved or starts further on leaves no longer a time to any of them."""
         if not self.reserved.made:
             return False
-        is_own = self.pool.source(queue.team, cls.shape.total_mgpu) == queue.team
-        longest_s, _ = self.reserved.longest_s(queue.team, cls.shape, is_own=is_own)
+        source = self.pool.source(queue.team, cls.shape.total_mgpu)
+        longest_s, _ = self.reserved.longest_s(queue.team, cls.shape, source)
         return all(
             longest_s < self._limit_s(job) for line in cls.lines for job in line.jobs[line.at :]
         )
@@ -389,9 +389,9 @@ class PoolCycle:
                     line.cls.code = code
                 if self._may_reserve(queue, line, code):
                     yield
-                    job, is_own = self.jobs[line.job[1]], source == team
+                    job = self.jobs[line.job[1]]
                     line.cls.turn = turn
-                    self.reserved.reserve(job, team, line.cls.shape, is_own=is_own)
+                    self.reserved.reserve(job, team, line.cls.shape, source)
                 self._fail(queue, line, code, source)
         self._enlist(queue)
 
@@ -468,8 +468,7 @@ class PoolCycle:
     def _delays(self, queue: TeamQueue, cls: JobClass, source: int) -> Callable[[Age], bool]:
         """Which jobs of `cls`, which fits now, would delay a reservation: as they may run longer
         than it allows, or have no time limit."""
-        is_own = source == queue.team
-        longest_s, _ = self.reserved.longest_s(queue.team, cls.shape, is_own=is_own)
+        longest_s, _ = self.reserved.longest_s(queue.team, cls.shape, source)
 
         def is_too_long(job: Age) -> bool:
             return longest_s < self._limit_s(job)
@@ -494,7 +493,7 @@ class PoolCycle:
         job, shape, is_own = self.jobs[line.job[1]], cls.shape, source == team
         if is_own and is_elastic(job):
             job, shape = self._elastic.sized(job, team)
-        place = self.reserved.find(job, shape, is_own=is_own)
+        place = self.reserved.find(job, team, shape, source)
         assert place is not None
         if self._explains and not is_own:
             self.spared.add(source, self.standing(team, source), team, job.mgpu)
@@ -532,7 +531,8 @@ class PoolCycle:
     def _reclaim(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
         """Take GPUs back for the next job of `line`; False when no victims make room for it."""
         pool, team = self.pool, queue.team
-        with self.reserved.set_aside(is_own=source == team):
+        mgpu = line.cls.shape.total_mgpu
+        with self.reserved.set_aside(team, mgpu, source):
             taking = self._reclaimer.find(team, line.cls.shape, line.cls.priority)
         if taking is None:
             return False
@@ -607,8 +607,7 @@ class PoolCycle:
 
     def _refuse(self, queue: TeamQueue, cls: JobClass, source: int) -> None:
         """Set aside those of a class that fits now who would delay a reservation."""
-        is_own = source == queue.team
-        _, first = self.reserved.longest_s(queue.team, cls.shape, is_own=is_own)
+        _, first = self.reserved.longest_s(queue.team, cls.shape, source)
         assert first is not None
         cls.reserved = first.job.mgpu, first.start_at
         queue.refuse(cls, self._delays(queue, cls, source))

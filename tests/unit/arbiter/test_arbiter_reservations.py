@@ -179,6 +179,64 @@ def test_the_teams_own_guarantee_goes_before_what_others_have_reserved() -> None
     assert started(plan) == ["own"]
 
 
+#: One organization, whose departments b and c are guaranteed so much, and their teams nothing.
+DEPARTMENTS = {"o": 28, "o/b": 8, "o/b/t": 0, "o/c": 12, "o/c/t": 0}
+
+
+def of_departments(
+    gang: str = "o/b/t",
+    small: str = "o/c/t",
+    quotas: Mapping[str, int] = DEPARTMENTS,
+    small_gpus: int = 4,
+) -> Snapshot:
+    """A team of department b runs on one of two nodes for 1,000 s, and one of c on the only node of
+    another cluster. The `gang` needs both nodes; the team that `small` is of wants first 8 GPUs on
+    the other cluster, which does not fit in what c is guaranteed, and then 4 anywhere."""
+    there = slots(0, 1, cluster="beta")
+    return a_snapshot(
+        quotas=quotas,
+        devices=[*devices(2), *devices(1, cluster="beta")],
+        running=[
+            a_running("r", "o/b/t", slots(0, 1), started_at=NOW, time_limit_s=1_000),
+            a_running("z", "o/c/t", there, cluster="beta", started_at=NOW, time_limit_s=2_000),
+        ],
+        queued=[
+            replace(a_gang(time_limit_s=100), team=gang, clusters=frozenset({"alpha"})),
+            a_queued("older", small, gpus=8, cluster="beta", submitted_at=NOW - 800),
+            a_queued("small", small, gpus=small_gpus, submitted_at=NOW - 700),
+        ],
+    )
+
+
+def test_a_departments_guarantee_goes_before_what_is_reserved_beyond_anothers() -> None:
+    """The small job has its turn behind an older one of its team, which draws on the guarantee of
+    the organization, as the gang does that was there first. If the gang ran, department c could
+    take its GPUs back. Planted: only a team's own guarantee goes before a reservation."""
+    plan = decide(of_departments(), Policy())
+    assert (held(plan), started(plan)) == ({"gang": 1_000, "older": 2_000}, ["small"])
+
+
+@pytest.mark.parametrize(
+    ("gang", "small", "quotas", "small_gpus"),
+    [
+        # The gang fits in what its own department is guaranteed, or that is still to come.
+        ("o/b/t", "o/c/t", {**DEPARTMENTS, "o": 36, "o/b": 24}, 4),
+        # The small job does not fit in what its department is guaranteed.
+        ("o/b/t", "o/c/t", DEPARTMENTS, 5),
+        # Both are of one department, and neither of their teams is guaranteed anything.
+        ("o/c/g", "o/c/t", {**DEPARTMENTS, "o/c/g": 0}, 4),
+    ],
+)
+def test_it_does_not_go_before_what_could_not_be_taken_back(
+    gang: str, small: str, quotas: Mapping[str, int], small_gpus: int
+) -> None:
+    """Mutants that die here: it does not matter on whose guarantee the gang draws; nor on whose the
+    small job; nor whether they share what they draw on."""
+    plan = decide(of_departments(gang, small, quotas, small_gpus), Policy())
+    assert (held(plan)["gang"], started(plan)) == (1_000, [])
+    assert why(plan, "small").code is Code.RESERVED_FOR_LARGER_JOB
+
+
 def test_a_strict_queue_lets_nobody_pass_who_waits_for_a_reservation() -> None:
     jobs = [
         a_gang(),
