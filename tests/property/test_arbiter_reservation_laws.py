@@ -166,6 +166,25 @@ def others_then(
     return found
 
 
+def unbound(plan: Plan, after: Snapshot, jobs: dict[str, QueuedJob], one: Reservation) -> set[str]:
+    """What starts inside its own team's guarantee, or inside that of the node on its side of the
+    lowest one above its team and the reserved job's: neither waits for the reservation."""
+    tree = Tree(after)
+    theirs = tree.path(jobs[one.job].team)
+    found = set()
+    for start in plan.starts:
+        job = jobs[start.job]
+        mine = [node for node in tree.path(job.team) if node not in theirs]
+        if start.guaranteed_mgpu == job.mgpu or (
+            mine
+            and job.team not in theirs
+            and jobs[one.job].team not in tree.path(job.team)
+            and any(run.job == job.id for run in tree.protected(mine[-1]))
+        ):
+            found.add(job.id)
+    return found
+
+
 def _asked_anew(reservations: Reservations, shape: Shape) -> ComingFree:
     return ComingFree(reservations._pool.free, reservations._ends.by_time(), shape)
 
@@ -189,8 +208,8 @@ def test_ends_that_were_followed_once_give_the_reservations_of_those_followed_ea
 def test_what_is_reserved_is_there_when_it_is_needed(data: st.DataObject) -> None:
     """No start delays a reservation: after a cycle without a claim of its own a reserved job fits
     its place at its time, in devices and in quota, beside all that is reserved and all that the
-    cycle started, but for what started inside its own team's guarantee. No more jobs of a pool
-    hold one than the policy says; each of them waits, and says by when it starts.
+    cycle started, but for what started inside a guarantee that goes before it. No more jobs of a
+    pool hold one than the policy says; each of them waits, and says by when it starts.
 
     Mutant that dies here: of what is reserved on a node only the last counted. One that lives here
     and dies in the unit tests: what starts not charged to the quota that a reservation needs.
@@ -202,9 +221,6 @@ def test_what_is_reserved_is_there_when_it_is_needed(data: st.DataObject) -> Non
         jobs = {job.id: job for job in before.queued}
         plan = world.step()
         after = world.snapshot()
-        guaranteed = {
-            start.job for start in plan.starts if start.guaranteed_mgpu == jobs[start.job].mgpu
-        }
         assert len(plan.reservations) <= world.policy.reservations_max
         for one in plan.reservations:
             waits = world.waiting(one.job)
@@ -216,7 +232,8 @@ def test_what_is_reserved_is_there_when_it_is_needed(data: st.DataObject) -> Non
                 [jobs[one.job].mgpu_per_node] * jobs[one.job].node_count
             )
             if not plan.reclaims:
-                then = Later(after, one.start_at, others_then(plan, one, jobs), guaranteed)
+                others, guaranteed = others_then(plan, one, jobs), unbound(plan, after, jobs, one)
+                then = Later(after, one.start_at, others, guaranteed)
                 assert then.fits(jobs[one.job], one.cluster, [slot.node for slot in one.slots])
 
 
@@ -225,7 +242,7 @@ def test_what_is_reserved_is_there_when_it_is_needed(data: st.DataObject) -> Non
 def test_no_start_delays_a_reservation_of_the_next_cycle(data: st.DataObject) -> None:
     """Who holds a reservation and nothing happens but that time passes and what started runs, holds
     one that begins no later, or starts, unless somebody starts, claims or reserves before it, or
-    started on its nodes within a team's own guarantee, which waits for no reservation.
+    started on its nodes within a guarantee that goes before it.
     """
     world = World(data.draw(empty_worlds()), policies(data.draw))
     for number in range(data.draw(st.integers(1, 10))):
@@ -235,8 +252,9 @@ def test_no_start_delays_a_reservation_of_the_next_cycle(data: st.DataObject) ->
         if plan.reclaims or world.claims or not plan.reservations:
             continue
         first = plan.reservations[0]
+        guaranteed = unbound(plan, world.snapshot(), jobs, first)
         if any(
-            start.guaranteed_mgpu == jobs[start.job].mgpu
+            start.job in guaranteed
             and is_in_way(jobs[start.job], first, plan.taken_at)
             and {(start.cluster, slot.node) for slot in start.slots}
             & {(first.cluster, slot.node) for slot in first.slots}
