@@ -85,10 +85,11 @@ class Borrowers:
     def __init__(
         self,
         tree: Tree,
-        order: VictimOrder,
+        order: Callable[[], VictimOrder],
         alike: Iterable[tuple[tuple[int, int], Collection[Holding]]],
     ) -> None:
-        """`alike`: by team and the bits of where they are protected."""
+        """`order` is asked for when somebody is put in order. `alike`: by team and the bits of
+        where they are protected."""
         self._order = order
         self._in_order: dict[tuple[int, int], InOrder] = {}
         self._largest: dict[int, int] = {}
@@ -103,6 +104,11 @@ class Borrowers:
         below = self._by_parent.get(parent, ())
         return [those for child, those in below if child != node]
 
+    def is_any_beside(self, node: int, parent: int) -> bool:
+        """Whether any of those who are not protected at a sister of `node` runs on."""
+        below = self._by_parent.get(parent, ())
+        return any(not one.is_going for child, those in below if child != node for one in those)
+
     def below(self, parent: int, wanted_mgpu: int) -> InOrder:
         """Those who are not protected at a child of `parent`, in order for a job of this size: one
         order for all jobs that are not smaller than any of them."""
@@ -114,7 +120,7 @@ class Borrowers:
         mgpu = min(wanted_mgpu, largest)
         found = self._in_order.get((parent, mgpu))
         if found is None:
-            key, is_abroad = self._order.key, parent == ROOT
+            key, is_abroad = self._order().key, parent == ROOT
             found = self._in_order[parent, mgpu] = InOrder(
                 Candidate(key(holding, mgpu, is_abroad=is_abroad), parent, child, holding)
                 for child, holdings in lines

@@ -89,6 +89,23 @@ class Reclaimer:
             or (priority.preempts_others and self._by_team)
         )
 
+    def could_ask(self, team: int, mgpu: int) -> bool:
+        """Whether a job of `team` that cannot start now might by the guarantees above it: whether
+        anybody may be asked, or something comes back anyway.
+
+        By the lowest guarantee that gives a right the job fits in what is left now, before anybody
+        is stopped below. Room only shrinks within a cycle unless somebody is stopped, so that who
+        has no right gets none.
+        """
+        pool = self._pool
+        if pool.later is not None:
+            return True
+        parents, fits = pool.tree.parents, pool.guarantees.fits
+        return any(
+            fits(node, team, mgpu) and self._borrowed.is_any_beside(node, parents[node])
+            for node in pool.tree.paths[team]
+        )
+
     def find(self, team: int, shape: Shape, priority: Priority) -> Taking | None:
         """The victims with which a job that cannot start now could, or None.
 
@@ -98,7 +115,11 @@ class Reclaimer:
         """
         taking = None
         mgpu, order = shape.total_mgpu, priority.order
-        if self._pool.source(team, mgpu) != ROOT and self.could_be_freed(shape):
+        if (
+            self._pool.source(team, mgpu) != ROOT
+            and self.could_ask(team, mgpu)
+            and self.could_be_freed(shape)
+        ):
             asked = Asked(self._outside(team, shape, order, most=self._most))
             taking = self._choose(team, shape, asked, self._most)
         if taking is None and priority.preempts:
@@ -305,7 +326,7 @@ class Reclaimer:
         """The `alike` ones, and claims."""
         pool = self._pool
         claims = (((one.team, one.protected), (one,)) for one in self._claims)
-        return Borrowers(pool.tree, pool.victim_order, chain(alike, claims))
+        return Borrowers(pool.tree, lambda: pool.victim_order, chain(alike, claims))
 
     def _answers(self, holding: Holding) -> bool:
         """Whether it runs on a cluster that does, or is a claim."""

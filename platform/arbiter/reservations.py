@@ -34,8 +34,8 @@ _TRIES = 4
 @dataclass(slots=True, eq=False)
 class Reserved:
     """`job` starts at `start_at` at the latest, on the nodes of `place`, and is gone by `end`, if
-    that is known. `needs` is what it holds then of each node and room. `source` is on whose guarantee
-    it draws, or ROOT.
+    that is known. `needs` is what it holds then of each node and room. `source` is on whose
+    guarantee it draws, or ROOT.
 
     `ledger` is how the pool stands at `start_at` without the job; quota is `spare_mgpu` at least
     away from refusing it then.

@@ -240,6 +240,7 @@ class PoolCycle:
         return (
             (preempts or self.pool.source(team, mgpu) != ROOT)
             and self._reclaimer.may_find(team, priority)
+            and (preempts or self._reclaimer.could_ask(team, mgpu))
             and (preempts or self._reclaimer.could_be_freed(shape))
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from arbiter.decisions import Code, Plan
 from arbiter.policy import Policy
 from arbiter.reservations import Reservations
 from arbiter.snapshot import QueuedJob, RunningJob, Snapshot
+from arbiter.victims import Search
 from builders.arbiter_builders import (
     GPU,
     NOW,
@@ -23,6 +25,7 @@ from builders.arbiter_builders import (
     a_quota,
     a_running,
     a_snapshot,
+    a_victim,
     devices,
     slots,
 )
@@ -584,3 +587,55 @@ def test_nothing_is_reserved_for_nobody_who_could_start(monkeypatch: pytest.Monk
     asked.clear()
     assert list(held(core.cycle(NOW))) == asked
     assert asked == ["gang", "g0", "g1", "g2", "endless"]
+
+
+@pytest.mark.parametrize(
+    ("stopped", "stranger", "reclaimed", "searches"),
+    [
+        (False, False, [], 0),
+        (True, False, [("wide", [])], 1),
+        (False, True, [("wide", ["stranger"])], 1),
+    ],
+)
+def test_who_may_take_nothing_back_from_anybody_looks_for_no_victims(
+    monkeypatch: pytest.MonkeyPatch,
+    stopped: bool,
+    stranger: bool,
+    reclaimed: list[tuple[str, list[str]]],
+    searches: int,
+) -> None:
+    """The job fits in what its organization is guaranteed, and its sister team borrows, but by the
+    organization's guarantee only others can be asked. Then nobody is to start, and nothing needs to
+    be reserved; but for what comes back anyway. Mutants: all search who fit in some guarantee; what
+    comes back is not looked at; nobody is asked but sister teams."""
+    calls = Counter[str]()
+
+    def count(cls: type, name: str) -> None:
+        plain = getattr(cls, name)
+
+        def counted(self: object, *args: object, **more: object) -> object:
+            calls[name] += 1
+            return plain(self, *args, **more)
+
+        monkeypatch.setattr(cls, name, counted)
+
+    count(Search, "run")
+    count(Reservations, "reserve")
+    wide = a_queued("wide", "o/a", gpus=8, time_limit_s=100)
+    running = [
+        *(a_running(f"b{i}", "o/b", slots(i, 1)) for i in range(2)),
+        a_running("b2", "o/b", slots(2, 1, gpus=4)),
+        a_running("stranger", "p/s" if stranger else "o/b", slots(3, 1, gpus=4)),
+    ]
+    if stopped:
+        running[2] = a_victim("b2", "o/b", slots(2, 1, gpus=4), of="nobody")
+    snapshot = a_snapshot(
+        quotas={"o": 32, "o/a": 0, "o/b": 0, "p": 0, "p/s": 0},
+        devices=devices(4),
+        running=running,
+        queued=[wide] if reclaimed else [wide, replace(wide, id="x", mgpu_per_node=7 * GPU)],
+    )
+    plan = Core.of(snapshot, Policy()).cycle(NOW, explains=False)
+    assert [(one.job, [v.job for v in one.victims]) for one in plan.reclaims] == reclaimed
+    assert (calls["run"], calls["reserve"]) == (searches, 0)
+    assert decide(snapshot, Policy()).reclaims == plan.reclaims
