@@ -189,9 +189,14 @@ class _Below(dict[int, int]):
         self._by_user = by_user
 
     def __missing__(self, node: int) -> int:
-        used = sum(self._by_user[node].values())
-        for child in self._tree.children.get(node, ()):
-            used += self[child]
+        by_user, children = self._by_user, self._tree.children
+        used = sum(by_user[node].values())
+        for child in children.get(node, ()):
+            if child in children or child in self:
+                used += self[child]
+            else:
+                self[child] = of_child = sum(by_user[child].values())
+                used += of_child
         self[node] = used
         return used
 
@@ -251,8 +256,10 @@ class _Block:
     def charged(self, one: _Charged) -> int:
         """What is charged: the hour before now, less what was really held of it. Rounded once."""
         area = one.decayed * self._from_end >> 3 * _FACTOR_BITS - _AREA_BITS
-        area += one.fresh * self._now - (one.worth + one.fresh) * self._hour_ago
-        return max(0, area) >> _AREA_BITS
+        area -= one.worth * self._hour_ago
+        if one.fresh:
+            area += one.fresh * (self._now - self._hour_ago)
+        return area >> _AREA_BITS if area > 0 else 0
 
 
 class Starts:

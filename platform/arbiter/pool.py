@@ -157,9 +157,13 @@ class Pool:
 
     def source(self, team: int, mgpu: int) -> int:
         """The lowest node on the team's path whose unused guarantee the job fits in, or ROOT."""
-        fits = self.guarantees.fits
+        guarantees, quota = self.guarantees, self.quota
+        used, guaranteed, keeps_below = guarantees.used_mgpu, quota.guaranteed, quota.keeps_below
         for node in self.tree.paths[team]:
-            if fits(node, team, mgpu):
+            # What `fits` says, which is to be asked only where something is kept.
+            if used[node] + mgpu <= guaranteed[node] and (
+                not keeps_below[node] or guarantees.fits(node, team, mgpu)
+            ):
                 return node
         return ROOT
 

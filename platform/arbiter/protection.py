@@ -226,19 +226,24 @@ class Protection:
         own, children, guaranteed = teams.get(node), tree.children[node], quota.guaranteed[node]
         is_kept = quota.keeps_below[tree.paths[node][-1]]
         used[node] = sum([used[child] for child in children])
-        tried = [job for child in children for job in unprotected.get(child, ())]
+        tried: list[Contender] = []
+        for child in children:
+            if child in unprotected:
+                tried += unprotected[child]
         held = taken.ledgers[tree.depths[node]].held if is_kept else used
         again = self._below(teams, node, tried) if held[node] > guaranteed else []
         for job in again:
             taken.take(node, job.team, -job.mgpu)
-        if own is None:
-            tried.sort()
-        elif tried or again or used[node] + own.mgpu > guaranteed or quota.keeps_below[node]:
-            tried = sorted(tried + own.jobs)
-        else:
-            taken.take(node, node, own.mgpu)
+        if own is not None:
+            if tried or again or used[node] + own.mgpu > guaranteed or quota.keeps_below[node]:
+                tried += own.jobs
+            else:
+                taken.take(node, node, own.mgpu)
         fits = taken.fits if quota.keeps_below[node] else None
         left = guaranteed - used[node]
+        # Where all fit whatever the order, nobody has to know it: half of all nodes in a full pool.
+        if fits is not None or again or sum([job.mgpu for job in tried]) > left:
+            tried.sort()
         others: list[Contender] = []
         for job in (*again, *tried) if again else tried:
             mgpu = job.mgpu

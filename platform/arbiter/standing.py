@@ -197,15 +197,9 @@ def lent_out(
     the capacity nobody is guaranteed) and then from its idle children in proportion to
     what each can lend, by largest remainder.
     """
-    size = len(guaranteed)
-    children: dict[int, list[int]] = {}
-    for node in range(size):
-        children.setdefault(tree.parents[node], []).append(node)
-    lent = [0] * size
-    for parent in range(ROOT, size):
-        below = children.get(parent)
-        if not below:
-            continue
+    lent = [0] * len(guaranteed)
+    # Parents come first, as a node's number is above its parent's.
+    for parent, below in sorted(tree.children.items()):
         if parent == ROOT:
             drawn, reserve = 0, capacity
         else:
