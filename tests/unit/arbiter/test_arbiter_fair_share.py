@@ -332,6 +332,26 @@ def test_organizations_are_compared_by_their_average_over_their_own_memory() -> 
     assert abs(x - y) * 10**9 < x
 
 
+def test_use_counts_at_every_level_above_whoever_is_asked_first() -> None:
+    """Planted: a department that nobody has asked for yet counts like a team."""
+    names = ("x", "x/d", "x/u", "x/d/s", "x/d/t")
+    tree = tree_of([a_node(name) for name in names])
+    rows = [Usage(f"x/{at}", "u", "h100", mgpu_s, NOW) for at, mgpu_s in
+            (("u", 1_000), ("d/s", 20_000), ("d/t", 300_000))]  # fmt: skip
+    for first in names:
+        use = fair_use(
+            tree,
+            usage=by_team(rows),
+            starts=started(tree=tree),
+            weights={},
+            half_lives_s=half_lives_of(tree, WEEK),
+            at=NOW,
+        )
+        assert use.by_node[tree.index[first]] > 0
+        found = [use.by_node[tree.index[name]] // 1_000_000 for name in names]
+        assert found == [321, 320, 1, 20, 300]
+
+
 def test_a_start_is_charged_to_its_user_its_team_and_all_above() -> None:
     tree = tree_of([a_node("x"), a_node("x/s"), a_node("x/t")])
     use = fair_use(

@@ -52,6 +52,18 @@ def test_an_idle_sister_protects_at_the_department_only() -> None:
     )
 
 
+def test_jobs_of_sisters_are_taken_in_one_order_where_not_all_fit() -> None:
+    """Planted: jobs that are protected nowhere below are taken team by team."""
+    assert classes({D: 10, ORG: 10}, (T, 6), (S, 6), (T, 4)) == (
+        [10, 10, 0, 0],
+        ["od", "", "od"],
+    )
+    assert classes({D: 16, ORG: 16}, (T, 6), (S, 6), (T, 4)) == (
+        [16, 16, 0, 0],
+        ["od", "od", "od"],
+    )
+
+
 def test_what_is_protected_below_goes_first_above() -> None:
     used, levels = classes({S: 5, T: 5, D: 10, ORG: 10}, (T, 5), (T, 5), (S, 5))
     assert levels == ["odt", "", "odt"]
