@@ -61,7 +61,7 @@ NUMBERS: Mapping[str, str] = {
     "weight_permille": "what the named node has of the weight of all below its parent, per mille",
     "used_permille": "what it has of their recent use, per mille",
     "reserved_mgpu": "what the job asks for that this one would delay",
-    "reserved_start_at": "when that job starts at the latest, in epoch seconds",
+    "reserved_start_at": "by when that job is to start, in epoch seconds",
 }
 
 
@@ -143,7 +143,8 @@ class Waiting(NamedTuple):
     order puts before it in its pool. `earliest` and `latest` are epoch seconds, or None where
     nothing honest can be said; `method` says how they came about: `reclaim` (the victims' grace)
     or `time_limits` (of what runs, for a job that holds a reservation; its start may come sooner,
-    and later only by what goes before it in the order of service).
+    and later only if more is asked for). A reservation whose start others that wait may take, by
+    having their turn first now or by then (`arbiter.foresight`), gives no such moment.
 
     Of a job that accepts several pools all this is told of `pool`: where GPUs are taken back for
     it, else the first that it accepts and in which it could ever start. `in_pools` says the same of

@@ -12,7 +12,7 @@ what is held back it is found out how long it might run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -57,12 +57,23 @@ class Reserved:
         if mgpu <= self.spare_mgpu:
             return True
         self._settle()
-        if mgpu <= self.spare_mgpu:
-            return True
-        self.ledger.charge(team, mgpu)
+        return mgpu <= self.spare_mgpu or self.leaves_room_beside(((team, mgpu),))
+
+    def leaves_room_beside(self, others: Collection[tuple[int, int]]) -> bool:
+        """Whether quota still lets the job start if all of these (team, milli-GPU) are in use
+        then."""
+        self._settle()
+        for team, mgpu in others:
+            self.ledger.charge(team, mgpu)
         is_left = self.ledger.allows(self.team, self.job.mgpu)
-        self.ledger.charge(team, -mgpu)
+        for team, mgpu in others:
+            self.ledger.charge(team, -mgpu)
         return is_left
+
+    def available(self, team: int) -> int:
+        """What quota lets `team` start then, if the job itself does not."""
+        self._settle()
+        return self.ledger.available(team)
 
     def charge(self, team: int, mgpu: int) -> None:
         """`mgpu` more of `team` is in use at `start_at`, or less."""
@@ -267,6 +278,10 @@ class Reservations:
                 if end is None or end > one.start_at:
                     one.charge(holding.team, -holding.mgpu)
             self._hold_back(nodes)
+
+    def ends(self) -> Iterator[Sequence[Release]]:
+        """What comes free (see `KnownEnds.parts`), once something is reserved."""
+        return self._ends.parts()
 
     def told(self) -> list[Reservation]:
         """The reservations as the plan tells them."""

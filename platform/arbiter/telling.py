@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from arbiter.decisions import Code, Waiting
+from arbiter.foresight import Foresight
 from arbiter.pool import Earmark, in_turn
 from arbiter.queue_order import Age, ServiceOrder, Standing
 from arbiter.waiting import Reason, Reasons, of_claimed
@@ -62,6 +63,7 @@ class _Lots:
         #: The lots of teams of which some jobs hold reservations.
         self._reserving: set[int] = set()
         self._may_reserve = {one.team for one in cycle.reserved.made}
+        self._foresight = Foresight(cycle.pool, cycle.reserved.made, cycle.reserved.ends())
 
     def add_queue(self, team: int) -> None:
         """Add what a team has in its queue."""
@@ -90,7 +92,11 @@ class _Lots:
                 continue
             source = cycle.pool.source(team, need_mgpu)
             standing, level = standing_at(source)
-            if cls.turn is not None:
+            # Its turn is on the team's own guarantee once enough of that has come free.
+            is_refill = source != team
+            if is_refill and self._foresight.comes_first(team, need_mgpu):
+                _, level = standing_at(team)
+            elif cls.turn is not None:
                 _, level = standing_at(cls.turn)
             reason = None if cls.code is None else reasons.of(team, cls, source, standing)
             for line in cls.lines:
@@ -99,9 +105,12 @@ class _Lots:
                     jobs = line.jobs[line.at :] if line.at else line.jobs
                     order.add(cls.priority.order, used, jobs, level)
                     self._of_lots.append(reason)
+                    self._foresight.add_lot(team, cls.shape, len(jobs), is_refill=is_refill)
                 if line.refused:
                     order.add(cls.priority.order, used, sorted(line.refused), level)
                     self._of_lots.append(reasons.reserved(cls))
+                    count = len(line.refused)
+                    self._foresight.add_lot(team, cls.shape, count, is_refill=is_refill)
         self.waiting_mgpu[team] = asked_mgpu
         if team in self._may_reserve:
             self._reserving.update(range(first, len(self._of_lots)))
@@ -121,7 +130,7 @@ class _Lots:
         )
         # A cycle makes 100,000, and calling the class costs twice as much.
         told = list(map(tuple.__new__, repeat(Waiting), rows))
-        latest = {one.job.id: one.start_at for one in self._cycle.reserved.made}
+        latest = self._foresight.latest(jobs, lots)
         for at in compress(count(), map(self._reserving.__contains__, lots)):
             if (job := told[at].job) in latest:
                 told[at] = told[at]._replace(latest=latest[job], method="time_limits")

@@ -185,6 +185,22 @@ def unbound(plan: Plan, after: Snapshot, jobs: dict[str, QueuedJob], one: Reserv
     return found
 
 
+def may_be_overtaken(
+    after: Snapshot, plan: Plan, one: Reservation, jobs: dict[str, QueuedJob]
+) -> bool:
+    """Whether somebody who waits comes before `one` without a time of its own, or fits in its
+    team's guarantee by then."""
+    turn = {waiting.job: at for at, waiting in enumerate(plan.waiting)}
+    told = {waiting.job for waiting in plan.waiting if waiting.method is not None}
+    then = Later(after, one.start_at)
+    return any(
+        (job.id not in told and turn[job.id] < turn[one.job])
+        or then.use[job.team] + job.mgpu <= then.tree.guaranteed(job.team)
+        for job in after.queued
+        if job.id != one.job
+    )
+
+
 def _asked_anew(reservations: Reservations, shape: Shape) -> ComingFree:
     return ComingFree(reservations._pool.free, reservations._ends.by_time(), shape)
 
@@ -209,7 +225,9 @@ def test_what_is_reserved_is_there_when_it_is_needed(data: st.DataObject) -> Non
     """No start delays a reservation: after a cycle without a claim of its own a reserved job fits
     its place at its time, in devices and in quota, beside all that is reserved and all that the
     cycle started, but for what started inside a guarantee that goes before it. No more jobs of a
-    pool hold one than the policy says; each of them waits, and says by when it starts.
+    pool hold one than the policy says; each of them waits, and says by when it starts, or nothing
+    where another job of the pool that holds none, or whose team draws on its own guarantee by then,
+    may come first.
 
     Mutant that dies here: of what is reserved on a node only the last counted. One that lives here
     and dies in the unit tests: what starts not charged to the quota that a reservation needs.
@@ -224,9 +242,13 @@ def test_what_is_reserved_is_there_when_it_is_needed(data: st.DataObject) -> Non
         assert len(plan.reservations) <= world.policy.reservations_max
         for one in plan.reservations:
             waits = world.waiting(one.job)
-            assert (waits.earliest, waits.latest, waits.method) == (
-                None, one.start_at, "time_limits",
-            )  # fmt: skip
+            if waits.latest is None:
+                assert (waits.earliest, waits.method) == (None, None)
+                assert may_be_overtaken(after, plan, one, jobs)
+            else:
+                assert (waits.earliest, waits.latest, waits.method) == (
+                    None, one.start_at, "time_limits",
+                )  # fmt: skip
             assert world.now <= one.start_at <= world.now + HORIZON_S
             assert [slot.mgpu for slot in one.slots] == (
                 [jobs[one.job].mgpu_per_node] * jobs[one.job].node_count
