@@ -20,6 +20,7 @@ from live.publishing import publish
 from live.waking import wake
 from outbox.recording import intend, withdraw_unsent
 from primitives.errors import Conflict, Forbidden, NotFound
+from primitives.state_words import state_phrase
 from tenants.access import Actor
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
@@ -40,7 +41,8 @@ def cancel_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
         return job
     if job.state in lifecycle.FINAL:
         raise Conflict(
-            f"The job has already ended: {job.state}. There is nothing left to cancel.",
+            f"The job has already ended: {job.state.replace('_', ' ')}. There is nothing left to "
+            "cancel.",
             state=job.state,
         )
     if job.cancel_requested_at is not None:
@@ -141,7 +143,9 @@ def hold_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     if job.state == JobState.HELD:
         return job
     if job.state != JobState.QUEUED:
-        raise Conflict(f"Only a queued job can be held; this one is {job.state}.", state=job.state)
+        raise Conflict(
+            f"Only a queued job can be held; this one {state_phrase(job.state)}.", state=job.state
+        )
     return _switch(job, JobState.HELD, "held", actor, now)
 
 
@@ -153,7 +157,7 @@ def release_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
         return job
     if job.state != JobState.HELD:
         raise Conflict(
-            f"Only a held job can be released; this one is {job.state}.", state=job.state
+            f"Only a held job can be released; this one {state_phrase(job.state)}.", state=job.state
         )
     return _switch(job, JobState.QUEUED, "released", actor, now)
 

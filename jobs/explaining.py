@@ -14,7 +14,8 @@ from jobs.lifecycle import FINAL, NOT_STARTED, NOT_STARTED_MAX
 from jobs.models import AttemptState, Condition, JobState
 from jobs.queries import AttemptRow, JobRow, JobView, VictimRow, WaitedForRow, may_see
 from jobs.withdrawing import AVOIDED_FOR
-from jobs.withholding import first_task_sentence
+from jobs.withholding import limit_sentence
+from primitives.state_words import state_phrase
 from primitives.units import DeviceKind
 from quotas.fleet import may_manage_clusters
 from tenants.access import Actor
@@ -50,7 +51,9 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
         ended = f"It does not wait: it has ended ({job.state.replace('_', ' ')})."
         return plain_explanation(NOT_WAITING, ended, now)
     if job.state != JobState.QUEUED:
-        return plain_explanation(NOT_WAITING, f"It does not wait: it is {job.state}.", now)
+        return plain_explanation(
+            NOT_WAITING, f"It does not wait: it {state_phrase(job.state)}.", now
+        )
     if job.explanation is None:
         return plain_explanation(NOT_YET_DECIDED, "The arbiter has not looked at it yet.", now)
     shown = {
@@ -63,7 +66,7 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
     if view.waited_for:
         shown["sentence"] = _waits_for(view.waited_for, shown["numbers"], actor)
     if view.first_task is not None:
-        shown["sentence"] = _joined(shown["sentence"], first_task_sentence(view.first_task))
+        shown["sentence"] = limit_sentence(shown["numbers"], view.first_task)
     if view.quarantine:
         shown["sentence"] = view.quarantine
     for cluster, limit_s in view.too_short:
@@ -97,18 +100,13 @@ def waited_for_sentence(named: Sequence[tuple[str, str, str]], others: int) -> s
     never = [(name, state) for name, condition, state in named if fate(condition, state) is False]
     if never:
         name, state = never[0]
-        return f"It can never start and is being cancelled: {name} is {_state_word(state)}."
+        return f"It can never start and is being cancelled: {name} {state_phrase(state)}."
     parts = [
-        f"{name} {_UNTIL[condition]} (it is {_state_word(state)})"
-        for name, condition, state in named
+        f"{name} {_UNTIL[condition]} (it {state_phrase(state)})" for name, condition, state in named
     ]
     if others:
         parts.append("1 other job is done" if others == 1 else f"{others:,} other jobs are done")
     return f"It waits until {', '.join(parts[:-1])}{' and ' if parts[1:] else ''}{parts[-1]}."
-
-
-def _state_word(state: str) -> str:
-    return state.replace("_", " ")
 
 
 def _being_started(view: JobView, actor: Actor) -> str:

@@ -12,6 +12,7 @@ from jobs.queries import visible_jobs
 from jobs.snapshots import read_queue
 from primitives.clock import from_epoch
 from primitives.errors import Conflict, NotFound
+from primitives.state_words import state_phrase
 from simulator.start_time import start_time
 from tenants.access import Actor
 
@@ -42,7 +43,9 @@ def estimate_start(job_id: UUID, *, horizon_s: int, actor: Actor, now: datetime)
     if state is None:
         raise NotFound("There is no such job that you can see.")
     if state != JobState.QUEUED:
-        raise Conflict(f"Only a queued job has a start to come; this one is {state}.", state=state)
+        raise Conflict(
+            f"Only a queued job has a start to come; this one {state_phrase(state)}.", state=state
+        )
     with worked_out(FUTURE):
         # One snapshot of one instant: it must be the outermost transaction.
         snapshot, policy, _ = read_queue(now)

@@ -14,6 +14,7 @@ from django.db import connection
 
 from jobs.lifecycle import ACTIVE
 from primitives.clock import from_epoch
+from primitives.state_words import state_phrase
 
 DEPENDENCY = "dependency"
 ARRAY_LIMIT_REACHED = "array_limit_reached"
@@ -178,13 +179,21 @@ CROSS JOIN LATERAL (
 """
 
 
-def first_task_sentence(first: FirstTask) -> str:
-    """What the others wait for."""
-    if first.state != "queued":
-        return f"{first.name} is {first.state}."
+def limit_sentence(numbers: Mapping[str, int], first: FirstTask) -> str:
+    """Why the task of an array is kept back, and what its `first` task does at this moment.
+
+    The numbers were stored by a cycle; where the first task has started or ended since, the counts
+    among them would contradict what is told of it, and are left out.
+    """
+    is_waiting = first.state == "queued"
+    is_known = numbers["tasks_first" if is_waiting else "tasks_active"] > 0
+    told = _limit_sentence(numbers) if is_known else f"{_at_most(numbers)}."
+    if not is_waiting:
+        return f"{told} {first.name} {state_phrase(first.state)}."
     if first.sentence is None:
-        return f"{first.name} comes before it, and the arbiter has not looked at that one yet."
-    return f"{first.name} comes before it and waits: {first.sentence}"
+        comes = "comes before it, and the arbiter has not looked at that one yet."
+        return f"{told} {first.name} {comes}"
+    return f"{told} {first.name} comes before it and waits: {first.sentence}"
 
 
 def withheld_sentence(withheld: Withheld) -> str:
@@ -199,11 +208,14 @@ def withheld_sentence(withheld: Withheld) -> str:
 
 
 def _limit_sentence(numbers: Mapping[str, int]) -> str:
-    most, active, first = (
-        numbers[name] for name in ("tasks_at_once_max", "tasks_active", "tasks_first")
-    )
-    tasks = "1 task runs" if most == 1 else f"{most:,} tasks run"
-    told = f"At most {tasks} at once of its array; {active:,} {'is' if active == 1 else 'are'} now"
+    active, first = numbers["tasks_active"], numbers["tasks_first"]
+    told = f"{_at_most(numbers)}; {active:,} {'is' if active == 1 else 'are'} now"
     if first:
         told += ", and 1 other comes first" if first == 1 else f", and {first:,} others come first"
     return f"{told}."
+
+
+def _at_most(numbers: Mapping[str, int]) -> str:
+    most = numbers["tasks_at_once_max"]
+    tasks = "1 task runs" if most == 1 else f"{most:,} tasks run"
+    return f"At most {tasks} at once of its array"

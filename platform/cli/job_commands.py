@@ -34,6 +34,7 @@ from cli.submitting import (
     time_limit,
     variables,
 )
+from primitives.state_words import state_phrase
 
 FINAL = frozenset({"succeeded", "failed", "cancelled", "timed_out"})
 #: How often `logs -f` and `wait` look, in seconds; `wait` slows down to the second figure.
@@ -446,7 +447,7 @@ def _follow_once(reader: LogReader, job: dict[str, Any], *, is_fixed: bool) -> b
     latest, is_final = job["attempt"], job["state"] in FINAL
     if latest == 0:
         if is_final:
-            tell(f"The job is {job['state']} and never started, so there is no log.")
+            tell(f"The job {state_phrase(job['state'])} and never started, so there is no log.")
         return is_final
     if reader.attempt is None:
         reader.attempt = latest

@@ -23,6 +23,7 @@ from cli.output import (
     print_table,
     tell,
 )
+from primitives.state_words import state_phrase
 from primitives.units import DeviceKind
 
 
@@ -239,7 +240,7 @@ def _waited_for(one: Mapping[str, Any]) -> str:
     named = "a job that is not yours to see"
     if one["job"] or one["array"]:
         named = f"{'' if one['job'] else 'array '}{one['name']} ({one['job'] or one['array']})"
-    state = f", which is {one['state']}" if one["state"] else ""
+    state = f", which {state_phrase(one['state'])}" if one["state"] else ""
     return f"{condition[one['condition']]} of {named}{state}"
 
 

@@ -129,7 +129,7 @@ def test_following_a_log_that_does_not_come_says_why_once(server: Server) -> Non
 @pytest.mark.parametrize(
     ("job", "arguments", "exit_code", "told"),
     [
-        (a_shown_job(state="cancelled"), [], 0, "The job is cancelled and never started"),
+        (a_shown_job(state="cancelled"), [], 0, "The job was cancelled and never started"),
         (a_shown_job(state="running", attempt=1), ["--attempt", "2"], 2, "no attempt 2"),
         (
             a_shown_job(state="running", attempt=1, current_attempt={"slots": [{}, {}]}),

@@ -108,7 +108,7 @@ def test_the_others_are_told_why(company: Company, bob: User, cycles: Cycles) ->
     body = by_token(bob).get(f"jobs/{second.id}/explanation").json()
     assert body["code"] == "array_limit_reached"
     assert body["sentence"] == (
-        "At most 1 task runs at once of its array; 1 is now. sweep[0] is starting."
+        "At most 1 task runs at once of its array; 1 is now. sweep[0] is being started."
     )
     assert body["numbers"] == {"tasks_at_once_max": 1, "tasks_active": 1, "tasks_first": 0}
     assert (body["jobs_ahead"], body["victims"], body["estimated_start"]) == (0, [], None)
@@ -149,6 +149,31 @@ def test_the_others_are_told_what_the_first_waits_for(company: Company, bob: Use
     )
     tasks.filter(array_index__in=[2, 3]).update(state="held")
     assert sentence() == f"{told} grid[0] is running."
+
+
+@pytest.mark.parametrize(
+    ("first", "active", "comes_first", "told"),
+    [
+        ("queued", 0, 1, "; 0 are now, and 1 other comes first. sweep[0] comes before it and"),
+        # It has started since the cycle that counted.
+        ("running", 0, 1, ". sweep[0] is running."),
+        ("running", 1, 0, "; 1 is now. sweep[0] is running."),
+        # What ran has ended since.
+        ("queued", 1, 0, ". sweep[0] comes before it and"),
+    ],
+)
+def test_counts_that_the_first_task_contradicts_are_left_out(
+    first: str, active: int, comes_first: int, told: str, company: Company, bob: User
+) -> None:
+    """Planted: what was counted is told whatever the first task does now."""
+    limit = {"tasks_at_once_max": 1, "tasks_active": active, "tasks_first": comes_first}
+    array = an_array(company, bob, first, "queued", max_running=1, explanation=KEPT)
+    tasks = Job.objects.filter(array=array)
+    tasks.filter(array_index=0).update(explanation={**KEPT, "code": "waiting_for_free_gpus"})
+    tasks.filter(array_index=1).update(explanation={**KEPT, "numbers": limit})
+    last = tasks_of(array)[1]
+    sentence = by_token(bob).get(f"jobs/{last.id}/explanation").json()["sentence"]
+    assert sentence.startswith(f"At most 1 task runs at once of its array{told}")
 
 
 def large_arrays(company: Company, user: User, tasks: int) -> list[UUID]:

@@ -490,7 +490,7 @@ def test_the_plan_says_what_it_would_wait_for(company: Company, bob: User) -> No
     found = plan(bob, depends_on=[wish])
     assert (found["fits"], found["would_start_now"]) == (False, False)
     assert found["explanation"]["sentence"] == (
-        "It can never start and is being cancelled: prepare is failed."
+        "It can never start and is being cancelled: prepare has failed."
     )
     end(first, "succeeded")
     assert plan(bob, depends_on=[wish])["explanation"]["code"] != "dependency"

@@ -1,0 +1,22 @@
+"""What a sentence says of a job in a state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_PHRASES: Mapping[str, str] = {
+    "queued": "is queued",
+    "held": "is held",
+    "starting": "is being started",
+    "running": "is running",
+    "preempting": "is being stopped to make room for others",
+    "succeeded": "has succeeded",
+    "failed": "has failed",
+    "cancelled": "was cancelled",
+    "timed_out": "ran until its time limit",
+}
+
+
+def state_phrase(state: str) -> str:
+    """What a sentence says of a job in `state`, verb included: "is being started"."""
+    return _PHRASES.get(state) or f"is {state.replace('_', ' ')}"
