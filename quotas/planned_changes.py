@@ -57,6 +57,14 @@ APPLIED_WITHIN = timedelta(days=366)
 #: How many changes one round of the timer carries out, expires or takes back.
 ROUND_MAX = 100
 _CANCELLABLE = (PlannedStatus.DRAFT, PlannedStatus.SCHEDULED)
+#: What a sentence says of a change that nobody decides on any more.
+_ENDED = {
+    PlannedStatus.REVERTED: "was applied and taken back",
+    PlannedStatus.KEPT: "was applied and stays as it is",
+    PlannedStatus.CANCELLED: "was cancelled",
+    PlannedStatus.EXPIRED: "has expired",
+    PlannedStatus.FAILED: "could not be applied at its time",
+}
 
 
 def visible_planned(actor: Actor) -> QuerySet[PlannedChange]:
@@ -241,14 +249,14 @@ def apply_planned(planned_id: UUID, *, if_match: str, actor: Actor, now: datetim
     with named_refusals(), transaction.atomic():
         planned = _locked(planned_id)
         families = list(families_of(planned, is_locked=True))
+        if planned.status != PlannedStatus.DRAFT:
+            raise Conflict(_decided_already(planned))
         if if_match != etag_of_planned(planned):
             raise PreconditionFailed(
                 "The change, or a quota beside those that it changes, is not as it was when you "
                 "looked. Compare what it would set with what is there now, preview it again, and "
                 "send the new ETag."
             )
-        if planned.status != PlannedStatus.DRAFT:
-            raise Conflict(f"This change is {planned.status} already; draft a new one.")
         if planned.expires_at <= now:
             raise Conflict("This draft has expired; draft the change anew.")
         planned.decided_by, planned.decided_at = actor.user, now
@@ -263,6 +271,22 @@ def apply_planned(planned_id: UUID, *, if_match: str, actor: Actor, now: datetim
             _save(planned)
             _note(planned, "scheduled", actor=actor, now=now)
     return planned
+
+
+def _decided_already(planned: PlannedChange) -> str:
+    """Why what is no draft cannot be applied, and what to do instead."""
+    if planned.status == PlannedStatus.SCHEDULED:
+        return (
+            f"This change is scheduled already, for {planned.apply_at:%Y-%m-%d %H:%M:%S} UTC. To "
+            "have it sooner, cancel it and draft a new one."
+        )
+    if planned.status == PlannedStatus.APPLIED:
+        return (
+            f"This change is applied already, since {planned.applied_at:%Y-%m-%d %H:%M:%S} UTC: "
+            "nothing is left to do. To change these quotas again, draft a new one."
+        )
+    ended = _ENDED[PlannedStatus(planned.status)]
+    return f"This change {ended}: it cannot be applied any more. Draft a new one."
 
 
 @transaction.atomic

@@ -13,7 +13,7 @@ import typer
 
 from cli.api import Api
 from cli.context import open_api
-from cli.errors import CliError, Refused
+from cli.errors import REFUSED, CliError, Refused
 from cli.output import (
     Devices,
     Format,
@@ -150,13 +150,20 @@ def changes_preview(
     Jobs that start sooner or later, jobs that are told to give GPUs back and their work at risk,
     and each team's GPU time and cost. An estimate: jobs end at their time limits, and nobody
     submits anything. Prints the state that it looked at, for `apply --if-match`.
+
+    Exits with 0 whatever the change would do, also where jobs would start later or lose work: read
+    `starts` and `reclaimed` of -o json to decide on that. Exits with 3 where the rules refuse the
+    change as things stand (`refusal`), or the server refuses to look.
     """
     api = open_api(ctx)
     body = {"horizon_s": seconds(horizon, "--horizon")}
     answer, etag = api.post_tagged(f"quota-changes/{_change_id(api, change)}/preview", body)
     if output is not Format.TABLE:
         print_data(answer, output)
-    else:
+    if answer["refusal"]:
+        told = f"As things stand it cannot be applied: {answer['refusal']}"
+        raise CliError(told, exit_code=REFUSED)
+    if output is Format.TABLE:
         _print_preview(answer)
     tell(f"State: {etag.strip(chr(34))}")
 
@@ -402,8 +409,6 @@ def _print(change: Mapping[str, Any], output: Format) -> None:
 
 
 def _print_preview(preview: Mapping[str, Any]) -> None:
-    if preview["refusal"]:
-        raise CliError(f"As things stand it cannot be applied: {preview['refusal']}")
     print_fields(
         [
             ("from", preview["as_of"]),

@@ -259,12 +259,17 @@ def test_a_preview_tells_starts_losses_and_teams_and_the_state_it_saw(server: Se
 
 
 def test_a_preview_of_what_the_rules_refuse_fails_with_their_words(server: Server) -> None:
+    """A script goes by the exit code, however it is printed. Planted: JSON exits with 0."""
     server.routes[f"POST {PATH}/preview"] = tagged({"refusal": "Research has 16 GPUs."})
-    ran = server.run("quota-changes", "preview", CHANGE)
-    assert (ran.exit_code, ran.err.splitlines()[0]) == (
-        2,
-        "Error: As things stand it cannot be applied: Research has 16 GPUs.",
-    )
+    for output, printed in (
+        ((), ""),
+        (("-o", "json"), '{\n  "refusal": "Research has 16 GPUs."\n}\n'),
+    ):
+        ran = server.run("quota-changes", "preview", CHANGE, *output)
+        assert (ran.exit_code, ran.out) == (3, printed)
+        assert ran.err.splitlines()[0] == (
+            "Error: As things stand it cannot be applied: Research has 16 GPUs."
+        )
 
 
 def test_what_is_applied_is_what_was_seen(server: Server) -> None:

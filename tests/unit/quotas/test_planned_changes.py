@@ -20,6 +20,7 @@ from builders.portal_builders import (
     an_actor,
 )
 from primitives.clock import SystemClock
+from primitives.errors import Conflict
 from quotas.administration import QuotaEdit, change_quota
 from quotas.models import PlannedChange, PlannedEdit, Quota, QuotaChange
 from quotas.planned_changes import (
@@ -295,11 +296,19 @@ def test_a_tree_that_changed_since_the_draft_is_412_and_shows_it_three_ways() ->
 def test_what_is_applied_or_expired_is_not_applied_again() -> None:
     company = a_company()
     admin = admin_of(company.research)
-    done, old = drafted(admin, company), drafted(admin, company)
+    done, old, dropped = (drafted(admin, company) for _ in range(3))
+    seen = etag_of_planned(done)
     applied(admin, done)
     done.refresh_from_db()
-    with pytest.raises(Exception, match="is applied already; draft a new one"):
-        applied(admin, done)
+    told = r"applied already, since 2026-.* UTC: nothing is left to do\. To change .*, draft a new"
+    # Whoever saw it before it was applied is told so, too, and not that something is another.
+    for state in (seen, etag_of_planned(done)):
+        with pytest.raises(Conflict, match=told):
+            apply_planned(done.pk, if_match=state, actor=admin, now=NOW)
+    cancel_planned(dropped.pk, actor=admin, now=NOW)
+    dropped.refresh_from_db()
+    with pytest.raises(Conflict, match=r"was cancelled: it cannot be applied any more\. Draft"):
+        applied(admin, dropped)
     with pytest.raises(Exception, match="has expired; draft the change anew"):
         applied(admin, old, now=NOW + timedelta(days=7))
     assert gpus(company.nlp) == [12]
