@@ -25,7 +25,7 @@ _LIMITS = ("lend_limit", "borrow_limit")
 _WEIGHT_MAX = 1_000_000
 _BELOW = ("departments", "teams")
 _ENTRY = ("guaranteed", *_LIMITS, "weight", *_BELOW)
-#: What a quota file may have at its top. The last four are a company file's, and play no part.
+#: What a quota file may have at its top. The last three are a company file's, and play no part.
 _TOP = (
     "gpus",
     "pools",
@@ -180,7 +180,9 @@ def read_quotas(path: Path) -> QuotaTree:
     one that is the sum of what is right below. YAML: `departments` and `teams` of name to
     `guaranteed` (GPUs, or a percentage of the parent), `lend_limit`, `borrow_limit`, `weight` for
     spare GPUs, and their own `departments` and `teams`; `gpus` or `pools` say how large the fleet
-    is, and `policy: {rank: [...]}` lists departments, the first in rank first.
+    is, `organization` names the one that all belong to (without it each of those at the top is an
+    organization of its own), and `policy: {rank: [...]}` lists departments, the first in rank
+    first: it orders those of one organization.
 
     Raises TraceError.
     """
@@ -296,7 +298,34 @@ def _read_tree(path: Path) -> QuotaTree:
     _add(path, given, None, size, ranks, nodes, quotas)
     if not quotas:
         raise TraceError(path, None, "there is no department and no team in it")
+    if "organization" in given:
+        _put_below(path, given["organization"], size, nodes, quotas)
     return QuotaTree(tuple(nodes), tuple(quotas), size)
+
+
+def _put_below(
+    path: Path, name: object, gpus: int | None, nodes: list[TreeNode], quotas: list[Quota]
+) -> None:
+    """Put all `nodes` below an organization that has the whole fleet, of `gpus`, or where the file
+    does not say how large that is what is guaranteed right below. Their names stay as they are."""
+    if not isinstance(name, str) or not name.strip():
+        raise TraceError(path, None, f"organization is {str(name)[:60]!r}; write its name")
+    top = {node.id for node in nodes if node.parent is None}
+    if any(name in (node.id, node.id.rpartition("/")[2]) for node in nodes):
+        raise TraceError(path, None, f"{name!r} is the organization and below it; rename one")
+    mgpu = sum(quota.guaranteed_mgpu for quota in quotas if quota.node in top)
+    if gpus is not None and mgpu > gpus * MGPU_PER_GPU:
+        raise TraceError(
+            path,
+            None,
+            f"the guarantees right below {name} sum to {mgpu // MGPU_PER_GPU:,} GPUs and it has "
+            f"{gpus:,}; give it more, or them less",
+        )
+    nodes[:] = [
+        TreeNode(name, None),
+        *(replace(node, parent=name) if node.parent is None else node for node in nodes),
+    ]
+    quotas.insert(0, Quota(name, POOL, mgpu if gpus is None else gpus * MGPU_PER_GPU))
 
 
 def _add(

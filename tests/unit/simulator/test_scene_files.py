@@ -8,6 +8,7 @@ import pytest
 
 import portal.demo
 from arbiter.policy import Policy
+from arbiter.quota_tree import tree_of
 from arbiter.snapshot import Quota, TreeNode
 from simulator.scene import POOL, read_policy, read_quotas, stage, uniform_fleet
 from simulator.traces import Machine, TraceError
@@ -62,6 +63,34 @@ def test_the_demo_company_is_a_quota_file() -> None:
     tree = read_quotas(DEMO)
     assert tree.gpus == 1_000
     assert Quota("research/nlp", POOL, 200_000) in tree.quotas
+
+
+def test_the_departments_of_an_organization_are_below_it(tmp_path: Path) -> None:
+    """So their ranks order them, and what they leave is theirs before others'. Without a size of
+    the fleet it is guaranteed what they are.
+
+    Planted: the organization read and dropped.
+    """
+    tree = read_quotas(written(tmp_path, f"organization: AI Company\n{COMPANY}"))
+    assert tree.nodes[:2] == (
+        TreeNode("AI Company", None),
+        TreeNode("research", "AI Company", 1),
+    )
+    assert tree.nodes[-1] == TreeNode("production", "AI Company", 2)
+    assert tree.quotas[:2] == (
+        Quota("AI Company", POOL, 100_000),
+        Quota("research", POOL, 45_000, borrow_limit_mgpu=10_000),
+    )
+    scene, teams = stage(tree, uniform_fleet(100, 8), Policy(), ["nlp"], scale=False)
+    assert (teams, scene.above("research/nlp")) == (
+        {"nlp": "research/nlp"},
+        ("research", "AI Company"),
+    )
+    ranks = tree_of(tree.nodes)
+    of = {name: ranks.ranks[at] for name, at in ranks.index.items()}
+    assert of["production"] > of["research"]
+    small = written(tmp_path, "organization: o\nteams: {x: {guaranteed: 3}, y: {guaranteed: 4}}")
+    assert read_quotas(small).quotas[0] == Quota("o", POOL, 7_000)
 
 
 LISTED = """team,quota_gpus,borrow_limit_gpus,lend_limit_gpus
@@ -226,6 +255,13 @@ def test_a_name_that_two_teams_have_is_refused_where_the_trace_uses_it(tmp_path:
         ("q.yaml", "gpus: 4\nteams: {x: {guarantee: 4}}", "x has no 'guarantee'; it may have guar"),
         ("q.yaml", "gpus: 4\nteam: {x: {}}", "the file has no 'team'; it may have gpus, pools, "),
         ("q.yaml", "teams: {x: {weight: 0}}", "weight of x is 0; 1 to 1,000,000"),
+        ("q.yaml", "organization: {name: a}\nteams: {x: {}}", "organization is .*; write its name"),
+        ("q.yaml", "organization: x\nteams: {x: {}}", "'x' is the organization and below it"),
+        (
+            "q.yaml",
+            "organization: o\ngpus: 4\nteams: {x: {guaranteed: 5}}",
+            "the guarantees right below o sum to 5 GPUs and it has 4; give it more, or them less",
+        ),
         (
             "q.yaml",
             "departments: {a: {departments: {x: {}}, teams: {x: {}}}}",
