@@ -19,11 +19,12 @@ _LIMIT = re.compile(r"[0-9]{1,9}")
 @dataclass(frozen=True, slots=True)
 class ArrayShape:
     """The indices of an array, ascending, as they were written, and how many may run at once (None:
-    all)."""
+    all). `repeated` is the smallest index that was named more than once."""
 
     indices: tuple[int, ...]
     text: str
     max_running: int | None
+    repeated: int | None = None
 
     @property
     def size(self) -> int:
@@ -42,11 +43,15 @@ def parse_array(text: str) -> ArrayShape:
     if percent and (not _LIMIT.fullmatch(limit) or int(limit) < 1):
         raise ValueError("must have after % how many tasks may run at once, at least 1")
     indices: set[int] = set()
+    repeated: list[int] = []
     for part in listed.split(","):
-        indices.update(_range(part))
+        named = _range(part)
+        repeated += indices.intersection(named)
+        indices.update(named)
         if len(indices) > TASKS_MAX:
             raise ValueError(f"has more than {TASKS_MAX:,} tasks; submit several arrays")
-    return ArrayShape(tuple(sorted(indices)), listed, int(limit) if percent else None)
+    most = int(limit) if percent else None
+    return ArrayShape(tuple(sorted(indices)), listed, most, min(repeated, default=None))
 
 
 def _range(part: str) -> range:

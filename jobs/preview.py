@@ -31,7 +31,7 @@ from jobs.requests import JobRequest
 from jobs.resolved_requests import ResolvedRequest
 from jobs.sbatch import refused_of
 from jobs.snapshots import display_names, one_instant, read_queue
-from jobs.submission import refuse_far_begin, resolve
+from jobs.submission import check_begin, resolve
 from jobs.usable_clusters import UsableClusters
 from jobs.withholding import BEGIN_TIME, DEPENDENCY, Withheld, withheld_sentence
 from quotas.unprepared import unprepared_clusters
@@ -63,8 +63,7 @@ def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
 
     Raises as `jobs.submission.resolve` does, and TooManyRequests while others are worked out.
     """
-    resolved = resolve(request, actor=actor)
-    refuse_far_begin(request, now)
+    resolved = check_begin(resolve(request, actor=actor), now)
     with worked_out(ONE_CYCLE):
         return Previews(read_moment(now), actor=actor, now=now).of(resolved)
 

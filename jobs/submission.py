@@ -53,6 +53,8 @@ TASK_DEPENDENCIES_MAX = 10_000
 
 #: How far ahead a job may begin.
 BEGIN_AHEAD_MAX = timedelta(days=366)
+#: A begin that passed no longer ago is not worth a word: clocks differ, and requests take time.
+BEGIN_PASSED = timedelta(seconds=60)
 
 
 def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
@@ -64,8 +66,7 @@ def submit_job_here(request: JobRequest, *, actor: Actor, now: datetime) -> Job:
     nothing here and for refused lines of an sbatch text, NeverFits, TooManyOpenJobs and
     TooManyDependencies.
     """
-    resolved = resolve(request, actor=actor)
-    refuse_far_begin(request, now)
+    resolved = check_begin(resolve(request, actor=actor), now)
     if refused := refused_of(resolved.notes):
         raise InvalidRequest(
             "; ".join(f"line {note.line}: {note.detail}" for note in refused[:5]),
@@ -182,7 +183,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     places = [_allowing_time(request, place) for place in places]
     fleets = [_fleet(request, offer, place.pool) for place in places]
     size = laid_out(request.size, fleets[0], places[0].clusters)
-    notes = (*notes, *notes_on(request.size, size))
+    notes = (*notes, *notes_on(request.size, size), *_notes_on_array(request))
     found: list[ResolvedRequest] = []
     for place, fleet in zip(places, fleets, strict=True):
         _check_units(request, size.mgpu_per_node, place)
@@ -220,6 +221,16 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
             )
         )
     return replace(found[0], others=tuple(found[1:]))
+
+
+def _notes_on_array(request: JobRequest) -> tuple[Note, ...]:
+    """What is to be told of an array with fewer tasks than indices were written."""
+    array = request.array
+    if array is None or array.repeated is None:
+        return ()
+    tasks = "1 task" if array.size == 1 else f"{array.size:,} tasks"
+    detail = f"The index {array.repeated} is named twice and counts once: the array has {tasks}."
+    return (Note(0, "", Verdict.UNDERSTOOD, detail),)
 
 
 class _Place(NamedTuple):
@@ -484,13 +495,24 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(found[:20]) + (" and more" if len(found) > 20 else "") if found else "none"
 
 
-def refuse_far_begin(request: JobRequest, now: datetime) -> None:
-    """Raises InvalidRequest for a begin that lies too far ahead to be meant."""
-    if request.begin_at is not None and request.begin_at > now + BEGIN_AHEAD_MAX:
+def check_begin(resolved: ResolvedRequest, now: datetime) -> ResolvedRequest:
+    """The same, with a note where its begin has passed, which somebody may not have meant.
+
+    Raises InvalidRequest for a begin that lies too far ahead to be meant.
+    """
+    begin_at = resolved.request.begin_at
+    if begin_at is not None and begin_at > now + BEGIN_AHEAD_MAX:
         detail = f"must be at most {BEGIN_AHEAD_MAX.days} days ahead"
         raise InvalidRequest(
             f"begin_at: {detail}", errors=[FieldError("/begin_at", detail, "out_of_range")]
         )
+    if begin_at is None or begin_at > now - BEGIN_PASSED:
+        return resolved
+    detail = (
+        f"The time to begin, {begin_at:%Y-%m-%d %H:%M:%S} UTC, has passed: it may start at once."
+    )
+    note = Note(0, "", Verdict.UNDERSTOOD, detail)
+    return replace(resolved, notes=(*resolved.notes, note))
 
 
 def _allowing_time(request: JobRequest, place: _Place) -> _Place:

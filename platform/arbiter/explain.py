@@ -118,7 +118,11 @@ def too_far_apart(
         )
     needs = f"it needs {nodes:,} nodes with {device.text(mgpu)} each in one {level_text(level)}"
     if together == 0:
-        return f"{needs}, and none {where} with such a node is known"
+        name = level_text(level)
+        return (
+            f"{needs}, and no {name} {where} is known to have even one such node; where clusters "
+            f"tell no {name}s of their nodes, make it a preference or leave it out"
+        )
     return f"{needs}, and none {where} has more than {together:,}"
 
 
@@ -333,8 +337,8 @@ def _reserved_for_larger_job(waiting: Waiting, job: QueuedJob, terms: _Terms) ->
     told = (
         f"It needs {_need(waiting, job, terms)}, and would keep a job waiting that comes first:"
         " that one"
-        f" needs {terms.count(numbers['reserved_mgpu'])} and starts by"
-        f" {_moment(numbers['reserved_start_at'])} at the latest."
+        f" needs {terms.count(numbers['reserved_mgpu'])} and is to start by"
+        f" {_moment(numbers['reserved_start_at'])}."
     )
     if job.time_limit_s is None:
         return f"{told} With a time limit that is over by then it could start before."

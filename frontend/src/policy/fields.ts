@@ -34,7 +34,7 @@ export const POLICY_FIELDS: readonly Field[] = [
   {
     name: "spare_order",
     label: "Then spare GPUs go by",
-    meaning: "What decides between teams of equal rank.",
+    meaning: "What decides between teams of equal rank; fair-share alone as long as no credits are posted.",
     kind: "choice",
     choices: SPARE_ORDERS,
   },
@@ -159,7 +159,8 @@ export const INSTALLATION_FIELDS: readonly Field[] = [
   {
     name: "credit_floor_s",
     label: "Floor of credits",
-    meaning: "How deep a team's credits may go, as time of its whole guarantee; what it borrows below is unpaid.",
+    meaning:
+      "How deep a team's credits may go, as time of its whole guarantee; what it borrows below is unpaid. No credits are posted yet.",
     kind: "seconds",
     min: 0,
     max: 365 * DAY_S,

@@ -276,8 +276,9 @@ def test_what_no_domain_can_ever_hold_never_fits() -> None:
         "link": (
             never,
             0,
-            f"{begin} needs 2 nodes with 8 GPUs each in one NVLink domain, and none of pool h100"
-            " with such a node is known.",
+            f"{begin} needs 2 nodes with 8 GPUs each in one NVLink domain, and no NVLink domain of"
+            " pool h100 is known to have even one such node; where clusters tell no NVLink domains"
+            " of their nodes, make it a preference or leave it out.",
         ),
         "node": (
             never,
@@ -287,8 +288,9 @@ def test_what_no_domain_can_ever_hold_never_fits() -> None:
         "large": (
             never,
             0,
-            f"{begin} needs 2 nodes with 9 GPUs each in one block, and none of pool h100 with such"
-            " a node is known.",
+            f"{begin} needs 2 nodes with 9 GPUs each in one block, and no block of pool h100 is"
+            " known to have even one such node; where clusters tell no blocks of their nodes, make"
+            " it a preference or leave it out.",
         ),
     }
 

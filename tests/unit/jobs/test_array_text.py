@@ -30,6 +30,14 @@ def test_the_text_is_read_as_slurm_reads_it(
 
 
 @pytest.mark.parametrize(
+    ("text", "repeated"),
+    [("0-3", None), ("0,0", 0), ("7,1,7", 7), ("0-9,5,3-4", 3), ("1-4:2,2-4:2", None)],
+)
+def test_an_index_that_is_named_twice_is_remembered(text: str, repeated: int | None) -> None:
+    assert parse_array(text).repeated == repeated
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("", "must be indices such as"),

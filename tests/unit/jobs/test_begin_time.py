@@ -53,6 +53,44 @@ def test_it_is_offered_when_its_time_has_come(company: Company, bob: User, cycle
     assert Attempt.objects.get().job_id == job.pk
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"begin_at": "2020-01-01T00:00:00Z"},
+            ["The time to begin, 2020-01-01 00:00:00 UTC, has passed: it may start at once."],
+        ),
+        ({"array": "0,0"}, ["The index 0 is named twice and counts once: the array has 1 task."]),
+        (
+            {"array": "3,0-9"},
+            ["The index 3 is named twice and counts once: the array has 10 tasks."],
+        ),
+        ({"array": "0-9"}, []),
+    ],
+)
+def test_what_may_not_have_been_meant_is_told(
+    changes: dict[str, str], told: list[str], company: Company, bob: User
+) -> None:
+    """By the answer to a submission and by its dry run. Planted: nothing is told by the dry run."""
+    caller = by_token(bob)
+    made = caller.post("jobs", a_body(**changes), key="1").json()
+    assert [note["detail"] for note in made["notes"]] == told
+    plan = caller.post("jobs?dry_run=true", a_body(**changes)).json()
+    assert [note["detail"] for note in plan["notes"]] == told
+
+
+@pytest.mark.parametrize(("passed_s", "notes"), [(30, 0), (59, 0), (60, 1)])
+def test_a_begin_that_has_just_passed_is_not_worth_a_word(
+    passed_s: int, notes: int, company: Company, bob: User
+) -> None:
+    """Clocks differ, and requests take their time."""
+    begin = NOW - timedelta(seconds=passed_s)
+    request = read_job_request(a_body(begin_at=f"{begin:%Y-%m-%dT%H:%M:%SZ}"))
+    with transaction.atomic():
+        job = submit_job_here(request, actor=an_actor(company.nlp, Role.RESEARCHER), now=NOW)
+    assert len(job.notes) == notes
+
+
 def test_it_keeps_nobody_waiting_meanwhile(company: Company, bob: User, cycles: Cycles) -> None:
     """One of the same team that came later starts, though the first would not leave it room."""
     first = a_job(company, bob, mgpu_per_node=8_000, node_count=4, begin_at=LATER)
