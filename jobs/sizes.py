@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from connectors.workload_checks import RANKS_MAX
+from jobs.array_text import ArrayShape
 from jobs.fitting import Fleet, lay_out, lay_out_elastic
 from jobs.sbatch import Note, Verdict
 from primitives.units import MGPU_PER_GPU, DeviceKind
@@ -158,6 +159,15 @@ def notes_on(size: Size, chosen: LaidOut) -> tuple[Note, ...]:
         f"{told} and runs its script on each of them. To share out otherwise, ask for nodes and "
         "GPUs per node instead of GPUs in all."
     )
+    return (Note(0, "", Verdict.UNDERSTOOD, detail),)
+
+
+def notes_on_array(array: ArrayShape | None) -> tuple[Note, ...]:
+    """What is to be told of an array with fewer tasks than indices were written."""
+    if array is None or array.repeated is None:
+        return ()
+    tasks = "1 task" if array.size == 1 else f"{array.size:,} tasks"
+    detail = f"The index {array.repeated} is named twice and counts once: the array has {tasks}."
     return (Note(0, "", Verdict.UNDERSTOOD, detail),)
 
 

@@ -28,7 +28,7 @@ from jobs.queries import visible_arrays, visible_jobs
 from jobs.requests import JobRequest, hint_settled, settled
 from jobs.resolved_requests import Predecessor, ResolvedRequest, size_pointer
 from jobs.sbatch import Note, Verdict, refused_of
-from jobs.sizes import laid_out, notes_on
+from jobs.sizes import laid_out, notes_on, notes_on_array
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from primitives.errors import FieldError, InvalidRequest, NotFound
@@ -183,7 +183,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     places = [_allowing_time(request, place) for place in places]
     fleets = [_fleet(request, offer, place.pool) for place in places]
     size = laid_out(request.size, fleets[0], places[0].clusters)
-    notes = (*notes, *notes_on(request.size, size), *_notes_on_array(request))
+    notes = (*notes, *notes_on(request.size, size), *notes_on_array(request.array))
     found: list[ResolvedRequest] = []
     for place, fleet in zip(places, fleets, strict=True):
         _check_units(request, size.mgpu_per_node, place)
@@ -221,16 +221,6 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
             )
         )
     return replace(found[0], others=tuple(found[1:]))
-
-
-def _notes_on_array(request: JobRequest) -> tuple[Note, ...]:
-    """What is to be told of an array with fewer tasks than indices were written."""
-    array = request.array
-    if array is None or array.repeated is None:
-        return ()
-    tasks = "1 task" if array.size == 1 else f"{array.size:,} tasks"
-    detail = f"The index {array.repeated} is named twice and counts once: the array has {tasks}."
-    return (Note(0, "", Verdict.UNDERSTOOD, detail),)
 
 
 class _Place(NamedTuple):
