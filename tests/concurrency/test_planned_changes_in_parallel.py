@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from builders.connector_builders import eventually
 from builders.parallel import in_thread, somebody_waits_for_a_lock
 from builders.portal_builders import NOW, Company, a_company, an_actor
-from primitives.errors import PreconditionFailed
+from primitives.errors import Conflict, PreconditionFailed
 from quotas.administration import QuotaEdit
 from quotas.models import PlannedChange, Quota, QuotaChange
 from quotas.planned_changes import apply_planned, carry_out_due, draft_change, etag_of_planned
@@ -35,19 +35,27 @@ def drafted(company: Company, actor: Actor, **times: Any) -> PlannedChange:
     )
 
 
-def test_of_two_applies_at_once_the_second_waits_and_is_stale() -> None:
-    """It waits for the change's row, and would for its quotas; then the tree is another one.
+@pytest.mark.parametrize(
+    ("is_another", "refusal", "words"),
+    [(True, PreconditionFailed, "not as it was"), (False, Conflict, "applied already")],
+)
+def test_of_two_applies_at_once_the_second_waits_and_is_refused(
+    is_another: bool, refusal: type[Exception], words: str
+) -> None:
+    """It waits for the change's row, or where it is another change for the quotas; then the tree is
+    another one, or the change no draft any more.
 
-    Planted: the ETag not compared."""
+    Planted: the ETag not compared; the status not looked at."""
     company = a_company()
     admin = an_actor(company.research, Role.DEPARTMENT_ADMIN)
     planned = drafted(company, admin)
-    etag = etag_of_planned(planned)
+    other = drafted(company, admin) if is_another else planned
+    etag, etag_of_other = etag_of_planned(planned), etag_of_planned(other)
     first_has_applied = Event()
 
     def second() -> None:
         assert first_has_applied.wait(WAIT_S)
-        apply_planned(planned.pk, if_match=etag, actor=admin, now=NOW)
+        apply_planned(other.pk, if_match=etag_of_other, actor=admin, now=NOW)
 
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
@@ -55,7 +63,7 @@ def test_of_two_applies_at_once_the_second_waits_and_is_stale() -> None:
             apply_planned(planned.pk, if_match=etag, actor=admin, now=NOW)
             first_has_applied.set()
             eventually(somebody_waits_for_a_lock)
-        with pytest.raises(PreconditionFailed):
+        with pytest.raises(refusal, match=words):
             later.result(WAIT_S)
 
     assert QuotaChange.objects.count() == 1
