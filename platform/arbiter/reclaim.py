@@ -26,6 +26,7 @@ from arbiter.placement import Place, Shape
 from arbiter.pool import Pool
 from arbiter.queue_order import Priority
 from arbiter.quota_tree import ROOT
+from arbiter.rooms import node_of
 from arbiter.shelves import Shelves
 from arbiter.victims import Search, give_back
 
@@ -59,6 +60,7 @@ class Reclaimer:
         "_slots_max",
         "_sorted_out",
         "_stopped_count",
+        "_too_few",
         "held",
     )
 
@@ -74,6 +76,7 @@ class Reclaimer:
         self._nearby: dict[int, Borrowers] = {}
         self._slots_max: int | None = None
         self._stopped_count = 0
+        self._too_few: set[Shape] = set()
         self._has_shields = pool.ground.has_shields
         self._most: dict[str, dict[str, int]] | None = None
         self._most_sorted: dict[str, list[int]] = {}
@@ -89,22 +92,54 @@ class Reclaimer:
             or (priority.preempts_others and self._by_team)
         )
 
-    def could_ask(self, team: int, mgpu: int) -> bool:
+    def could_help(self, team: int, shape: Shape) -> bool:
         """Whether a job of `team` that cannot start now might by the guarantees above it: whether
-        anybody may be asked, or something comes back anyway.
+        anybody may be asked, or what comes back anyway might be enough.
 
         By the lowest guarantee that gives a right the job fits in what is left now, before anybody
         is stopped below. Room only shrinks within a cycle unless somebody is stopped, so that who
         has no right gets none.
         """
-        pool = self._pool
-        if pool.later is not None:
-            return True
+        pool, mgpu = self._pool, shape.total_mgpu
         parents, fits = pool.tree.parents, pool.guarantees.fits
         return any(
             fits(node, team, mgpu) and self._borrowed.is_any_beside(node, parents[node])
             for node in pool.tree.paths[team]
+        ) or (
+            pool.later is not None
+            and pool.later.blocker(team, mgpu) is None
+            and self._is_coming_back(shape)
         )
+
+    def _is_coming_back(self, shape: Shape) -> bool:
+        """Whether enough nodes have room for a rank, or will when all that no claim waits for is
+        back, whatever is held back and wherever they stand: an upper bound. Where it says no, that
+        holds until somebody is stopped."""
+        if shape in self._too_few:
+            return False
+        free = self._pool.free
+        for cluster in free.clusters(shape.clusters):
+            left, is_known = free.free[cluster], cluster not in free.beside
+            count = free.count(cluster, shape)
+            for node, mgpu in self._more_on(cluster).items():
+                if left[node] + mgpu >= shape.mgpu and not (is_known and left[node] >= shape.mgpu):
+                    count += 1
+            if count >= shape.node_count:
+                return True
+        self._too_few.add(shape)
+        return False
+
+    def _more_on(self, cluster: str) -> dict[str, int]:
+        """The nodes of which something is held back, or comes back that no claim waits for: how
+        many of their GPUs."""
+        nodes = self._pool.free.free[cluster]
+        found: dict[str, int] = {}
+        held = ((room, more) for (at, room), more in self.held.items() if at == cluster)
+        for room, more in (*self._pool.coming_back.get(cluster, {}).items(), *held):
+            node = node_of(room)
+            if node in nodes:
+                found[node] = found.get(node, 0) + (more if room == node else 0)
+        return found
 
     def find(self, team: int, shape: Shape, priority: Priority) -> Taking | None:
         """The victims with which a job that cannot start now could, or None.
@@ -115,11 +150,7 @@ class Reclaimer:
         """
         taking = None
         mgpu, order = shape.total_mgpu, priority.order
-        if (
-            self._pool.source(team, mgpu) != ROOT
-            and self.could_ask(team, mgpu)
-            and self.could_be_freed(shape)
-        ):
+        if self._pool.source(team, mgpu) != ROOT and self.could_be_freed(shape):
             asked = Asked(self._outside(team, shape, order, most=self._most))
             taking = self._choose(team, shape, asked, self._most)
         if taking is None and priority.preempts:
@@ -136,6 +167,7 @@ class Reclaimer:
                 taking = self._choose(team, shape, Asked(groups))
         if taking is not None:
             self._stopped_count += len(taking.victims)
+            self._too_few.clear()
             if any(map(self._is_protected, taking.victims)):
                 self._forget_most()
         return taking

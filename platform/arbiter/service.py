@@ -240,7 +240,7 @@ class PoolCycle:
         return (
             (preempts or self.pool.source(team, mgpu) != ROOT)
             and self._reclaimer.may_find(team, priority)
-            and (preempts or self._reclaimer.could_ask(team, mgpu))
+            and (preempts or self._reclaimer.could_help(team, shape))
             and (preempts or self._reclaimer.could_be_freed(shape))
         )
 
@@ -532,6 +532,8 @@ class PoolCycle:
     def _reclaim(self, queue: TeamQueue, line: JobLine, source: int) -> bool:
         """Take GPUs back for the next job of `line`; False when no victims make room for it."""
         pool, team = self.pool, queue.team
+        if not self._may_look_for_victims(team, line.cls.shape, line.cls.priority):
+            return False
         mgpu = line.cls.shape.total_mgpu
         with self.reserved.set_aside(team, mgpu, source):
             taking = self._reclaimer.find(team, line.cls.shape, line.cls.priority)
