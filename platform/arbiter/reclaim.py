@@ -61,6 +61,7 @@ class Reclaimer:
         "_sorted_out",
         "_stopped_count",
         "_too_few",
+        "_without_right",
         "held",
     )
 
@@ -76,7 +77,9 @@ class Reclaimer:
         self._nearby: dict[int, Borrowers] = {}
         self._slots_max: int | None = None
         self._stopped_count = 0
+        #: Of what is not enough comes back, until somebody is stopped, and who has no right.
         self._too_few: set[Shape] = set()
+        self._without_right: set[tuple[int, int]] = set()
         self._has_shields = pool.ground.has_shields
         self._most: dict[str, dict[str, int]] | None = None
         self._most_sorted: dict[str, list[int]] = {}
@@ -94,22 +97,28 @@ class Reclaimer:
 
     def could_help(self, team: int, shape: Shape) -> bool:
         """Whether a job of `team` that cannot start now might by the guarantees above it: whether
-        anybody may be asked, or what comes back anyway might be enough.
-
-        By the lowest guarantee that gives a right the job fits in what is left now, before anybody
-        is stopped below. Room only shrinks within a cycle unless somebody is stopped, so that who
-        has no right gets none.
-        """
+        anybody may be asked, or what comes back anyway might be enough."""
         pool, mgpu = self._pool, shape.total_mgpu
-        parents, fits = pool.tree.parents, pool.guarantees.fits
-        return any(
-            fits(node, team, mgpu) and self._borrowed.is_any_beside(node, parents[node])
-            for node in pool.tree.paths[team]
-        ) or (
+        return self._has_right(team, mgpu) or (
             pool.later is not None
-            and pool.later.blocker(team, mgpu) is None
             and self._is_coming_back(shape)
+            and pool.later.blocker(team, mgpu) is None
         )
+
+    def _has_right(self, team: int, mgpu: int) -> bool:
+        """Whether a guarantee above a job gives it a right to ask anybody.
+
+        It fits in the lowest that does before anybody is stopped below that. So who has no right
+        gets none, unless somebody is stopped who is protected anywhere.
+        """
+        if (team, mgpu) in self._without_right:
+            return False
+        parents, fits = self._pool.tree.parents, self._pool.guarantees.fits
+        for node in self._pool.tree.paths[team]:
+            if fits(node, team, mgpu) and self._borrowed.is_any_beside(node, parents[node]):
+                return True
+        self._without_right.add((team, mgpu))
+        return False
 
     def _is_coming_back(self, shape: Shape) -> bool:
         """Whether enough nodes have room for a rank, or will when all that no claim waits for is
@@ -168,6 +177,8 @@ class Reclaimer:
         if taking is not None:
             self._stopped_count += len(taking.victims)
             self._too_few.clear()
+            if any(one.protected for one in taking.victims):
+                self._without_right.clear()
             if any(map(self._is_protected, taking.victims)):
                 self._forget_most()
         return taking

@@ -233,15 +233,16 @@ class PoolCycle:
         )
 
     def _may_look_for_victims(self, team: int, shape: Shape, priority: Priority) -> bool:
-        mgpu = shape.total_mgpu
-        if self._reclaims_left <= 0:
+        if self._reclaims_left <= 0 or not self._reclaimer.may_find(team, priority):
             return False
-        preempts = priority.preempts or priority.preempts_others
         return (
-            (preempts or self.pool.source(team, mgpu) != ROOT)
-            and self._reclaimer.may_find(team, priority)
-            and (preempts or self._reclaimer.could_help(team, shape))
-            and (preempts or self._reclaimer.could_be_freed(shape))
+            priority.preempts
+            or priority.preempts_others
+            or (
+                self._reclaimer.could_help(team, shape)
+                and self._reclaimer.could_be_freed(shape)
+                and self.pool.source(team, shape.total_mgpu) != ROOT
+            )
         )
 
     # -- claims ---------------------------------------------------------------------------
