@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
 
 from arbiter.holdings import Node
 from arbiter.placement import FreeDevices, Shape
@@ -33,20 +35,25 @@ class ComingFree:
         self._last: int | None = None
         self._more: dict[str, dict[str, int]] = {cluster: {} for cluster in free.free}
 
-    def node(self, place: int, until: int | None) -> tuple[int, Node] | None:
+    def node(self, place: int) -> tuple[int, Node] | None:
         """The node at that place in the order (the first is 0), and when it has room; None where
-        that many do not by `until` (None: ever)."""
+        so many never have."""
         while place >= len(self._ready):
-            if not self._follow(until):
+            if not self._follow(None):
                 return None
-        found = self._ready[place]
-        return None if until is not None and found[0] > until else found
+        return self._ready[place]
 
-    def freed(self, node: Node, until: int) -> int | None:
-        """What milli-GPU of a node have come free by `until`, up to which somebody has asked; None
-        where that cannot be told, as somebody has asked further."""
-        more = self._more[node[0]].get(node[1], 0)
-        return more if not more or self._last is None or self._last <= until else None
+    def nodes(self, first: int, until: int) -> list[tuple[int, Node]]:
+        """The nodes from that place in the order on that have room by `until`, and when."""
+        while self._follow(until):
+            pass
+        return self._ready[first : bisect_right(self._ready, until, key=itemgetter(0))]
+
+    def freed(self, cluster: str, until: int) -> tuple[Mapping[str, int], bool]:
+        """What milli-GPU of nodes of a cluster have come free by `until`, up to which somebody has
+        asked, and whether that is so of those that are named: it is not where somebody has asked
+        further."""
+        return self._more[cluster], self._last is None or self._last <= until
 
     def _follow(self, until: int | None) -> bool:
         """Follow the ends to the next one after which a node has room; False where there is none

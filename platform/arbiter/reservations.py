@@ -382,44 +382,47 @@ class Reservations:
                 if ready_at is not None:
                     turns.append((ready_at, node))
         turns.sort(reverse=True)
-        is_enough = any(tally.is_enough for tally in tallies.values())
-        start_at = first if is_enough else None
-        ready: list[Node] = []
-        place = 0
-        while True:
-            found = coming.node(place, start_at)
+        ready: dict[str, list[str]] = {cluster: [] for cluster in tallies}
+
+        def note(node: Node) -> None:
+            cluster, name = node
+            tallies[cluster].add(name)
+            ready[cluster].append(name)
+
+        def may_use(node: Node) -> bool:
+            return node not in apart and node[0] in tallies and free.is_of(kinds, *node)
+
+        place, at = 0, first
+        while not any(tally.is_enough for tally in tallies.values()):
+            found = coming.node(place)
             if turns and (found is None or turns[-1][0] <= found[0]):
-                if start_at is not None and turns[-1][0] > start_at:
-                    break
                 at, node = turns.pop()
+                note(node)
             elif found is not None:
                 at, node = found
                 place += 1
-                if node in apart or node[0] not in tallies or not free.is_of(kinds, *node):
-                    continue
+                if may_use(node):
+                    note(node)
             else:
-                break
-            tallies[node[0]].add(node[1])
-            ready.append(node)
-            if start_at is None and tallies[node[0]].is_enough:
-                start_at = max(at, first)
-        if start_at is None:
-            return None
+                return None
+        start_at = max(at, first)
+        while turns and turns[-1][0] <= start_at:
+            note(turns.pop()[1])
+        for _, node in coming.nodes(place, start_at):
+            if may_use(node):
+                note(node)
         cluster = min(cluster for cluster, tally in tallies.items() if tally.is_enough)
-        names = [name for at_cluster, name in ready if at_cluster == cluster]
-        names += [name for _, name in free.with_room(cluster, shape)]
+        here, (freed, is_exact) = free.free[cluster], coming.freed(cluster, start_at)
         spare: dict[str, int] = {}
-        for name in names:
-            node = cluster, name
-            freed = None if node in apart else coming.freed(node, start_at)
-            left = free.free[cluster][name]
-            spare[name] = self._spare(node, start_at) if freed is None else left + freed
+        for name in (*ready[cluster], *(name for _, name in free.with_room(cluster, shape))):
+            node, more = (cluster, name), freed.get(name, 0)
+            is_known = (is_exact or not more) and node not in apart
+            spare[name] = here[name] + more if is_known else self._spare(node, start_at)
         if shape.is_bound:
             return start_at, Place(cluster, free.placed(cluster, shape, spare))
         # Where least must be held back for it, on the fullest of such nodes.
         ranked = (
-            (max(0, free.free[cluster][name] - (left - shape.mgpu)), left, name)
-            for name, left in spare.items()
+            (max(0, here[name] - (left - shape.mgpu)), left, name) for name, left in spare.items()
         )
         chosen = nsmallest(shape.node_count, ranked)
         return start_at, Place(cluster, tuple(sorted(name for _, _, name in chosen)))
