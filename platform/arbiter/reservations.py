@@ -158,13 +158,19 @@ class Reservations:
         return self._held
 
     @contextmanager
-    def set_aside(self, team: int, mgpu: int, source: int) -> Iterator[None]:
-        """For a while, hold back only what a job may not delay that GPUs are taken back for."""
-        with self._released(self._in_way(UNLIMITED, team, mgpu, source)):
+    def set_aside(self, job: QueuedJob, team: int, mgpu: int, source: int) -> Iterator[None]:
+        """For a while, hold back only what `job` of `team` may not delay that GPUs are taken back
+        for: it starts when the last of those who leave is gone, and runs as long as it may."""
+        pool, run_s = self._pool, UNLIMITED
+        if job.time_limit_s is not None:
+            graces = (one.run.grace_until or 0 for one in pool.leaving)
+            back_at = max([pool.taken_at + pool.policy.grace_period_s_default, *graces])
+            run_s = back_at - pool.taken_at + job.time_limit_s
+        with self._released(self._in_way(run_s, team, mgpu, source)):
             yield
 
     def _in_way(self, run_s: int, team: int, mgpu: int, source: int) -> Sequence[Reserved]:
-        """The reservations that a job may delay that starts now and runs for `run_s`."""
+        """The reservations that a job may delay that is gone in `run_s` at the latest."""
         end = self._pool.taken_at + run_s
         return [one for one in self._binding(team, mgpu, source) if one.start_at < end]
 
@@ -261,8 +267,10 @@ class Reservations:
         self.note_gone(earmark.victims)
         self._ends.stop(earmark)
         self._ends.claim(earmark)
+        end = self._ends.of_claim(earmark)
         for one in self.made:
-            one.charge(earmark.team, earmark.job.mgpu)
+            if end is None or end > one.start_at:
+                one.charge(earmark.team, earmark.job.mgpu)
         self._hold_back([(earmark.claim.cluster, slot.node) for slot in earmark.claim.slots])
 
     def note_gone(self, holdings: Iterable[Holding]) -> None:

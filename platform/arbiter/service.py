@@ -535,8 +535,8 @@ class PoolCycle:
         pool, team = self.pool, queue.team
         if not self._may_look_for_victims(team, line.cls.shape, line.cls.priority):
             return False
-        mgpu = line.cls.shape.total_mgpu
-        with self.reserved.set_aside(team, mgpu, source):
+        job, mgpu = self.jobs[line.job[1]], line.cls.shape.total_mgpu
+        with self.reserved.set_aside(job, team, mgpu, source):
             taking = self._reclaimer.find(team, line.cls.shape, line.cls.priority)
         if taking is None:
             return False
@@ -547,7 +547,6 @@ class PoolCycle:
             if not victims and self._obstacle(queue, line, source) is None:
                 self._start(queue, line, source)
                 return True
-        job = self.jobs[line.job[1]]
         self.reclaims.append(pool.reclaim(job, team, taking.place, victims))
         self.reserved.note_claim(pool.earmarks[job.id])
         self._reclaims_left -= 1

@@ -128,11 +128,14 @@ class KnownEnds:
         else:
             self._note_claims()
 
+    def of_claim(self, earmark: Earmark) -> int | None:
+        """When the job of a claim is gone at the latest; None when that is unknown."""
+        return self.of_start(earmark.job, max(self._pool.taken_at, earmark.claim.grace_until))
+
     def _claim(self, earmark: Earmark) -> None:
-        job, claim = earmark.job, earmark.claim
-        end = self.of_start(job, max(self._pool.taken_at, claim.grace_until))
+        claim, end = earmark.claim, self.of_claim(earmark)
         if end is not None:
-            self.add(end, job, earmark.team, claim.cluster, claim.slots)
+            self.add(end, earmark.job, earmark.team, claim.cluster, claim.slots)
 
     def _within(self, end: int) -> int | None:
         pool = self._pool
