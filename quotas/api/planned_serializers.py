@@ -22,6 +22,7 @@ from tenants.access import Actor
 from webapi.serializers import (
     DEVICE_HELP,
     DEVICES,
+    BoundedListField,
     StrictSerializer,
     TextField,
     UtcTimeField,
@@ -38,7 +39,7 @@ class PlannedEditRequestSerializer(QuotaSettingsSerializer):
 class PlannedChangeCreateSerializer(StrictSerializer):
     """Several edits of quotas of one organization, to be made as one."""
 
-    edits = serializers.ListField(
+    edits = BoundedListField(
         child=PlannedEditRequestSerializer(), min_length=1, max_length=EDITS_MAX
     )
     reason = TextField(

@@ -31,6 +31,7 @@ from webapi.paging import page_body, page_by_id, refuse_unknown_filters, refuse_
 from webapi.serializers import (
     IDEMPOTENCY_KEY,
     PAGE_PARAMETERS,
+    BoundedListField,
     StrictSerializer,
     TextField,
     answers,
@@ -94,7 +95,7 @@ class QuotaPushRequestSerializer(StrictSerializer):
     lets the differences stand that there are, or those of `subjects`."""
 
     kind = serializers.ChoiceField(choices=QuotaPushKind.values)
-    subjects = serializers.ListField(
+    subjects = BoundedListField(
         child=TextField(max_length=_SUBJECT_LENGTH_MAX),
         max_length=SUBJECTS_MAX,
         required=False,

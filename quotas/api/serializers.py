@@ -28,6 +28,7 @@ from tenants.names import SLUG_LENGTH_MAX, SLUG_PATTERN
 from webapi.serializers import (
     DEVICE_HELP,
     DEVICES,
+    BoundedListField,
     StrictSerializer,
     TextField,
     WholeNumberField,
@@ -332,9 +333,7 @@ class PolicySerializer(serializers.ModelSerializer[OrganizationPolicy]):
 class PolicyUpdateSerializer(StrictSerializer):
     """What to change; what is left out stays."""
 
-    rank = serializers.ListField(
-        child=TextField(max_length=2_000), max_length=1_000, required=False
-    )
+    rank = BoundedListField(child=TextField(max_length=2_000), max_length=1_000, required=False)
     grace_period_s = WholeNumberField(
         min_value=0, max_value=86_400, required=False, help_text="From notice to forced stop"
     )

@@ -11,7 +11,13 @@ from tenants.names import NAME_LENGTH_MAX, SLUG_LENGTH_MAX, SLUG_PATTERN, USERNA
 from tenants.roles import Permission, Role, Scope
 from tenants.tokens import LIFETIME_DAYS_MAX
 from tenants.tokens import NAME_LENGTH_MAX as TOKEN_NAME_LENGTH_MAX
-from webapi.serializers import StrictSerializer, TextField, WholeNumberField, YesOrNoField
+from webapi.serializers import (
+    BoundedListField,
+    StrictSerializer,
+    TextField,
+    WholeNumberField,
+    YesOrNoField,
+)
 
 #: 13 slugs and their slashes.
 PATH_LENGTH_MAX = 1000
@@ -162,7 +168,7 @@ class AccessTokenCreationSerializer(StrictSerializer):
     """A token to be made."""
 
     name = TextField(max_length=TOKEN_NAME_LENGTH_MAX)
-    scopes = serializers.ListField(
+    scopes = BoundedListField(
         child=serializers.ChoiceField(choices=[s.value for s in Scope]),
         min_length=1,
         max_length=len(Scope),

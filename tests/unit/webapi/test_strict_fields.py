@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from primitives.errors import PreconditionFailed, PreconditionRequired
 from webapi.preconditions import etag_of, refuse_stale, required_version
 from webapi.serializers import (
+    BoundedListField,
     StrictSerializer,
     TextField,
     WholeNumberField,
@@ -92,6 +93,25 @@ def test_refusals_are_described_as_problems() -> None:
         200,
         *((status, "application/problem+json") for status in (400, 401, 404)),
     }
+
+
+def test_of_a_list_that_is_too_long_no_element_is_looked_at() -> None:
+    """Planted: the length is looked at last."""
+
+    class Counting(TextField):
+        seen = 0
+
+        def to_internal_value(self, data: Any) -> str:
+            Counting.seen += 1
+            return super().to_internal_value(data)
+
+    field = BoundedListField(child=Counting(), max_length=2)
+    assert field.run_validation(["a", "b"]) == ["a", "b"]
+    assert Counting.seen == 2
+    with pytest.raises(serializers.ValidationError) as refusal:
+        field.run_validation([1, 2, 3])
+    assert refusal.value.detail == ["Ensure this field has no more than 2 elements."]
+    assert Counting.seen == 2
 
 
 def with_if_match(value: str | None) -> Request:
