@@ -35,7 +35,7 @@ from jobs.queries import visible_jobs
 from jobs.recording import unpack
 from jobs.snapshots import display_names
 from primitives.clock import from_epoch
-from primitives.errors import NotFound
+from primitives.errors import Conflict, NotFound
 from primitives.units import DeviceKind, gpus_text
 from quotas.installation import arbiter_policy
 from quotas.models import PriorityClass
@@ -103,7 +103,11 @@ def replay_cycle(cycle_id: UUID, *, actor: Actor) -> dict[str, Any]:
     decided = replayed.decided()
     policy = arbiter_policy()
     with worked_out(ONE_CYCLE):
-        found = differences(record.plan, decided_today(record, policy))
+        try:
+            today = decided_today(record, policy)
+        except ValueError as error:
+            raise Conflict(f"The record of this cycle cannot be decided anew: {error}.") from None
+        found = differences(record.plan, today)
     teller = _Teller(replayed, cycle, decided, actor, found)
     return {
         **cycle_body(cycle),

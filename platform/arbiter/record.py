@@ -70,7 +70,10 @@ def from_document(document: object) -> Record:
             raise NewerRecord(
                 f"its format is {document['format']} and this version reads {FORMAT} at most"
             )
-        (record,) = _column(Record).read(document["record"], 1, document["texts"])
+        texts = document["texts"]
+        if any(type(text) is not str for text in texts):
+            raise UnreadableRecord("one of its texts is none")
+        (record,) = _column(Record).read(document["record"], 1, texts)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise UnreadableRecord(f"it is damaged ({type(error).__name__}: {error})") from None
     if not isinstance(record, Record):
@@ -252,6 +255,22 @@ class _Pairs:
         return list(zip(keys, self._value.read(data["values"], count, texts), strict=True))
 
 
+class _NeverNone:
+    """Values that are all there: what a damaged record leaves out is not taken for None."""
+
+    def __init__(self, column: _Column) -> None:
+        self._column = column
+
+    def write(self, values: Sequence[Any], texts: _Texts) -> Any:
+        return self._column.write(values, texts)
+
+    def read(self, data: Any, count: int, texts: Sequence[str]) -> list[Any]:
+        found = self._column.read(data, count, texts)
+        if None in found:
+            raise ValueError("nothing where something must be")
+        return found
+
+
 @cache
 def _column(hint: Any) -> _Column:
     """The column for values of a type. Raises TypeError for one that no column is there for."""
@@ -266,13 +285,21 @@ def _column(hint: Any) -> _Column:
     if len(solid) != 1:
         raise TypeError(f"no column for {hint}")
     (part,) = solid
-    origin, inner = typing.get_origin(part), typing.get_args(part)
+    if _is_row(part) and NoneType not in parts:
+        return _Rows(typing.cast(type, part))
+    column = _nullable(part, typing.get_args(part))
+    if column is None:
+        raise TypeError(f"no column for {hint}")
+    return column if NoneType in parts else _NeverNone(column)
+
+
+def _nullable(part: Any, inner: Sequence[Any]) -> _Column | None:
+    """The column for values of a type, with `inner` ones, or None."""
+    origin = typing.get_origin(part)
     if part is str:
         return _Text(None)
     if isinstance(part, EnumType) and issubclass(part, str):
         return _Text(part)
-    if _is_row(part) and len(parts) == 1:
-        return _Rows(typing.cast(type, part))
     if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis:
         if _is_row(inner[0]):
             return _Lists(typing.cast(type, inner[0]))
@@ -282,7 +309,7 @@ def _column(hint: Any) -> _Column:
     if origin is Mapping:
         pairs = _Pairs(_column(inner[0]), _column(inner[1]))
         return _Distinct(pairs, lambda value: value.items(), dict)
-    raise TypeError(f"no column for {hint}")
+    return None
 
 
 def _is_row(part: Any) -> bool:

@@ -157,6 +157,35 @@ def test_a_count_that_is_too_large_takes_no_memory() -> None:
         from_document(document)
 
 
+def a_tree_of_two() -> dict[str, Any]:
+    nodes = (TreeNode("o", None), TreeNode("o/t", "o"))
+    snapshot = Snapshot(NOW, nodes, (), (), (), frozenset(), (), ())
+    return to_document(replace(a_record(), snapshot=snapshot))
+
+
+@pytest.mark.parametrize("text", [7, None, [1], {}])
+def test_a_text_that_is_none_is_never_passed_on(text: object) -> None:
+    """Planted: the table of texts is taken as it is."""
+    document = a_tree_of_two()
+    document["texts"][0] = text
+    with pytest.raises(UnreadableRecord, match="one of its texts is none"):
+        from_document(document)
+
+
+def test_nothing_stands_only_where_it_may() -> None:
+    """A node without a parent is an organization, and a node without a name is damage.
+
+    Planted: nothing is read wherever it stands.
+    """
+    document = a_tree_of_two()
+    rows = document["record"]["snapshot"]["nodes"]["rows"]
+    rows["parent"] = [-1, -1]
+    assert [node.parent for node in from_document(document).snapshot.nodes] == [None, None]
+    rows["id"][1] = -1
+    with pytest.raises(UnreadableRecord, match="nothing where something must be"):
+        from_document(document)
+
+
 @pytest.mark.parametrize("document", [None, [], {}, {"format": "1"}, {"format": True}])
 def test_what_is_no_record_is_refused(document: object) -> None:
     with pytest.raises(UnreadableRecord):

@@ -13,8 +13,10 @@ from django.conf import LazySettings
 from django.db import IntegrityError
 
 from arbiter.cycle import decide
+from arbiter.decisions import Plan
 from arbiter.policy import Policy
 from arbiter.record import Record
+from arbiter.snapshot import Snapshot, TreeNode
 from builders.api_callers import by_token
 from builders.cast import Cast, a_cast
 from builders.loop_builders import a_job
@@ -61,7 +63,7 @@ def preempt(
     return borrower, lender
 
 
-def a_cycle(at: datetime, *, stopped: bool = False, size: int = 10) -> Cycle:
+def a_cycle(at: datetime, *, stopped: bool = False, size: int = 10, body: bytes = b"") -> Cycle:
     return Cycle.objects.create(
         decided_at=at,
         epoch=1,
@@ -71,7 +73,7 @@ def a_cycle(at: datetime, *, stopped: bool = False, size: int = 10) -> Cycle:
         stopped=[uuid4()] if stopped else [],
         dropped=[],
         size=size,
-        body=b"",
+        body=body,
     )
 
 
@@ -332,3 +334,16 @@ def test_a_damaged_record_is_told_and_the_list_is_shown_all_the_same(cast: Cast)
         "The record of this cycle cannot be read: it is cut off or too large."
     )
     assert [one["id"] for one in root.get("cycles").json()["items"]] == [str(cycle.pk)]
+
+
+def test_a_record_of_a_tree_that_is_none_is_told_so(cast: Cast) -> None:
+    """Planted: what the arbiter refuses to decide on breaks the answer."""
+    nodes = (TreeNode("o", None), TreeNode("o/t", "gone"))
+    snapshot = Snapshot(0, nodes, (), (), (), frozenset(), (), ())
+    cycle = a_cycle(NOW, body=pack(Record("1", Policy(), snapshot, Plan(0))))
+    answer = by_token(cast.root).get(f"cycles/{cycle.pk}")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        409,
+        "The record of this cycle cannot be decided anew: tree node 'o/t' hangs below an unknown "
+        "parent or below itself.",
+    )
