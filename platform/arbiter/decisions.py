@@ -143,8 +143,9 @@ class Waiting(NamedTuple):
     order puts before it in its pool. `earliest` and `latest` are epoch seconds, or None where
     nothing honest can be said; `method` says how they came about: `reclaim` (the victims' grace)
     or `time_limits` (of what runs, for a job that holds a reservation; its start may come sooner,
-    and later only if more is asked for). A reservation whose start others that wait may take, by
-    having their turn first now or by then (`arbiter.foresight`), gives no such moment.
+    and later only if more is asked for or fair-share puts another one first). A reservation whose
+    start others that wait may take, by having their turn first now or by then
+    (`arbiter.foresight`), gives no such moment.
 
     Of a job that accepts several pools all this is told of `pool`: where GPUs are taken back for
     it, else the first that it accepts and in which it could ever start. `in_pools` says the same of

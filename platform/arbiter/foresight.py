@@ -2,21 +2,22 @@
 
 A reservation is made beside those that were made before it, and not beside all that wait: of jobs
 that are alike only the first holds one, and the policy has a bound. Who comes first without one may
-take what a later one counts on.
+take what a later one counts on; so may who is being stopped, as it waits again then.
 
-Others come first only by then. A job that would fit in its team's guarantee if less of its team ran
-draws on spare GPUs for now, behind whoever has a higher rank or has used less. Once enough of its
-team's own jobs have ended it draws on the guarantee, and goes before all of these.
+Others come first only by then. A job that would fit in the guarantee of its team, or of a node
+above that, if less ran there draws on more for now, behind whoever has a higher rank or has used
+less. Once enough of what runs there has ended it draws on that guarantee, and goes before these.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from arbiter.placement import Shape
 from arbiter.pool import Pool
+from arbiter.quota_tree import ROOT
 from arbiter.reservations import Reserved
 from arbiter.rooms import is_beside
 from arbiter.time_limits import Release
@@ -24,14 +25,15 @@ from arbiter.time_limits import Release
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """When a reserved job is to start: what of each team, and on each cluster, has come free by
-    then, less what the other reserved jobs hold then. `is_own`: it draws on its own team's
-    guarantee by then."""
+    """When a reserved job is to start: what below each node, and on each cluster, has come free by
+    then, less what the other reserved jobs hold then, and the nodes whose guarantees have more room
+    by that. `level`: how far up the guarantee stands that the job draws on by then."""
 
     one: Reserved
     ended: Mapping[int, int]
     freed: Mapping[str, int]
-    is_own: bool
+    roomier: frozenset[int]
+    level: int
 
 
 class Foresight:
@@ -40,7 +42,7 @@ class Foresight:
     Asked once a cycle is over and nothing is held back any more.
     """
 
-    __slots__ = ("_asks", "_first", "_moments", "_pool", "_refills", "_use")
+    __slots__ = ("_asks", "_first", "_moments", "_pool", "_refills", "_requeued", "_use")
 
     def __init__(
         self, pool: Pool, made: Sequence[Reserved], ends: Iterable[Sequence[Release]]
@@ -50,24 +52,31 @@ class Foresight:
         self._use = (pool.now if pool.later is None else pool.later).base
         #: By lot, whose it is and what each job of it asks for.
         self._asks: list[tuple[int, Shape]] = []
-        #: By team, what jobs ask for that will draw on its guarantee once there is room, and their
-        #: number.
-        self._refills: dict[int, list[tuple[Shape, int]]] = {}
-        #: What of each team has ended when the first job starts that has reserved spare GPUs.
-        self._first: Mapping[int, int] | None = None
+        #: By team, what jobs ask for that may draw on a lower guarantee once there is room, their
+        #: number, and what they draw on now.
+        self._refills: dict[int, list[tuple[Shape, int, int]]] = {}
+        #: By team, what those hold who are being stopped for others: where in the order they will
+        #: wait is not known yet.
+        self._requeued = Counter[int]()
+        for victim in (*(one for one in pool.leaving if one.run.beneficiary), *pool.stopped):
+            if victim.team != ROOT and victim.claim_of is None:
+                self._requeued[victim.team] += victim.mgpu
+        #: What has ended below each node when the first job starts that has reserved more than what
+        #: is left of its team's guarantee.
+        self._first: Mapping[int, int] = {}
         self._moments = self._follow(sorted(made, key=_begin), ends) if made else {}
 
-    def comes_first(self, team: int, need_mgpu: int) -> bool:
-        """Whether a job of `team` draws on its own guarantee before, or when, the first job starts
-        that has reserved spare GPUs."""
-        return self._first is not None and need_mgpu <= self._room(self._first, team)
+    def turn(self, team: int, need_mgpu: int, source: int) -> int:
+        """On whose guarantee a job of `team`, which draws on that of `source` now, has its turn
+        before, or when, the first job starts that has reserved more than its team's guarantee."""
+        return self._lowest(self._first, team, need_mgpu, source)
 
-    def add_lot(self, team: int, shape: Shape, count: int, *, is_refill: bool) -> None:
-        """So many jobs of `team` wait that are alike; lots are numbered as they are added.
-        `is_refill`: they do not draw on the team's own guarantee now."""
+    def add_lot(self, team: int, shape: Shape, count: int, source: int) -> None:
+        """So many jobs of `team` wait that are alike and draw on the guarantee of `source`; lots
+        are numbered as they are added."""
         self._asks.append((team, shape))
-        if is_refill:
-            self._refills.setdefault(team, []).append((shape, count))
+        if source != team:
+            self._refills.setdefault(team, []).append((shape, count, source))
 
     def latest(self, jobs: Sequence[tuple[int, str]], lots: Sequence[int]) -> dict[str, int]:
         """By when the reserved ones of `jobs` start at the latest, which are all that wait in the
@@ -95,6 +104,7 @@ class Foresight:
     ) -> dict[str, _Moment]:
         """How things stand when each of `made`, the first to begin first, is to start."""
         moments: dict[str, _Moment] = {}
+        paths, level = self._pool.tree.paths, self._pool.tree.level
         all_ended: dict[int, int] = {}
         all_freed: dict[str, int] = {}
         releases = (release for part in ends for release in part)
@@ -102,7 +112,8 @@ class Foresight:
         for one in made:
             while release is not None and release[0] <= one.start_at:
                 _, team, mgpu, cluster, slots = release
-                all_ended[team] = all_ended.get(team, 0) + mgpu
+                for node in () if team == ROOT else paths[team]:
+                    all_ended[node] = all_ended.get(node, 0) + mgpu
                 here = sum([slot.mgpu for slot in slots if not is_beside(slot.node)])
                 all_freed[cluster] = all_freed.get(cluster, 0) + here
                 release = next(releases, None)
@@ -110,44 +121,71 @@ class Foresight:
             for other in made:
                 if other is not one and other.start_at <= one.start_at:
                     cluster, mgpu = other.place.cluster, other.job.mgpu
-                    ended[other.team] = ended.get(other.team, 0) - mgpu
+                    for node in paths[other.team]:
+                        ended[node] = ended.get(node, 0) - mgpu
                     freed[cluster] = freed.get(cluster, 0) - mgpu
-            is_own = one.source == one.team or one.job.mgpu <= self._room(ended, one.team)
-            moments[one.job.id] = _Moment(one, ended, freed, is_own)
-            if self._first is None and not is_own:
+            roomier = frozenset(node for node in ended if self._more_room(ended, node) > 0)
+            turn = self._lowest(ended, one.team, one.job.mgpu, one.source)
+            moments[one.job.id] = _Moment(one, ended, freed, roomier, level(turn, one.team))
+            if not self._first and turn != one.team:
                 self._first = all_ended.copy()
         return moments
 
-    def _room(self, ended: Mapping[int, int], team: int) -> int:
-        """What a team's guarantee has room for once so much has ended."""
-        return self._pool.quota.guaranteed[team] - self._use[team] + ended.get(team, 0)
+    def _lowest(self, ended: Mapping[int, int], team: int, mgpu: int, source: int) -> int:
+        """The node on whose guarantee a job draws once so much has ended, which draws on that of
+        `source` now."""
+        for node in self._pool.tree.paths[team]:
+            if node == source:
+                break
+            if mgpu <= self._more_room(ended, node):
+                return node
+        return source
+
+    def _more_room(self, ended: Mapping[int, int], node: int) -> int:
+        """What a guarantee has room for once so much has ended; 0 where nothing has."""
+        more = ended.get(node, 0)
+        return self._pool.quota.guaranteed[node] - self._use[node] + more if more > 0 else 0
 
     def _leaves_room(self, moment: _Moment, before: Mapping[int, int]) -> bool:
         """Whether a reserved job still fits, in sum, when who comes first has what it may: so many
-        jobs `before` it of each lot, and who fits in its team's guarantee by then."""
+        jobs `before` it of each lot, who waits again once it is stopped, and who draws on a lower
+        guarantee than the job by then."""
         one, cluster = moment.one, moment.one.place.cluster
         wanted: Counter[int] = Counter()
         for lot, count in before.items():
             team, shape = self._asks[lot]
             if shape.clusters is None or cluster in shape.clusters:
                 wanted[team] += shape.total_mgpu * count
+        wanted.update(self._requeued)
         taking = {team: min(mgpu, one.available(team)) for team, mgpu in wanted.items()}
-        if not moment.is_own:
-            for team in moment.ended.keys() & self._refills.keys():
-                room = self._room(moment.ended, team)
-                refill = sum(
-                    shape.total_mgpu * count
-                    for shape, count in self._refills[team]
-                    if shape.total_mgpu <= room
-                    and (shape.clusters is None or cluster in shape.clusters)
-                )
-                taking[team] = max(taking.get(team, 0), min(refill, room))
+        for team, mgpu in self._refilled(moment, cluster):
+            taking[team] = max(taking.get(team, 0), mgpu)
         taken = [(team, mgpu) for team, mgpu in taking.items() if mgpu > 0]
         if not taken:
             return True
         free = self._pool.free.total_free(frozenset({cluster})) + moment.freed.get(cluster, 0)
         needed = one.job.mgpu + sum(mgpu for _, mgpu in taken)
         return needed <= free and one.leaves_room_beside(taken)
+
+    def _refilled(self, moment: _Moment, cluster: str) -> Iterator[tuple[int, int]]:
+        """Whose jobs draw on a lower guarantee than the reserved one by then and on more now, and
+        how much of the cluster they may take by that."""
+        tree, ended = self._pool.tree, moment.ended
+        for team, refills in self._refills.items() if moment.roomier else ():
+            if moment.roomier.isdisjoint(tree.paths[team]):
+                continue
+            asked: Counter[int] = Counter()
+            for shape, count, source in refills:
+                turn = self._lowest(ended, team, shape.total_mgpu, source)
+                if (
+                    turn != source
+                    and tree.level(turn, team) < moment.level
+                    and (shape.clusters is None or cluster in shape.clusters)
+                ):
+                    asked[turn] += shape.total_mgpu * count
+            if asked:
+                room = [min(mgpu, self._more_room(ended, node)) for node, mgpu in asked.items()]
+                yield team, sum(room)
 
 
 def _begin(one: Reserved) -> int:

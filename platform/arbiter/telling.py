@@ -92,12 +92,13 @@ class _Lots:
                 continue
             source = cycle.pool.source(team, need_mgpu)
             standing, level = standing_at(source)
-            # Its turn is on the team's own guarantee once enough of that has come free.
-            is_refill = source != team
-            if is_refill and self._foresight.comes_first(team, need_mgpu):
-                _, level = standing_at(team)
-            elif cls.turn is not None:
-                _, level = standing_at(cls.turn)
+            # Its turn is on a lower guarantee once enough of that has come free.
+            turns = [self._foresight.turn(team, need_mgpu, source)]
+            if cls.turn is not None:
+                turns.append(cls.turn)
+            turn = min(turns, key=lambda node: cycle.pool.tree.level(node, team))
+            if turn != source:
+                _, level = standing_at(turn)
             reason = None if cls.code is None else reasons.of(team, cls, source, standing)
             for line in cls.lines:
                 used = shares.of_user(team, line.user)
@@ -105,12 +106,12 @@ class _Lots:
                     jobs = line.jobs[line.at :] if line.at else line.jobs
                     order.add(cls.priority.order, used, jobs, level)
                     self._of_lots.append(reason)
-                    self._foresight.add_lot(team, cls.shape, len(jobs), is_refill=is_refill)
+                    self._foresight.add_lot(team, cls.shape, len(jobs), source)
                 if line.refused:
                     order.add(cls.priority.order, used, sorted(line.refused), level)
                     self._of_lots.append(reasons.reserved(cls))
                     count = len(line.refused)
-                    self._foresight.add_lot(team, cls.shape, count, is_refill=is_refill)
+                    self._foresight.add_lot(team, cls.shape, count, source)
         self.waiting_mgpu[team] = asked_mgpu
         if team in self._may_reserve:
             self._reserving.update(range(first, len(self._of_lots)))

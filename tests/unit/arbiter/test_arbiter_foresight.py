@@ -13,12 +13,14 @@ from arbiter.policy import Policy
 from arbiter.snapshot import QueuedJob, Snapshot
 from builders.arbiter_builders import (
     DAY_S,
+    GPU,
     NOW,
     World,
     a_queued,
     a_quota,
     a_running,
     a_snapshot,
+    a_victim,
     devices,
     slots,
 )
@@ -172,3 +174,77 @@ def test_quota_that_is_taken_first_leaves_a_start_untold() -> None:
     snapshot = a_full_guarantee(own(1), nodes=4)
     plan = decide(replace(snapshot, quotas=tuple(quotas)), Policy())
     assert told(plan) == [("own1", 0, 200), ("big", 1, None)]
+
+
+def an_organization_at_its_guarantee() -> Snapshot:
+    """Organization x uses its 2 GPUs until one of them ends at 200; its team of the lower rank has
+    no guarantee and waits. Organization y uses its 3, and a team of it that has its own in use
+    waits, too."""
+    return a_snapshot(
+        quotas=[
+            *(a_quota("x", 2), a_quota("x/a", 0), a_quota("x/b", 1)),
+            *(a_quota("y", 3), a_quota("y/t", 1), a_quota("y/u", 1), a_quota("y/v", 0)),
+        ],
+        ranks={"x/b": 1},
+        devices=devices(1, gpus=5),
+        running=[
+            a_running("x1", "x/b", slots(0, 1, gpus=1), started_at=NOW, time_limit_s=200),
+            *(
+                a_running(name, team, slots(0, 1, gpus=1), started_at=NOW - 900)
+                for name, team in (("x2", "x/a"), ("y1", "y/t"), ("y2", "y/u"), ("y3", "y/v"))
+            ),
+        ],
+        queued=[
+            a_queued("ynext", "y/t", submitted_at=NOW - 400, time_limit_s=1_000),
+            a_queued("xnext", "x/a", submitted_at=NOW - 10, time_limit_s=1_000),
+        ],
+    )
+
+
+def test_who_draws_on_its_organization_s_guarantee_by_then_leaves_a_start_untold() -> None:
+    """At 200 the guarantee of x is idle again, and xnext takes the GPU that ynext has reserved.
+
+    Planted: only the team's own guarantee is looked at; who draws on as high a guarantee as the
+    reserved one counts as first, too.
+    """
+    snapshot = an_organization_at_its_guarantee()
+    world = World(snapshot, Policy(min_run_s=0))
+    plan = world.step()
+    assert [(one.job, one.start_at - NOW) for one in plan.reservations] == [
+        ("ynext", 200),
+        ("xnext", 1_200),
+    ]
+    assert {one[0]: one[2] for one in told(plan)} == {"ynext": None, "xnext": None}
+    world.now += 200
+    world.leave("x1")
+    plan = world.step()
+    assert (started(plan), told(plan)) == (["xnext"], [("ynext", 0, 1_000)])
+    alone = replace(snapshot, queued=(snapshot.queued[0],))
+    assert told(decide(alone, Policy(min_run_s=0))) == [("ynext", 0, 200)]
+    # With less than it asks for idle, xnext draws on spare GPUs then as well.
+    large = replace(snapshot.queued[1], mgpu_per_node=2 * GPU)
+    both = replace(snapshot, queued=(snapshot.queued[0], large))
+    assert {one[0]: one[2] for one in told(decide(both, Policy(min_run_s=0)))}["ynext"] == 200
+
+
+@pytest.mark.parametrize(("beneficiary", "latest"), [("w", None), (None, 100)])
+def test_who_is_being_stopped_for_another_leaves_a_start_untold(
+    beneficiary: str | None, latest: int | None
+) -> None:
+    """It waits again once it is gone, and nobody knows yet where; whom its user stops does not.
+
+    Planted: who is being stopped is forgotten.
+    """
+    snapshot = a_full_guarantee()
+    leaving = replace(
+        a_victim("v", "o/z", slots(2, 1), of="w", grace_until=NOW + 50), beneficiary=beneficiary
+    )
+    snapshot = replace(
+        snapshot,
+        devices=(*devices(3), *devices(1, cluster="beta")),
+        running=(*snapshot.running, leaving),
+        queued=(a_big_one(nodes=2),),
+    )
+    plan = decide(snapshot, Policy())
+    assert [(one.job, one.start_at - NOW) for one in plan.reservations] == [("big", 100)]
+    assert told(plan) == [("big", 0, latest)]
