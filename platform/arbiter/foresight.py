@@ -148,8 +148,8 @@ class Foresight:
 
     def _leaves_room(self, moment: _Moment, before: Mapping[int, int]) -> bool:
         """Whether a reserved job still fits, in sum, when who comes first has what it may: so many
-        jobs `before` it of each lot, who waits again once it is stopped, and who draws on a lower
-        guarantee than the job by then."""
+        jobs `before` it of each lot, who waits again once it is stopped, and who draws on a
+        guarantee by then that is as low."""
         one, cluster = moment.one, moment.one.place.cluster
         wanted: Counter[int] = Counter()
         for lot, count in before.items():
@@ -168,8 +168,8 @@ class Foresight:
         return needed <= free and one.leaves_room_beside(taken)
 
     def _refilled(self, moment: _Moment, cluster: str) -> Iterator[tuple[int, int]]:
-        """Whose jobs draw on a lower guarantee than the reserved one by then and on more now, and
-        how much of the cluster they may take by that."""
+        """Whose jobs draw on a guarantee by then that is not above that of the reserved one, and
+        on more now, and how much of the cluster they may take by that."""
         tree, ended = self._pool.tree, moment.ended
         for team, refills in self._refills.items() if moment.roomier else ():
             if moment.roomier.isdisjoint(tree.paths[team]):
@@ -179,7 +179,8 @@ class Foresight:
                 turn = self._lowest(ended, team, shape.total_mgpu, source)
                 if (
                     turn != source
-                    and tree.level(turn, team) < moment.level
+                    # Who stands level by then may be the first; inside the team it is not.
+                    and tree.level(turn, team) < moment.level + (team != moment.one.team)
                     and (shape.clusters is None or cluster in shape.clusters)
                 ):
                     asked[turn] += shape.total_mgpu * count

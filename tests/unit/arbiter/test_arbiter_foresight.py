@@ -205,7 +205,7 @@ def test_who_draws_on_its_organization_s_guarantee_by_then_leaves_a_start_untold
     """At 200 the guarantee of x is idle again, and xnext takes the GPU that ynext has reserved.
 
     Planted: only the team's own guarantee is looked at; who draws on as high a guarantee as the
-    reserved one counts as first, too.
+    reserved one is never first; whoever draws on a guarantee by then counts, however much he needs.
     """
     snapshot = an_organization_at_its_guarantee()
     world = World(snapshot, Policy(min_run_s=0))
@@ -221,6 +221,14 @@ def test_who_draws_on_its_organization_s_guarantee_by_then_leaves_a_start_untold
     assert (started(plan), told(plan)) == (["xnext"], [("ynext", 0, 1_000)])
     alone = replace(snapshot, queued=(snapshot.queued[0],))
     assert told(decide(alone, Policy(min_run_s=0))) == [("ynext", 0, 200)]
+    # Where ynext draws on the guarantee of y, the two stand level then.
+    quotas = tuple(
+        replace(one, guaranteed_mgpu=4 * GPU) if one.node == "y" else one for one in snapshot.quotas
+    )
+    level = decide(replace(snapshot, quotas=quotas), Policy(min_run_s=0))
+    first = level.reservations[0]
+    assert (first.job, first.start_at - NOW) == ("ynext", 200)
+    assert {one[0]: one[2] for one in told(level)}["ynext"] is None
     # With less than it asks for idle, xnext draws on spare GPUs then as well.
     large = replace(snapshot.queued[1], mgpu_per_node=2 * GPU)
     both = replace(snapshot, queued=(snapshot.queued[0], large))
