@@ -23,6 +23,10 @@ _NAMES = ("team", "vc")
 _GUARANTEES = ("quota_gpus", "guaranteed_gpus")
 _LIMITS = ("lend_limit", "borrow_limit")
 _WEIGHT_MAX = 1_000_000
+#: GPUs of one guarantee or limit; that many digits may be read, and so much of what is none shown.
+_GPUS_MAX = 10_000_000
+_DIGITS_MAX = 20
+_SHOWN_MAX = 40
 _BELOW = ("departments", "teams")
 _ENTRY = ("guaranteed", *_LIMITS, "weight", *_BELOW)
 #: What a quota file may have at its top. The last three are a company file's, and play no part.
@@ -270,10 +274,15 @@ def _sum_up(entry: dict[str, Any]) -> int:
 
 
 def _gpus(path: Path, at: int | None, name: str, text: object) -> int:
-    if isinstance(text, str) and text.isdecimal():
+    if isinstance(text, str) and text.isdecimal() and len(text) <= _DIGITS_MAX:
         text = int(text)
-    if not isinstance(text, int) or isinstance(text, bool) or not 0 <= text <= 10_000_000:
-        raise TraceError(path, at, f"{name} is {text!r}; a whole number of GPUs is needed")
+    if not isinstance(text, int) or isinstance(text, bool) or not 0 <= text <= _GPUS_MAX:
+        shown = repr(text)
+        if len(shown) > _SHOWN_MAX:
+            shown = f"{shown[:_SHOWN_MAX]}..."
+        raise TraceError(
+            path, at, f"{name} is {shown}; a whole number of GPUs is needed, 0 to {_GPUS_MAX:,}"
+        )
     return text
 
 
@@ -379,7 +388,11 @@ def _guarantees(
             fixed[name] = _gpus(path, None, f"guaranteed of {name}", value)
     if percents:
         if gpus is None:
-            raise TraceError(path, None, "percentages need the size of the fleet: gpus")
+            raise TraceError(
+                path,
+                None,
+                "percentages need the size of the fleet at the top of the file, as in gpus: 512",
+            )
         fixed.update(largest_remainder(gpus, percents, out_of=100))
     total = sum(fixed.values())
     if parent is not None and gpus is not None and total > gpus:
