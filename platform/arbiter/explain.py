@@ -337,8 +337,8 @@ def _reserved_for_larger_job(waiting: Waiting, job: QueuedJob, terms: _Terms) ->
     told = (
         f"It needs {_need(waiting, job, terms)}, and would keep a job waiting that comes first:"
         " that one"
-        f" needs {terms.count(numbers['reserved_mgpu'])} and is to start by"
-        f" {_moment(numbers['reserved_start_at'])}."
+        f" needs {terms.count(numbers['reserved_mgpu'])}, reserved for it from"
+        f" {_moment(numbers['reserved_start_at'])} on."
     )
     if job.time_limit_s is None:
         return f"{told} With a time limit that is over by then it could start before."

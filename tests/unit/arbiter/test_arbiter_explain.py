@@ -208,7 +208,7 @@ def test_it_would_delay_a_job_that_comes_first() -> None:
     gpus = {"need": 8, "free": 16, "reserved": 32}
     told_to_all = (
         "It needs 8 GPUs, and would keep a job waiting that comes first: that one needs 32 GPUs"
-        " and is to start by 1970-01-12 13:46 UTC. With a "
+        ", reserved for it from 1970-01-12 13:46 UTC on. With a "
     )
     endless = told(Code.RESERVED_FOR_LARGER_JOB, gpus=gpus, **numbers)
     assert endless == f"{told_to_all}time limit that is over by then it could start before."
