@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from arbiter.claims import use_claims
 from arbiter.decisions import Code, Reclaim
 from arbiter.elastic import Elastic, is_elastic
 from arbiter.fair_share import FairShares
@@ -13,12 +14,12 @@ from arbiter.holdings import Holding
 from arbiter.lines import Group, Lines
 from arbiter.placement import Place, Shape
 from arbiter.policy import SpareOrder
-from arbiter.pool import Earmark, Pool, in_turn
+from arbiter.pool import Earmark, Pool
 from arbiter.queue_order import Age, Agenda, JobClass, JobLine, Priority, Standing, TeamQueue
 from arbiter.quota_tree import ROOT, UNLIMITED
 from arbiter.reclaim import Reclaimer
 from arbiter.reservations import Reservations
-from arbiter.snapshot import QueuedJob, Slot
+from arbiter.snapshot import QueuedJob
 from arbiter.standing import NewStart
 from arbiter.waiting import Spared
 
@@ -248,43 +249,15 @@ class PoolCycle:
     # -- claims ---------------------------------------------------------------------------
 
     def _use_claims(self) -> list[Earmark]:
-        """Start every claimed job whose GPUs are free, there or elsewhere; give up a claim
-        that only quota still refuses (it was lowered since). What a claim leaves so is there for
-        the others. Returns the claims of what starts."""
-        pool = self.pool
-        started: list[tuple[Earmark, str, list[Slot]]] = []
-        dropped_count = -1
-        while dropped_count < len(pool.dropped):
-            dropped_count = len(pool.dropped)
-            for earmark in in_turn(pool.earmarks.values()):
-                if self._starts_left <= 0:
-                    break
-                self._use_claim(earmark, started)
+        """Start what is claimed and free; returns the claims of what starts."""
+        used = use_claims(self.pool, self._starts_left)
+        for earmark, place, _ in used:
+            priority = self.pool.ground.priority(earmark.job.priority_class)
+            self._note_start(earmark.job, earmark.team, priority, place)
         # Only now is it known which claims are left, whose ends reservations count on too.
-        for earmark, cluster, slots in started:
-            self.reserved.note_start(earmark.job, earmark.team, cluster, slots)
-        return [earmark for earmark, _, _ in started]
-
-    def _use_claim(self, earmark: Earmark, started: list[tuple[Earmark, str, list[Slot]]]) -> None:
-        pool, job = self.pool, earmark.job
-        pool.settle(earmark)
-        claimed = earmark.place
-        is_ready = earmark.is_here
-        place = claimed if is_ready else pool.free.find(pool.ground.shape_of(job))
-        is_allowed = pool.blocker(earmark.team, job.mgpu) is None
-        if place is not None and is_allowed:
-            if place != claimed:
-                pool.dropped.append(job.id)
-            slots = pool.occupy(job, earmark.team, place)
-            priority = pool.ground.priority(job.priority_class)
-            self._note_start(job, earmark.team, priority, place)
-            del pool.earmarks[job.id]
-            started.append((earmark, place.cluster, slots))
-        elif is_ready and not earmark.victims and not is_allowed:
-            pool.dropped.append(job.id)
-            del pool.earmarks[job.id]
-        else:
-            pool.restore(earmark)
+        for earmark, place, slots in used:
+            self.reserved.note_start(earmark.job, earmark.team, place.cluster, slots)
+        return [earmark for earmark, _, _ in used]
 
     # -- queues ---------------------------------------------------------------------------
 
