@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from arbiter.earmarks import Earmark, in_turn
 from arbiter.placement import Place
-from arbiter.pool import Earmark, Pool, in_turn
+from arbiter.pool import Pool
 from arbiter.snapshot import Slot
 
 

@@ -19,9 +19,10 @@ from heapq import nsmallest
 
 from arbiter.coming_free import ComingFree
 from arbiter.decisions import Reservation
+from arbiter.earmarks import Earmark
 from arbiter.holdings import Holding, Node
 from arbiter.placement import Place, Shape
-from arbiter.pool import Earmark, Pool
+from arbiter.pool import Pool
 from arbiter.quota_tree import ROOT, UNLIMITED, Ledger
 from arbiter.rooms import Demand, is_beside, node_of
 from arbiter.snapshot import QueuedJob, Slot

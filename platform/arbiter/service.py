@@ -8,19 +8,21 @@ from functools import cached_property
 
 from arbiter.claims import use_claims
 from arbiter.decisions import Code, Reclaim
+from arbiter.earmarks import Earmark
 from arbiter.elastic import Elastic, is_elastic
 from arbiter.fair_share import FairShares
 from arbiter.holdings import Holding
 from arbiter.lines import Group, Lines
 from arbiter.placement import Place, Shape
 from arbiter.policy import SpareOrder
-from arbiter.pool import Earmark, Pool
+from arbiter.pool import Pool
 from arbiter.queue_order import Age, Agenda, JobClass, JobLine, Priority, Standing, TeamQueue
 from arbiter.quota_tree import ROOT, UNLIMITED
 from arbiter.reclaim import Reclaimer
 from arbiter.reservations import Reservations
 from arbiter.snapshot import QueuedJob
 from arbiter.standing import NewStart
+from arbiter.turns import Turns
 from arbiter.waiting import Spared
 
 #: Codes of jobs that may hold a reservation.
@@ -83,7 +85,7 @@ class PoolCycle:
         self._grows = False
         #: Whether a claim was given up since everybody was looked at.
         self._has_more_room = False
-        self._left: dict[int, int] = {}
+        self._turns = Turns(pool)
 
     @cached_property
     def shares(self) -> FairShares:
@@ -378,35 +380,9 @@ class PoolCycle:
         if code is None or self._may_reclaim(queue, line, code, source):
             return source, code, source
         if self._may_reserve(queue, line, code):
-            return source, code, self._turn_of_reserving(queue.team, line, source)
+            mgpu = line.cls.shape.total_mgpu
+            return source, code, self._turns.of_reserving(queue.team, mgpu, source)
         return source, code, None
-
-    def _turn_of_reserving(self, team: int, line: JobLine, source: int) -> int:
-        """On whose guarantee a job has its turn that cannot start, and would hold a reservation:
-        where it would fit if nobody drew on the guarantee but teams on their own. Else those that
-        do would go before it again and again."""
-        if source == team:
-            return source
-        mgpu = line.cls.shape.total_mgpu
-        for node in self.pool.tree.paths[team][1:]:
-            if node == source or mgpu <= self._left_by_teams(node):
-                return node
-        return source
-
-    def _left_by_teams(self, node: int) -> int:
-        """What teams that draw on their own guarantees leave of that of a node above them, as it
-        was when first asked."""
-        left = self._left.get(node)
-        if left is None:
-            guarantees, tree = self.pool.guarantees, self.pool.tree
-            left, below = guarantees.quota.guaranteed[node], [*tree.children.get(node, ())]
-            for one in below:
-                children = tree.children.get(one, ())
-                below.extend(children)
-                if not children:
-                    left -= guarantees.used_mgpu[one]
-            self._left[node] = left
-        return left
 
     def standing(self, team: int, source: int) -> Standing:
         ratio = self.pool.ratio(source)

@@ -7,8 +7,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from arbiter.decisions import Code, Waiting
+from arbiter.earmarks import Earmark, in_turn
 from arbiter.foresight import Foresight
-from arbiter.pool import Earmark, in_turn
 from arbiter.queue_order import Age, ServiceOrder, Standing
 from arbiter.waiting import Reason, Reasons, of_claimed
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
 
+from arbiter.earmarks import Earmark
 from arbiter.holdings import Holding, Node
-from arbiter.pool import Earmark, Pool
+from arbiter.pool import Pool
 from arbiter.quota_tree import ROOT
 from arbiter.snapshot import QueuedJob, Slot
 

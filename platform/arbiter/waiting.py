@@ -8,9 +8,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from arbiter.decisions import Code
+from arbiter.earmarks import Earmark
 from arbiter.fair_share import FairShares
 from arbiter.placement import Shape
-from arbiter.pool import Earmark, Pool
+from arbiter.pool import Pool
 from arbiter.queue_order import JobClass, Standing
 from arbiter.quota_tree import ROOT
 
