@@ -20,8 +20,8 @@ class Used(NamedTuple):
 
 def use_claims(pool: Pool, starts_max: int) -> list[Used]:
     """Start every claimed job whose GPUs are free, there or elsewhere, so many at most; give up a
-    claim that only quota still refuses (it was lowered since). What a claim leaves so is there for
-    the others."""
+    claim that only quota still refuses (it was lowered since), unless that is to allow it within
+    the claim's grace. What a claim leaves so is there for the others."""
     used: list[Used] = []
     dropped_count = -1
     while dropped_count < len(pool.dropped):
@@ -38,7 +38,7 @@ def use_claims(pool: Pool, starts_max: int) -> list[Used]:
 def _use(pool: Pool, earmark: Earmark) -> Used | None:
     """Start the job of a claim, if it can; else keep the claim or give it up."""
     job = earmark.job
-    pool.settle(earmark)
+    pool.lift(earmark)
     claimed = earmark.place
     is_ready = earmark.is_here
     place = claimed if is_ready else pool.free.find(pool.ground.shape_of(job))
@@ -46,12 +46,39 @@ def _use(pool: Pool, earmark: Earmark) -> Used | None:
     if place is not None and is_allowed:
         if place != claimed:
             pool.dropped.append(job.id)
-        slots = pool.occupy(job, earmark.team, place)
-        del pool.earmarks[job.id]
-        return Used(earmark, place, slots)
-    if is_ready and not earmark.victims and not is_allowed:
+        return _start(pool, earmark, place)
+    if is_ready and not is_allowed and not _waits_for_others(pool, earmark):
         pool.dropped.append(job.id)
         del pool.earmarks[job.id]
     else:
-        pool.restore(earmark)
+        pool.put_back(earmark)
     return None
+
+
+def _waits_for_others(pool: Pool, earmark: Earmark) -> bool:
+    """Whether quota, which refuses the job of a claim now, is to allow it within the claim's grace:
+    once its victims are gone, or those of other claims. The claim does not count."""
+    later = pool.now if pool.later is None else pool.later
+    return bool(earmark.victims) or (
+        earmark.claim.grace_until > pool.taken_at
+        and later.blocker(earmark.team, earmark.job.mgpu) is None
+    )
+
+
+def use_at_once(pool: Pool, earmark: Earmark) -> Used | None:
+    """Start the job of a claim of this cycle which nobody is stopped for any more, if it can: there
+    or elsewhere."""
+    if earmark.victims:
+        return None
+    pool.lift(earmark)
+    place = earmark.place if earmark.is_here else pool.free.find(pool.ground.shape_of(earmark.job))
+    if place is not None and pool.blocker(earmark.team, earmark.job.mgpu) is None:
+        return _start(pool, earmark, place)
+    pool.put_back(earmark)
+    return None
+
+
+def _start(pool: Pool, earmark: Earmark, place: Place) -> Used:
+    slots = pool.occupy(earmark.job, earmark.team, place)
+    del pool.earmarks[earmark.job.id]
+    return Used(earmark, place, slots)

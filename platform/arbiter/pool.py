@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from arbiter.credit_bank import Credits
 from arbiter.decisions import Reclaim, Victim
@@ -188,31 +188,79 @@ class Pool:
         """Stop `victims`, which run, and earmark `place` for `job`."""
         if self.later is None:
             self.later = self.now.copy()
-        grace_until = self._last_return(place)
-        notices = []
         for holding in victims:
             self.stopped[holding] = self._protect_no_more(holding)
             holding.is_coming_back = True
             self.later.charge(holding.team, -holding.mgpu)
-            grace_until = max(grace_until, self.grace_until(holding))
-            run, grace_s = holding.run, self._grace_s(holding)
-            notices.append(Victim(run.attempt, run.job, run.team, holding.mgpu, grace_s))
-            given_back = self.coming_back.setdefault(run.cluster, {})
-            for slot in run.slots:
-                given_back[slot.node] = given_back.get(slot.node, 0) + slot.mgpu
-        slots = tuple(Slot(node, job.mgpu_per_node) for node in place.nodes)
-        held = tuple(self.held_by(job, place))
-        claim = Claim(job.id, place.cluster, held, grace_until, self.taken_at)
+            self.give_back(holding)
+        claim = Claim(job.id, place.cluster, (), self.taken_at, self.taken_at)
         earmark = Earmark(job, claim, team, list(victims), stand_in(job, claim, team, 0))
-        cover_all([earmark], self.coming_back)
-        for device, mgpu in earmark.free_mgpu.items():
-            self.free.take(place.cluster, device, mgpu)
-        self.now.charge(team, earmark.uncovered_mgpu)
-        self.later.charge(team, job.mgpu)
+        self.place(earmark, place)
+        self.lay([earmark])
         earmark.fits_guarantee = self.guarantees.fits(team, team, job.mgpu)
         self._count_new(job, team)
         self.earmarks[job.id] = earmark
+        return self.told(earmark)
+
+    def place(self, earmark: Earmark, place: Place) -> None:
+        """A claim of this cycle, which is on no nodes, is to be for `place`."""
+        held = tuple(self.held_by(earmark.job, place))
+        earmark.claim = replace(earmark.claim, cluster=place.cluster, slots=held)
+        own = (self.grace_until(holding) for holding in earmark.victims)
+        self.wait_until(earmark, max((self._last_return(place), *own)))
+
+    def wait_until(self, earmark: Earmark, grace_until: int) -> None:
+        """What a claim of this cycle waits for is gone by then."""
+        earmark.claim = replace(earmark.claim, grace_until=grace_until)
+        earmark.stand_in = stand_in(earmark.job, earmark.claim, earmark.team, 0)
+
+    def lay(self, earmarks: Sequence[Earmark]) -> None:
+        """Count claims of this cycle in on their nodes."""
+        cover_all(earmarks, self.coming_back)
+        for earmark in earmarks:
+            self.restore(earmark)
+
+    def lift(self, earmark: Earmark) -> None:
+        """Take a claim off its nodes; what was coming back for it is free to claim."""
+        self.settle(earmark)
+        self._uncover(earmark, 1)
+
+    def put_back(self, earmark: Earmark) -> None:
+        """Undo `lift`."""
+        self._uncover(earmark, -1)
+        self.restore(earmark)
+
+    def _uncover(self, earmark: Earmark, sign: int) -> None:
+        unclaimed = self.coming_back.setdefault(earmark.claim.cluster, {})
+        for slot in earmark.claim.slots:
+            going = slot.mgpu - earmark.free_mgpu[slot.node]
+            unclaimed[slot.node] = unclaimed.get(slot.node, 0) + sign * going
+
+    def let_run(self, holding: Holding) -> None:
+        """Who was to be stopped in this cycle runs on, where it was protected, too; what it holds
+        and uses is counted so already."""
+        holding.protected = self.stopped.pop(holding)
+        holding.is_going = holding.is_coming_back = False
+        for node in self.tree.paths[holding.team]:
+            if holding.is_protected_at(self.tree.depths[node]):
+                self.guarantees.take(node, holding.team, holding.mgpu)
+
+    def give_back(self, holding: Holding, sign: int = 1) -> None:
+        """What a victim holds is coming back; with a sign of -1, it is not after all."""
+        unclaimed = self.coming_back.setdefault(holding.run.cluster, {})
+        for slot in holding.run.slots:
+            unclaimed[slot.node] = unclaimed.get(slot.node, 0) + sign * slot.mgpu
+
+    def told(self, earmark: Earmark) -> Reclaim:
+        """A claim of this cycle as the plan tells it."""
+        job, place = earmark.job, earmark.place
+        notices = []
+        for holding in earmark.victims:
+            run, grace_s = holding.run, self._grace_s(holding)
+            notices.append(Victim(run.attempt, run.job, run.team, holding.mgpu, grace_s))
+        slots = tuple(Slot(node, job.mgpu_per_node) for node in place.nodes)
         pool = self.name if job.others else None
+        grace_until = earmark.claim.grace_until
         return Reclaim(job.id, place.cluster, slots, tuple(notices), grace_until, pool)
 
     def give_up(self, stand_in: Holding) -> None:
@@ -220,13 +268,9 @@ class Pool:
         assert stand_in.claim_of is not None
         self._protect_no_more(stand_in)
         earmark = self.earmarks.pop(stand_in.claim_of)
-        self.settle(earmark)
+        self.lift(earmark)
         self.dropped.append(earmark.job.id)
         self.class_use[earmark.team, earmark.job.priority_class] -= earmark.job.mgpu
-        unclaimed = self.coming_back.setdefault(earmark.claim.cluster, {})
-        for slot in earmark.claim.slots:
-            going = slot.mgpu - earmark.free_mgpu[slot.node]
-            unclaimed[slot.node] = unclaimed.get(slot.node, 0) + going
 
     def _protect_no_more(self, holding: Holding) -> int:
         """An attempt or a claim goes; returns where it was protected."""

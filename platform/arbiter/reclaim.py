@@ -39,7 +39,7 @@ class Taking:
     """What to stop and where the job then fits."""
 
     place: Place
-    victims: tuple[Holding, ...]
+    victims: tuple[Candidate, ...]
 
 
 class Reclaimer:
@@ -177,11 +177,18 @@ class Reclaimer:
         if taking is not None:
             self._stopped_count += len(taking.victims)
             self._too_few.clear()
-            if any(one.protected for one in taking.victims):
+            if any(one.holding.protected for one in taking.victims):
                 self._without_right.clear()
-            if any(map(self._is_protected, taking.victims)):
+            if any(self._is_protected(one.holding) for one in taking.victims):
                 self._forget_most()
         return taking
+
+    def note_spared(self, count: int) -> None:
+        """So many of the victims run on after all, and claims may be on other nodes."""
+        self._stopped_count -= count
+        self._too_few.clear()
+        self._without_right.clear()
+        self._forget_most()
 
     def _is_protected(self, holding: Holding) -> bool:
         return holding.is_protected_at(self._pool.tree.depths[holding.team])
@@ -445,7 +452,5 @@ class Reclaimer:
             key = (cost_of(victims), sum(one.holding.mgpu for one in victims), cluster)
             if best is None or key < best:
                 best = key
-                found = Taking(
-                    Place(cluster, search.nodes()), tuple(one.holding for one in victims)
-                )
+                found = Taking(Place(cluster, search.nodes()), tuple(victims))
         return found

@@ -159,15 +159,17 @@ class Reservations:
         return self._held
 
     @contextmanager
-    def set_aside(self, job: QueuedJob, team: int, mgpu: int, source: int) -> Iterator[None]:
-        """For a while, hold back only what `job` of `team` may not delay that GPUs are taken back
-        for: it starts when the last of those who leave is gone, and runs as long as it may."""
-        pool, run_s = self._pool, UNLIMITED
-        if job.time_limit_s is not None:
-            graces = (one.run.grace_until or 0 for one in pool.leaving)
-            back_at = max([pool.taken_at + pool.policy.grace_period_s_default, *graces])
-            run_s = back_at - pool.taken_at + job.time_limit_s
-        with self._released(self._in_way(run_s, team, mgpu, source)):
+    def set_aside(self, *asking: tuple[QueuedJob, int, int, int]) -> Iterator[None]:
+        """For a while, hold back only what some job may not delay for which GPUs are taken back:
+        by the job, its team, the size and what it draws on of each that is `asking`. It starts when
+        the last of those who leave is gone, and runs as long as it may."""
+        pool, in_way = self._pool, list[Reserved]()
+        graces = (one.run.grace_until or 0 for one in pool.leaving)
+        back_s = max(pool.policy.grace_period_s_default, max(graces, default=0) - pool.taken_at)
+        for job, team, mgpu, source in asking:
+            run_s = UNLIMITED if job.time_limit_s is None else back_s + job.time_limit_s
+            in_way += self._in_way(run_s, team, mgpu, source)
+        with self._released(in_way):
             yield
 
     def _in_way(self, run_s: int, team: int, mgpu: int, source: int) -> Sequence[Reserved]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from arbiter.claims import use_claims
+from arbiter.claims import use_at_once, use_claims
 from arbiter.decisions import Code, Reclaim
 from arbiter.earmarks import Earmark
 from arbiter.elastic import Elastic, is_elastic
@@ -21,6 +21,7 @@ from arbiter.quota_tree import ROOT, UNLIMITED
 from arbiter.reclaim import Reclaimer
 from arbiter.reservations import Reservations
 from arbiter.snapshot import QueuedJob
+from arbiter.sparing import Made, Sparing
 from arbiter.standing import NewStart
 from arbiter.turns import Turns
 from arbiter.waiting import Spared
@@ -64,6 +65,9 @@ class PoolCycle:
         self._make_shares = make_shares
         self.starts: list[NewStart] = []
         self.reclaims: list[Reclaim] = []
+        #: The claims behind `reclaims`, and how many of them have spared whom they could.
+        self._made: list[Made] = []
+        self._spared_count = 0
         self._starts_left = starts_left
         self._reclaims_left = reclaims_left
         self.jobs = lines.jobs
@@ -117,11 +121,20 @@ class PoolCycle:
         self._line_up()
         self._expect()
         self._look_out()
+        self._serve_prospects()
+        while self._spare_victims():
+            self._begin_anew()
+            self._service.close()
+            self._service = self._serve_all()
+            self._serve_prospects()
+        if self._starts_left > 0 and self._reclaims_left > 0:
+            self._elastic.grow_all(self.starts, self.standing, self._charge)
+
+    def _serve_prospects(self) -> None:
+        """Serve the queues in order, as long as anybody has prospects."""
         for _ in self._service:
             if not self._has_prospects():
                 break
-        if self._starts_left > 0 and self._reclaims_left > 0:
-            self._elastic.grow_all(self.starts, self.standing, self._charge)
 
     def finish(self) -> None:
         """Serve all the others, of whom no decision is left but why each waits, and who of them
@@ -261,6 +274,33 @@ class PoolCycle:
             self.reserved.note_start(earmark.job, earmark.team, place.cluster, slots)
         return [earmark for earmark, _, _ in used]
 
+    def _spare_victims(self) -> bool:
+        """Let those run on whom the claims of this cycle do not need, all together; whether there
+        are any. Who claims GPUs that nobody is stopped for starts if it can by now."""
+        pool, made = self.pool, self._made
+        if len(made) < 2 or len(made) == self._spared_count:
+            return False
+        with self.reserved.set_aside(
+            *((one.job, one.team, one.job.mgpu, source) for one, source, *_ in made)
+        ):
+            spared = Sparing(pool, made, self.starts).run()
+        if spared:
+            self._reclaimer.note_spared(len(spared))
+            self._made = [one for one in made if not self._starts_at_once(one.earmark)]
+            self.reclaims = [pool.told(one.earmark) for one in self._made]
+        self._spared_count = len(self._made)
+        return bool(spared)
+
+    def _starts_at_once(self, earmark: Earmark) -> bool:
+        """Start the job of a claim of this cycle if nobody is stopped for it and it can."""
+        used = use_at_once(self.pool, earmark) if self._starts_left > 0 else None
+        if used is None:
+            return False
+        priority = self.pool.ground.priority(earmark.job.priority_class)
+        self._note_start(earmark.job, earmark.team, priority, used.place)
+        self._reclaims_left += 1
+        return True
+
     # -- queues ---------------------------------------------------------------------------
 
     def _line_up(self) -> None:
@@ -380,8 +420,11 @@ class PoolCycle:
         if code is None or self._may_reclaim(queue, line, code, source):
             return source, code, source
         if self._may_reserve(queue, line, code):
-            mgpu = line.cls.shape.total_mgpu
-            return source, code, self._turns.of_reserving(queue.team, mgpu, source)
+            return (
+                source,
+                code,
+                self._turns.of_reserving(queue.team, line.cls.shape.total_mgpu, source),
+            )
         return source, code, None
 
     def standing(self, team: int, source: int) -> Standing:
@@ -485,18 +528,21 @@ class PoolCycle:
         if not self._may_look_for_victims(team, line.cls.shape, line.cls.priority):
             return False
         job, mgpu = self.jobs[line.job[1]], line.cls.shape.total_mgpu
-        with self.reserved.set_aside(job, team, mgpu, source):
+        with self.reserved.set_aside((job, team, mgpu, source)):
             taking = self._reclaimer.find(team, line.cls.shape, line.cls.priority)
         if taking is None:
             return False
-        victims = [one for one in taking.victims if one.claim_of is None]
-        if len(victims) < len(taking.victims):
-            self._give_up([one for one in taking.victims if one.claim_of is not None])
+        holdings = [one.holding for one in taking.victims]
+        victims = [one for one in holdings if one.claim_of is None]
+        if len(victims) < len(holdings):
+            self._give_up([one for one in holdings if one.claim_of is not None])
             source = pool.source(team, line.cls.shape.total_mgpu)
             if not victims and self._obstacle(queue, line, source) is None:
                 self._start(queue, line, source)
                 return True
         self.reclaims.append(pool.reclaim(job, team, taking.place, victims))
+        left = pool.guarantees.copy() if any(pool.stopped.values()) else None
+        self._made.append(Made(pool.earmarks[job.id], source, taking.victims, left))
         self.reserved.note_claim(pool.earmarks[job.id])
         self._reclaims_left -= 1
         self._charge(team, job, is_borrowed=source != team)

@@ -109,7 +109,7 @@ class Search:
         `asked` the job would not fit. Once per search. Each of them runs on `slots_max` nodes at
         most. `most`: what is free on each node without all of them, at most, where that is known.
         """
-        if self._is_enough():
+        if self.is_enough():
             return []
         self._most = most
         self._slots_max = slots_max
@@ -266,7 +266,7 @@ class Search:
                 if self._needs_devices_of(one) or self._needs_right_of(one):
                     continue
                 self._stop(one, -1)
-                if self._is_enough():
+                if self.is_enough():
                     del taken[key]
                     dropped = bool(self._short)
                 else:
@@ -355,8 +355,8 @@ class Search:
         if change:
             self._ready.add(node, change)
 
-    def _is_enough(self) -> bool:
-        """Whether the job fits."""
+    def is_enough(self) -> bool:
+        """Whether the job fits in what is free, is coming back or is held by the victims so far."""
         return self._obstacle() is None
 
     def _obstacle(self) -> _Obstacle | None:

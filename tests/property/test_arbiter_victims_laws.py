@@ -53,7 +53,7 @@ def test_looking_only_where_it_matters_finds_the_same_victims(seed: int) -> None
 
     def stopped_in_vain(self: Search, one: Candidate) -> tuple[bool, bool]:
         self._stop(one, -1)
-        found = self._ready.is_enough, self._is_enough()
+        found = self._ready.is_enough, self.is_enough()
         self._stop(one, 1)
         return found
 

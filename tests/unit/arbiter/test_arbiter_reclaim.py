@@ -93,6 +93,24 @@ def test_a_claimed_job_starts_elsewhere_if_it_can_and_drops_the_claim() -> None:
     assert plan.dropped_claims == ("j",)
 
 
+def test_what_was_coming_back_for_who_starts_elsewhere_is_there_in_the_same_cycle() -> None:
+    """Else `y` would take what `z` has, which nobody needs then."""
+    snapshot = a_snapshot(
+        quotas={"a": 1, "b": 1, "c": 0},
+        devices=devices(3, gpus=1),
+        running=[
+            a_victim("v", "c", slots(0, 1, gpus=1), of="x"),
+            a_running("z", "c", slots(1, 1, gpus=1)),
+        ],
+        queued=[a_queued("x", "a"), a_queued("y", "b")],
+        claims=[a_claim("x", slots(0, 1, gpus=1))],
+    )
+    plan = plan_of(snapshot)
+    assert (started(plan), plan.dropped_claims) == (["x"], ("x",))
+    assert [(one.job, one.slots) for one in plan.reclaims] == [("y", slots(0, 1, gpus=1))]
+    assert victims(plan) == []
+
+
 def test_a_claim_of_a_job_that_is_gone_is_dropped() -> None:
     snapshot = replace(claimed(a_victim("v", "o/other", on(8), of="j")), queued=())
     assert plan_of(snapshot).dropped_claims == ("j",)
