@@ -47,11 +47,10 @@ def _use(pool: Pool, earmark: Earmark) -> Used | None:
         if place != claimed:
             pool.dropped.append(job.id)
         return _start(pool, earmark, place)
-    if is_ready and not is_allowed and not _waits_for_others(pool, earmark):
-        pool.dropped.append(job.id)
-        del pool.earmarks[job.id]
-    else:
-        pool.put_back(earmark)
+    is_in_vain = is_ready and not is_allowed and not _waits_for_others(pool, earmark)
+    pool.put_back(earmark)
+    if is_in_vain:
+        pool.give_up(earmark.stand_in)
     return None
 
 

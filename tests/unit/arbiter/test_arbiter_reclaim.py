@@ -111,6 +111,21 @@ def test_what_was_coming_back_for_who_starts_elsewhere_is_there_in_the_same_cycl
     assert victims(plan) == []
 
 
+def test_a_claim_that_is_given_up_takes_nothing_of_a_guarantee() -> None:
+    """a may have one GPU in use, which its other team has. `j` could take it back next."""
+    snapshot = a_snapshot(
+        quotas=[a_quota("a", 1, borrow=0), a_quota("a/t", 1), a_quota("a/u", 0)],
+        devices=devices(2, gpus=1),
+        running=[a_running("r", "a/u", slots(0, 1, gpus=1))],
+        queued=[a_queued("j", "a/t")],
+        claims=[a_claim("j", slots(1, 1, gpus=1))],
+    )
+    plan = plan_of(snapshot, reclaims_max=0)
+    assert (plan.starts, plan.dropped_claims) == ((), ("j",))
+    assert why(plan, "j").numbers["protected_mgpu"] == 0
+    assert victims(plan_of(snapshot)) == ["r"]
+
+
 def test_a_claim_of_a_job_that_is_gone_is_dropped() -> None:
     snapshot = replace(claimed(a_victim("v", "o/other", on(8), of="j")), queued=())
     assert plan_of(snapshot).dropped_claims == ("j",)
