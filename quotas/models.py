@@ -219,8 +219,7 @@ class PlannedChange(models.Model):
 class PlannedEdit(models.Model):
     """What a planned change sets of one quota: `values` as a change of a quota takes them.
 
-    `before` are the quota's settings, and `base_version` its version, when the change was drafted
-    or decided; `applied_version` is its version as the change left it.
+    `before` are the quota's settings when the change was drafted, decided or, last, applied.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -228,8 +227,6 @@ class PlannedEdit(models.Model):
     quota = models.ForeignKey(Quota, models.PROTECT, related_name="+")
     values = models.JSONField()
     before = models.JSONField()
-    base_version = models.IntegerField()
-    applied_version = models.IntegerField(null=True)
 
     class Meta:
         constraints = [

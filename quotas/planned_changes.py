@@ -3,7 +3,8 @@
 Whoever may change anything of each quota may draft; who applies needs the rights that the edits
 themselves need, so the draft of a team lead is a request to the admin above. A scheduled change is
 applied on the rights that who decided has at that moment, and only if nobody changed its quotas
-since. Taking back needs no rights: it is part of what was decided.
+since. Taking back needs no rights: it is part of what was decided. GPUs that a percentage comes to
+anew, because its parent has more or fewer, are nobody's change of that quota (`was_changed`).
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ DRAFTED_FOR = timedelta(days=7)
 APPLIED_WITHIN = timedelta(days=366)
 #: How many changes one round of the timer carries out, expires or takes back.
 ROUND_MAX = 100
+#: The two ways to write a guarantee, one of which a quota has.
+_GUARANTEES = frozenset({"guaranteed_mgpu", "guaranteed_bp"})
 _CANCELLABLE = (PlannedStatus.DRAFT, PlannedStatus.SCHEDULED)
 #: What a sentence says of a change that nobody decides on any more.
 _ENDED = {
@@ -192,7 +195,6 @@ def draft_change(
             quota=quotas[quota_id],
             values=dict(edit),
             before=values_of(quotas[quota_id]),
-            base_version=quotas[quota_id].version,
         )
         for quota_id, edit in edits
     )
@@ -221,6 +223,20 @@ def edits_to_make(planned: PlannedChange) -> dict[UUID, QuotaEdit]:
 
 def _edit_of(values: dict[str, Any]) -> QuotaEdit:
     return cast(QuotaEdit, values)
+
+
+def was_changed(edit: PlannedEdit, *, is_applied: bool) -> bool:
+    """Whether its quota was given other settings than those that it had `before` or, where the
+    change is applied, than the edit left it with.
+
+    Settings are compared and not versions: a version counts as well what a percentage comes to
+    anew when the parent has more or fewer GPUs, which nobody gave this quota."""
+    known: dict[str, Any] = {**_as_given(edit.before)}
+    if is_applied:
+        if not _GUARANTEES.isdisjoint(edit.values):
+            known = {name: known[name] for name in known.keys() - _GUARANTEES}
+        known |= edit.values
+    return _as_given(values_of(edit.quota)) != known
 
 
 def trial_of(planned: PlannedChange) -> tuple[list[tuple[Quota, dict[str, Any]]], str]:
@@ -343,7 +359,7 @@ def _apply_scheduled(planned_id: UUID, now: datetime) -> bool:
         with named_refusals(), transaction.atomic():
             families = list(families_of(planned, is_locked=True))
             edits = edits_of(planned)
-            changed = [edit for edit in edits if edit.quota.version != edit.base_version]
+            changed = [edit for edit in edits if was_changed(edit, is_applied=False)]
             if changed:
                 raise Conflict(f"{_names(changed)} was changed since this change was decided.")
             actor = actor_of(planned.decided_by)
@@ -365,10 +381,10 @@ def _take_back(planned_id: UUID, now: datetime) -> bool:
         with named_refusals(), transaction.atomic():
             families = list(families_of(planned, is_locked=True))
             edits = edits_of(planned)
-            changed = [edit for edit in edits if edit.quota.version != edit.applied_version]
+            changed = [edit for edit in edits if was_changed(edit, is_applied=True)]
             if changed:
                 raise Conflict(f"{_names(changed)} was changed since; all was left as it is.")
-            back = {edit.quota_id: _as_it_was(edit.before) for edit in edits}
+            back = {edit.quota_id: _as_given(edit.before) for edit in edits}
             reason = f"Taken back as planned: {planned.reason}"[:REASON_LENGTH_MAX]
             for family in families:
                 change_together(back, family, actor=None, reason=reason, now=now)
@@ -387,11 +403,6 @@ def _apply(
     edits = edits_to_make(planned)
     for family in families:
         change_together(edits, family, actor=actor, reason=planned.reason, now=now)
-    quotas = {quota.pk: quota for family in families for quota in family.by_node.values()}
-    stored = edits_of(planned)
-    for edit in stored:
-        edit.applied_version = quotas[edit.quota_id].version
-    PlannedEdit.objects.bulk_update(stored, ["applied_version"])
     planned.status = PlannedStatus.APPLIED
     planned.applied_at = now
     if planned.revert_after_s is not None:
@@ -406,21 +417,21 @@ def _remember_base(planned: PlannedChange, families: Sequence[Family]) -> None:
     stored = list(planned.edits.all())
     for edit in stored:
         edit.before = values_of(quotas[edit.quota_id])
-        edit.base_version = quotas[edit.quota_id].version
-    PlannedEdit.objects.bulk_update(stored, ["before", "base_version"])
+    PlannedEdit.objects.bulk_update(stored, ["before"])
 
 
-def _as_it_was(before: Mapping[str, Any]) -> QuotaEdit:
-    """The edit that brings back what `values_of` kept."""
+def _as_given(values: Mapping[str, Any]) -> QuotaEdit:
+    """All of what `values_of` kept as somebody gave it, the guarantee in GPUs or in percent: the
+    edit that brings it back."""
     edit = QuotaEdit(
-        borrow_limit_mgpu=before["borrow_limit_mgpu"],
-        lend_limit_mgpu=before["lend_limit_mgpu"],
-        weight=before["weight"],
+        borrow_limit_mgpu=values["borrow_limit_mgpu"],
+        lend_limit_mgpu=values["lend_limit_mgpu"],
+        weight=values["weight"],
     )
-    if before["guaranteed_percent"] is None:
-        edit["guaranteed_mgpu"] = before["guaranteed_mgpu"]
+    if values["guaranteed_percent"] is None:
+        edit["guaranteed_mgpu"] = values["guaranteed_mgpu"]
     else:
-        edit["guaranteed_bp"] = int(before["guaranteed_percent"].replace(".", ""))
+        edit["guaranteed_bp"] = int(values["guaranteed_percent"].replace(".", ""))
     return edit
 
 

@@ -17,6 +17,7 @@ from quotas.planned_changes import (
     edits_of,
     may_apply,
     may_manage,
+    was_changed,
 )
 from tenants.access import Actor
 from webapi.serializers import (
@@ -86,7 +87,10 @@ class PlannedEditSerializer(serializers.Serializer[Any]):
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     before = QuotaValuesSerializer()
     current = QuotaValuesSerializer()
-    is_stale = serializers.BooleanField(help_text="Somebody changed it since, by whatever way")
+    is_stale = serializers.BooleanField(
+        help_text="Somebody changed its settings since, by whatever way; GPUs that its percentage "
+        "comes to anew are no change of it"
+    )
     set = QuotaSetSerializer()
 
 
@@ -138,15 +142,16 @@ def shown_change(planned: PlannedChange, *, actor: Actor) -> dict[str, Any]:
                 "note": planned.note,
                 "can_manage": may_manage(actor, planned),
                 "can_apply": may_apply(actor, planned, edits),
-                "edits": [_shown_edit(edit) for edit in edits],
+                "edits": [
+                    _shown_edit(edit, is_applied=planned.applied_at is not None) for edit in edits
+                ],
             }
         ).data
     )
 
 
-def _shown_edit(edit: PlannedEdit) -> dict[str, Any]:
+def _shown_edit(edit: PlannedEdit, *, is_applied: bool) -> dict[str, Any]:
     quota = edit.quota
-    known = edit.base_version if edit.applied_version is None else edit.applied_version
     given = dict(edit.values)
     if "guaranteed_bp" in given:
         given["guaranteed_percent"] = percent_text(given.pop("guaranteed_bp"))
@@ -157,6 +162,6 @@ def _shown_edit(edit: PlannedEdit) -> dict[str, Any]:
         "device": quota.pool.device,
         "before": edit.before,
         "current": values_of(quota),
-        "is_stale": quota.version != known,
+        "is_stale": was_changed(edit, is_applied=is_applied),
         "set": given,
     }

@@ -136,7 +136,6 @@ def a_world() -> World:
         quota_id=ids["quota_id"],
         values={"borrow_limit_mgpu": 0},
         before=values_of(Quota.objects.get(pk=ids["quota_id"])),
-        base_version=1,
     )
     ids["planned_id"] = planned.pk
     callers = {

@@ -3135,7 +3135,7 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
-            /** @description Somebody changed it since, by whatever way */
+            /** @description Somebody changed its settings since, by whatever way; GPUs that its percentage comes to anew are no change of it */
             is_stale: boolean;
             node: string;
             pool: string;

@@ -449,6 +449,136 @@ def test_nothing_is_taken_back_where_something_else_changed_these_quotas() -> No
     assert gpus(company.nlp, company.vision) == [12, 4]
 
 
+def shrunk(company: Company, count: int, admin: Actor) -> None:
+    """research is given `count` GPUs of the 16 that it had."""
+    quota = quota_of(company.research)
+    edit = QuotaEdit(guaranteed_mgpu=count * 1000)
+    version = quota.version
+    change_quota(quota.pk, edit, actor=admin, if_version=version, reason="less", now=NOW)
+
+
+def where_vision_has_a_quarter() -> Company:
+    """It is given 25 % of research, which are 4 GPUs."""
+    company = a_company()
+    Quota.objects.filter(node=company.vision).update(guaranteed_bp=2_500, guaranteed_mgpu=4_000)
+    return company
+
+
+def vision_lends_two(company: Company, admin: Actor, **times: Any) -> PlannedChange:
+    """vision lends 2 GPUs: decided."""
+    edits = [(quota_of(company.vision).pk, QuotaEdit(lend_limit_mgpu=2_000))]
+    return applied(admin, drafted(admin, company, edits=edits, **times))
+
+
+def is_stale(planned: PlannedChange, actor: Actor) -> list[bool]:
+    shown = by_token(actor.user).get(f"quota-changes/{planned.pk}").json()
+    return [edit["is_stale"] for edit in shown["edits"]]
+
+
+def test_a_percentage_that_comes_to_fewer_gpus_does_not_keep_what_is_to_be_taken_back() -> None:
+    """vision's 25 % follow research from 4 GPUs to 3; its lend limit is taken back all the same.
+
+    Planted: versions compared, which a follower's change raises too (kept); the GPUs compared
+    beside the percentage (kept)."""
+    company = where_vision_has_a_quarter()
+    admin = admin_of(company.organization, Role.ORGANIZATION_ADMIN)
+    planned = vision_lends_two(company, admin, revert_after_s=3_600)
+    shrunk(company, 12, admin)
+    vision = quota_of(company.vision)
+    assert (vision.guaranteed_mgpu, vision.lend_limit_mgpu) == (3_000, 2_000)
+    assert is_stale(planned, admin) == [False]
+
+    carry_out_due(now=NOW + HOUR)
+
+    vision = quota_of(company.vision)
+    assert status_of(planned) == ("reverted", "")
+    assert (vision.guaranteed_mgpu, vision.guaranteed_bp, vision.lend_limit_mgpu) == (
+        3_000,
+        2_500,
+        None,
+    )
+
+
+def test_two_changes_of_parent_and_child_are_both_taken_back_in_one_round() -> None:
+    """Planted: versions compared (the child's, due second, was kept)."""
+    company = where_vision_has_a_quarter()
+    admin = admin_of(company.organization, Role.ORGANIZATION_ADMIN)
+    parents = drafted(
+        admin,
+        company,
+        edits=[(quota_of(company.research).pk, QuotaEdit(guaranteed_mgpu=12_000))],
+        revert_after_s=3_600,
+    )
+    applied(admin, parents)
+    childs = vision_lends_two(company, admin, revert_after_s=3_600)
+
+    assert carry_out_due(now=NOW + HOUR) == 2
+
+    assert (status_of(parents)[0], status_of(childs)[0]) == ("reverted", "reverted")
+    assert (gpus(company.research, company.vision), quota_of(company.vision).lend_limit_mgpu) == (
+        [16, 4],
+        None,
+    )
+
+
+def test_a_scheduled_change_of_a_percentage_outlives_a_change_of_its_parent() -> None:
+    """Planted: versions compared (it failed)."""
+    company = where_vision_has_a_quarter()
+    admin = admin_of(company.organization, Role.ORGANIZATION_ADMIN)
+    planned = vision_lends_two(company, admin, apply_at=NOW + HOUR)
+    shrunk(company, 12, admin)
+
+    carry_out_due(now=NOW + HOUR)
+
+    assert (status_of(planned), quota_of(company.vision).lend_limit_mgpu) == (
+        ("applied", ""),
+        2_000,
+    )
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        QuotaEdit(guaranteed_mgpu=4_000),
+        QuotaEdit(guaranteed_bp=2_000),
+        QuotaEdit(lend_limit_mgpu=1_000),
+    ],
+)
+def test_what_somebody_gave_the_quota_since_is_never_taken_back(edit: QuotaEdit) -> None:
+    """As many GPUs that are no percentage any more, another percentage, another limit.
+
+    Planted: only the GPUs compared (the first is taken back); only limits and weight (the first two
+    are)."""
+    company = where_vision_has_a_quarter()
+    admin = admin_of(company.research)
+    planned = vision_lends_two(company, admin, revert_after_s=3_600)
+    quota = quota_of(company.vision)
+    change_quota(quota.pk, edit, actor=admin, if_version=2, reason="x", now=NOW)
+    assert is_stale(planned, admin) == [True]
+
+    carry_out_due(now=NOW + HOUR)
+
+    assert status_of(planned)[0] == "kept"
+    assert is_stale(planned, admin) == [True]
+
+
+def test_a_guarantee_that_the_change_itself_set_is_known() -> None:
+    """From GPUs to percent and back: the way it was written before is not looked for.
+
+    Planted: both ways of writing compared (kept)."""
+    company = a_company()
+    admin = admin_of(company.organization, Role.ORGANIZATION_ADMIN)
+    edits = [(quota_of(company.vision).pk, QuotaEdit(guaranteed_bp=2_500))]
+    planned = applied(admin, drafted(admin, company, edits=edits, revert_after_s=3_600))
+    assert is_stale(planned, admin) == [False]
+
+    carry_out_due(now=NOW + HOUR)
+
+    vision = quota_of(company.vision)
+    assert status_of(planned) == ("reverted", "")
+    assert (vision.guaranteed_mgpu, vision.guaranteed_bp) == (8_000, None)
+
+
 def test_what_does_not_fit_any_more_is_not_taken_back() -> None:
     """vision gave 4 GPUs for an hour; meanwhile research guarantees them to a new team."""
     company = a_company()
