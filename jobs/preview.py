@@ -10,7 +10,7 @@ from uuid_utils.compat import uuid7
 
 from arbiter.core import Core
 from arbiter.decided import Decided
-from arbiter.decisions import Code, Plan
+from arbiter.decisions import Code
 from arbiter.explain import Names
 from arbiter.policy import Policy
 from arbiter.snapshot import OtherPool, QueuedJob, Snapshot
@@ -156,7 +156,7 @@ def _preview_of(
             {"need_mgpu": mgpu, "borrowed_mgpu": mgpu - guaranteed_mgpu},
         )
     else:
-        guaranteed_mgpu = _guaranteed_later(moment.snapshot, plan, job.in_pool(str(here.pool.pk)))
+        guaranteed_mgpu = decided.guaranteed_of(job.in_pool(str(here.pool.pk)))
         assert waiting is not None
         explanation = {**reason_document(waiting, job, moment.names, now=now), "victims": []}
         if waiting.code is Code.CLUSTER_UNAVAILABLE:
@@ -242,20 +242,3 @@ def _so_many(job: QueuedJob, mgpu: int, pool: Pool) -> str:
     if job.node_count_max is None or job.node_count_max == job.node_count:
         return ""
     return f" with {pool.kind.text(mgpu)}"
-
-
-def _guaranteed_later(snapshot: Snapshot, plan: Plan, job: QueuedJob) -> int:
-    """What of a job that waits is inside its team's guarantee as things stand: all of it while
-    it fits beside the protected ones, else what of the guarantee is not in use at all."""
-    guaranteed_mgpu = next(
-        (
-            quota.guaranteed_mgpu
-            for quota in snapshot.quotas
-            if quota.node == job.team and quota.pool == job.pool
-        ),
-        0,
-    )
-    use = next((use for use in plan.use if use.node == job.team and use.pool == job.pool), None)
-    if use is None or use.protected_mgpu + job.mgpu <= guaranteed_mgpu:
-        return min(job.mgpu, guaranteed_mgpu)
-    return min(job.mgpu, max(0, guaranteed_mgpu - use.in_use_mgpu))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from arbiter.decisions import Classed, NodeUse, Plan, Reclaim, Reservation, Start, Waiting
 from arbiter.several_pools import Rounds, in_one
 from arbiter.snapshot import QueuedJob
-from arbiter.standing import node_use, outcome, starts_of
+from arbiter.standing import node_use, outcome, part_of, starts_of
 from arbiter.telling import explain
 
 
@@ -89,6 +89,17 @@ class Decided:
             use=tuple(use),
             reservations=tuple(reservations),
         )
+
+    def guaranteed_of(self, job: QueuedJob) -> int:
+        """What would be inside its team's guarantee of `job`, which waits in the pool that it names
+        first, if it started there beside all that runs after the plan.
+
+        Raises TooLate once it is closed.
+        """
+        if self._rounds is None:
+            raise TooLate("a cycle can be asked until its core is told or decides anything")
+        cycle = self._cycles[job.pool]
+        return part_of(cycle.pool, cycle.starts, job)
 
     def close(self) -> None:
         """The cycle is over: what the pools remember is as it was before it."""

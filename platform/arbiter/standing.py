@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
@@ -15,6 +15,9 @@ from arbiter.protection import Contender, Protection, TeamJobs, with_changed
 from arbiter.quota_tree import ROOT, Tree
 from arbiter.snapshot import QueuedJob, Slot
 from primitives.units import MGPU_PER_GPU, largest_remainder
+
+#: Where what has no place yet would start: nothing that is worked out here asks for it.
+_SOMEWHERE = Place("", ())
 
 
 class NewStart(NamedTuple):
@@ -42,10 +45,6 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
     stopped, so that the parts sum to min(use, G).
     """
     tree, guaranteed, holdings = pool.tree, pool.quota.guaranteed, pool.holdings
-    going: dict[int, list[Holding]] = {}
-    for holding in (*holdings.going.values(), *pool.stopped):
-        if holding.team != ROOT:
-            going.setdefault(holding.team, []).append(holding)
     in_use = holdings.direct.copy()
     for start in starts:
         in_use[start.team] += start.job.mgpu
@@ -57,25 +56,7 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
         for team, (mgpu, most) in enumerate(zip(in_use, guaranteed, strict=True))
         if mgpu > most and team not in known
     }
-    teams = _teams_after(pool, starts, over)
-    after = None if over.isdisjoint(tree.children) else protection_after(pool, starts)
-    parts: dict[Hashable, int] = {}
-    for team in over:
-        own, left = teams.get(team), guaranteed[team]
-        behind: list[Contender] = []
-        if own is not None and (after is None or team not in tree.children):
-            _, mgpu, behind = own.fitted(left)
-            left -= mgpu
-        elif own is not None and after is not None:
-            behind = sorted(job for job in after.unprotected.get(team, ()) if job.team == team)
-            left += sum([job.mgpu for job in behind]) - own.mgpu
-        if team in going:
-            stopped = sorted(going[team], key=attrgetter("turn"))
-            behind = [*behind, *[one.contender() for one in stopped]]
-        for _, _, mgpu, what in behind:
-            parts[what] = part = mgpu if mgpu < left else left
-            left -= part
-
+    parts = _parts(pool, starts, over)
     unsettled = {team: those for team, those in holdings.unsettled.items() if team not in known}
     suspects = {one for those in unsettled.values() for one in those.values()}
     suspects.update(pool.stopped)
@@ -93,6 +74,48 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
         {start.job.id: parts.get(i, start.job.mgpu) for i, start in enumerate(starts)},
         tuple(sorted(classed, key=attrgetter("attempt"))),
     )
+
+
+def part_of(pool: Pool, starts: Sequence[NewStart], job: QueuedJob) -> int:
+    """What would be guaranteed of `job`, which waits, if it started beside `starts` as well."""
+    team = pool.tree.index.get(job.team, ROOT)
+    if team == ROOT:
+        return 0
+    order = pool.ground.priority(job.priority_class).order
+    everybody = [*starts, NewStart(job, team, order, _SOMEWHERE)]
+    new_mgpu = sum([start.job.mgpu for start in everybody if start.team == team])
+    if pool.holdings.direct[team] + new_mgpu <= pool.quota.guaranteed[team]:
+        return job.mgpu
+    return _parts(pool, everybody, {team}).get(len(starts), job.mgpu)
+
+
+def _parts(pool: Pool, starts: Sequence[NewStart], over: Collection[int]) -> dict[Hashable, int]:
+    """What is guaranteed after the plan of those jobs of the teams `over` their guarantee that are
+    not protected; of what starts its place among the `starts` stands for it."""
+    tree, guaranteed, holdings = pool.tree, pool.quota.guaranteed, pool.holdings
+    going: dict[int, list[Holding]] = {}
+    for holding in (*holdings.going.values(), *pool.stopped):
+        if holding.team != ROOT:
+            going.setdefault(holding.team, []).append(holding)
+    teams = _teams_after(pool, starts, over)
+    after = None if tree.children.keys().isdisjoint(over) else protection_after(pool, starts)
+    parts: dict[Hashable, int] = {}
+    for team in over:
+        own, left = teams.get(team), guaranteed[team]
+        behind: list[Contender] = []
+        if own is not None and (after is None or team not in tree.children):
+            _, mgpu, behind = own.fitted(left)
+            left -= mgpu
+        elif own is not None and after is not None:
+            behind = sorted(job for job in after.unprotected.get(team, ()) if job.team == team)
+            left += sum([job.mgpu for job in behind]) - own.mgpu
+        if team in going:
+            stopped = sorted(going[team], key=attrgetter("turn"))
+            behind = [*behind, *[one.contender() for one in stopped]]
+        for _, _, mgpu, what in behind:
+            parts[what] = part = mgpu if mgpu < left else left
+            left -= part
+    return parts
 
 
 def protection_after(pool: Pool, starts: Sequence[NewStart]) -> Protection:

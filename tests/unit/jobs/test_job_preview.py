@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from arbiter.cycle import decide
 from audit.models import AuditEvent
 from billing.models import RateCard, RateLine
 from builders.api_callers import by_token
@@ -15,12 +16,15 @@ from builders.portal_builders import (
     NOW,
     Company,
     a_company,
+    a_priority_class,
 )
-from clusters.models import Cluster
+from clusters.models import Cluster, ClusterNode
 from connectors.kubernetes.wanted_objects import team_subject
 from jobs.arbitration import Cycles
 from jobs.models import Job
+from jobs.snapshots import load_snapshot
 from primitives.clock import SystemClock
+from quotas.installation import arbiter_policy
 from quotas.models import QuotaPush
 from tenants.models import User
 
@@ -182,6 +186,41 @@ def test_a_job_that_would_reclaim(company: Company, bob: User) -> None:
     assert (body["guaranteed_mgpu"], body["borrowed_mgpu"]) == (8_000, 0)
     assert body["explanation"]["code"] == "waiting_for_reclaim"
     assert Job.objects.filter(state="preempting").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("in_use", "priority_class", "guaranteed"),
+    [(16, "high", 4), (16, "normal", 0), (6, "high", 4), (6, "normal", 2), (6, "low", 2)],
+)
+def test_what_of_a_job_that_waits_is_guaranteed_is_what_it_gets_when_it_starts(
+    company: Company, bob: User, in_use: int, priority_class: str, guaranteed: int
+) -> None:
+    """nlp, guaranteed 8 GPUs, runs jobs of class normal; a higher class is protected before them.
+
+    Planted: what of the guarantee is not in use (0 and 2 for class high); the class left out of the
+    turn (the same)."""
+    for name, order in (("high", 200), ("low", 1)):
+        a_priority_class(company.organization, name, order=order)
+    for index, mgpu in enumerate((min(8, in_use) * 1_000, (in_use - 8) * 1_000)):
+        if mgpu > 0:
+            job = a_job(company, bob, state="running", mgpu_per_node=mgpu)
+            node = f"ai-company-{index:03d}"
+            an_attempt(job, cluster=company.cluster, nodes=(node,), started_at=NOW)
+    occupy(company, bob, "ai-company-002", "ai-company-003")
+    ClusterNode.objects.filter(name="ai-company-001").update(is_schedulable=in_use > 8)
+    ClusterNode.objects.filter(name="ai-company-000").update(capacity_mgpu=min(8, in_use) * 1_000)
+
+    told = plan(bob, gpus=4, priority_class=priority_class)
+    assert told["would_start_now"] is False
+    assert (told["guaranteed_mgpu"], told["borrowed_mgpu"]) == (
+        guaranteed * 1_000,
+        (4 - guaranteed) * 1_000,
+    )
+
+    ClusterNode.objects.update(is_schedulable=True, capacity_mgpu=16_000)
+    by_token(bob).post("jobs", a_body(gpus=4, priority_class=priority_class))
+    (start,) = decide(load_snapshot(SystemClock().now()), arbiter_policy()).starts
+    assert start.guaranteed_mgpu == guaranteed * 1_000
 
 
 def test_a_job_that_never_fits_is_an_answer_here(company: Company, bob: User) -> None:
