@@ -27,6 +27,7 @@ from arbiter.replay import (
     decided_today,
     differences,
 )
+from arbiter.snapshot import QueuedJob
 from jobs.decision_list import named_job
 from jobs.explaining import iso
 from jobs.heavy_answers import ONE_CYCLE, worked_out
@@ -185,7 +186,7 @@ class _Teller:
             "cycle": str(self._cycle.pk),
             "decided_at": iso(self._cycle.decided_at),
             "decision": one.kind.value,
-            "sentence": self._sentence(one, self._device(pool).text, standings, theirs),
+            "sentence": self._sentence(one, self._device(pool).text, standings),
             "job": self._job(one.job),
             "pool": None if pool is None else self._names.get(pool),
             "device": self._device(pool).value,
@@ -285,7 +286,6 @@ class _Teller:
         one: Decided,
         count: Callable[[int], str],
         standings: Sequence[Mapping[str, Any]],
-        theirs: Sequence[Mapping[str, Any]],
     ) -> str:
         if one.start is not None and one.queued is not None:
             granted = _granted_mgpu(one.start)
@@ -308,18 +308,42 @@ class _Teller:
             jobs = "1 job" if len(one.stopped) == 1 else f"{len(one.stopped):,} jobs"
             return _joined(
                 f"{kept}: {jobs} with {count(given)} had to go by {until} at the latest.",
-                _standing("Its team", standings, count),
+                self._entitled("Its", one.queued, one.stopped, count),
             )
         (own,) = one.stopped
         return _joined(
             f"{count(own.run.mgpu)} were asked back from it for {self._whose(one, count)}"
             f", with {duration_text(own.victim.grace_s)} of grace.",
             _because(own, standings, count),
-            _standing("The other job's team", theirs, count)
-            if own.right in (Right.BORROWED, Right.BORROWED_ABOVE)
+            self._entitled("The other job's", one.beneficiary, one.stopped, count)
+            if one.beneficiary is not None and own.right in (Right.BORROWED, Right.BORROWED_ABOVE)
             else "",
             f"{duration_text(own.unsaved_s)} of its work had no known checkpoint.",
         )
+
+    def _entitled(
+        self,
+        whose: str,
+        job: QueuedJob,
+        stopped: Sequence[Stopped],
+        count: Callable[[int], str],
+    ) -> str:
+        """On whose guarantee GPUs were asked back for `job`; "" where the actor may not know."""
+        found = self._replayed.entitling_node(job, [one.run for one in stopped])
+        standing = found.standing
+        if not self._may_see_node(standing):
+            return ""
+        who = f"{whose} team"
+        if not found.is_team:
+            kind = "organization" if found.is_top else "department"
+            who = f"{whose} {kind} {self._names[standing.node]}"
+        told = (
+            f"{who} was guaranteed {count(standing.guaranteed_mgpu)} and had "
+            f"{gpus_text(standing.in_use_mgpu)} in use"
+        )
+        if standing.in_use_mgpu + job.mgpu > standing.guaranteed_mgpu:
+            told += f", {gpus_text(found.protected_mgpu)} of them within that"
+        return f"{told}."
 
     def _whose(self, one: Decided, count: Callable[[int], str]) -> str:
         assert one.beneficiary is not None

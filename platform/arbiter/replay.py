@@ -7,7 +7,7 @@ had changed meanwhile was never done; the jobs' timelines say what was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -15,8 +15,10 @@ from functools import cached_property
 from arbiter.cycle import decide
 from arbiter.decisions import Plan, Reclaim, Start, Victim
 from arbiter.policy import Policy
+from arbiter.protection import Contender, Guarantees, Protection, TeamJobs
+from arbiter.quota_tree import pool_quota, tree_of
 from arbiter.record import Record
-from arbiter.snapshot import QueuedJob, RunningJob, Snapshot
+from arbiter.snapshot import Phase, QueuedJob, RunningJob, Snapshot
 
 
 class Kind(StrEnum):
@@ -45,6 +47,18 @@ class NodeStanding:
     node: str
     guaranteed_mgpu: int
     in_use_mgpu: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntitlingNode:
+    """The node whose guarantee gave a job the right to take GPUs back: of its use so much was
+    protected there, and the job fitted beside that. `is_team`: it is the job's own team; else
+    `is_top` says whether it is the organization."""
+
+    standing: NodeStanding
+    protected_mgpu: int
+    is_team: bool
+    is_top: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +108,8 @@ class Replayed:
         self._guaranteed = {
             (quota.node, quota.pool): quota.guaranteed_mgpu for quota in snapshot.quotas
         }
+        #: By pool, where somebody asked.
+        self._protected: dict[str, Guarantees] = {}
 
     @cached_property
     def _in_use(self) -> dict[tuple[str, str], int]:
@@ -145,6 +161,45 @@ class Replayed:
             )
             node = self._parents.get(node)
         return found
+
+    def entitling_node(self, job: QueuedJob, victims: Iterable[RunningJob]) -> EntitlingNode:
+        """The lowest node above `job`, its team first, in whose guarantee it fitted beside what was
+        protected there; at the highest that from which on the rule asks (semantics section 3): the
+        child, on its side, of what is above it and any of its `victims`.
+
+        That one is also told where none fitted before something was stopped below it.
+        """
+        protected = self._protection(job.pool)
+        tree = protected.tree
+        path = tree.paths[tree.index[job.team]]
+        theirs = [set(tree.paths[tree.index[run.team]]) for run in victims if run.team != job.team]
+        most = max((sum(node not in one for node in path) for one in theirs), default=1)
+        asked = path[: max(1, most)]
+        fitted = (node for node in asked if protected.fits(node, path[0], job.mgpu))
+        at = next(fitted, asked[-1])
+        standing = self.standings(tree.ids[at], job.pool)[0]
+        return EntitlingNode(standing, protected.used_mgpu[at], at == path[0], at == path[-1])
+
+    def _protection(self, pool: str) -> Guarantees:
+        """What of the guarantees in `pool` was taken by protected jobs."""
+        known = self._protected.get(pool)
+        if known is None:
+            snapshot = self.record.snapshot
+            tree = tree_of(snapshot.nodes)
+            quota = pool_quota(tree, [one for one in snapshot.quotas if one.pool == pool])
+            teams: dict[int, TeamJobs] = {}
+            for run in snapshot.running:
+                is_going = run.phase is Phase.STOPPING or run.beneficiary is not None
+                if run.pool == pool and run.team in tree.index and not is_going:
+                    order = self._orders.get(run.priority_class, 0)
+                    turn = (-order, run.started_at, run.job, run.attempt)
+                    team = tree.index[run.team]
+                    contender = Contender(turn, team, run.mgpu, run.attempt)
+                    teams.setdefault(team, TeamJobs()).add(contender)
+            protection = Protection(tree, quota)
+            protection.redo(teams, range(len(tree.ids)))
+            known = self._protected[pool] = protection.taken
+        return known
 
     def _claimed(self, reclaim: Reclaim) -> Decided:
         job = self._asked(reclaim)

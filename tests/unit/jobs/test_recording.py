@@ -192,6 +192,50 @@ def test_why_a_job_was_preempted_is_told_with_the_numbers(
     assert started["sentence"] == "It was started with 32 GPUs on local, 16 of them borrowed."
 
 
+@pytest.mark.parametrize(
+    ("of_nlp", "of_inference", "asked", "told"),
+    [
+        ((8,), (8, 8, 8), 8, "department ai-company/research was guaranteed 16 GPUs and had 8 in"),
+        ((6, 4), (8, 8, 4, 2), 2, "team was guaranteed 8 GPUs and had 10 in use, 6 of them within"),
+    ],
+)
+def test_both_sides_are_told_of_the_guarantee_that_gave_the_right(
+    company: Company,
+    cast: Cast,
+    cycles: Cycles,
+    of_nlp: tuple[int, ...],
+    of_inference: tuple[int, ...],
+    asked: int,
+    told: str,
+) -> None:
+    """nlp, guaranteed 8 of the 16 GPUs of research, uses them all: what more it may take back is
+    owed to its department. Of 6 and 4 only the 6 fit in its guarantee, and 2 more beside them.
+
+    Planted: its team's standing in any case; the use compared in place of what is protected of it
+    (the department in both); the node from the top (the organization)."""
+    for team, user, sizes in (
+        (company.nlp, cast.bob, of_nlp),
+        (company.inference, cast.alice, of_inference),
+    ):
+        for size in sizes:
+            a_job(team, user, company.pool, gpus=size, now=NOW)
+    cycles.run(NOW)
+    assert Job.objects.filter(state=JobState.QUEUED).count() == 0
+    Attempt.objects.update(state="running", started_at=NOW)
+    Job.objects.update(state=JobState.RUNNING)
+    company.cluster.seen_at = LATER
+    company.cluster.save()
+    lender = a_job(company.nlp, cast.bob, company.pool, gpus=asked, now=LATER)
+    cycles.run(LATER)
+    (victim,) = Attempt.objects.exclude(reclaim=None)
+
+    (claimed,) = by_token(cast.bob).get(f"jobs/{lender.id}/decisions").json()["items"]
+    stopped = by_token(cast.alice).get(f"jobs/{victim.job_id}/decisions").json()["items"][0]
+
+    assert f" at the latest. Its {told} " in claimed["sentence"]
+    assert f" in use. The other job's {told} " in stopped["sentence"]
+
+
 def test_an_elastic_job_is_told_with_what_it_was_started_with(
     company: Company, cast: Cast, cycles: Cycles
 ) -> None:
