@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
@@ -41,7 +41,8 @@ class Amounts:
     borrowed_jobs: int = 0
 
     def __add__(self, other: Amounts) -> Amounts:
-        """The sum. Jobs add up too, since a job belongs to one team and one pool."""
+        """The sum. Jobs add up too, as they do over teams in one pool: a job belongs to one team.
+        In several pools it would count in each."""
         return Amounts(
             *(getattr(self, item.name) + getattr(other, item.name) for item in fields(self))
         )
@@ -106,7 +107,10 @@ class PoolCapacity:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A chargeback report. `team_rows` sum to `totals`; `rows` are what was asked to be shown.
+    """A chargeback report. `team_rows` sum to `totals`, and those of each kind of devices that was
+    used to `totals_by_device` (hours of cores and of GPUs are not of one unit, so their sum means
+    nothing to a reader), but for jobs: one that ran in several pools is one. `rows` are what was
+    asked to be shown.
 
     `segments_mgpu_s` is summed straight from the segments, apart from rating and grouping, as
     a check. `currency` is None where no rate card applies.
@@ -117,18 +121,10 @@ class Report:
     rows: tuple[Row, ...]
     team_rows: tuple[Row, ...]
     totals: Amounts
+    totals_by_device: Mapping[DeviceKind, Amounts]
     segments_mgpu_s: int
     days: tuple[DayUse, ...]
     capacity: tuple[PoolCapacity, ...] | None
-
-    @property
-    def totals_by_device(self) -> Mapping[DeviceKind, Amounts]:
-        """`totals`, of each kind of devices that was used: hours of cores and of GPUs are not of
-        one unit, so their sum in `totals` means nothing to a reader."""
-        sums: dict[DeviceKind, Amounts] = {}
-        for row in self.team_rows:
-            sums[row.device] = sums.get(row.device, Amounts()) + row.amounts
-        return {kind: sums[kind] for kind in DeviceKind if kind in sums}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +180,7 @@ def chargeback(
             **_scope(nodes, pools, period),
             "capacity_pools": capacity_pools,
             "organizations": own_organizations,
+            "shifts": [_SHIFTS[pool.kind] for pool in pools.values()],
         },
     )
     teams, names = _teams(nodes), list(pools.values())
@@ -193,7 +190,12 @@ def chargeback(
         currency=currency,
         rows=_tree_rows(team_rows, nodes) if group_by == "department" else team_rows,
         team_rows=team_rows,
-        totals=sum((row.amounts for row in team_rows), Amounts()),
+        totals=_total(team_rows, list(DeviceKind), found),
+        totals_by_device={
+            kind: _total([row for row in team_rows if row.device is kind], [kind], found)
+            for kind in DeviceKind
+            if any(row.device is kind for row in team_rows)
+        },
         segments_mgpu_s=sum(int(row[3]) for row in found if row[0] == "check"),
         days=_days(found, names),
         capacity=_capacity(found, names, team_rows, sees_all=_sees_the_platform(actor)),
@@ -238,6 +240,8 @@ def jobs_behind(
 
 
 _CLASS_NUMBERS = {UsageClass.GUARANTEED: 1, UsageClass.BORROWED: 2}
+#: By how much the bits of the classes are shifted where usage is on such devices.
+_SHIFTS = {kind: 2 * place for place, kind in enumerate(DeviceKind)}
 
 
 def _job_use(row: Sequence[Any], teams: Sequence[Node], pools: Sequence[Pool]) -> JobUse:
@@ -329,6 +333,26 @@ def _team_rows(
             amounts = Amounts(*(int(value) for value in row[3:]))
             rows.append(Row(team, pool.name, pool.kind, amounts))
     return tuple(sorted(rows, key=lambda row: (row.node.path, row.pool)))
+
+
+def _total(
+    team_rows: Iterable[Row], kinds: Collection[DeviceKind], found: Iterable[Sequence[Any]]
+) -> Amounts:
+    """The sum of `team_rows`, which are all of these `kinds` of devices, each job once."""
+    guaranteed, borrowed = (
+        sum(number << _SHIFTS[kind] for kind in kinds) for number in _CLASS_NUMBERS.values()
+    )
+    counts = [(row[1], row[9]) for row in found if row[0] == "jobs"]
+
+    def jobs(bits: int) -> int:
+        return sum(count for used, count in counts if used & bits)
+
+    return replace(
+        sum((row.amounts for row in team_rows), Amounts()),
+        jobs=jobs(guaranteed | borrowed),
+        guaranteed_jobs=jobs(guaranteed),
+        borrowed_jobs=jobs(borrowed),
+    )
 
 
 def _tree_rows(team_rows: Iterable[Row], nodes: Sequence[Node]) -> tuple[Row, ...]:

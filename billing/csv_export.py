@@ -40,7 +40,8 @@ def csv_lines(report: Report) -> Iterator[str]:
 
     `gpu_hours` are rounded half to even at six decimals; `mgpu_seconds` beside them is exact. In
     rows whose `device` is cpu both count cores. Costs are exact. Of the rows of all classes and one
-    device, the sums are the report's totals of that.
+    device, the sums are the report's totals of that, but for `jobs`: a job that is in several rows
+    is one of the report's.
     """
     yield _line(COLUMNS)
     for row in report.team_rows:

@@ -137,6 +137,8 @@ rated AS (
 
 # Of the report, by `part`:
 #   row: usage and cost per account (from `rated`); day: usage per UTC day and pool;
+#   jobs: how many jobs had usage of the same classes on the same kinds of devices, by a bit for
+#   each: that of the class, shifted by what `shifts` says of the pool, by its number;
 #   check: all usage, straight from the tables, apart from everything above;
 #   capacity: of `capacity_pools`: healthy; held below other nodes than the report's, and of
 #   that by other organizations than `organizations`.
@@ -152,15 +154,23 @@ amounts AS (
            SUM(mgpu_s) FILTER (WHERE is_unpriced AND class = 2) AS unpriced_borrowed_mgpu_s
     FROM rated GROUP BY account
 ),
+job AS (
+    SELECT account, job_id,
+           bit_or((guaranteed_mgpu > 0)::integer + 2 * (borrowed_mgpu > 0)::integer) AS classes
+    FROM overlapping GROUP BY account, job_id
+),
 jobs AS (
     SELECT account, COUNT(*) AS jobs, COUNT(*) FILTER (WHERE classes & 1 > 0) AS guaranteed_jobs,
            COUNT(*) FILTER (WHERE classes & 2 > 0) AS borrowed_jobs
+    FROM job GROUP BY account
+),
+jobs_anywhere AS (
+    SELECT used, COUNT(*) AS jobs
     FROM (
-        SELECT account, job_id,
-               bit_or((guaranteed_mgpu > 0)::integer + 2 * (borrowed_mgpu > 0)::integer) AS classes
-        FROM overlapping GROUP BY account, job_id
-    ) AS job
-    GROUP BY account
+        SELECT bit_or(classes << (%(shifts)s::integer[])[account %% {POOLS_MAX}]) AS used
+        FROM job GROUP BY job_id
+    ) AS anywhere
+    GROUP BY used
 ),
 held AS NOT MATERIALIZED (
     SELECT account, guaranteed_mgpu, borrowed_mgpu,
@@ -206,6 +216,8 @@ SELECT 'row' AS part, account AS key, NULL::bigint AS day,
        COALESCE(unpriced_guaranteed_mgpu_s, 0), COALESCE(unpriced_borrowed_mgpu_s, 0),
        jobs, guaranteed_jobs, borrowed_jobs
 FROM amounts JOIN jobs USING (account)
+UNION ALL
+SELECT 'jobs', used, NULL, 0, 0, 0, 0, 0, 0, jobs, 0, 0 FROM jobs_anywhere
 UNION ALL
 SELECT 'day', account %% {POOLS_MAX}, day, SUM(guaranteed_mgpu_s), SUM(borrowed_mgpu_s),
        0, 0, 0, 0, 0, 0, 0

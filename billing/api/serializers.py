@@ -106,10 +106,12 @@ class ChargebackReportSerializer(serializers.Serializer[Any]):
     rows = ChargebackRowSerializer(many=True)
     totals = AmountsSerializer(
         help_text="Of all pools: the times of cores and GPUs, where there are both, are apart in "
-        "`totals_by_device`"
+        "`totals_by_device`. Each job counts once, in however many pools it ran"
     )
     totals_by_device = DeviceTotalsSerializer(
-        many=True, help_text="One for each kind of devices that was used; they sum to `totals`"
+        many=True,
+        help_text="One for each kind of devices that was used; they sum to `totals`, but for "
+        "jobs that ran on several kinds, which count once there",
     )
     check = ChargebackCheckSerializer()
     days = ChargebackDaySerializer(many=True)

@@ -1757,9 +1757,9 @@ export interface components {
             rows: components["schemas"]["ChargebackRow"][];
             /** Format: date-time */
             start: string;
-            /** @description Of all pools: the times of cores and GPUs, where there are both, are apart in `totals_by_device` */
+            /** @description Of all pools: the times of cores and GPUs, where there are both, are apart in `totals_by_device`. Each job counts once, in however many pools it ran */
             totals: components["schemas"]["Amounts"];
-            /** @description One for each kind of devices that was used; they sum to `totals` */
+            /** @description One for each kind of devices that was used; they sum to `totals`, but for jobs that ran on several kinds, which count once there */
             totals_by_device: components["schemas"]["DeviceTotals"][];
         };
         /**

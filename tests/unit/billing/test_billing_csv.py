@@ -30,6 +30,7 @@ def a_report(
         rows=(row,),
         team_rows=(row,),
         totals=amounts,
+        totals_by_device={device: amounts},
         segments_mgpu_s=amounts.mgpu_s,
         days=(),
         capacity=None,

@@ -23,6 +23,7 @@ from builders.portal_builders import (
 )
 from clusters.models import CapacitySegment
 from primitives.errors import Forbidden, InvalidRequest, NotFound
+from primitives.units import DeviceKind
 from tenants.access import Actor
 from tenants.roles import Role
 
@@ -105,6 +106,39 @@ def test_departments_sum_their_subtrees_and_totals_count_teams_once() -> None:
     ]
     assert report.totals.mgpu_s == 70_000
     assert report.segments_mgpu_s == 70_000
+
+
+def test_a_job_that_ran_in_several_pools_is_one_job_of_the_totals() -> None:
+    """One job ran in two pools of GPUs, borrowed in the second, and on cores; another in one pool.
+
+    Planted: the rows' jobs added up (4 in all, 3 with GPUs); the class of the first pool only
+    (no borrowed job)."""
+    company = a_company()
+    a10, cores = a_pool("a10"), a_pool("cpu", device="cpu")
+    both = a_metered_attempt(company.nlp, 0, 10, mgpu=1_000)
+    a_metered_attempt(
+        company.nlp, 10, 20, job_id=both.job_id, number=2, pool=a10, mgpu=1_000, guaranteed_mgpu=0
+    )
+    a_metered_attempt(company.nlp, 20, 30, job_id=both.job_id, number=3, pool=cores, mgpu=4_000)
+    a_metered_attempt(company.vision, 0, 10, mgpu=1_000)
+    finance = an_actor(company.organization, Role.FINANCE)
+
+    report = chargeback(actor=finance, period=between(0, 30), group_by="department")
+
+    def counts(amounts: Amounts) -> tuple[int, int, int]:
+        return amounts.jobs, amounts.guaranteed_jobs, amounts.borrowed_jobs
+
+    assert counts(report.totals) == (2, 2, 1)
+    assert {kind: counts(of_kind) for kind, of_kind in report.totals_by_device.items()} == {
+        DeviceKind.GPU: (2, 2, 1),
+        DeviceKind.CPU: (1, 1, 0),
+    }
+    assert [
+        (row.pool, counts(row.amounts)) for row in report.rows if row.node == company.organization
+    ] == [("a10", (1, 0, 1)), ("cpu", (1, 1, 0)), ("h100", (2, 2, 0))]
+    assert report.totals.mgpu_s == report.segments_mgpu_s == 70_000
+    later = chargeback(actor=finance, period=between(10, 20))
+    assert counts(later.totals) == (1, 0, 1)
 
 
 def test_a_department_admin_sees_the_department_and_no_partial_sum_above_it() -> None:
