@@ -218,6 +218,10 @@ def _hints(view: JobView, explanation: Mapping[str, Any], offer: Offer, now: dat
             name: offer.fleet(pool).largest_node_mgpu()
             for name, pool in offer.pools.items()
             if pool.device == job.pool__device
+            and (
+                (most_mgpu := offer.fleet(pool).total_mgpu()) is None
+                or job.mgpu_per_node * job.least_node_count <= most_mgpu
+            )
         },
         lower_class=lower,
     )

@@ -41,8 +41,8 @@ class Hints:
     """What is known that may help: the most milli-GPU that such a job could have (None: unknown),
     whether it is for its nodes that it waits and not for how much it asks in all, whether it is
     only for how much its team may have, time limits in seconds that would let it in, the pools of
-    the same devices with the milli-GPU of the largest node of each (None: unknown), and the next
-    lower priority class where its own is capped."""
+    the same devices that are as large as it with the milli-GPU of the largest node of each (None:
+    unknown), and the next lower priority class where its own is capped."""
 
     room_mgpu: int | None = None
     is_about_nodes: bool = False

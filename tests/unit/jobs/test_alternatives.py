@@ -353,6 +353,25 @@ def test_another_pool_and_a_lower_class(company: Company, bob: User) -> None:
     ]
 
 
+@pytest.mark.parametrize(("nodes", "is_offered"), [(1, False), (2, True)])
+def test_a_pool_that_is_smaller_than_the_job_is_not_tried(
+    company: Company, bob: User, nodes: int, is_offered: bool
+) -> None:
+    """16 GPUs fit in a pool of two nodes with 8, in one of one node never.
+
+    Planted: every pool of the same devices; only pools that are larger."""
+    a100 = a_pool("a100")
+    for node in (company.organization, company.research, company.nlp):
+        a_quota(node, a100, 16)
+    company.cluster.nodes.filter(name__gte=f"ai-company-{4 - nodes:03d}").update(pool=a100)
+    occupy(company, bob, 0)
+    waiting = a_job(
+        company, bob, mgpu_per_node=8_000, node_count=2, time_limit_s=600, explanation=FREE
+    )
+    found = [label for label, _ in outcomes(asked(waiting, bob))]
+    assert ("In pool a100" in found) is is_offered
+
+
 def test_nodes_of_another_size_get_parts_that_they_can_hold(company: Company, bob: User) -> None:
     """Planted: nodes as large as those here."""
     a100 = a_pool("a100")
