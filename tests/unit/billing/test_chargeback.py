@@ -111,8 +111,8 @@ def test_departments_sum_their_subtrees_and_totals_count_teams_once() -> None:
 def test_a_job_that_ran_in_several_pools_is_one_job_of_the_totals() -> None:
     """One job ran in two pools of GPUs, borrowed in the second, and on cores; another in one pool.
 
-    Planted: the rows' jobs added up (4 in all, 3 with GPUs); the class of the first pool only
-    (no borrowed job)."""
+    Planted: the rows' jobs added up (4 in all, 3 with GPUs); cores and GPUs told by the same
+    bits."""
     company = a_company()
     a10, cores = a_pool("a10"), a_pool("cpu", device="cpu")
     both = a_metered_attempt(company.nlp, 0, 10, mgpu=1_000)

@@ -211,8 +211,8 @@ def test_both_sides_are_told_of_the_guarantee_that_gave_the_right(
     """nlp, guaranteed 8 of the 16 GPUs of research, uses them all: what more it may take back is
     owed to its department. Of 6 and 4 only the 6 fit in its guarantee, and 2 more beside them.
 
-    Planted: its team's standing in any case; the use compared in place of what is protected of it
-    (the department in both); the node from the top (the organization)."""
+    Planted: its team's standing in any case; the use compared in place of what is protected of it,
+    and the highest node in which it fitted (the department in both)."""
     for team, user, sizes in (
         (company.nlp, cast.bob, of_nlp),
         (company.inference, cast.alice, of_inference),

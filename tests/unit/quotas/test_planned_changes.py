@@ -547,8 +547,7 @@ def test_a_scheduled_change_of_a_percentage_outlives_a_change_of_its_parent() ->
 def test_what_somebody_gave_the_quota_since_is_never_taken_back(edit: QuotaEdit) -> None:
     """As many GPUs that are no percentage any more, another percentage, another limit.
 
-    Planted: only the GPUs compared (the first is taken back); only limits and weight (the first two
-    are)."""
+    Planted: only the lend limit compared (the first two are taken back)."""
     company = where_vision_has_a_quarter()
     admin = admin_of(company.research)
     planned = vision_lends_two(company, admin, revert_after_s=3_600)
