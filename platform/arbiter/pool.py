@@ -197,6 +197,7 @@ class Pool:
         earmark = Earmark(job, claim, team, list(victims), stand_in(job, claim, team, 0))
         self.place(earmark, place)
         self.lay([earmark])
+        self.wait_for_quota(earmark)
         earmark.fits_guarantee = self.guarantees.fits(team, team, job.mgpu)
         self._count_new(job, team)
         self.earmarks[job.id] = earmark
@@ -213,6 +214,21 @@ class Pool:
         """What a claim of this cycle waits for is gone by then."""
         earmark.claim = replace(earmark.claim, grace_until=grace_until)
         earmark.stand_in = stand_in(earmark.job, earmark.claim, earmark.team, 0)
+
+    def wait_for_quota(self, earmark: Earmark) -> None:
+        """A claim of this cycle, which is laid, waits for everybody who goes where quota does not
+        allow its job once its own victims are gone."""
+        gone = [(one.team, one.mgpu) for one in earmark.victims]
+        gone.append((earmark.team, earmark.uncovered_mgpu))
+        for team, mgpu in gone:
+            self.now.charge(team, -mgpu)
+        is_allowed = self.now.blocker(earmark.team, earmark.job.mgpu) is None
+        for team, mgpu in gone:
+            self.now.charge(team, mgpu)
+        if not is_allowed:
+            going = [one.run.grace_until or 0 for one in self.leaving]
+            going += map(self.grace_until, self.stopped)
+            self.wait_until(earmark, max([earmark.claim.grace_until, *going]))
 
     def lay(self, earmarks: Sequence[Earmark]) -> None:
         """Count claims of this cycle in on their nodes."""

@@ -292,25 +292,11 @@ class Sparing:
             for slot in holding.run.slots:
                 node = holding.run.cluster, slot.node
                 ends[node] = max(grace_until, ends.get(node, 0))
-        last = max([pool.taken_at, *(grace_until for _, grace_until in going)])
         for earmark in earmarks:
             here = (ends.get((earmark.claim.cluster, slot.node), 0) for slot in earmark.claim.slots)
             own = (pool.grace_until(holding) for holding in earmark.victims)
-            grace_until = max([pool.taken_at, *here, *own])
-            is_allowed = self._is_allowed_without_own(earmark)
-            pool.wait_until(earmark, grace_until if is_allowed else last)
-
-    def _is_allowed_without_own(self, earmark: Earmark) -> bool:
-        """Whether quota allows a claim once its own victims are gone, if nobody else goes."""
-        now, team = self._pool.now, earmark.team
-        gone = [(one.team, one.mgpu) for one in earmark.victims]
-        gone.append((team, earmark.uncovered_mgpu))
-        for node, mgpu in gone:
-            now.charge(node, -mgpu)
-        is_allowed = now.blocker(team, earmark.job.mgpu) is None
-        for node, mgpu in gone:
-            now.charge(node, mgpu)
-        return is_allowed
+            pool.wait_until(earmark, max([pool.taken_at, *here, *own]))
+            pool.wait_for_quota(earmark)
 
 
 def _size(one: Made) -> tuple[int, int]:

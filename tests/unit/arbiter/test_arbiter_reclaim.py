@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from arbiter.decisions import Code, Plan, Reclaim
+from arbiter.policy import Policy
 from arbiter.snapshot import Phase, PriorityClass, QueuedJob, RunningJob, Snapshot
 from builders.arbiter_builders import (
     CLASSES,
     GPU,
     NOW,
+    World,
     a_claim,
     a_queued,
     a_quota,
@@ -505,3 +507,36 @@ def test_what_a_preempting_class_leaves_over_is_there_for_others() -> None:
         ("next", ["alpha-001"]),
     ]
     assert victims(plan) == ["gang"]
+
+
+def test_a_claim_that_waits_for_the_quota_of_others_victims_is_made_once() -> None:
+    """Team b may borrow 1 GPU, and its job that has it is stopped for team a. Its next one claims a
+    free GPU until that is gone, and team a's job the other one.
+
+    Planted: the claim is ready at once, refused by quota in the next cycle and made anew.
+    """
+    snapshot = a_snapshot(
+        quotas=[a_quota("o", 4, borrow=1), a_quota("o/a", 4), a_quota("o/b", 0, borrow=1)],
+        devices=(*devices(1, gpus=3), devices(2, gpus=1)[1]),
+        running=[
+            a_running("bold", "o/b", slots(1, 1, gpus=1)),
+            a_running("filling", "o/a", slots(0, 1, gpus=1)),
+        ],
+        queued=[
+            a_queued("next", "o/b", submitted_at=NOW - 50),
+            a_queued("wants", "o/a", nodes=2, gpus=1, submitted_at=NOW - 5),
+        ],
+    )
+    world = World(snapshot, Policy(min_run_s=0))
+    plan = world.step()
+    assert [(one.job, one.grace_until - NOW) for one in plan.reclaims] == [
+        ("wants", 300),
+        ("next", 300),
+    ]
+    assert victims(plan) == ["bold"]
+    for after_s in (1, 150, 299):
+        plan = world.step(NOW + after_s)
+        assert (plan.starts, plan.reclaims, plan.dropped_claims) == ((), (), ())
+        told = why(plan, "next")
+        assert (told.code, told.latest) == (Code.WAITING_FOR_RECLAIM, NOW + 300)
+    assert sorted(started(world.step(NOW + 300))) == ["next", "wants"]
