@@ -72,6 +72,10 @@ def reserved(plan: Plan) -> dict[str, Reservation]:
     return {one.job: one for one in plan.reservations}
 
 
+#: What is spare stands above all guarantees.
+_SPARE = 100
+
+
 class Later:
     """How things stand at a moment, by known ends, written out the slow way."""
 
@@ -86,6 +90,7 @@ class Later:
         self.tree = Tree(snapshot)
         self.use: Counter[str] = Counter()
         self.held: Counter[tuple[str, str]] = Counter()
+        leaving: Counter[tuple[str, str]] = Counter()
         jobs = {job.id: job for job in snapshot.queued}
         for run in snapshot.running:
             if self.is_gone(run, at) or run.job in without:
@@ -95,12 +100,28 @@ class Later:
                 self.use[run.team] += run.mgpu
             for slot in run.slots:
                 self.held[run.cluster, slot.node] += slot.mgpu
+                if run.grace_until is not None:
+                    leaving[run.cluster, slot.node] += slot.mgpu
         for claim in snapshot.claims:
             job, begins = jobs[claim.job], max(snapshot.taken_at, claim.grace_until)
             if not is_over(job, begins, at, snapshot.taken_at):
-                self.put(job, claim.cluster, [slot.node for slot in claim.slots])
+                nodes = [slot.node for slot in claim.slots]
+                self.put(job, claim.cluster, nodes)
+                # What is still held by those who leave is what the claim waits for.
+                for node in nodes:
+                    shared = min(leaving[claim.cluster, node], job.mgpu_per_node)
+                    leaving[claim.cluster, node] -= shared
+                    self.held[claim.cluster, node] -= shared
         for job, cluster, nodes in with_jobs:
             self.put(job, cluster, nodes)
+
+    def level(self, job: QueuedJob) -> int:
+        """How far up the lowest guarantee stands in which `job` fits: 0 is its team's own."""
+        for node in self.tree.path(job.team):
+            below = [team for team in self.use if node in self.tree.path(team)]
+            if sum(self.use[team] for team in below) + job.mgpu <= self.tree.guaranteed(node):
+                return 0 if node == job.team else _SPARE - len(self.tree.path(node))
+        return _SPARE
 
     def is_gone(self, run: RunningJob, at: int) -> bool:
         if run.grace_until is not None:
@@ -188,14 +209,20 @@ def unbound(plan: Plan, after: Snapshot, jobs: dict[str, QueuedJob], one: Reserv
 def may_be_overtaken(
     after: Snapshot, plan: Plan, one: Reservation, jobs: dict[str, QueuedJob]
 ) -> bool:
-    """Whether somebody who waits comes before `one` without a time of its own, or fits in its
-    team's guarantee by then."""
+    """Whether somebody who waits comes before `one` without a time of its own, or fits by then in a
+    guarantee that goes before the one that `one` fits in; or is stopped for another one, and waits
+    again."""
     turn = {waiting.job: at for at, waiting in enumerate(plan.waiting)}
     told = {waiting.job for waiting in plan.waiting if waiting.method is not None}
     then = Later(after, one.start_at)
-    return any(
+    jobs = {job.id: job for job in after.queued}
+    reserved, beside = jobs[one.job], Later(after, one.start_at)
+    for other in plan.reservations:
+        if other is not one and other.start_at <= one.start_at:
+            beside.put(jobs[other.job], other.cluster, [slot.node for slot in other.slots])
+    return any(run.beneficiary is not None for run in after.running) or any(
         (job.id not in told and turn[job.id] < turn[one.job])
-        or then.use[job.team] + job.mgpu <= then.tree.guaranteed(job.team)
+        or then.level(job) < min(_SPARE, beside.level(reserved) + (job.team != reserved.team))
         for job in after.queued
         if job.id != one.job
     )
@@ -226,8 +253,8 @@ def test_what_is_reserved_is_there_when_it_is_needed(data: st.DataObject) -> Non
     its place at its time, in devices and in quota, beside all that is reserved and all that the
     cycle started, but for what started inside a guarantee that goes before it. No more jobs of a
     pool hold one than the policy says; each of them waits, and says by when it starts, or nothing
-    where another job of the pool that holds none, or whose team draws on its own guarantee by then,
-    may come first.
+    where another job of the pool that holds none, that draws on a guarantee that goes before its
+    own by then, or that is being stopped for somebody, may come first.
 
     Mutant that dies here: of what is reserved on a node only the last counted. One that lives here
     and dies in the unit tests: what starts not charged to the quota that a reservation needs.
