@@ -77,7 +77,8 @@ class Reclaimer:
         self._nearby: dict[int, Borrowers] = {}
         self._slots_max: int | None = None
         self._stopped_count = 0
-        #: Of what is not enough comes back, until somebody is stopped, and who has no right.
+        #: Shapes for which too little comes back, until somebody is stopped; teams and sizes that
+        #: no guarantee gives a right, until somebody is stopped who is protected.
         self._too_few: set[Shape] = set()
         self._without_right: set[tuple[int, int]] = set()
         self._has_shields = pool.ground.has_shields
