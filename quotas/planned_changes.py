@@ -227,7 +227,7 @@ def _edit_of(values: dict[str, Any]) -> QuotaEdit:
 
 def was_changed(edit: PlannedEdit, *, is_applied: bool) -> bool:
     """Whether its quota was given other settings than those that it had `before` or, where the
-    change is applied, than the edit left it with.
+    change is applied and not taken back, than the edit left it with.
 
     Settings are compared and not versions: a version counts as well what a percentage comes to
     anew when the parent has more or fewer GPUs, which nobody gave this quota."""

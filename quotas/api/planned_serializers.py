@@ -118,6 +118,9 @@ class PlannedChangeSerializer(serializers.Serializer[Any]):
     )
     edits = PlannedEditSerializer(many=True)
 
+#: What was taken back is compared with what it was before, like what was never applied.
+_IN_FORCE = (PlannedStatus.APPLIED, PlannedStatus.KEPT)
+
 
 def shown_change(planned: PlannedChange, *, actor: Actor) -> dict[str, Any]:
     """A planned change as JSON. One query for its edits."""
@@ -143,7 +146,7 @@ def shown_change(planned: PlannedChange, *, actor: Actor) -> dict[str, Any]:
                 "can_manage": may_manage(actor, planned),
                 "can_apply": may_apply(actor, planned, edits),
                 "edits": [
-                    _shown_edit(edit, is_applied=planned.applied_at is not None) for edit in edits
+                    _shown_edit(edit, is_applied=planned.status in _IN_FORCE) for edit in edits
                 ],
             }
         ).data

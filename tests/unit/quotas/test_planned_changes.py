@@ -561,6 +561,22 @@ def test_what_somebody_gave_the_quota_since_is_never_taken_back(edit: QuotaEdit)
     assert is_stale(planned, admin) == [True]
 
 
+def test_what_was_taken_back_is_changed_by_others_alone() -> None:
+    """Not by its own taking back; by who lowers the lend limit afterwards.
+
+    Planted: compared with what the change had set (its own taking back was told as a change)."""
+    company = where_vision_has_a_quarter()
+    admin = admin_of(company.organization, Role.ORGANIZATION_ADMIN)
+    planned = vision_lends_two(company, admin, revert_after_s=3_600)
+    carry_out_due(now=NOW + HOUR)
+    assert (status_of(planned)[0], is_stale(planned, admin)) == ("reverted", [False])
+
+    edit = QuotaEdit(lend_limit_mgpu=1_000)
+    change_quota(quota_of(company.vision).pk, edit, actor=admin, if_version=3, reason="x", now=NOW)
+
+    assert is_stale(planned, admin) == [True]
+
+
 def test_a_guarantee_that_the_change_itself_set_is_known() -> None:
     """From GPUs to percent and back: the way it was written before is not looked for.
 
