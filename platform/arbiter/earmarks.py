@@ -104,7 +104,7 @@ def in_force(
         cls = ground.classes.get(job.priority_class)
         demand = Demand(job.mgpu_per_node, job.cpu_milli, job.memory_mib)
         nodes = [slot.node for slot in claim.slots]
-        whole = replace(claim, slots=tuple(ground.rooms.held(claim.cluster, nodes, demand)))
+        whole = replace(claim, slots=tuple(ground.rooms.held(claim.cluster, nodes, *demand)))
         stands_in = stand_in(job, whole, team, 0 if cls is None else cls.order)
         candidates[job.id] = Earmark(job, whole, team, victims.get(job.id, []), stands_in)
     gone = held_by_node(

@@ -250,7 +250,7 @@ class Holdings:
         marked: dict[Holding, None] = {}
         for node in protection.redo(teams, self._changed.union(besides)):
             was, others = before.get(node, ()), now.get(node, ())
-            if was is not others:
+            if was != others:
                 bit = 1 << self._tree.depths[node]
                 known, left = {job.what for job in was}, {job.what for job in others}
                 for _, _, _, holding in was:

@@ -258,19 +258,14 @@ class FreeDevices:
         """
         if not self.fits(shape):
             return None
-        best: tuple[int, int, int, str] | None = None
-        nodes: list[tuple[int, str]] = []
-        for cluster in self.clusters(shape.clusters):
-            chosen = self._choose(cluster, shape)
-            if chosen is None:
-                continue
-            over = sum([mgpu for mgpu, _ in chosen.nodes])
-            key = (chosen.spread, over, self._totals[cluster], cluster)
-            if best is None or key < best:
-                best, nodes = key, chosen.nodes
-        if best is None:
+        found = [
+            (cluster, chosen)
+            for cluster in self.clusters(shape.clusters)
+            if (chosen := self._choose(cluster, shape)) is not None
+        ]
+        if not found:
             return None
-        cluster = best[-1]
+        cluster, (_, nodes) = found[0] if len(found) == 1 else min(found, key=self._tightness)
         if shape.node_count > 1:
             return Place(cluster, tuple(sorted([node for _, node in nodes])))
         chosen_one = nodes[0]
@@ -278,6 +273,11 @@ class FreeDevices:
             here = lent[cluster]
             chosen_one = self._in_company(cluster, chosen_one, shape, here, joins_lent=joins_lent)
         return Place(cluster, (chosen_one[1],))
+
+    def _tightness(self, found: tuple[str, Chosen]) -> tuple[int, int, int, str]:
+        """What the clusters on which there is a place are compared by; the least is best."""
+        cluster, (spread, nodes) = found
+        return spread, sum([mgpu for mgpu, _ in nodes]), self._totals[cluster], cluster
 
     def _in_company(
         self,
@@ -312,7 +312,10 @@ class FreeDevices:
         else:
             after = before - mgpu
             self._move(cluster, node, before, after)
-            self._totals[cluster] += max(0, after) - max(0, before)
+            if before < 0 or after < 0:
+                self._totals[cluster] += max(0, after) - max(0, before)
+            else:
+                self._totals[cluster] -= mgpu
         if self._seen:
             self._note_change(cluster, node_of(node))
         if mgpu < 0:

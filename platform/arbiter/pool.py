@@ -16,7 +16,6 @@ from arbiter.policy import Policy
 from arbiter.protection import Guarantees, Protection, TeamJobs, with_changed
 from arbiter.queue_order import exact_ratio
 from arbiter.quota_tree import ROOT, Ledger, PoolQuota, Tree
-from arbiter.rooms import Demand
 from arbiter.snapshot import Balance, Claim, QueuedJob, RunningJob, Slot
 from arbiter.victim_order import VictimOrder
 
@@ -179,8 +178,9 @@ class Pool:
 
     def held_by(self, job: QueuedJob, place: Place) -> list[Slot]:
         """What `job` holds at `place`, of nodes and of rooms."""
-        demand = Demand(job.mgpu_per_node, job.cpu_milli, job.memory_mib)
-        return self.ground.rooms.held(place.cluster, place.nodes, demand)
+        return self.ground.rooms.held(
+            place.cluster, place.nodes, job.mgpu_per_node, job.cpu_milli, job.memory_mib
+        )
 
     def reclaim(
         self, job: QueuedJob, team: int, place: Place, victims: Sequence[Holding]

@@ -203,7 +203,7 @@ class TeamQueue:
             _, used, _, line = heap[0]
             if line.cls.code is not None:
                 heappop(heap)
-            elif line.user in self._charged and used != self._used(line):
+            elif self.compares and line.user in self._charged and used != self._used(line):
                 heapreplace(heap, self._entry(line))
             else:
                 return line

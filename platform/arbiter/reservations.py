@@ -452,7 +452,7 @@ class Reservations:
         if not self._pool.ground.rooms.is_counted:
             return self._spare_from(node, shape.mgpu)
         ready_at = self._pool.taken_at
-        for slot in self._pool.ground.rooms.held(node[0], node[1:], shape.demand):
+        for slot in self._pool.ground.rooms.held(node[0], node[1:], *shape.demand):
             at = self._spare_from((node[0], slot.node), slot.mgpu)
             if at is None:
                 return None

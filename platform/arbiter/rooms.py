@@ -138,11 +138,19 @@ class Rooms:
             max((one.memory_mib for one in wants), default=0),
         )
 
-    def held(self, cluster: str, nodes: Iterable[str], demand: Demand) -> list[Slot]:
-        """What ranks of a gang hold of `nodes`, one on each, and of their rooms."""
-        slots = [Slot(node, demand.mgpu) for node in nodes]
+    def held(
+        self,
+        cluster: str,
+        nodes: Iterable[str],
+        mgpu: int,
+        cpu_milli: int | None,
+        memory_mib: int | None,
+    ) -> list[Slot]:
+        """What ranks of a gang that want so much each hold of `nodes`, one on each, and of their
+        rooms."""
+        slots = [Slot(node, mgpu) for node in nodes]
         if self.is_counted:
-            wants = self.wants(cluster, demand)
+            wants = self.wants(cluster, Demand(mgpu, cpu_milli, memory_mib))
             slots += [one for slot in slots for one in self._beside(cluster, slot.node, wants)]
         return slots
 
