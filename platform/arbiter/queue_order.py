@@ -397,6 +397,10 @@ class Agenda:
         self._contests[key].withdraw(team)
         return True
 
+    def further_up(self, level: int) -> Collection[int]:
+        """The teams that draw on guarantees further up than `level`, which nobody is below of."""
+        return [team for team, key in self._at.items() if key[0] > level]
+
     @property
     def drawn_on(self) -> Collection[int]:
         """The nodes on whose guarantees teams below them have drawn."""

@@ -402,9 +402,13 @@ class PoolCycle:
             elif not (
                 self._may_reclaim(queue, line, code, source) and self._reclaim(queue, line, source)
             ):
+                may_reserve = self._may_reserve(queue, line, code)
+                if may_reserve and turn != source and self._starts_before(queue, line, turn):
+                    self._enlist(queue)
+                    return
                 if code is not Code.RESERVED_FOR_LARGER_JOB:
                     line.cls.code = code
-                if self._may_reserve(queue, line, code):
+                if may_reserve:
                     yield
                     job = self.jobs[line.job[1]]
                     line.cls.turn = turn
@@ -426,6 +430,43 @@ class PoolCycle:
                 self._turns.of_reserving(queue.team, line.cls.shape.total_mgpu, source),
             )
         return source, code, None
+
+    def _starts_before(self, queue: TeamQueue, line: JobLine, turn: int) -> bool:
+        """Start the first job that can start and comes before the blocked next job of `line`, which
+        has its turn on a lower guarantee than it draws on, and would hold a reservation. Whether
+        there is one.
+
+        Who can start has its turn on what it really draws on, so that nobody is stopped for who
+        fits in the guarantee. It must not wait for what is reserved for a job which it would come
+        before if it could not start either.
+        """
+        pool, agenda = self.pool, self._agenda
+        blocked = self._in_turn(queue.team, turn, line.job)
+        first: tuple[tuple[tuple[int, ...], Age], TeamQueue, JobLine, int] | None = None
+        for team in agenda.further_up(pool.tree.level(turn, queue.team)):
+            other = self.queues[team]
+            head = other.head()
+            if head is None or not self.reserved.fits(head.cls.shape):
+                continue
+            source, code, _ = self._outlook(other, head)
+            lower = self._turns.of_reserving(team, head.cls.shape.total_mgpu, source)
+            if code is not None or lower == source:
+                continue
+            place = self._in_turn(team, lower, head.job)
+            if place < (blocked if first is None else first[0]):
+                first = place, other, head, source
+        if first is None:
+            return False
+        _, other, head, source = first
+        agenda.withdraw(other.team)
+        self._lines.touch(other.team)
+        self._start(other, head, source)
+        self._enlist(other)
+        return True
+
+    def _in_turn(self, team: int, turn: int, job: Age) -> tuple[tuple[int, ...], Age]:
+        """Where `job` of a team comes in the order of service if it has its turn on that."""
+        return self.standing(team, turn).with_loads(self.shares.order(team)), job
 
     def standing(self, team: int, source: int) -> Standing:
         ratio = self.pool.ratio(source)

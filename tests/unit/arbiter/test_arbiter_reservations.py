@@ -318,6 +318,53 @@ def test_who_waits_behind_it_is_told_so() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("rank", "waits_s", "guaranteed", "starts"),
+    [(2, 1, 16, True), (1, 950, 16, True), (1, 1, 16, False), (0, 950, 16, False)]
+    + [(2, 1, 17, True), (2, 1, 15, True)],
+)
+def test_who_would_come_before_it_if_both_were_blocked_does_not_wait_for_it(
+    rank: int, waits_s: int, guaranteed: int, starts: bool
+) -> None:
+    """Node 2 is free, and the gang could have it and node 1 in 1,000 s; the other job, of another
+    team, runs for longer. Both fit in the guarantee of their organization if nobody drew on it, and
+    neither does now; so the gang, which is blocked, has its turn there, and the other one, which is
+    not, later. With 15 GPUs the gang does not fit there either and comes by its rank. Planted:
+    nobody passes; everybody does, whatever the rank or age."""
+    running = [
+        a_running("long", "o/c", slots(0, 1), started_at=NOW, time_limit_s=5_000),
+        a_running("half", "o/c", slots(1, 1, gpus=4), started_at=NOW, time_limit_s=1_000),
+    ]
+    other = a_queued("other", "o/a", gpus=8, time_limit_s=2_000, submitted_at=NOW - waits_s)
+    snapshot = two_nodes(
+        [a_gang(time_limit_s=100), other],
+        running=running,
+        quotas={"o": guaranteed, "o/a": 0, "o/b": 0, "o/c": 0},
+        devices=devices(3),
+        ranks={"o/a": rank, "o/b": 1},
+    )
+    plan = decide(snapshot, Policy())
+    assert started(plan) == (["other"] if starts else [])
+    # What runs on node 2 ends in 2,000 s then; without it the other one follows the gang.
+    assert held(plan) == ({"gang": 2_000} if starts else {"gang": 1_000, "other": 1_100})
+
+
+def test_who_fits_in_the_guarantee_still_goes_before_spare_gpus_of_a_higher_rank() -> None:
+    """A job of 4 fits in what is idle of the organization's guarantee, and one of 8 of a higher
+    rank does not; there is room for one of them and nobody is blocked. Planted: who could start has
+    its turn where it would have it if it could not."""
+    running = [
+        a_running("long", "o/c", slots(0, 1), started_at=NOW, time_limit_s=5_000),
+        a_running("half", "o/c", slots(1, 1, gpus=4), started_at=NOW, time_limit_s=1_000),
+        a_running("rest", "o/c", slots(1, 1, gpus=4), started_at=NOW, time_limit_s=1_000),
+    ]
+    jobs = [a_queued("eight", "o/a", gpus=8), a_queued("four", "o/b", gpus=4)]
+    quotas = {"o": 20, "o/a": 0, "o/b": 0, "o/c": 0}
+    fields: dict[str, object] = {"quotas": quotas, "devices": devices(3), "ranks": {"o/a": 2}}
+    plan = decide(two_nodes(jobs, running=running, **fields), Policy())
+    assert started(plan) == ["four"]
+
+
 def test_what_teams_are_guaranteed_themselves_is_no_place_to_wait_at() -> None:
     """Nobody of the organization draws on anything but the own guarantee of team a, so the gang of
     team b waits for spare GPUs, behind those of a higher rank. Mutant: what teams draw on their own
