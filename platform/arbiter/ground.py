@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from arbiter.decisions import Code
 from arbiter.fair_share import Parts
+from arbiter.layout import Layout
 from arbiter.node_kinds import NodeKinds
-from arbiter.placement import Layout, Shape
+from arbiter.placement import Shape
 from arbiter.policy import Policy
 from arbiter.queue_order import Priority
 from arbiter.quota_tree import Ledger, Tree, pool_quota

@@ -10,8 +10,9 @@ from arbiter.decisions import Reclaim, Victim
 from arbiter.earmarks import Earmark, cover_all, in_force, stand_in
 from arbiter.ground import Ground
 from arbiter.holdings import Holding, Holdings, held_by_node
+from arbiter.layout import Layout
 from arbiter.node_kinds import NodeKinds
-from arbiter.placement import FreeDevices, Layout, Place
+from arbiter.placement import FreeDevices, Place
 from arbiter.policy import Policy
 from arbiter.protection import Guarantees, Protection, TeamJobs, with_changed
 from arbiter.queue_order import exact_ratio

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from arbiter.layout import Layout
 from arbiter.node_kinds import NodeKinds
-from arbiter.placement import FreeDevices, Layout, Shape
+from arbiter.placement import FreeDevices, Shape
 from arbiter.snapshot import Device
 from simulator.scene import POOL
 from simulator.traces import Machine

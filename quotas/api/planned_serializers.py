@@ -118,6 +118,7 @@ class PlannedChangeSerializer(serializers.Serializer[Any]):
     )
     edits = PlannedEditSerializer(many=True)
 
+
 #: What was taken back is compared with what it was before, like what was never applied.
 _IN_FORCE = (PlannedStatus.APPLIED, PlannedStatus.KEPT)
 

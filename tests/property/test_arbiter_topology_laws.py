@@ -9,8 +9,9 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arbiter.layout import Layout
 from arbiter.node_kinds import NodeKinds
-from arbiter.placement import FreeDevices, Layout, Place, Shape
+from arbiter.placement import FreeDevices, Place, Shape
 from arbiter.snapshot import Device, Domains, Level, Topology
 from arbiter.topology import LEVELS, GroundPlans, levels_from
 

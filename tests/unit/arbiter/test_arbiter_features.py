@@ -9,8 +9,9 @@ import pytest
 from arbiter.cycle import decide
 from arbiter.decisions import Code, Plan, Waiting
 from arbiter.explain import sentence
+from arbiter.layout import Layout
 from arbiter.node_kinds import Levels, NodeKinds
-from arbiter.placement import FreeDevices, Layout, Place, Shape
+from arbiter.placement import FreeDevices, Place, Shape
 from arbiter.policy import Policy
 from arbiter.snapshot import Device, QueuedJob, Slot, Snapshot
 from builders.arbiter_builders import (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from arbiter.placement import FreeDevices, Layout, Place, Shape
+from arbiter.layout import Layout
+from arbiter.placement import FreeDevices, Place, Shape
 
 
 def shape(mgpu: int, count: int = 1, cluster: str | None = None) -> Shape:

@@ -320,8 +320,14 @@ def test_who_waits_behind_it_is_told_so() -> None:
 
 @pytest.mark.parametrize(
     ("rank", "waits_s", "guaranteed", "starts"),
-    [(2, 1, 16, True), (1, 950, 16, True), (1, 1, 16, False), (0, 950, 16, False)]
-    + [(2, 1, 17, True), (2, 1, 15, True)],
+    [
+        (2, 1, 16, True),
+        (1, 950, 16, True),
+        (1, 1, 16, False),
+        (0, 950, 16, False),
+        (2, 1, 17, True),
+        (2, 1, 15, True),
+    ],
 )
 def test_who_would_come_before_it_if_both_were_blocked_does_not_wait_for_it(
     rank: int, waits_s: int, guaranteed: int, starts: bool
