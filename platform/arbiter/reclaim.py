@@ -161,8 +161,7 @@ class Reclaimer:
         taking = None
         mgpu, order = shape.total_mgpu, priority.order
         if self._pool.source(team, mgpu) != ROOT and self.could_be_freed(shape):
-            asked = Asked(self._outside(team, shape, order, most=self._most))
-            taking = self._choose(team, shape, asked, self._most)
+            taking = self._from_borrowers(team, shape, order)
         if taking is None and priority.preempts:
             own = self._lower((team,), order, mgpu)
             if own:
@@ -183,6 +182,31 @@ class Reclaimer:
             if any(self._is_protected(one.holding) for one in taking.victims):
                 self._forget_most()
         return taking
+
+    def _from_borrowers(self, team: int, shape: Shape, order: int) -> Taking | None:
+        """The victims among those who borrow, or None.
+
+        Where the guarantee of an ancestor covers the job beside all that is protected there, it
+        covers those it would stop below that, too: they could come straight back and stop others.
+        So they are asked only if those beyond that guarantee are not enough.
+        """
+        covering = self._covering(team, shape.total_mgpu)
+        if covering is not None:
+            beyond = self._outside(team, shape, order, most=self._most, covering=covering)
+            taking = self._choose(team, shape, Asked(beyond), self._most)
+            if taking is not None:
+                return taking
+        asked = Asked(self._outside(team, shape, order, most=self._most))
+        return self._choose(team, shape, asked, self._most)
+
+    def _covering(self, team: int, mgpu: int) -> int | None:
+        """The highest ancestor of a team whose guarantee covers a job of it beside all that is
+        protected there, and gives it a right to ask anybody; None where none does."""
+        parents, fits = self._pool.tree.parents, self._pool.guarantees.fits
+        for node in reversed(self._pool.tree.paths[team][1:]):
+            if fits(node, team, mgpu) and self._borrowed.is_any_beside(node, parents[node]):
+                return node
+        return None
 
     def note_spared(self, count: int) -> None:
         """So many of the victims run on after all, and claims may be on other nodes."""
@@ -272,9 +296,11 @@ class Reclaimer:
         order: int,
         own: Sequence[Candidate] = (),
         most: _Most | None = None,
+        covering: int | None = None,
     ) -> dict[int, Group]:
         """Attempts of other teams that the guarantees above `team` give a right to, by what is
-        above both; `own` are asked already. `most`: as in `_choose`.
+        above both; `own` are asked already. `most`: as in `_choose`. `covering`: without those who
+        are protected there, which is an ancestor.
 
         From the team up: an ancestor gives it if the job fits in its guarantee, at the latest
         once what is stopped below it (by the rights found so far, or in `own`) is gone.
@@ -290,11 +316,19 @@ class Reclaimer:
                 and not (self._has_shields and self._is_shielded(holding, team, order))
             )
 
-        parents = self._pool.tree.parents
+        parents, depths = self._pool.tree.parents, self._pool.tree.depths
+        depth = -1 if covering is None else depths[covering]
+
+        def is_beyond(holding: Holding) -> bool:
+            return not holding.is_protected_at(depth) and may_ask(holding)
+
         near = self._borrowed if most is None else self._near(shape.mgpu, most)
         found: dict[int, Group] = {}
         for node in self._pool.tree.paths[team]:
-            group = self._beside(node, shape.total_mgpu, near, may_ask, len(asked))
+            if covering is not None and depths[node] > depth:
+                group = self._beside(node, shape.total_mgpu, near, is_beyond, None)
+            else:
+                group = self._beside(node, shape.total_mgpu, near, may_ask, len(asked))
             gone = chain(stopped, *(one.holdings() for one in found.values()))
             if any(group.holdings()) and self._gives_right(node, team, shape.total_mgpu, gone):
                 found[parents[node]] = group
@@ -306,10 +340,11 @@ class Reclaimer:
         mgpu: int,
         near: Borrowers,
         may_ask: Callable[[Holding], bool],
-        asked_count: int,
+        asked_count: int | None,
     ) -> Group:
         """Whom one `may_ask`, for a job of `mgpu`, of those who are not protected at a sister of
-        `node`, and of those who are `near`; so many are asked already."""
+        `node`, and of those who are `near`; so many are asked already (None: nobody knows how many
+        one may ask)."""
         parent = self._pool.tree.parents[node]
         lines = self._borrowed.beside(node, parent)
 
@@ -324,7 +359,7 @@ class Reclaimer:
             everybody if near is self._borrowed else Seen(in_order(near)),
             lambda: filter(may_ask, chain.from_iterable(lines)),
             sum(map(len, lines)) - self._stopped_count - asked_count
-            if self._all_answer and not self._has_shields
+            if asked_count is not None and self._all_answer and not self._has_shields
             else 0,
         )
 

@@ -301,8 +301,66 @@ def test_a_claim_made_by_a_right_further_up_yields_to_one_further_down() -> None
 
 
 def test_whose_claim_gave_way_makes_no_new_one_before_the_next_cycle() -> None:
-    """What s may take from `lent` is asked for when it is known what `late` leaves. Planted: it
-    makes a claim again at once."""
+    """What s may take from `lent`, on a cluster that `late` may not use, is asked for when it is
+    known what `late` leaves. Planted: it makes a claim again at once."""
+    snapshot = a_snapshot(
+        quotas={"o": 24, "o/d": 16, "o/d/t": 8, "o/d/s": 0, "o/e": 8},
+        devices=(*devices(2), *devices(1, cluster="beta")),
+        running=[
+            a_running("e", "o/e", slots(0, 1), started_at=NOW - 900),
+            a_victim("v", "o/e", slots(1, 1), of="early", grace_until=NOW + 50),
+            a_running("lent", "o/e", slots(0, 1, cluster="beta"), cluster="beta"),
+        ],
+        queued=[
+            a_queued("early", "o/d/s", gpus=8, submitted_at=NOW - 900),
+            a_queued("late", "o/d/t", gpus=8, cluster="alpha"),
+        ],
+        claims=[a_claim("early", slots(1, 1), grace_until=NOW + 50)],
+    )
+    plan = plan_of(snapshot)
+    assert [one.job for one in plan.reclaims] == ["late"]
+    assert plan.dropped_claims == ("early",)
+    promised = a_claim("late", slots(1, 1), grace_until=NOW + 50)
+    then = plan_of(replace(snapshot, claims=(promised,)))
+    assert [(one.job, victims(then)) for one in then.reclaims] == [("early", ["lent"])]
+
+
+@pytest.mark.parametrize(
+    ("department", "kept", "far", "stopped"),
+    [
+        (24, 0, 8, ["far"]),  # it covers both: near could come straight back, and have far stopped
+        (23, 0, 8, ["near"]),  # it covers one of them
+        (24, 8, 0, ["near"]),  # all of the other department is within its guarantee
+        (24, 4, 4, ["near"]),  # far is not enough
+    ],
+)
+def test_who_could_come_straight_back_is_stopped_after_those_beyond_that_guarantee(
+    department: int, kept: int, far: int, stopped: list[str]
+) -> None:
+    """A job of 8 comes; near, of 16, borrows of its sister team and far of their department. near
+    has the lower rank and has run for less long.
+
+    Planted: all are asked at once (near is stopped in the first case, too); only those beyond are
+    (nobody is stopped in the last)."""
+    near = a_running("near", "o/d/n", slots(0, 2), started_at=NOW - 1_000)
+    others = [
+        a_running(job, "o/e", slots(2, 1, gpus=gpus), started_at=NOW - started_s)
+        for job, gpus, started_s in (("kept", kept, 4_000), ("far", far, 3_000))
+        if gpus
+    ]
+    snapshot = a_snapshot(
+        quotas={"o": 32, "o/d": department, "o/d/n": 0, "o/d/t": 8, "o/e": kept},
+        devices=devices(3),
+        running=[near, *others],
+        queued=[a_queued("own", "o/d/t", gpus=8)],
+        ranks={"o/d": 0, "o/e": 2},
+    )
+    assert victims(plan_of(snapshot)) == stopped
+
+
+def test_a_claim_that_could_be_made_anew_elsewhere_stands() -> None:
+    """s claimed what d leaves idle, and d covers the job of t as well: t takes back what e borrows
+    beyond that and does not have s do it. Planted: all are asked at once (the claim is dropped)."""
     snapshot = a_snapshot(
         quotas={"o": 24, "o/d": 16, "o/d/t": 8, "o/d/s": 0, "o/e": 8},
         devices=devices(3),
@@ -318,11 +376,8 @@ def test_whose_claim_gave_way_makes_no_new_one_before_the_next_cycle() -> None:
         claims=[a_claim("early", slots(1, 1), grace_until=NOW + 50)],
     )
     plan = plan_of(snapshot)
-    assert [one.job for one in plan.reclaims] == ["late"]
-    assert plan.dropped_claims == ("early",)
-    promised = a_claim("late", slots(1, 1), grace_until=NOW + 50)
-    then = plan_of(replace(snapshot, claims=(promised,)))
-    assert [(one.job, victims(then)) for one in then.reclaims] == [("early", ["lent"])]
+    assert plan.dropped_claims == ()
+    assert [(one.job, victims(plan)) for one in plan.reclaims] == [("late", ["lent"])]
 
 
 def a_claim_in_the_way(*queued: QueuedJob, reserves: int = 0) -> Plan:
