@@ -48,8 +48,9 @@ class Policy:
     `skips_blocked_within_team`: whether a job may start before an earlier one of its own team
     that cannot, in organizations that say nothing else. Off, a team's queue is strictly first in,
     first out within each priority and no lower priority passes a higher one. A job that fits in
-    its team's guarantee keeps its place either way: what is behind it never uses up the guarantee
-    that it waits for.
+    what is left of its team's guarantee keeps its place either way: what is behind it never uses up
+    the guarantee that it waits for. One that would fit only once others of its team have ended does
+    not: they would have to wait until all of them have.
 
     `spare_order`: who of equal rank comes first where spare GPUs are given out, in organizations
     that say nothing else: the richest in credits and then by fair-share, the other way round, or
