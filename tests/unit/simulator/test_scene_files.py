@@ -53,6 +53,26 @@ def test_a_tree_of_percentages_and_gpus(tmp_path: Path) -> None:
     )
 
 
+def test_ranks_are_of_names_or_of_paths(tmp_path: Path) -> None:
+    """A path is of one node, a name of all that are called so.
+
+    Planted: paths, which a company file may have, looked up as names and so without a rank.
+    """
+    text = """
+policy: {rank: [a/x, y]}
+departments: {a: {teams: {x: {}, y: {}}}, b: {teams: {x: {}, y: {}}}}
+"""
+    tree = read_quotas(written(tmp_path, text))
+    assert {node.id: node.rank for node in tree.nodes} == {
+        "a": 0,
+        "a/x": 2,
+        "a/y": 1,
+        "b": 0,
+        "b/x": 0,
+        "b/y": 1,
+    }
+
+
 def test_weights_for_spare_gpus(tmp_path: Path) -> None:
     """Planted: the weight read and dropped."""
     tree = read_quotas(written(tmp_path, "teams: {x: {weight: 300}, y: {}}"))
@@ -261,6 +281,12 @@ def test_a_name_that_two_teams_have_is_refused_where_the_trace_uses_it(tmp_path:
         ("q.yaml", "gpus: 4\nteams: {x: {guarantee: 4}}", "x has no 'guarantee'; it may have guar"),
         ("q.yaml", "gpus: 4\nteam: {x: {}}", "the file has no 'team'; it may have gpus, pools, "),
         ("q.yaml", "teams: {x: {weight: 0}}", "weight of x is 0; 1 to 1,000,000"),
+        # Planted: a misspelt name of no effect.
+        (
+            "q.yaml",
+            "policy: {rank: [x, production]}\nteams: {x: {}}",
+            "q.yaml: rank: 'production' is no department or team of this file; write it as it",
+        ),
         ("q.yaml", "organization: {name: a}\nteams: {x: {}}", "organization is .*; write its name"),
         ("q.yaml", "organization: x\nteams: {x: {}}", "'x' is the organization and below it"),
         (
@@ -285,7 +311,7 @@ def test_a_bad_quota_file_says_what_is_wrong(
 def test_a_policy_has_its_defaults_for_what_is_not_named(tmp_path: Path) -> None:
     path = written(tmp_path, "grace_period_s_default: 30\nskips_blocked_within_team: false\n")
     assert read_policy(path) == Policy(grace_period_s_default=30, skips_blocked_within_team=False)
-    assert read_policy(None) == Policy()
+    assert read_policy(None) == read_policy(written(tmp_path, "# none\n")) == Policy()
 
 
 @pytest.mark.parametrize(
@@ -294,7 +320,10 @@ def test_a_policy_has_its_defaults_for_what_is_not_named(tmp_path: Path) -> None
         ("grace: 1", "the policy has no 'grace'; it has claim_overdue_s, "),
         ("starts_max: many", "starts_max cannot be 'many'"),
         ("starts_max: true", "starts_max cannot be True"),
-        ("starts_max: -1", "policy starts_max is -1; choose 0 to"),
+        # Planted: none a cycle, which the portal refuses; then no job ever starts.
+        ("starts_max: 0", "policy starts_max is 0; choose 1 to 1000000"),
+        ("reclaims_max: 0", "policy reclaims_max is 0; choose 1 to 1000000"),
+        ("min_run_s: -1", "policy min_run_s is -1; choose 0 to"),
         ("- 1", "the policy must be a mapping"),
     ],
 )
