@@ -90,6 +90,19 @@ def test_a_table_with_a_column_for_each_policy(files: list[str]) -> None:
     ]
 
 
+def test_what_is_not_read_of_a_file_is_told_once(files: list[str], tmp_path: Path) -> None:
+    """Also beside JSON. Planted: columns dropped without a word; jobs without a sum, too."""
+    arguments = [*files, "--gpus", "4", "--only", "fifo", "--json"]
+    (tmp_path / "jobs.csv").write_text("submit_s,duration_s,gpus,vc,cpus,note\n0,9,1,a,2,\n")
+    told = "Not used of jobs.csv: cpus, note."
+    assert run(*arguments).stderr.splitlines() == [told]
+    rest = "1 -1 -1 1 200 -1 {} 3 4 -1 2 -1 -1 -1\n"
+    lines = f"1 0 5 100 {rest.format(1)}2 7 0 10 {rest.format(4)}"
+    (tmp_path / "jobs.csv").write_text(lines)
+    told = "Left out, for want of a line that sums up their parts: 1 job of jobs.csv."
+    assert run(*arguments).stderr.splitlines() == [told]
+
+
 def test_departments_have_figures_of_their_own(files: list[str], tmp_path: Path) -> None:
     """a's guarantee is its department's: b's GPUs are taken back for it as before."""
     arguments = [*files, "--gpus", "4", "--checkpointable", "0", "--restart", "0s"]
@@ -146,7 +159,13 @@ def test_a_page_with_curves_and_figures(files: list[str], tmp_path: Path) -> Non
         ),
         (
             ["--gpus", "4", "--picture", "f.png"],
-            "Error: --picture f.png: it is an HTML page; give a name that ends in .html or .htm.",
+            "Error: --picture f.png: it is an HTML page; give a name that ends in .html or .htm; "
+            "for a PNG or a PDF, open the page in a browser and take a screenshot or print it.",
+        ),
+        # Planted: all policies ran, whatever --only named.
+        (
+            ["--gpus", "4", "--only", "fifo", "--baselines"],
+            "Error: --baselines runs all policies and --only some: give one of the two.",
         ),
         (["--gpus", "4", "--policy", "nowhere.yaml"], "Error: nowhere.yaml: "),
         (["--gpus", "4", "--picture", "no/such/place.html"], "Error: no/such/place.html: No such"),
