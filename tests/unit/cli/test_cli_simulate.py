@@ -126,10 +126,33 @@ def test_jobs_that_come_at_once_say_nothing_of_the_time_until_the_last(files: li
     result = run(*arguments)
     assert result.stderr.splitlines()[-1] == "1 job in 0s on 1 node with 4 GPUs."
     rows = {line[:26].strip(): line[26:].split() for line in result.stdout.splitlines()[1:]}
-    unknown = ("utilisation", "utilisation / bound", "goodput")
+    unknown = ("utilisation", "goodput / bound", "goodput")
     assert [rows[name] for name in (*unknown, "waste / useful")] == [["-"]] * 3 + [["0.00000"]]
     (fifo,) = json.loads(run(*arguments, "--json").stdout)["results"]
     assert [fifo["quality"][name] for name in ("utilisation", "of_bound", "goodput")] == [None] * 3
+
+
+def test_a_policy_that_refuses_all_has_no_figures(files: list[str], tmp_path: Path) -> None:
+    """Planted: what nobody waited for told as a wait of 0.00, and no figure of it as a crash."""
+    (tmp_path / "quotas.csv").write_text("team,quota_gpus\na,0\nb,0\n")
+    result = run(*files, "--gpus", "4", "--only", "static")
+    assert result.exit_code == 0
+    rows = {line[:26].strip(): line[26:].split() for line in result.stdout.splitlines()[1:]}
+    known = {name: row[0] for name, row in rows.items() if row != ["-"]}
+    assert known == {
+        "utilisation": "0.0000",
+        "goodput": "0.0000",
+        "goodput / bound": "0.0000",
+        "lost (GPU-h)": "0",
+        "restarts (GPU-h)": "0",
+        "preemptions": "0",
+        "of a job: p99": "0",
+        "of a job: max": "0",
+        "node failures": "0",
+        "jobs finished": "0",
+        "jobs refused": "3",
+        "jobs never started or done": "0",
+    }
 
 
 def test_a_page_with_curves_and_figures(files: list[str], tmp_path: Path) -> None:
