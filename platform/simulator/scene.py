@@ -47,7 +47,8 @@ _TOP = (
 @dataclass(frozen=True, slots=True)
 class Scene:
     """Who may use what. `teams` has the guarantee of every leaf, `departments` that of every other
-    node, in milli-GPU; the name by which a trace calls a team is the last part of its id."""
+    node that is no organization, in milli-GPU; the name by which a trace calls a team is the last
+    part of its id."""
 
     machines: tuple[Machine, ...]
     nodes: tuple[TreeNode, ...]
@@ -67,18 +68,34 @@ class Scene:
         found = []
         parent = parents[team]
         while parent is not None:
-            found.append(parent)
+            if parent in self.departments:
+                found.append(parent)
             parent = parents[parent]
         return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaTree:
-    """Quotas as a file gives them, in GPUs; `gpus` is the size of the fleet where it says so."""
+    """Quotas as a file gives them, in GPUs; `gpus` is the size of the fleet where it says so, and
+    `organization` the node that it calls so."""
 
     nodes: tuple[TreeNode, ...]
     quotas: tuple[Quota, ...]
     gpus: int | None = None
+    organization: str | None = None
+
+    @property
+    def departments(self) -> tuple[str, ...]:
+        """What has nodes below it and is no organization: that is what the file calls so, and what
+        is at the top with departments below it."""
+        parents = {node.id: node.parent for node in self.nodes}
+        inner = dict.fromkeys(parent for parent in parents.values() if parent is not None)
+        above = {parents[node] for node in inner}
+        return tuple(
+            node
+            for node in inner
+            if node != self.organization and (parents[node] is not None or node not in above)
+        )
 
 
 def uniform_fleet(gpus: int, per_node: int) -> tuple[Machine, ...]:
@@ -138,7 +155,7 @@ def stage(
             **{leaf: guaranteed.get(leaf, 0) for leaf in leaves},
             **dict.fromkeys(unknown, 0),
         },
-        departments={node: guaranteed.get(node, 0) for node in parents if node is not None},
+        departments={node: guaranteed.get(node, 0) for node in tree.departments},
         policy=policy,
     )
     return scene, {team: named.get(team, team) for team in set(teams)}
@@ -317,9 +334,10 @@ def _read_tree(path: Path) -> QuotaTree:
     if unknown := [name for name in rank if name not in known]:
         told = f"rank: {unknown[0][:80]!r} is no department or team of this file"
         raise TraceError(path, None, f"{told}; write it as it stands there, or take it out")
+    organization = given.get("organization")
     if "organization" in given:
-        _put_below(path, given["organization"], size, nodes, quotas)
-    return QuotaTree(tuple(nodes), tuple(quotas), size)
+        _put_below(path, organization, size, nodes, quotas)
+    return QuotaTree(tuple(nodes), tuple(quotas), size, organization)
 
 
 def _put_below(

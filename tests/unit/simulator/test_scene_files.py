@@ -89,7 +89,9 @@ def test_the_departments_of_an_organization_are_below_it(tmp_path: Path) -> None
     """So their ranks order them, and what they leave is theirs before others'. Without a size of
     the fleet it is guaranteed what they are.
 
-    Planted: the organization read and dropped.
+    It is no department itself, also where only teams are below it.
+
+    Planted: the organization read and dropped; taken for a department.
     """
     tree = read_quotas(written(tmp_path, f"organization: AI Company\n{COMPANY}"))
     assert tree.nodes[:2] == (
@@ -104,13 +106,16 @@ def test_the_departments_of_an_organization_are_below_it(tmp_path: Path) -> None
     scene, teams = stage(tree, uniform_fleet(100, 8), Policy(), ["nlp"], scale=False)
     assert (teams, scene.above("research/nlp")) == (
         {"nlp": "research/nlp"},
-        ("research", "AI Company"),
+        ("research",),
     )
+    assert scene.departments == {"research": 45_000}
     ranks = tree_of(tree.nodes)
     of = {name: ranks.ranks[at] for name, at in ranks.index.items()}
     assert of["production"] > of["research"]
     small = written(tmp_path, "organization: o\nteams: {x: {guaranteed: 3}, y: {guaranteed: 4}}")
     assert read_quotas(small).quotas[0] == Quota("o", POOL, 7_000)
+    scene, _ = stage(read_quotas(small), uniform_fleet(8, 8), Policy(), ["x"], scale=False)
+    assert (scene.departments, scene.above("x")) == ({}, ())
 
 
 LISTED = """team,quota_gpus,borrow_limit_gpus,lend_limit_gpus
@@ -127,7 +132,8 @@ def test_a_list_of_paths_is_a_tree(tmp_path: Path) -> None:
     """research says what it is guaranteed, a GPU more than its teams; ads and org do not.
 
     Planted: the row of a department taken for one more team; a department without a row left with
-    nothing, or with what is all below it summed over two levels.
+    nothing, or with what is all below it summed over two levels; org, which has departments below
+    it, taken for one.
     """
     tree = read_quotas(written(tmp_path, LISTED, "quotas.csv"))
     assert tree.nodes == (
@@ -152,9 +158,18 @@ def test_a_list_of_paths_is_a_tree(tmp_path: Path) -> None:
     )
     scene, teams = stage(tree, uniform_fleet(16, 8), Policy(), ["nlp", "rank"], scale=False)
     assert teams == {"nlp": "org/research/nlp", "rank": "org/ads/rank"}
-    assert scene.departments == {"org": 12_000, "org/ads": 4_000, "org/research": 8_000}
-    assert scene.above("org/ads/rank") == ("org/ads", "org")
+    assert scene.departments == {"org/ads": 4_000, "org/research": 8_000}
+    assert scene.above("org/ads/rank") == ("org/ads",)
     assert scene.above("sales") == ()
+
+
+def test_departments_may_be_at_the_top(tmp_path: Path) -> None:
+    """Planted: nothing at the top taken for a department; a department of departments, which is
+    not at the top, taken for an organization."""
+    listed = "team,quota_gpus\nresearch/vision,2\nads/x,1\n"
+    assert read_quotas(written(tmp_path, listed, "quotas.csv")).departments == ("research", "ads")
+    deep = "team,quota_gpus\no/d/e/x,2\n"
+    assert read_quotas(written(tmp_path, deep, "quotas.csv")).departments == ("o/d", "o/d/e")
 
 
 def test_a_list_says_the_same_as_a_tree(tmp_path: Path) -> None:
