@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from cli.errors import CliError
 from cli.output import duration, print_table, tell
 from cli.submitting import seconds
 from primitives.units import MGPU_PER_GPU
+
+if TYPE_CHECKING:
+    from simulator.traces import Trace
 
 _BAR = 24
 
@@ -86,12 +89,15 @@ def simulate(
     from simulator.traces import TraceError, read_machines, read_trace, with_alternatives
     from simulator.workload import Settings, prepare
 
+    if only and baselines:
+        raise CliError("--baselines runs all policies and --only some: give one of the two.")
     wanted = set(only or [OURS]).union(BASELINES if baselines else ())
     if unknown := sorted(wanted - POLICIES.keys()):
         raise CliError(f"There is no policy {unknown[0]!r}; there are {', '.join(POLICIES)}.")
     if picture is not None and picture.suffix.lower() not in (".html", ".htm"):
         ends = "give a name that ends in .html or .htm"
-        raise CliError(f"--picture {picture}: it is an HTML page; {ends}.")
+        shown = "for a PNG or a PDF, open the page in a browser and take a screenshot or print it"
+        raise CliError(f"--picture {picture}: it is an HTML page; {ends}; {shown}.")
     interval_s = seconds(failures_every, "--failures-every")
     if interval_s == 0:
         raise CliError(
@@ -137,12 +143,10 @@ def simulate(
             picture.write_text(page(results, scene, title=title), "utf-8")
         except OSError as error:
             raise CliError(f"{picture}: {error.strerror}") from None
+    _tell_what_is_not_read(found, trace.name)
     if as_json:
         typer.echo(json.dumps(document(results, works, scene, settings), indent=2))
         return
-    if found.left_out:
-        rows = _counted(found.left_out, "row")
-        tell(f"Left out, for holding no GPU or never running: {rows} of {trace.name}.")
     if unguaranteed := sorted(team for team, mgpu in scene.teams.items() if not mgpu):
         tell(
             f"Without a guarantee: {', '.join(unguaranteed[:5])}"
@@ -154,6 +158,18 @@ def simulate(
         f"{_counted(scene.capacity_mgpu // MGPU_PER_GPU, 'GPU')}."
     )
     print_table(["", *(one.policy for one in results)], table(results))
+
+
+def _tell_what_is_not_read(trace: Trace, name: str) -> None:
+    """On standard error: what the figures leave out of the file `name`."""
+    if trace.left_out:
+        rows = _counted(trace.left_out, "row")
+        tell(f"Left out, for holding no GPU or never running: {rows} of {name}.")
+    if trace.in_parts:
+        jobs = _counted(trace.in_parts, "job")
+        tell(f"Left out, for want of a line that sums up their parts: {jobs} of {name}.")
+    if trace.unused:
+        tell(f"Not used of {name}: {', '.join(trace.unused)}.")
 
 
 def _counted(number: int, noun: str) -> str:

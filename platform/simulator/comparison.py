@@ -58,8 +58,7 @@ def compare(
     Static quotas run first if they are among them: the others' finish-time fairness is against
     them. `progress` is called with the policy and how many jobs have come, of how many.
     """
-    horizon_s = works[-1].job.submit_s if works else 0
-    bound = fluid_bound_mgpu_s([work.job for work in works], scene.capacity_mgpu, horizon_s)
+    bound = bound_mgpu_s(works, scene)
     alone: Mapping[int, int] | None = None
     results = []
     for policy in (name for name in POLICIES if name in policies):
@@ -76,6 +75,14 @@ def compare(
         quality = judge(outcome, capacity_mgpu=scene.capacity_mgpu, bound_mgpu_s=bound, alone=alone)
         results.append(Result(policy, outcome, quality))
     return results
+
+
+def bound_mgpu_s(works: Sequence[Work], scene: Scene) -> int:
+    """The most work that any policy could do until the last submission, in milli-GPU-seconds; what
+    the fleet could not even hold when it is empty is none of it."""
+    fleet = Fleet(scene.machines)
+    jobs = [work.job for work in works if fleet.could_hold(fleet.shape_of(work.job))]
+    return fluid_bound_mgpu_s(jobs, scene.capacity_mgpu, works[-1].job.submit_s if works else 0)
 
 
 def simulate(

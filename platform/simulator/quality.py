@@ -19,23 +19,23 @@ SHORT_JOB_S = 600
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Mean and percentiles (nearest rank) of some seconds; all 0 where there are none."""
+    """Mean and percentiles (nearest rank) of some seconds; all None where there are none."""
 
     count: int
-    mean_s: int
-    p50_s: int
-    p95_s: int
-    p99_s: int
-    max_s: int
+    mean_s: int | None
+    p50_s: int | None
+    p95_s: int | None
+    p99_s: int | None
+    max_s: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How good a schedule was.
+    """How good a schedule was. A figure of nothing is None: a wait where no job started.
 
     Until the horizon, the last submission: `utilisation` and `goodput` (work that was kept) of all
-    GPUs, `bound` the most that any policy could utilise, `of_bound` = utilisation / bound. None
-    where all jobs come at once, and there is no time until then.
+    GPUs, `bound` the most work that any policy could do, `of_bound` = goodput / bound, at most 1.
+    None where all jobs come at once, and there is no time until then.
 
     Guarantee shortfall, as a share of the entitlement of all teams and of the worst one: in all;
     what `lasted` longer than grace and a cycle; and of that what no waiting gang's size excuses
@@ -56,22 +56,22 @@ class Quality:
     goodput: float | None
     bound: float | None
     of_bound: float | None
-    shortfall: float
-    shortfall_worst: float
-    lasted: float
-    lasted_worst: float
-    divisible: float
-    divisible_worst: float
+    shortfall: float | None
+    shortfall_worst: float | None
+    lasted: float | None
+    lasted_worst: float | None
+    divisible: float | None
+    divisible_worst: float | None
     departments_shortfall_worst: float | None
     departments_divisible_worst: float | None
     departments_due_max_s: int | None
-    jain: float
+    jain: float | None
     waits: Spread
     gang_waits: Spread
     completion: Spread
-    slowdown: float
+    slowdown: float | None
     due: Spread
-    due_max_s: int
+    due_max_s: int | None
     rho_worst: float | None
     rho_worst_by_work: float | None
     waste: float | None
@@ -84,14 +84,14 @@ class Quality:
     finished: int
     refused: int
     unfinished: int
-    makespan_s: int
+    makespan_s: int | None
 
 
 def spread(seconds: Iterable[int]) -> Spread:
     """Mean, rounded down, and percentiles."""
     ordered = sorted(seconds)
     if not ordered:
-        return Spread(0, 0, 0, 0, 0, 0)
+        return Spread(0, None, None, None, None, None)
     count = len(ordered)
     return Spread(
         count,
@@ -104,8 +104,9 @@ def spread(seconds: Iterable[int]) -> Spread:
 
 
 def percentile(ordered: Sequence[int], percent: int) -> int:
-    """The smallest value that at least `percent` of all are not above (nearest rank)."""
-    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else 0
+    """The smallest value that at least `percent` of all are not above (nearest rank); there is at
+    least one."""
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
 def judge(
@@ -131,19 +132,16 @@ def judge(
         utilisation=_quotient(used, room),
         goodput=_quotient(outcome.kept_mgpu_s, room),
         bound=_quotient(bound_mgpu_s, room),
-        of_bound=_quotient(used, bound_mgpu_s),
+        of_bound=_quotient(outcome.kept_mgpu_s, bound_mgpu_s),
         shortfall=_overall(short),
         shortfall_worst=_worst(short),
         lasted=_overall(lasted),
         lasted_worst=_worst(lasted),
         divisible=_overall(divisible),
         divisible_worst=_worst(divisible),
-        departments_shortfall_worst=_worst(_short(departments)) if departments else None,
-        departments_divisible_worst=_worst(_divisible(departments)) if departments else None,
-        departments_due_max_s=max(
-            (seconds for one in departments for seconds in _due(one, outcome.ended_s)),
-            default=0 if departments else None,
-        ),
+        departments_shortfall_worst=_worst(_short(departments)),
+        departments_divisible_worst=_worst(_divisible(departments)),
+        departments_due_max_s=_due_max_s(departments, outcome.ended_s),
         jain=jain([min(Fraction(1), Fraction(t.used_mgpu_s, t.entitled_mgpu_s)) for t in entitled]),
         waits=spread(wait for _, wait in waits),
         gang_waits=spread(wait for task, wait in waits if task.work.job.node_count > 1),
@@ -155,22 +153,20 @@ def judge(
             ]
         ),
         due=spread(due),
-        due_max_s=max(
-            (seconds for team in teams for seconds in _due(team, outcome.ended_s)), default=0
-        ),
+        due_max_s=_due_max_s(teams, outcome.ended_s),
         rho_worst=None if rho is None else rho[0],
         rho_worst_by_work=None if rho is None else rho[1],
         waste=_quotient(outcome.lost_mgpu_s + outcome.overhead_mgpu_s, outcome.useful_mgpu_s),
         lost_mgpu_s=outcome.lost_mgpu_s,
         overhead_mgpu_s=outcome.overhead_mgpu_s,
         preemptions=outcome.preemptions,
-        preemptions_p99=percentile(stops, 99),
+        preemptions_p99=percentile(stops, 99) if stops else 0,
         preemptions_max=stops[-1] if stops else 0,
         failures=outcome.failures,
         finished=len(finished),
         refused=outcome.refused,
         unfinished=len(tasks) - len(finished) - outcome.refused,
-        makespan_s=max((task.finish_s or 0 for task in finished), default=0),
+        makespan_s=max((task.finish_s or 0 for task in finished), default=None),
     )
 
 
@@ -183,11 +179,12 @@ def completion_times(outcome: Outcome) -> dict[int, int]:
     }
 
 
-def jain(values: Sequence[Fraction]) -> float:
-    """Jain's index of fairness: (sum x)^2 / (n sum x^2); 1 for no value or only zeros."""
+def jain(values: Sequence[Fraction]) -> float | None:
+    """Jain's index of fairness: (sum x)^2 / (n sum x^2); None for no value or only zeros, of which
+    it says nothing."""
     squares = sum((value * value for value in values), Fraction(0))
     if not squares:
-        return 1.0
+        return None
     total = sum(values, Fraction(0))
     return float(total * total / (len(values) * squares))
 
@@ -206,7 +203,7 @@ def _rho(
             by_team.setdefault(task.team, []).append((rho, weight))
     if not by_team:
         return None
-    plain = [_mean([rho for rho, _ in found]) for found in by_team.values()]
+    plain = [fsum(rho for rho, _ in found) / len(found) for found in by_team.values()]
     weighted = [
         fsum(rho * weight for rho, weight in found) / sum(weight for _, weight in found)
         for found in by_team.values()
@@ -224,25 +221,23 @@ def _divisible(meters: Iterable[Team]) -> list[tuple[int, int]]:
     return [(one.divisible.total, one.entitled_mgpu_s) for one in meters if one.entitled_mgpu_s]
 
 
-def _due(meter: Team, now: int) -> list[int]:
-    """For how long jobs were due, also those that have not started until `now`."""
-    return meter.entitled_s + meter.still_due_s(now)
+def _due_max_s(meters: Iterable[Team], now: int) -> int | None:
+    """For how long at most a job was due, also of those that have not started until `now`."""
+    due = (seconds for one in meters for seconds in one.entitled_s + one.still_due_s(now))
+    return max(due, default=None)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return fsum(values) / len(values) if values else 0.0
+def _mean(values: Sequence[float]) -> float | None:
+    return fsum(values) / len(values) if values else None
 
 
-def _overall(parts: Sequence[tuple[int, int]]) -> float:
-    return _ratio(sum(part for part, _ in parts), sum(whole for _, whole in parts))
+def _overall(parts: Sequence[tuple[int, int]]) -> float | None:
+    return _quotient(sum(part for part, _ in parts), sum(whole for _, whole in parts))
 
 
-def _worst(parts: Sequence[tuple[int, int]]) -> float:
-    return max((_ratio(part, whole) for part, whole in parts), default=0.0)
-
-
-def _ratio(part: int, whole: int) -> float:
-    return _quotient(part, whole) or 0.0
+def _worst(parts: Sequence[tuple[int, int]]) -> float | None:
+    """Of parts of something."""
+    return max((part / whole for part, whole in parts), default=None)
 
 
 def _quotient(part: int, whole: int) -> float | None:

@@ -20,8 +20,8 @@ def _share(name: str, digits: int = 4) -> Cell:
     return lambda quality: _optional(getattr(quality, name), digits)
 
 
-def _hours(seconds: int) -> str:
-    return f"{seconds / 3600:.2f}"
+def _hours(seconds: int | None) -> str:
+    return _optional(None if seconds is None else seconds / 3600)
 
 
 def _optional(value: float | None, digits: int = 2) -> str:
@@ -31,8 +31,8 @@ def _optional(value: float | None, digits: int = 2) -> str:
 #: What is shown of each policy, line by line.
 ROWS: tuple[tuple[str, Cell], ...] = (
     ("utilisation", _share("utilisation")),
-    ("utilisation / bound", _share("of_bound")),
     ("goodput", _share("goodput")),
+    ("goodput / bound", _share("of_bound")),
     ("wait mean (h)", lambda q: _hours(q.waits.mean_s)),
     ("wait p50 (h)", lambda q: _hours(q.waits.p50_s)),
     ("wait p95 (h)", lambda q: _hours(q.waits.p95_s)),
@@ -40,7 +40,7 @@ ROWS: tuple[tuple[str, Cell], ...] = (
     ("gangs: wait mean (h)", lambda q: _hours(q.gang_waits.mean_s)),
     ("gangs: wait p95 (h)", lambda q: _hours(q.gang_waits.p95_s)),
     ("completion mean (h)", lambda q: _hours(q.completion.mean_s)),
-    ("bounded slowdown mean", lambda q: f"{q.slowdown:.2f}"),
+    ("bounded slowdown mean", _share("slowdown", 2)),
     ("guarantee shortfall", _share("shortfall")),
     ("  worst team", _share("shortfall_worst")),
     ("  beyond grace + cycle", _share("lasted")),
@@ -51,12 +51,9 @@ ROWS: tuple[tuple[str, Cell], ...] = (
     ("Jain", _share("jain")),
     ("worst team's rho", lambda q: _optional(q.rho_worst)),
     ("  weighted by work", lambda q: _optional(q.rho_worst_by_work)),
-    ("due to start p95 (s)", lambda q: str(q.due.p95_s)),
+    ("due to start p95 (s)", lambda q: _optional(q.due.p95_s, 0)),
     ("due to start max (h)", lambda q: _hours(q.due_max_s)),
-    (
-        "  in a department (h)",
-        lambda q: "-" if q.departments_due_max_s is None else _hours(q.departments_due_max_s),
-    ),
+    ("  in a department (h)", lambda q: _hours(q.departments_due_max_s)),
     ("waste / useful", _share("waste", 5)),
     ("lost (GPU-h)", lambda q: _gpu_hours(q.lost_mgpu_s)),
     ("restarts (GPU-h)", lambda q: _gpu_hours(q.overhead_mgpu_s)),

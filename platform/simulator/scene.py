@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from arbiter.policy import Policy
+from arbiter.policy import RANGES, Policy
 from arbiter.snapshot import Quota, TreeNode
 from primitives.units import MGPU_PER_GPU, largest_remainder
 from simulator.traces import NO_TEXT, Machine, TraceError
@@ -27,6 +27,8 @@ _WEIGHT_MAX = 1_000_000
 _GPUS_MAX = 10_000_000
 _DIGITS_MAX = 20
 _SHOWN_MAX = 40
+#: A cycle that may start or stop nobody at all would keep no promise: the portal refuses it too.
+_KNOBS_LEAST = {"starts_max": 1, "reclaims_max": 1}
 _BELOW = ("departments", "teams")
 _ENTRY = ("guaranteed", *_LIMITS, "weight", *_BELOW)
 #: What a quota file may have at its top. The last three are a company file's, and play no part.
@@ -45,7 +47,8 @@ _TOP = (
 @dataclass(frozen=True, slots=True)
 class Scene:
     """Who may use what. `teams` has the guarantee of every leaf, `departments` that of every other
-    node, in milli-GPU; the name by which a trace calls a team is the last part of its id."""
+    node that is no organization, in milli-GPU; the name by which a trace calls a team is the last
+    part of its id."""
 
     machines: tuple[Machine, ...]
     nodes: tuple[TreeNode, ...]
@@ -65,18 +68,34 @@ class Scene:
         found = []
         parent = parents[team]
         while parent is not None:
-            found.append(parent)
+            if parent in self.departments:
+                found.append(parent)
             parent = parents[parent]
         return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaTree:
-    """Quotas as a file gives them, in GPUs; `gpus` is the size of the fleet where it says so."""
+    """Quotas as a file gives them, in GPUs; `gpus` is the size of the fleet where it says so, and
+    `organization` the node that it calls so."""
 
     nodes: tuple[TreeNode, ...]
     quotas: tuple[Quota, ...]
     gpus: int | None = None
+    organization: str | None = None
+
+    @property
+    def departments(self) -> tuple[str, ...]:
+        """What has nodes below it and is no organization: that is what the file calls so, and what
+        is at the top with departments below it."""
+        parents = {node.id: node.parent for node in self.nodes}
+        inner = dict.fromkeys(parent for parent in parents.values() if parent is not None)
+        above = {parents[node] for node in inner}
+        return tuple(
+            node
+            for node in inner
+            if node != self.organization and (parents[node] is not None or node not in above)
+        )
 
 
 def uniform_fleet(gpus: int, per_node: int) -> tuple[Machine, ...]:
@@ -136,7 +155,7 @@ def stage(
             **{leaf: guaranteed.get(leaf, 0) for leaf in leaves},
             **dict.fromkeys(unknown, 0),
         },
-        departments={node: guaranteed.get(node, 0) for node in parents if node is not None},
+        departments={node: guaranteed.get(node, 0) for node in tree.departments},
         policy=policy,
     )
     return scene, {team: named.get(team, team) for team in set(teams)}
@@ -185,8 +204,8 @@ def read_quotas(path: Path) -> QuotaTree:
     `guaranteed` (GPUs, or a percentage of the parent), `lend_limit`, `borrow_limit`, `weight` for
     spare GPUs, and their own `departments` and `teams`; `gpus` or `pools` say how large the fleet
     is, `organization` names the one that all belong to (without it each of those at the top is an
-    organization of its own), and `policy: {rank: [...]}` lists departments, the first in rank
-    first: it orders those of one organization.
+    organization of its own), and `policy: {rank: [...]}` lists departments and teams by path or by
+    name, the first in rank first: it orders those of one organization.
 
     Raises TraceError.
     """
@@ -196,14 +215,15 @@ def read_quotas(path: Path) -> QuotaTree:
 
 
 def read_policy(path: Path | None) -> Policy:
-    """The arbiter's policy from a YAML file of its knobs; what it does not name, and no file, has
-    its default.
+    """The arbiter's policy from a YAML file of its knobs; what it does not name, an empty file and
+    no file have the defaults.
 
     Raises TraceError.
     """
     if path is None:
         return Policy()
-    given = _mapping(path, _load(path), "the policy")
+    found = _load(path)
+    given = _mapping(path, {} if found is None else found, "the policy")
     hints = typing.get_type_hints(Policy)
     knobs: dict[str, Any] = {}
     for name, value in given.items():
@@ -214,6 +234,9 @@ def read_policy(path: Path | None) -> Policy:
         if isinstance(kind, EnumType) and value in list(kind.__members__.values()):
             knobs[name] = kind(value)
         elif type(value) is kind:
+            if value < _KNOBS_LEAST.get(name, value):
+                low, high = _KNOBS_LEAST[name], RANGES[name][1]
+                raise TraceError(path, None, f"policy {name} is {value}; choose {low} to {high}")
             knobs[name] = value
         else:
             wanted = {int: "a whole number", bool: "true or false"}.get(kind, "one of its names")
@@ -307,9 +330,14 @@ def _read_tree(path: Path) -> QuotaTree:
     _add(path, given, None, size, ranks, nodes, quotas)
     if not quotas:
         raise TraceError(path, None, "there is no department and no team in it")
+    known = {name for node in nodes for name in (node.id, node.id.rpartition("/")[2])}
+    if unknown := [name for name in rank if name not in known]:
+        told = f"rank: {unknown[0][:80]!r} is no department or team of this file"
+        raise TraceError(path, None, f"{told}; write it as it stands there, or take it out")
+    organization = given.get("organization")
     if "organization" in given:
-        _put_below(path, given["organization"], size, nodes, quotas)
-    return QuotaTree(tuple(nodes), tuple(quotas), size)
+        _put_below(path, organization, size, nodes, quotas)
+    return QuotaTree(tuple(nodes), tuple(quotas), size, organization)
 
 
 def _put_below(
@@ -359,7 +387,7 @@ def _add(
     for name, entry in entries.items():
         id_ = name if parent is None else f"{parent}/{name}"
         _refuse_unknown(path, entry, id_, _ENTRY)
-        nodes.append(TreeNode(id_, parent, ranks.get(name, 0)))
+        nodes.append(TreeNode(id_, parent, ranks.get(id_, ranks.get(name, 0))))
         more = {
             f"{key}_mgpu": _gpus(path, None, f"{key} of {id_}", entry[key]) * MGPU_PER_GPU
             for key in _LIMITS

@@ -1,7 +1,7 @@
 """Readers of job traces: CSV with the columns of well-known GPU traces, and SWF.
 
-The format is told by the first line: a CSV file names its columns there, what has no comma is SWF
-(18 numbers a line, `;` before remarks). Files may be gzipped.
+The format is told by the first line: a CSV file names its columns there, what begins with a number
+is SWF (18 numbers a line, `;` before remarks). Files may be gzipped.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ _SPAN_S_MAX = 100 * 366 * 86_400
 #: More than any machine has; what is larger is a damaged number.
 _GPUS_MAX = 1_000_000
 _SWF_FIELDS = 18
+#: Status of an SWF line that tells of one part of a job's execution: to be continued, the last one
+#: of a job that was completed, and of one that failed. Another line sums the job up.
+_SWF_PARTS = (2, 3, 4)
+#: What other files than ours have between their columns, as it is called.
+_SEPARATORS = {";": "';'", "\t": "tabs", "|": "'|'", " ": "blanks"}
 _BYTES_MAX = 4 << 30
 #: What is said of a file that is not even text.
 NO_TEXT = "it is no text in UTF-8"
@@ -37,11 +42,17 @@ class TraceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace and what was left out of it: rows that held no GPU or never ran."""
+    """A trace and what was not read of it.
+
+    `left_out` counts rows that held no GPU or never ran, `in_parts` jobs of an SWF that have lines
+    of partial executions only; `unused` are the columns of a CSV file that say nothing here.
+    """
 
     format: str
     jobs: tuple[TraceJob, ...]
     left_out: int
+    in_parts: int = 0
+    unused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +74,21 @@ def read_trace(path: Path, *, gpus_per_node: int, team_column: str | None = None
     number, line = next(lines, (0, ""))
     if not line:
         raise TraceError(path, None, "it is empty")
-    header = [name.strip() for name in line.split(",")]
-    if len(header) == 1:
+    if "," not in line and _is_number(line.split()[0]):
         return _read_swf(
             path, chain([(number, line)], lines), gpus_per_node, team_column or "group"
         )
-    for name, team, columns, reader in _FORMATS:
-        if set(columns) <= set(header):
-            wanted = team_column or team
+    header = _values(path, number, line)
+    if len(header) == 1 and (found := next((mark for mark in _SEPARATORS if mark in line), None)):
+        told = f"its columns are separated by {_SEPARATORS[found]}; separate them by commas"
+        raise TraceError(path, number, told)
+    for form in _FORMATS:
+        if set(form.columns) <= set(header):
+            wanted = team_column or form.team
             if wanted not in header:
                 raise TraceError(path, number, f"there is no column {wanted!r} to tell the team")
-            return _read_csv(path, name, header, lines, reader, wanted, gpus_per_node)
-    known = " and ".join(",".join(columns) for _, _, columns, _ in _FORMATS)
+            return _read_csv(path, form, header, lines, wanted, gpus_per_node)
+    known = " and ".join(",".join(form.columns) for form in _FORMATS)
     raise TraceError(path, number, f"unknown columns; there are readers for traces with {known}")
 
 
@@ -86,7 +100,7 @@ def read_machines(path: Path) -> tuple[Machine, ...]:
     """
     lines = enumerate(_lines(path), 1)
     number, first = next(lines, (1, ""))
-    header = [name.strip() for name in first.split(",")]
+    header = _values(path, number, first) if first else []
     if not {"sn", "gpu", "model"} <= set(header):
         raise TraceError(path, number, "the columns sn, gpu and model are needed")
     found: list[Machine] = []
@@ -136,6 +150,7 @@ def _philly(
         duration_s=duration_s,
         mgpu_per_node=mgpu,
         node_count=nodes,
+        time_limit_s=_limit_s(path, at, row),
     )
 
 
@@ -160,24 +175,53 @@ def _openb(
         submit_s=submit_s,
         duration_s=duration_s,
         mgpu_per_node=gpus * milli,
+        time_limit_s=_limit_s(path, at, row),
         features=frozenset({wanted}) if wanted else frozenset(),
     )
 
 
-#: (name, column of the team, columns by which it is known, reader); the first that fits is it.
-_FORMATS: tuple[tuple[str, str, tuple[str, ...], Reader], ...] = (
-    ("openb", "qos", ("submit_s", "start_s", "end_s", "gpus", "gpu_milli", "gpu_type"), _openb),
-    ("philly", "vc", ("submit_s", "duration_s", "gpus", "vc"), _philly),
-    ("philly users", "user", ("submit_s", "duration_s", "gpus", "user"), _philly),
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """A CSV format: known by its `columns`; `team` names the team, and `more` it may have."""
+
+    name: str
+    team: str
+    columns: tuple[str, ...]
+    more: tuple[str, ...]
+    read: Reader
+
+
+#: The first that fits is it.
+_FORMATS = (
+    _Format(
+        "openb",
+        "qos",
+        ("submit_s", "start_s", "end_s", "gpus", "gpu_milli", "gpu_type"),
+        ("job_id", "time_limit_s"),
+        _openb,
+    ),
+    _Format(
+        "philly",
+        "vc",
+        ("submit_s", "duration_s", "gpus", "vc"),
+        ("job_id", "user", "time_limit_s"),
+        _philly,
+    ),
+    _Format(
+        "philly users",
+        "user",
+        ("submit_s", "duration_s", "gpus", "user"),
+        ("job_id", "user", "time_limit_s"),
+        _philly,
+    ),
 )
 
 
 def _read_csv(
     path: Path,
-    name: str,
+    form: _Format,
     header: list[str],
     rows: Iterable[tuple[int, str]],
-    reader: Reader,
     team: str,
     per_node: int,
 ) -> Trace:
@@ -191,22 +235,26 @@ def _read_csv(
         seen.add(row["job_id"])
         if not row[team]:
             raise TraceError(path, at, f"{team} is empty")
-        job = reader(path, at, row, team, per_node)
+        job = form.read(path, at, row, team, per_node)
         if job is None:
             left_out += 1
         else:
             jobs.append(job)
-    return _trace(path, name, jobs, left_out)
+    used = {*form.columns} - {form.team} | {team, *form.more}
+    unused = tuple(name for name in header if name and name not in used)
+    return Trace(form.name, _checked(path, jobs), left_out, unused=unused)
 
 
 def _read_swf(path: Path, rows: Iterable[tuple[int, str]], per_node: int, team: str) -> Trace:
     """Standard Workload Format 2.2: a processor of it is a GPU here. What did not run, or on no
-    processor, is left out."""
+    processor, is left out. Of a job whose parts have lines of their own the line that sums it up is
+    read; one without that line is left out."""
     places = {"user": 11, "group": 12, "queue": 14}
     if team not in places:
         raise TraceError(path, None, f"SWF names no {team!r}; the team can be user, group or queue")
     jobs: list[TraceJob] = []
     seen: set[int] = set()
+    in_parts: set[int] = set()
     left_out = 0
     for at, line in rows:
         words = line.split()
@@ -216,6 +264,9 @@ def _read_swf(path: Path, rows: Iterable[tuple[int, str]], per_node: int, team: 
             field = [int(float(word)) for word in words]
         except (ValueError, OverflowError):
             raise TraceError(path, at, "SWF has numbers only") from None
+        if field[10] in _SWF_PARTS:
+            in_parts.add(field[0])
+            continue
         if field[0] in seen:
             raise TraceError(path, at, f"job {field[0]} is there twice")
         seen.add(field[0])
@@ -236,7 +287,11 @@ def _read_swf(path: Path, rows: Iterable[tuple[int, str]], per_node: int, team: 
                 time_limit_s=field[8] if field[8] > 0 else None,
             )
         )
-    return _trace(path, "swf", jobs, left_out)
+    in_parts -= seen
+    if in_parts and not jobs:
+        told = "its jobs have lines of partial executions only; add the lines that sum the jobs up"
+        raise TraceError(path, None, f"{told}, of status 0, 1 or 5")
+    return Trace("swf", _checked(path, jobs), left_out, in_parts=len(in_parts))
 
 
 def _gang(path: Path, at: int, gpus: int, per_node: int) -> tuple[int, int]:
@@ -245,28 +300,53 @@ def _gang(path: Path, at: int, gpus: int, per_node: int) -> tuple[int, int]:
     return gang(gpus, per_node)
 
 
-def _trace(path: Path, name: str, jobs: list[TraceJob], left_out: int) -> Trace:
+def _checked(path: Path, jobs: list[TraceJob]) -> tuple[TraceJob, ...]:
+    """The jobs of a trace that has any, and whose times can be seconds."""
     if not jobs:
         raise TraceError(path, None, "no job in it ran on a GPU")
     first_s = min(job.submit_s for job in jobs)
-    if max(max(job.submit_s - first_s, job.duration_s) for job in jobs) > _SPAN_S_MAX:
-        told = "it submits for more than 100 years, or a job runs so long; are its times seconds?"
-        raise TraceError(path, None, told)
-    return Trace(name, tuple(jobs), left_out)
+    longest_s = max(
+        max(job.submit_s - first_s, job.duration_s, job.time_limit_s or 0) for job in jobs
+    )
+    if longest_s > _SPAN_S_MAX:
+        told = "it submits for more than 100 years, or a job runs or may run so long"
+        raise TraceError(path, None, f"{told}; are its times seconds?")
+    return tuple(jobs)
 
 
 def _says_something(line: str) -> bool:
     return bool(line.strip()) and not line.startswith((";", "#"))
 
 
-def _row(path: Path, at: int, header: list[str], line: str) -> dict[str, str]:
+def _is_number(word: str) -> bool:
     try:
-        values = next(csv.reader([line], strict=True))
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _values(path: Path, at: int, line: str) -> list[str]:
+    """What is between the commas of a line, without quotes and outer blanks."""
+    rows = csv.reader([line], strict=True, skipinitialspace=True)
+    try:
+        return [value.strip() for value in next(rows)]
     except csv.Error as error:
         raise TraceError(path, at, str(error)) from None
+
+
+def _row(path: Path, at: int, header: list[str], line: str) -> dict[str, str]:
+    values = _values(path, at, line)
     if len(values) != len(header):
         raise TraceError(path, at, f"{len(values)} columns; the header has {len(header)}")
-    return dict(zip(header, (value.strip() for value in values), strict=True))
+    return dict(zip(header, values, strict=True))
+
+
+def _limit_s(path: Path, at: int, row: Mapping[str, str]) -> int | None:
+    """The job's time limit; None without such a column, or where it is empty."""
+    if not row.get("time_limit_s"):
+        return None
+    return _integer(path, at, row, "time_limit_s", least=1)
 
 
 def _integer(path: Path, at: int, row: Mapping[str, str], name: str, *, least: int) -> int:

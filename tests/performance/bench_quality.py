@@ -4,11 +4,12 @@ python tests/performance/bench_quality.py [TRACE QUOTAS] [--gpus N ...] [--seeds
 
 For every size of the fleet, with guarantees scaled to it, and every seed our policy and the
 baselines play the same jobs; those that no seed changes play once. Printed are the figures of each
-policy, from the lowest to the highest of the seeds, and which targets ours meets. Without a trace
-jobs of a generator (see bench_simulation.py). All GPUs are of one kind, whatever a trace names.
+policy, from the lowest to the highest of the seeds, and which targets ours meets; `-` is a figure
+of nothing, and a target that needs one is not judged. Without a trace jobs of a generator (see
+bench_simulation.py). All GPUs are of one kind, whatever a trace names.
 
-The best utilisation is sought among all of them, the best wait among those that stop nobody. `las`
-is left out: it holds GPUs for work that it throws away.
+The best utilisation and goodput are sought among all of them, the best wait among those that stop
+nobody. `las` is left out: it holds GPUs for work that it throws away.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from bench_simulation import TEAMS, generated
 
 from arbiter.policy import Policy
 from arbiter.snapshot import Quota, TreeNode
-from simulator.comparison import BASELINES, OURS, simulate
+from simulator.comparison import BASELINES, OURS, bound_mgpu_s, simulate
 from simulator.quality import Quality, judge
 from simulator.scene import POOL, QuotaTree, read_policy, read_quotas, stage, uniform_fleet
 from simulator.traces import read_trace
-from simulator.workload import Settings, TraceJob, fluid_bound_mgpu_s, prepare
+from simulator.workload import Settings, TraceJob, prepare
 
 #: What no seed changes, as long as no node fails: neither limits nor checkpoints matter to them.
 SEEDLESS = ("static", "fifo", "multifactor", "drf", "cohorts")
@@ -35,27 +36,33 @@ STOPS_NOBODY = ("fifo", "easy", "multifactor", "drf", "cohorts")
 CONSERVING = (*STOPS_NOBODY, "karma")
 
 
-def known(share: float | None) -> float:
-    """A share of the time in which jobs came, or of the work that was done."""
-    if share is None:
-        raise SystemExit("All jobs come at once, or none ran: there is nothing to judge.")
-    return share
+Figure = Callable[[Quality], float | None]
 
 
-#: One that is None of a run is of departments, where there are none.
-FIGURES: Mapping[str, Callable[[Quality], float | None]] = {
-    "utilisation": lambda q: known(q.utilisation),
-    "utilisation / bound": lambda q: known(q.of_bound),
-    "goodput": lambda q: known(q.goodput),
-    "wait mean (h)": lambda q: q.waits.mean_s / 3600,
-    "wait p95 (h)": lambda q: q.waits.p95_s / 3600,
+def times(factor: float, value: float | None) -> float | None:
+    """`factor` times `value`; None of None."""
+    return None if value is None else factor * value
+
+
+def over(part: float | None, whole: float | None) -> float | None:
+    """The quotient; None of nothing, or by nothing."""
+    return part / whole if part is not None and whole else None
+
+
+#: None is a figure of nothing.
+FIGURES: Mapping[str, Figure] = {
+    "utilisation": lambda q: q.utilisation,
+    "goodput": lambda q: q.goodput,
+    "goodput / bound": lambda q: q.of_bound,
+    "wait mean (h)": lambda q: over(q.waits.mean_s, 3_600),
+    "wait p95 (h)": lambda q: over(q.waits.p95_s, 3_600),
     "shortfall": lambda q: q.shortfall,
     "  not below a gang": lambda q: q.divisible,
     "  of that, worst team": lambda q: q.divisible_worst,
     "worst department": lambda q: q.departments_shortfall_worst,
     "  that, not below a gang": lambda q: q.departments_divisible_worst,
     "due to start p95 (s)": lambda q: q.due.p95_s,
-    "waste / useful (%)": lambda q: 100 * known(q.waste),
+    "waste / useful (%)": lambda q: times(100, q.waste),
     "preemptions": lambda q: q.preemptions,
     "  of a job: max": lambda q: q.preemptions_max,
     "never started or done": lambda q: q.unfinished,
@@ -79,7 +86,7 @@ class Target:
     """What is promised: `value` of our figures and all baselines', `most` or `least` of it."""
 
     name: str
-    value: Callable[[Quality, Mapping[str, Quality]], float]
+    value: Callable[[Quality, Mapping[str, Quality]], float | None]
     least: float | None = None
     most: float | None = None
 
@@ -89,32 +96,34 @@ class Target:
             self.most is None or value <= self.most
         )
 
-    def worst(self, values: Sequence[float]) -> float:
-        """The value that is nearest to breaking it."""
-        return min(values) if self.least is not None else max(values)
-
 
 def targets(settings: Settings, knobs: Policy) -> tuple[Target, ...]:
     """What a schedule of ours is held to."""
 
-    def best(of: Mapping[str, Quality]) -> float:
-        return max(known(of[name].utilisation) for name in CONSERVING)
+    def known(figure: Figure, names: Sequence[str], of: Mapping[str, Quality]) -> list[float]:
+        return [value for name in names if (value := figure(of[name])) is not None]
 
-    def static(of: Mapping[str, Quality]) -> float:
-        return known(of["static"].utilisation)
+    def against_best(figure: Figure) -> Callable[[Quality, Mapping[str, Quality]], float | None]:
+        return lambda q, of: over(figure(q), max(known(figure, CONSERVING, of), default=None))
 
-    def wait_s(of: Mapping[str, Quality]) -> int:
-        return min(of[name].waits.mean_s for name in STOPS_NOBODY)
+    def against_least_wait(q: Quality, of: Mapping[str, Quality]) -> float | None:
+        waits = known(lambda one: one.waits.mean_s, STOPS_NOBODY, of)
+        return over(q.waits.mean_s, max(1, min(waits))) if waits else None
 
     latency_s = knobs.grace_period_s_default + 2 * settings.cycle_s
     return (
-        Target("utilisation / best", lambda q, of: known(q.utilisation) / best(of), least=0.98),
-        Target("utilisation / static", lambda q, of: known(q.utilisation) / static(of), least=1.2),
+        Target("utilisation / best", against_best(lambda q: q.utilisation), least=0.98),
+        Target("goodput / best", against_best(lambda q: q.goodput), least=0.98),
+        Target(
+            "utilisation / static",
+            lambda q, of: over(q.utilisation, of["static"].utilisation),
+            least=1.2,
+        ),
         Target("shortfall, not below a gang", lambda q, of: q.divisible, most=0.02),
         Target("  of the worst team", lambda q, of: q.divisible_worst, most=0.02),
-        Target("waste / useful (%)", lambda q, of: 100 * known(q.waste), most=0.5),
+        Target("waste / useful (%)", lambda q, of: times(100, q.waste), most=0.5),
         Target("reclaim p95 (s)", lambda q, of: q.due.p95_s, most=latency_s),
-        Target("mean wait / best", lambda q, of: q.waits.mean_s / max(1, wait_s(of)), most=1.1),
+        Target("mean wait / best", against_least_wait, most=1.1),
     )
 
 
@@ -124,8 +133,7 @@ def play(case: Case) -> Quality:
     fleet = uniform_fleet(case.gpus, 8)
     scene, teams = stage(case.tree, fleet, case.knobs, [job.team for job in case.jobs], scale=True)
     outcome = simulate(works, scene, case.settings, teams, case.policy)
-    jobs = [work.job for work in works]
-    bound = fluid_bound_mgpu_s(jobs, scene.capacity_mgpu, outcome.horizon_s)
+    bound = bound_mgpu_s(works, scene)
     return judge(outcome, capacity_mgpu=scene.capacity_mgpu, bound_mgpu_s=bound, alone=None)
 
 
@@ -135,30 +143,58 @@ def load(jobs: Sequence[TraceJob], gpus: int) -> float:
     return sum(job.mgpu * job.duration_s for job in jobs) / (gpus * 1_000 * span_s)
 
 
-def spelled(values: Sequence[float]) -> str:
-    """From the lowest to the highest, in four figures."""
-    low, high = (f"{value:.4g}" for value in (min(values), max(values)))
+def spelled(values: Sequence[float | None]) -> str:
+    """From the lowest to the highest that is known, in four figures."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    low, high = (f"{value:.4g}" for value in (min(known), max(known)))
     return low if low == high else f"{low}..{high}"
+
+
+def judged(target: Target, values: Sequence[float | None]) -> list[str]:
+    """The line of a target: its name, what was reached, what is promised, and how often it is."""
+    known = [value for value in values if value is not None]
+    bound = f">= {target.least}" if target.most is None else f"<= {target.most}"
+    met = f"met in {sum(map(target.is_met, known))} of {len(known)}" if known else "not judged"
+    if known and len(known) < len(values):
+        met += f", {len(values) - len(known)} not judged"
+    return [target.name, spelled(values), bound, met]
+
+
+def aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int]) -> str:
+    """Lines of columns as wide as what is in them, two blanks apart; those at `left` begin on one
+    line, the others end on one."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(
+            cell.ljust(width) if at in left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def show(found: Mapping[str, Sequence[Quality]], promised: Sequence[Target]) -> None:
     """Print the figures of all policies, by seed, and how ours stands."""
-    print(f"{'':<24}" + "".join(f"{name:>18}" for name in found))
-    for name, figure in FIGURES.items():
-        rows = [
-            [value for one in of if (value := figure(one)) is not None] for of in found.values()
-        ]
-        if all(rows):
-            print(f"{name:<24}" + "".join(f"{spelled(values):>18}" for values in rows))
+    figures = [
+        [name, *(spelled([figure(one) for one in of]) for of in found.values())]
+        for name, figure in FIGURES.items()
+    ]
+    print(aligned([["", *found], *figures], left=[0]))
     print()
-    for target in promised:
-        values = [
-            target.value(ours, {name: of[i % len(of)] for name, of in found.items()})
-            for i, ours in enumerate(found[OURS])
-        ]
-        met = sum(map(target.is_met, values))
-        bound = f">= {target.least}" if target.most is None else f"<= {target.most}"
-        print(f"{target.name:<28} {spelled(values):>18}  {bound:<8} met in {met} of {len(values)}")
+    targeted = [
+        judged(
+            target,
+            [
+                target.value(ours, {name: of[i % len(of)] for name, of in found.items()})
+                for i, ours in enumerate(found[OURS])
+            ],
+        )
+        for target in promised
+    ]
+    print(aligned(targeted, left=[0, 2, 3]))
     print(flush=True)
 
 

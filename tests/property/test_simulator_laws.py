@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from arbiter.policy import Policy
 from builders.simulator_builders import PLAIN, a_job, a_scene
-from simulator.comparison import POLICIES
+from simulator.comparison import POLICIES, bound_mgpu_s
 from simulator.fleet import Fleet
 from simulator.observer import Observer
+from simulator.quality import judge
 from simulator.scene import Scene
 from simulator.schedulers.arbitrated import Arbitrated
 from simulator.workload import Settings, TraceJob, prepare
@@ -135,6 +136,19 @@ def test_every_job_runs_to_its_end_exactly_once_in_all(
     assert outcome.useful_mgpu_s == work
     if not failures and not outcome.preemptions:
         assert (outcome.lost_mgpu_s, outcome.overhead_mgpu_s) == (0, 0)
+
+
+@CALM
+@given(jobs(), guarantees(), st.sampled_from(sorted(POLICIES)), st.sampled_from([0, 5_000]))
+def test_no_policy_does_more_than_the_bound(
+    found: list[TraceJob], shares: dict[str, int], name: str, last_s: int
+) -> None:
+    """Also where all is done when the last job comes. Planted: GPU time that was held counted, with
+    what was lost and spent on restarts."""
+    outcome = played(name, [*found, a_job("last", at=last_s)], shares, failures=True)
+    bound = bound_mgpu_s([task.work for task in outcome.tasks], the_scene(shares))
+    done = judge(outcome, capacity_mgpu=GPUS * 1_000, bound_mgpu_s=bound, alone=None).of_bound
+    assert done is None or done <= 1
 
 
 @CALM

@@ -90,6 +90,19 @@ def test_a_table_with_a_column_for_each_policy(files: list[str]) -> None:
     ]
 
 
+def test_what_is_not_read_of_a_file_is_told_once(files: list[str], tmp_path: Path) -> None:
+    """Also beside JSON. Planted: columns dropped without a word; jobs without a sum, too."""
+    arguments = [*files, "--gpus", "4", "--only", "fifo", "--json"]
+    (tmp_path / "jobs.csv").write_text("submit_s,duration_s,gpus,vc,cpus,note\n0,9,1,a,2,\n")
+    told = "Not used of jobs.csv: cpus, note."
+    assert run(*arguments).stderr.splitlines() == [told]
+    rest = "1 -1 -1 1 200 -1 {} 3 4 -1 2 -1 -1 -1\n"
+    lines = f"1 0 5 100 {rest.format(1)}2 7 0 10 {rest.format(4)}"
+    (tmp_path / "jobs.csv").write_text(lines)
+    told = "Left out, for want of a line that sums up their parts: 1 job of jobs.csv."
+    assert run(*arguments).stderr.splitlines() == [told]
+
+
 def test_departments_have_figures_of_their_own(files: list[str], tmp_path: Path) -> None:
     """a's guarantee is its department's: b's GPUs are taken back for it as before."""
     arguments = [*files, "--gpus", "4", "--checkpointable", "0", "--restart", "0s"]
@@ -113,10 +126,33 @@ def test_jobs_that_come_at_once_say_nothing_of_the_time_until_the_last(files: li
     result = run(*arguments)
     assert result.stderr.splitlines()[-1] == "1 job in 0s on 1 node with 4 GPUs."
     rows = {line[:26].strip(): line[26:].split() for line in result.stdout.splitlines()[1:]}
-    unknown = ("utilisation", "utilisation / bound", "goodput")
+    unknown = ("utilisation", "goodput / bound", "goodput")
     assert [rows[name] for name in (*unknown, "waste / useful")] == [["-"]] * 3 + [["0.00000"]]
     (fifo,) = json.loads(run(*arguments, "--json").stdout)["results"]
     assert [fifo["quality"][name] for name in ("utilisation", "of_bound", "goodput")] == [None] * 3
+
+
+def test_a_policy_that_refuses_all_has_no_figures(files: list[str], tmp_path: Path) -> None:
+    """Planted: what nobody waited for told as a wait of 0.00, and no figure of it as a crash."""
+    (tmp_path / "quotas.csv").write_text("team,quota_gpus\na,0\nb,0\n")
+    result = run(*files, "--gpus", "4", "--only", "static")
+    assert result.exit_code == 0
+    rows = {line[:26].strip(): line[26:].split() for line in result.stdout.splitlines()[1:]}
+    known = {name: row[0] for name, row in rows.items() if row != ["-"]}
+    assert known == {
+        "utilisation": "0.0000",
+        "goodput": "0.0000",
+        "goodput / bound": "0.0000",
+        "lost (GPU-h)": "0",
+        "restarts (GPU-h)": "0",
+        "preemptions": "0",
+        "of a job: p99": "0",
+        "of a job: max": "0",
+        "node failures": "0",
+        "jobs finished": "0",
+        "jobs refused": "3",
+        "jobs never started or done": "0",
+    }
 
 
 def test_a_page_with_curves_and_figures(files: list[str], tmp_path: Path) -> None:
@@ -146,7 +182,13 @@ def test_a_page_with_curves_and_figures(files: list[str], tmp_path: Path) -> Non
         ),
         (
             ["--gpus", "4", "--picture", "f.png"],
-            "Error: --picture f.png: it is an HTML page; give a name that ends in .html or .htm.",
+            "Error: --picture f.png: it is an HTML page; give a name that ends in .html or .htm; "
+            "for a PNG or a PDF, open the page in a browser and take a screenshot or print it.",
+        ),
+        # Planted: all policies ran, whatever --only named.
+        (
+            ["--gpus", "4", "--only", "fifo", "--baselines"],
+            "Error: --baselines runs all policies and --only some: give one of the two.",
         ),
         (["--gpus", "4", "--policy", "nowhere.yaml"], "Error: nowhere.yaml: "),
         (["--gpus", "4", "--picture", "no/such/place.html"], "Error: no/such/place.html: No such"),

@@ -53,6 +53,26 @@ def test_a_tree_of_percentages_and_gpus(tmp_path: Path) -> None:
     )
 
 
+def test_ranks_are_of_names_or_of_paths(tmp_path: Path) -> None:
+    """A path is of one node, a name of all that are called so.
+
+    Planted: paths, which a company file may have, looked up as names and so without a rank.
+    """
+    text = """
+policy: {rank: [a/x, y]}
+departments: {a: {teams: {x: {}, y: {}}}, b: {teams: {x: {}, y: {}}}}
+"""
+    tree = read_quotas(written(tmp_path, text))
+    assert {node.id: node.rank for node in tree.nodes} == {
+        "a": 0,
+        "a/x": 2,
+        "a/y": 1,
+        "b": 0,
+        "b/x": 0,
+        "b/y": 1,
+    }
+
+
 def test_weights_for_spare_gpus(tmp_path: Path) -> None:
     """Planted: the weight read and dropped."""
     tree = read_quotas(written(tmp_path, "teams: {x: {weight: 300}, y: {}}"))
@@ -69,7 +89,9 @@ def test_the_departments_of_an_organization_are_below_it(tmp_path: Path) -> None
     """So their ranks order them, and what they leave is theirs before others'. Without a size of
     the fleet it is guaranteed what they are.
 
-    Planted: the organization read and dropped.
+    It is no department itself, also where only teams are below it.
+
+    Planted: the organization read and dropped; taken for a department.
     """
     tree = read_quotas(written(tmp_path, f"organization: AI Company\n{COMPANY}"))
     assert tree.nodes[:2] == (
@@ -84,13 +106,16 @@ def test_the_departments_of_an_organization_are_below_it(tmp_path: Path) -> None
     scene, teams = stage(tree, uniform_fleet(100, 8), Policy(), ["nlp"], scale=False)
     assert (teams, scene.above("research/nlp")) == (
         {"nlp": "research/nlp"},
-        ("research", "AI Company"),
+        ("research",),
     )
+    assert scene.departments == {"research": 45_000}
     ranks = tree_of(tree.nodes)
     of = {name: ranks.ranks[at] for name, at in ranks.index.items()}
     assert of["production"] > of["research"]
     small = written(tmp_path, "organization: o\nteams: {x: {guaranteed: 3}, y: {guaranteed: 4}}")
     assert read_quotas(small).quotas[0] == Quota("o", POOL, 7_000)
+    scene, _ = stage(read_quotas(small), uniform_fleet(8, 8), Policy(), ["x"], scale=False)
+    assert (scene.departments, scene.above("x")) == ({}, ())
 
 
 LISTED = """team,quota_gpus,borrow_limit_gpus,lend_limit_gpus
@@ -107,7 +132,8 @@ def test_a_list_of_paths_is_a_tree(tmp_path: Path) -> None:
     """research says what it is guaranteed, a GPU more than its teams; ads and org do not.
 
     Planted: the row of a department taken for one more team; a department without a row left with
-    nothing, or with what is all below it summed over two levels.
+    nothing, or with what is all below it summed over two levels; org, which has departments below
+    it, taken for one.
     """
     tree = read_quotas(written(tmp_path, LISTED, "quotas.csv"))
     assert tree.nodes == (
@@ -132,9 +158,18 @@ def test_a_list_of_paths_is_a_tree(tmp_path: Path) -> None:
     )
     scene, teams = stage(tree, uniform_fleet(16, 8), Policy(), ["nlp", "rank"], scale=False)
     assert teams == {"nlp": "org/research/nlp", "rank": "org/ads/rank"}
-    assert scene.departments == {"org": 12_000, "org/ads": 4_000, "org/research": 8_000}
-    assert scene.above("org/ads/rank") == ("org/ads", "org")
+    assert scene.departments == {"org/ads": 4_000, "org/research": 8_000}
+    assert scene.above("org/ads/rank") == ("org/ads",)
     assert scene.above("sales") == ()
+
+
+def test_departments_may_be_at_the_top(tmp_path: Path) -> None:
+    """Planted: nothing at the top taken for a department; a department of departments, which is
+    not at the top, taken for an organization."""
+    listed = "team,quota_gpus\nresearch/vision,2\nads/x,1\n"
+    assert read_quotas(written(tmp_path, listed, "quotas.csv")).departments == ("research", "ads")
+    deep = "team,quota_gpus\no/d/e/x,2\n"
+    assert read_quotas(written(tmp_path, deep, "quotas.csv")).departments == ("o/d", "o/d/e")
 
 
 def test_a_list_says_the_same_as_a_tree(tmp_path: Path) -> None:
@@ -261,6 +296,12 @@ def test_a_name_that_two_teams_have_is_refused_where_the_trace_uses_it(tmp_path:
         ("q.yaml", "gpus: 4\nteams: {x: {guarantee: 4}}", "x has no 'guarantee'; it may have guar"),
         ("q.yaml", "gpus: 4\nteam: {x: {}}", "the file has no 'team'; it may have gpus, pools, "),
         ("q.yaml", "teams: {x: {weight: 0}}", "weight of x is 0; 1 to 1,000,000"),
+        # Planted: a misspelt name of no effect.
+        (
+            "q.yaml",
+            "policy: {rank: [x, production]}\nteams: {x: {}}",
+            "q.yaml: rank: 'production' is no department or team of this file; write it as it",
+        ),
         ("q.yaml", "organization: {name: a}\nteams: {x: {}}", "organization is .*; write its name"),
         ("q.yaml", "organization: x\nteams: {x: {}}", "'x' is the organization and below it"),
         (
@@ -285,7 +326,7 @@ def test_a_bad_quota_file_says_what_is_wrong(
 def test_a_policy_has_its_defaults_for_what_is_not_named(tmp_path: Path) -> None:
     path = written(tmp_path, "grace_period_s_default: 30\nskips_blocked_within_team: false\n")
     assert read_policy(path) == Policy(grace_period_s_default=30, skips_blocked_within_team=False)
-    assert read_policy(None) == Policy()
+    assert read_policy(None) == read_policy(written(tmp_path, "# none\n")) == Policy()
 
 
 @pytest.mark.parametrize(
@@ -294,7 +335,10 @@ def test_a_policy_has_its_defaults_for_what_is_not_named(tmp_path: Path) -> None
         ("grace: 1", "the policy has no 'grace'; it has claim_overdue_s, "),
         ("starts_max: many", "starts_max cannot be 'many'"),
         ("starts_max: true", "starts_max cannot be True"),
-        ("starts_max: -1", "policy starts_max is -1; choose 0 to"),
+        # Planted: none a cycle, which the portal refuses; then no job ever starts.
+        ("starts_max: 0", "policy starts_max is 0; choose 1 to 1000000"),
+        ("reclaims_max: 0", "policy reclaims_max is 0; choose 1 to 1000000"),
+        ("min_run_s: -1", "policy min_run_s is -1; choose 0 to"),
         ("- 1", "the policy must be a mapping"),
     ],
 )

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.simulator_builders import a_job, a_scene, play
+from arbiter.policy import Policy
+from builders.simulator_builders import PLAIN, a_job, a_scene, play
 from simulator.comparison import compare
 from simulator.decay import ONE, halving
 from simulator.observer import Skyline, Team
@@ -22,14 +23,14 @@ def test_percentiles_are_by_nearest_rank() -> None:
     assert spread([4, 1, 3, 2]) == Spread(4, 2, 2, 4, 4, 4)
     assert percentile(list(range(1, 101)), 95) == 95
     assert percentile([7], 50) == 7
-    assert spread([]) == Spread(0, 0, 0, 0, 0, 0)
+    assert spread([]) == Spread(0, None, None, None, None, None)
 
 
 def test_jain_of_the_textbook() -> None:
     assert jain([Fraction(1), Fraction(1, 2)]) == 0.9
     assert jain([Fraction(1), Fraction(0)]) == 0.5
-    assert jain([Fraction(0)]) == 1.0
-    assert jain([]) == 1.0
+    assert jain([Fraction(0)]) is None
+    assert jain([]) is None
 
 
 def test_a_skyline_counts_what_lasts() -> None:
@@ -112,6 +113,56 @@ def test_every_figure_of_a_small_schedule() -> None:
     assert found.rho_worst_by_work == (0.5 * 20 + 2.0 * 30 + 2.0 * 30 + 1.5 * 10) / 90
     assert (found.finished, found.unfinished, found.refused) == (6, 0, 0)
     assert (found.makespan_s, found.preemptions, found.waste) == (50, 0, 0.0)
+
+
+def test_figures_of_nothing_are_unknown() -> None:
+    """Static quotas of 1 and 0 refuse the gang and all jobs of b; a starts a job of its own when
+    the last one comes, so that until then nobody was entitled to anything.
+
+    Planted: waits of 0, no shortfall and a fairness of 1 where nothing was there to be judged.
+    """
+    jobs = [a_job("gang", nodes=2), a_job("b", team="b"), a_job("a", at=20)]
+    found = judge(
+        play("static", jobs, guarantees={"a": 1}, per_node=2).outcome,
+        capacity_mgpu=4_000,
+        bound_mgpu_s=30_000,
+        alone=None,
+    )
+    assert (found.utilisation, found.goodput, found.of_bound) == (0.0, 0.0, 0.0)
+    nothing = Spread(0, None, None, None, None, None)
+    assert (found.waits, found.gang_waits) == (Spread(1, 0, 0, 0, 0, 0), nothing)
+    assert (found.shortfall, found.lasted, found.divisible, found.jain) == (None,) * 4
+    assert (found.shortfall_worst, found.lasted_worst, found.divisible_worst) == (None,) * 3
+    found = judge(
+        play("static", jobs).outcome, capacity_mgpu=4_000, bound_mgpu_s=30_000, alone=None
+    )
+    assert (found.waits, found.completion, found.due) == (nothing,) * 3
+    assert (found.slowdown, found.due_max_s, found.waste, found.makespan_s) == (None,) * 4
+    assert (found.refused, found.preemptions_p99) == (3, 0)
+
+
+def test_what_is_done_again_is_no_more_of_the_bound() -> None:
+    """Until 1,200 on 4 GPUs. b loses its 410 s to a, which runs 410-510, and does 500 anew: 1,010 s
+    of 4 GPUs are held, and 600 of them were worth it, which is all that there was to do. No policy
+    could do the job of 5 GPUs on a node.
+
+    Planted: what was lost counted as done, so that more was done than could be; work in the bound
+    for which there is no node.
+    """
+    knobs = Policy(grace_period_s_default=10, min_run_s=0)
+    scene = a_scene({"a": 4, "b": 0}, gpus=4, per_node=4, policy=knobs)
+    given = Settings(**PLAIN)
+    jobs = [
+        a_job("b", gpus=4, runs=500, team="b"),
+        a_job("large", gpus=5, runs=900, team="b"),
+        a_job("a", gpus=4, at=400, runs=100),
+        a_job("end", at=1_200, team="b"),
+    ]
+    works = prepare(jobs, given)
+    (ours,) = compare(works, scene, given, {"a": "a", "b": "b"}, ["tidegate"])
+    assert ours.quality.utilisation == 1_010 / 1_200
+    assert ours.quality.goodput == ours.quality.bound == 600 / 1_200
+    assert ours.quality.of_bound == 1.0
 
 
 def test_shortfall_counts_what_outlasts_grace_and_cycle_apart() -> None:

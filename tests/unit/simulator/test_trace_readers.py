@@ -49,6 +49,38 @@ def test_jobs_without_an_id_are_known_by_their_line(tmp_path: Path) -> None:
     assert (trace.format, [job.id for job in trace.jobs]) == ("philly", ["line 2", "line 3"])
 
 
+def test_names_of_columns_may_be_quoted_like_what_is_in_them(tmp_path: Path) -> None:
+    """Planted: the first line cut at commas with its quotes left in, so that no column was known,
+    of a trace or of nodes; a quote behind a blank left in."""
+    text = '"submit_s", "duration_s","gpus","vc"\n0,100, "8","a, b"\n'
+    trace = read_trace(written(tmp_path, text), gpus_per_node=8)
+    assert trace.jobs == (TraceJob("line 2", "a, b", "a, b", 0, 100, 8_000),)
+    nodes = written(tmp_path, '"sn","gpu","model"\n"n","8","G2"\n')
+    assert read_machines(nodes) == (Machine("n", 8_000, frozenset({"G2"})),)
+
+
+def test_a_column_of_time_limits_is_read_and_columns_that_say_nothing_are_told(
+    tmp_path: Path,
+) -> None:
+    """An empty limit is none.
+
+    Planted: the column dropped, and limits drawn instead; the column of the team told as not used;
+    `vc` not told where the users are the teams.
+    """
+    text = "submit_s,duration_s,gpus,vc,time_limit_s,user,status\n0,9,1,a,60,u,x\n1,9,1,b,,u,x\n"
+    trace = read_trace(written(tmp_path, text), gpus_per_node=8)
+    assert [job.time_limit_s for job in trace.jobs] == [60, None]
+    assert trace.unused == ("status",)
+    trace = read_trace(written(tmp_path, text), gpus_per_node=8, team_column="user")
+    assert trace.unused == ("vc", "status")
+    limited = OPENB.replace(",status\n", ",time_limit_s\n").replace("Running", "200")
+    trace = read_trace(
+        written(tmp_path, limited.replace("Failed", "").replace("Pending", "")), gpus_per_node=8
+    )
+    assert [job.time_limit_s for job in trace.jobs] == [200, None]
+    assert trace.unused == ("cpu_milli", "mem_mib")
+
+
 def test_a_packed_file_is_read_like_a_plain_one(tmp_path: Path) -> None:
     plain = read_trace(written(tmp_path, PHILLY), gpus_per_node=8)
     packed = written(tmp_path, gzip.compress(PHILLY.encode()), "trace.gz")
@@ -99,6 +131,32 @@ def test_swf_processors_are_gpus_and_what_did_not_run_is_left_out(tmp_path: Path
     assert {job.team for job in jobs} == {"queue2"}
 
 
+def test_of_a_job_in_parts_the_line_that_sums_it_up_is_read(tmp_path: Path) -> None:
+    """Job 1 ran in two parts and job 6 in one, whose lines stand behind their sum and before it.
+    Of job 5 there are only parts: it is left out, as one.
+
+    Planted: a second line of a job refused; a part read as a job; jobs without a sum not counted.
+    """
+    rest = "16 -1 -1 16 200 -1 {} 3 4 -1 2 -1 -1 -1\n"
+    lines = [
+        ("1 0 5 100", 1),
+        ("1 -1 5 60", 2),
+        ("1 -1 9 40", 3),
+        ("5 7 0 10", 2),
+        ("5 -1 9 10", 4),
+        ("6 9 0 20", 4),
+        ("6 9 0 30", 0),
+        ("7 9 0 50", 5),
+    ]
+    path = written(tmp_path, "".join(f"{begin} {rest.format(of)}" for begin, of in lines))
+    trace = read_trace(path, gpus_per_node=8)
+    assert [(job.id, job.duration_s) for job in trace.jobs] == [("1", 100), ("6", 30), ("7", 50)]
+    assert (trace.left_out, trace.in_parts) == (0, 1)
+    path.write_text(f"5 7 0 10 {rest.format(3)}")
+    with pytest.raises(TraceError, match="lines of partial executions only; add the lines that"):
+        read_trace(path, gpus_per_node=8)
+
+
 @pytest.mark.parametrize(
     ("gpus", "per_node", "split"),
     [
@@ -137,6 +195,22 @@ HEADER = "job_id,submit_s,duration_s,gpus,vc\n"
         ("", "trace.csv: it is empty"),
         ("when,gpus\n", "trace.csv, line 1: unknown columns; there are readers for traces with"),
         ("job_id,when\n", "trace.csv, line 1: unknown columns; there are readers for"),
+        (
+            HEADER.replace(",", ";") + "1;0;5;1;a\n",
+            "trace.csv, line 1: its columns are separated by ';'; separate them by commas",
+        ),
+        (HEADER.replace(",", "\t"), "line 1: its columns are separated by tabs; separate them by"),
+        (HEADER.replace(",", " "), "line 1: its columns are separated by blanks; separate them"),
+        ("submit_s\n0\n", "trace.csv, line 1: unknown columns; there are readers for"),
+        ('"submit_s,"gpus"\n', "trace.csv, line 1: ',' expected after '\"'"),
+        (
+            HEADER[:-1] + ",time_limit_s\n1,0,5,1,a,0\n",
+            "line 2: time_limit_s is 0; at least 1 is needed",
+        ),
+        (
+            HEADER[:-1] + f",time_limit_s\n1,0,5,1,a,{10**20}\n",
+            "trace.csv: it submits for more than 100 years, or a job runs or may run so long; are",
+        ),
         (SWF + "4 5 6\n", "trace.csv, line 5: 3 fields; SWF has 18"),
         (SWF + SWF, "trace.csv, line 6: job 1 is there twice"),
         ("1 0 5 100 x -1 -1 16 200 -1 1 3 4 -1 2 -1 -1 -1\n", "line 1: SWF has numbers only"),
