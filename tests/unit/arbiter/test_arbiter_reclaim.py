@@ -482,6 +482,60 @@ def test_what_a_later_claim_waits_for_does_not_hold_an_earlier_one_back() -> Non
     assert [start.job for start in plan_of(snapshot).starts] == ["first"]
 
 
+def refused_for_now(*running: RunningJob, behind: bool = False) -> Snapshot:
+    """Two nodes of four GPUs. All that `first` claims is free; `leaving`, which goes for `last`,
+    holds the other node for another 40 s, and a sister keeps a GPU. `running` runs beside `first`,
+    or what `behind` it in turn claims is free there, too."""
+    half = slots(1, 1, gpus=2)
+    snapshot = a_snapshot(
+        quotas=(
+            a_quota("o", 8),
+            a_quota("o/a", 2),
+            a_quota("o/b", 5),
+            a_quota("o/keeps", 1, lend=0),
+            a_quota("p", 0),
+        ),
+        devices=devices(2, gpus=4),
+        running=[
+            a_victim("leaving", "p", slots(0, 1, gpus=4), of="last", grace_until=NOW + 40),
+            *running,
+        ],
+        queued=[
+            a_queued("first", "o/a", gpus=2),
+            a_queued("second", "o/b", gpus=2),
+            a_queued("last", "o/b", gpus=3),
+        ],
+        claims=[
+            a_claim("first", half, grace_until=NOW - 10),
+            a_claim("last", slots(0, 1, gpus=3), grace_until=NOW + 40),
+        ],
+    )
+    if not behind:
+        return snapshot
+    second = a_claim("second", half, grace_until=NOW + 40)
+    return replace(snapshot, claims=(*snapshot.claims, second))
+
+
+def test_what_claims_behind_it_keep_free_is_no_reason_to_refuse_an_earlier_one() -> None:
+    """Beside `leaving` and what the sister keeps there is room for one of both. Planted: what
+    `second` keeps free counts, so `first` is given up, for which others were stopped, and `second`
+    starts."""
+    plan = plan_of(refused_for_now(behind=True))
+    assert (started(plan), plan.dropped_claims, plan.reclaims) == (["first"], (), ())
+    assert why(plan, "second").code is Code.WAITING_FOR_RECLAIM
+
+
+def test_a_claim_that_quota_will_allow_once_others_are_gone_stands() -> None:
+    """Two GPUs that somebody uses since leave `first` no room beside `leaving`. It waits for that,
+    and as long as for a victim of its own. Planted: until the end of its own grace."""
+    snapshot = refused_for_now(a_running("since", "o/b", slots(1, 1, gpus=2)))
+    plan = plan_of(snapshot, claim_overdue_s=10)
+    assert (plan.starts, plan.dropped_claims, plan.reclaims) == ((), (), ())
+    assert plan_of(snapshot, claim_overdue_s=9).dropped_claims == ("first",)
+    gone = replace(snapshot, running=snapshot.running[1:])
+    assert sorted(started(plan_of(gone))) == ["first", "last"]
+
+
 def test_what_a_preempting_class_leaves_over_is_there_for_others() -> None:
     """It stops a gang on two nodes for one of them; the other one goes to the next in line.
 
