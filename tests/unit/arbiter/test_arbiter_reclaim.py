@@ -536,6 +536,38 @@ def test_a_claim_that_quota_will_allow_once_others_are_gone_stands() -> None:
     assert sorted(started(plan_of(gone))) == ["first", "last"]
 
 
+def test_who_is_being_stopped_for_an_earlier_claim_counts_for_the_next_one() -> None:
+    """The claim of `j` for which `v` goes is no more, as its node is drained. It claims a free one
+    until quota lets it have that, once `v` is gone; so what `v` uses is its own, and `k` can start
+    beside it.
+
+    Planted: a claim counts only those who are stopped in its cycle.
+    """
+    drained, *others = devices(3, gpus=4)
+    plan = plan_of(
+        a_snapshot(
+            quotas=(
+                a_quota("o", 8, borrow=0),
+                a_quota("o/d", 4, borrow=0),
+                a_quota("o/d/a", 4),
+                a_quota("o/d/b", 0),
+                a_quota("o/e", 4),
+            ),
+            devices=(replace(drained, capacity_mgpu=0), *others),
+            running=[
+                a_victim("v", "o/d/b", slots(0, 1, gpus=4), of="j", grace_until=NOW + 50),
+            ],
+            queued=[a_queued("j", "o/d/a", gpus=4), a_queued("k", "o/e")],
+            used={("o/e", "alice"): 1_000_000},
+        )
+    )
+    assert [(one.job, one.victims, one.grace_until) for one in plan.reclaims] == [
+        ("j", (), NOW + 50)
+    ]
+    assert started(plan) == ["k"]
+    assert why(plan, "j").numbers["victims"] == 1
+
+
 def test_what_a_preempting_class_leaves_over_is_there_for_others() -> None:
     """It stops a gang on two nodes for one of them; the other one goes to the next in line.
 
