@@ -194,7 +194,7 @@ class Pool:
             self.later.charge(holding.team, -holding.mgpu)
             self.give_back(holding)
         claim = Claim(job.id, place.cluster, (), self.taken_at, self.taken_at)
-        earmark = Earmark(job, claim, team, list(victims), stand_in(job, claim, team, 0))
+        earmark = Earmark(job, claim, team, list(victims), self._stand_in(job, claim, team))
         earmark.earlier = [one for one in self.leaving if one.run.beneficiary == job.id]
         self.place(earmark, place)
         self.lay([earmark])
@@ -214,7 +214,10 @@ class Pool:
     def wait_until(self, earmark: Earmark, grace_until: int) -> None:
         """What a claim of this cycle waits for is gone by then."""
         earmark.claim = replace(earmark.claim, grace_until=grace_until)
-        earmark.stand_in = stand_in(earmark.job, earmark.claim, earmark.team, 0)
+        earmark.stand_in = self._stand_in(earmark.job, earmark.claim, earmark.team)
+
+    def _stand_in(self, job: QueuedJob, claim: Claim, team: int) -> Holding:
+        return stand_in(job, claim, team, self.ground.priority(job.priority_class).order)
 
     def wait_for_quota(self, earmark: Earmark) -> None:
         """A claim of this cycle, which is laid, waits for everybody who goes where quota does not
