@@ -20,16 +20,19 @@ class Used(NamedTuple):
 
 def use_claims(pool: Pool, starts_max: int) -> list[Used]:
     """Start every claimed job whose GPUs are free, there or elsewhere, so many at most; give up a
-    claim that only quota still refuses (it was lowered since), unless that is to allow it within
-    the claim's grace. What a claim leaves so is there for the others."""
+    claim that only quota still refuses (it was lowered since), unless that is to allow it once
+    others are gone. What a claim leaves so is there for the others. What those behind it in turn
+    keep free is no reason to refuse it: they come after it, and have time until others are gone."""
     used: list[Used] = []
     dropped_count = -1
     while dropped_count < len(pool.dropped):
         dropped_count = len(pool.dropped)
-        for earmark in in_turn(pool.earmarks.values()):
-            if len(used) >= starts_max:
-                break
-            one = _use(pool, earmark)
+        standing = in_turn(pool.earmarks.values())
+        for earmark in standing:
+            pool.now.charge(earmark.team, -earmark.uncovered_mgpu)
+        for earmark in standing:
+            pool.now.charge(earmark.team, earmark.uncovered_mgpu)
+            one = _use(pool, earmark) if len(used) < starts_max else None
             if one is not None:
                 used.append(one)
     return used
@@ -55,11 +58,12 @@ def _use(pool: Pool, earmark: Earmark) -> Used | None:
 
 
 def _waits_for_others(pool: Pool, earmark: Earmark) -> bool:
-    """Whether quota, which refuses the job of a claim now, is to allow it within the claim's grace:
-    once its victims are gone, or those of other claims. The claim does not count."""
+    """Whether quota, which refuses the job of a claim now, is to allow it once its victims are
+    gone, or those of other claims, for which it waits no longer than for its own. The claim does
+    not count."""
     later = pool.now if pool.later is None else pool.later
     return bool(earmark.victims) or (
-        earmark.claim.grace_until > pool.taken_at
+        earmark.claim.grace_until + pool.policy.claim_overdue_s >= pool.taken_at
         and later.blocker(earmark.team, earmark.job.mgpu) is None
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from arbiter.accounts import Accounts
@@ -49,6 +50,8 @@ from arbiter.snapshot import (
 #: besides: more are of jobs that are gone, and it is laid out anew.
 _QUESTIONS_PER_LINE = 4
 _QUESTIONS_BESIDES = 2_000
+#: So often at most a pool is decided, each time without the claims that were overtaken before.
+_ROUNDS_MAX = 8
 
 
 class _PoolState:
@@ -370,23 +373,29 @@ class Core:
                     parts=ground.parts,
                 )
 
-            pool = open_pool(
-                ground, holdings, state.lines.jobs, in_force, balances, checkpoint_at, now
-            )
-            cycle = PoolCycle(
-                pool,
-                state.lines,
-                shares,
-                starts_left=starts_left,
-                reclaims_left=reclaims_left,
-                explains=explains,
-                shared=shared,
-            )
-            try:
-                cycle.run()
-            except BaseException:
+            for rounds_left in reversed(range(_ROUNDS_MAX)):
+                pool = open_pool(
+                    ground, holdings, state.lines.jobs, in_force, balances, checkpoint_at, now
+                )
+                cycle = PoolCycle(
+                    pool,
+                    state.lines,
+                    shares,
+                    starts_left=starts_left,
+                    reclaims_left=reclaims_left,
+                    explains=explains,
+                    shared=shared,
+                )
+                try:
+                    cycle.run()
+                    in_vain = cycle.overtaken() if rounds_left else ()
+                except BaseException:
+                    cycle.close()
+                    raise
+                if not in_vain:
+                    break
                 cycle.close()
-                raise
+                shared = replace(shared, not_again=shared.not_again.union(in_vain))
             return cycle
 
         rounds = Rounds(

@@ -21,8 +21,9 @@ class Earmark:
     """A claim in force, with the rooms of its nodes among its slots where they are counted.
     `free_mgpu` is the part of each slot, by node or room, that no victim holds any more and nobody
     else may take; `uncovered_mgpu` is what counts as use of the team. `stand_in`
-    takes the job's place where running jobs are classed and victims are sought. `fits_guarantee`
-    is of a claim of this cycle: it is within the team's own guarantee."""
+    takes the job's place where running jobs are classed and victims are sought. The last two are of
+    a claim of this cycle: `fits_guarantee` where it is within the team's own guarantee, and whose
+    stop for an `earlier` claim of the job goes on."""
 
     job: QueuedJob
     claim: Claim
@@ -32,6 +33,12 @@ class Earmark:
     free_mgpu: dict[str, int] = field(default_factory=dict)
     uncovered_mgpu: int = 0
     fits_guarantee: bool = False
+    earlier: Sequence[Holding] = ()
+
+    @property
+    def going(self) -> list[Holding]:
+        """All who are being stopped for the job."""
+        return [*self.victims, *self.earlier]
 
     @property
     def coming_back_mgpu(self) -> int:
@@ -151,7 +158,7 @@ def cover_all(earmarks: Iterable[Earmark], coming_back: Mapping[str, dict[str, i
     latest_first = in_turn(earmarks)[::-1]
     for earmark in latest_first:
         earmark.free_mgpu = {slot.node: slot.mgpu for slot in earmark.claim.slots}
-        _cover(earmark, coming_back, held_by_node(earmark.victims))
+        _cover(earmark, coming_back, held_by_node(earmark.going))
     for earmark in latest_first:
         _cover(earmark, coming_back, coming_back)
 
@@ -170,7 +177,7 @@ def _cover(
         if going:
             unclaimed[node] -= going
             earmark.free_mgpu[node] -= going
-    held = min(earmark.job.mgpu, sum(holding.mgpu for holding in earmark.victims))
+    held = min(earmark.job.mgpu, sum(holding.mgpu for holding in earmark.going))
     earmark.uncovered_mgpu = earmark.job.mgpu - max(earmark.coming_back_mgpu, held)
 
 

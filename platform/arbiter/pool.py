@@ -195,7 +195,8 @@ class Pool:
             self.later.charge(holding.team, -holding.mgpu)
             self.give_back(holding)
         claim = Claim(job.id, place.cluster, (), self.taken_at, self.taken_at)
-        earmark = Earmark(job, claim, team, list(victims), stand_in(job, claim, team, 0))
+        earmark = Earmark(job, claim, team, list(victims), self._stand_in(job, claim, team))
+        earmark.earlier = [one for one in self.leaving if one.run.beneficiary == job.id]
         self.place(earmark, place)
         self.lay([earmark])
         self.wait_for_quota(earmark)
@@ -208,18 +209,21 @@ class Pool:
         """A claim of this cycle, which is on no nodes, is to be for `place`."""
         held = tuple(self.held_by(earmark.job, place))
         earmark.claim = replace(earmark.claim, cluster=place.cluster, slots=held)
-        own = (self.grace_until(holding) for holding in earmark.victims)
+        own = map(self.grace_until, earmark.going)
         self.wait_until(earmark, max((self._last_return(place), *own)))
 
     def wait_until(self, earmark: Earmark, grace_until: int) -> None:
         """What a claim of this cycle waits for is gone by then."""
         earmark.claim = replace(earmark.claim, grace_until=grace_until)
-        earmark.stand_in = stand_in(earmark.job, earmark.claim, earmark.team, 0)
+        earmark.stand_in = self._stand_in(earmark.job, earmark.claim, earmark.team)
+
+    def _stand_in(self, job: QueuedJob, claim: Claim, team: int) -> Holding:
+        return stand_in(job, claim, team, self.ground.priority(job.priority_class).order)
 
     def wait_for_quota(self, earmark: Earmark) -> None:
         """A claim of this cycle, which is laid, waits for everybody who goes where quota does not
         allow its job once its own victims are gone."""
-        gone = [(one.team, one.mgpu) for one in earmark.victims]
+        gone = [(one.team, one.mgpu) for one in earmark.going]
         gone.append((earmark.team, earmark.uncovered_mgpu))
         for team, mgpu in gone:
             self.now.charge(team, -mgpu)
@@ -227,9 +231,8 @@ class Pool:
         for team, mgpu in gone:
             self.now.charge(team, mgpu)
         if not is_allowed:
-            going = [one.run.grace_until or 0 for one in self.leaving]
-            going += map(self.grace_until, self.stopped)
-            self.wait_until(earmark, max([earmark.claim.grace_until, *going]))
+            going = map(self.grace_until, (*self.leaving, *self.stopped))
+            self.wait_until(earmark, max((earmark.claim.grace_until, *going)))
 
     def lay(self, earmarks: Sequence[Earmark]) -> None:
         """Count claims of this cycle in on their nodes."""
@@ -315,8 +318,11 @@ class Pool:
             self.later.charge(earmark.team, earmark.job.mgpu)
 
     def grace_until(self, holding: Holding) -> int:
-        """When an attempt that is stopped in this cycle is gone at the latest."""
-        return self.taken_at + self._grace_s(holding)
+        """When an attempt that is stopped in this cycle, or leaves since an earlier one, is gone at
+        the latest."""
+        if holding in self.stopped:
+            return self.taken_at + self._grace_s(holding)
+        return holding.run.grace_until or 0
 
     def _grace_s(self, holding: Holding) -> int:
         cls = self.ground.classes.get(holding.run.priority_class)
@@ -327,14 +333,11 @@ class Pool:
         """When what is being stopped on these nodes, since earlier or for somebody else in this
         cycle, is gone at the latest."""
         nodes = set(place.nodes)
-        known = [(holding, holding.run.grace_until) for holding in self.leaving]
-        known += [(holding, self.grace_until(holding)) for holding in self.stopped]
         return max(
             (
-                grace_until
-                for holding, grace_until in known
-                if grace_until is not None
-                and holding.run.cluster == place.cluster
+                self.grace_until(holding)
+                for holding in (*self.leaving, *self.stopped)
+                if holding.run.cluster == place.cluster
                 and any(slot.node in nodes for slot in holding.run.slots)
             ),
             default=self.taken_at,

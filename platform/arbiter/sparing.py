@@ -285,16 +285,15 @@ class Sparing:
         for earmark in earmarks:
             pool.lift(earmark)
         pool.lay(earmarks)
-        going = [(one, pool.grace_until(one)) for one in pool.stopped]
-        going += [(one, one.run.grace_until or 0) for one in pool.leaving]
         ends: dict[tuple[str, str], int] = {}
-        for holding, grace_until in going:
+        for holding in (*pool.leaving, *pool.stopped):
+            grace_until = pool.grace_until(holding)
             for slot in holding.run.slots:
                 node = holding.run.cluster, slot.node
                 ends[node] = max(grace_until, ends.get(node, 0))
         for earmark in earmarks:
             here = (ends.get((earmark.claim.cluster, slot.node), 0) for slot in earmark.claim.slots)
-            own = (pool.grace_until(holding) for holding in earmark.victims)
+            own = map(pool.grace_until, earmark.going)
             pool.wait_until(earmark, max([pool.taken_at, *here, *own]))
             pool.wait_for_quota(earmark)
 

@@ -118,12 +118,17 @@ def _parts(pool: Pool, starts: Sequence[NewStart], over: Collection[int]) -> dic
     return parts
 
 
-def protection_after(pool: Pool, starts: Sequence[NewStart]) -> Protection:
-    """How all that runs after the plan is classed."""
-    everybody = range(len(pool.tree.ids))
+def protection_after(
+    pool: Pool, starts: Sequence[NewStart], claims: Collection[Holding] = ()
+) -> Protection:
+    """How all that runs after the plan is classed, beside these that stand for `claims`."""
+    everybody, claimed = range(len(pool.tree.ids)), {one.team for one in claims}
+    teams = with_changed(_teams_after(pool, starts, everybody), claimed)
+    for one in claims:
+        teams[one.team].add(one.contender())
     changed = {start.team for start in starts} | {one.team for one in pool.stopped}
     protection = pool.protection.copy()
-    protection.redo(_teams_after(pool, starts, everybody), changed.union(pool.claimants))
+    protection.redo(teams, changed.union(claimed, pool.claimants))
     return protection
 
 

@@ -274,7 +274,7 @@ def of_claimed(pool: Pool, earmark: Earmark) -> Reason:
         "within_guarantee_mgpu": job.mgpu if is_protected or earmark.fits_guarantee else 0,
         "coming_back_mgpu": earmark.coming_back_mgpu,
         "earmarked_mgpu": job.mgpu - earmark.coming_back_mgpu,
-        "victims": len(earmark.victims),
+        "victims": len(earmark.going),
         "grace_left_s": max(0, earmark.claim.grace_until - pool.taken_at),
     }
     return Reason(Code.WAITING_FOR_RECLAIM, numbers)

@@ -537,6 +537,92 @@ def test_what_a_later_claim_waits_for_does_not_hold_an_earlier_one_back() -> Non
     assert [start.job for start in plan_of(snapshot).starts] == ["first"]
 
 
+def refused_for_now(*running: RunningJob, behind: bool = False) -> Snapshot:
+    """Two nodes of four GPUs. All that `first` claims is free; `leaving`, which goes for `last`,
+    holds the other node for another 40 s, and a sister keeps a GPU. `running` runs beside `first`,
+    or what `behind` it in turn claims is free there, too."""
+    half = slots(1, 1, gpus=2)
+    snapshot = a_snapshot(
+        quotas=(
+            a_quota("o", 8),
+            a_quota("o/a", 2),
+            a_quota("o/b", 5),
+            a_quota("o/keeps", 1, lend=0),
+            a_quota("p", 0),
+        ),
+        devices=devices(2, gpus=4),
+        running=[
+            a_victim("leaving", "p", slots(0, 1, gpus=4), of="last", grace_until=NOW + 40),
+            *running,
+        ],
+        queued=[
+            a_queued("first", "o/a", gpus=2),
+            a_queued("second", "o/b", gpus=2),
+            a_queued("last", "o/b", gpus=3),
+        ],
+        claims=[
+            a_claim("first", half, grace_until=NOW - 10),
+            a_claim("last", slots(0, 1, gpus=3), grace_until=NOW + 40),
+        ],
+    )
+    if not behind:
+        return snapshot
+    second = a_claim("second", half, grace_until=NOW + 40)
+    return replace(snapshot, claims=(*snapshot.claims, second))
+
+
+def test_what_claims_behind_it_keep_free_is_no_reason_to_refuse_an_earlier_one() -> None:
+    """Beside `leaving` and what the sister keeps there is room for one of both. Planted: what
+    `second` keeps free counts, so `first` is given up, for which others were stopped, and `second`
+    starts."""
+    plan = plan_of(refused_for_now(behind=True))
+    assert (started(plan), plan.dropped_claims, plan.reclaims) == (["first"], (), ())
+    assert why(plan, "second").code is Code.WAITING_FOR_RECLAIM
+
+
+def test_a_claim_that_quota_will_allow_once_others_are_gone_stands() -> None:
+    """Two GPUs that somebody uses since leave `first` no room beside `leaving`. It waits for that,
+    and as long as for a victim of its own. Planted: until the end of its own grace."""
+    snapshot = refused_for_now(a_running("since", "o/b", slots(1, 1, gpus=2)))
+    plan = plan_of(snapshot, claim_overdue_s=10)
+    assert (plan.starts, plan.dropped_claims, plan.reclaims) == ((), (), ())
+    assert plan_of(snapshot, claim_overdue_s=9).dropped_claims == ("first",)
+    gone = replace(snapshot, running=snapshot.running[1:])
+    assert sorted(started(plan_of(gone))) == ["first", "last"]
+
+
+def test_who_is_being_stopped_for_an_earlier_claim_counts_for_the_next_one() -> None:
+    """The claim of `j` for which `v` goes is no more, as its node is drained. It claims a free one
+    until quota lets it have that, once `v` is gone; so what `v` uses is its own, and `k` can start
+    beside it.
+
+    Planted: a claim counts only those who are stopped in its cycle.
+    """
+    drained, *others = devices(3, gpus=4)
+    plan = plan_of(
+        a_snapshot(
+            quotas=(
+                a_quota("o", 8, borrow=0),
+                a_quota("o/d", 4, borrow=0),
+                a_quota("o/d/a", 4),
+                a_quota("o/d/b", 0),
+                a_quota("o/e", 4),
+            ),
+            devices=(replace(drained, capacity_mgpu=0), *others),
+            running=[
+                a_victim("v", "o/d/b", slots(0, 1, gpus=4), of="j", grace_until=NOW + 50),
+            ],
+            queued=[a_queued("j", "o/d/a", gpus=4), a_queued("k", "o/e")],
+            used={("o/e", "alice"): 1_000_000},
+        )
+    )
+    assert [(one.job, one.victims, one.grace_until) for one in plan.reclaims] == [
+        ("j", (), NOW + 50)
+    ]
+    assert started(plan) == ["k"]
+    assert why(plan, "j").numbers["victims"] == 1
+
+
 def test_what_a_preempting_class_leaves_over_is_there_for_others() -> None:
     """It stops a gang on two nodes for one of them; the other one goes to the next in line.
 

@@ -173,8 +173,8 @@ def test_a_job_that_is_being_stopped_already_is_no_news() -> None:
 
 
 def test_whose_claim_is_given_up_may_claim_again_in_the_same_cycle() -> None:
-    """`small` had its turn and could not start, since y still uses what o may borrow; it claims the
-    same GPU again at once. In both futures it starts when y is gone."""
+    """`small` has waited as long as a claim may and cannot start, since y still uses what o may
+    borrow; it claims the same GPU again at once. In both futures it starts when y is gone."""
     on = (Slot("alpha-000", GPU), Slot("alpha-001", GPU), Slot("alpha-002", GPU))
     wide = devices(3, gpus=2)
     snapshot = a_snapshot(
@@ -184,7 +184,7 @@ def test_whose_claim_is_given_up_may_claim_again_in_the_same_cycle() -> None:
         queued=[a_queued("small", "o/l"), a_queued("large", "x/h", nodes=3)],
         claims=[
             a_claim("large", on, grace_until=NOW + 120),
-            a_claim("small", on[:1], grace_until=NOW - 1),
+            a_claim("small", on[:1], grace_until=NOW - 601),
         ],
     )
     plan = decide(snapshot, Policy())
