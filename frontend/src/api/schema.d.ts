@@ -2204,6 +2204,7 @@ export interface components {
             code: components["schemas"]["CodeEnum"];
             /** @description The other pools in whose lines it stands, in its order; at most 3 */
             elsewhere: components["schemas"]["Obstacle"][];
+            /** @description Null where it is unknown; of begin_time, not before the number begin_at */
             estimated_start: components["schemas"]["EstimatedStart"] | null;
             jobs_ahead: number;
             /** @description Path of the node whose limit binds */
