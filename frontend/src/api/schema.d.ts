@@ -3916,6 +3916,7 @@ export interface components {
             epoch: number;
             /** Format: uuid */
             id: string;
+            /** @description Whether today's settings, ranks, rules and priority classes are those of then */
             is_same_policy: boolean;
             queued: number;
             running: number;
