@@ -201,6 +201,7 @@ const NUMBER_LABELS: Record<string, string> = {
   nodes_with_features: "Nodes with these features",
   in_use_mgpu: "Team in use",
   protected_mgpu: "Of it protected",
+  being_freed_mgpu: "Being freed for its jobs",
   reserved_mgpu: "Reserved for larger jobs",
   taken_mgpu: "Given to others now",
   weight_permille: "Its part of the weight",
