@@ -9,7 +9,7 @@ import { Time } from "../ui/Time";
 import { DEVICE_WORDS, formatGpuCount, formatGpus, percentWords } from "../ui/units";
 import { describeChange } from "./changes";
 import { QuotaForm } from "./QuotaForm";
-import { formatLent, quotaUse, startable } from "./use";
+import { BORROWED_HINT, formatLent, quotaUse, startable } from "./use";
 import { QuotaBar } from "./QuotaBar";
 
 /** One node's quota: its numbers, the form that changes it, and who changed it before. */
@@ -55,7 +55,10 @@ export function QuotaDrawer({
                 </span>
               )}
             </Fact>
-            <Fact name="Borrowed now">{formatGpus(use.borrowedMgpu)}</Fact>
+            <Fact name="Borrowed now">
+              {formatGpus(use.borrowedMgpu)}
+              {use.borrowedMgpu > 0 && <div className="small faint">{BORROWED_HINT}</div>}
+            </Fact>
             <Fact name="Lent now">{formatLent(use.lentMgpu)}</Fact>
             <Fact name="Could start now">
               {formatGpus(startMgpu)}
