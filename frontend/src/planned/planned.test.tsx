@@ -290,6 +290,9 @@ describe("one planned change", () => {
     expect(within(starts).getByRole("row", { name: /pretrain-13b/ })).toHaveTextContent("4 h 56 min sooner");
     expect(screen.getByRole("row", { name: /segment-anything/ })).toHaveTextContent("41.50");
     expect(screen.getByRole("row", { name: /^nlp/ })).toHaveTextContent("+900.00");
+    // Planted: what columns say that a phone has no room for is nowhere there.
+    const onPhones = screen.getByRole("rowheader", { name: /^nlp/ }).querySelectorAll(".only-phone");
+    expect([...onPhones].map((each) => each.textContent)).toEqual(["in use now 0", "cost €9,600.00+€1,800.00"]);
     expect(screen.getByText(/An estimate, not a promise/)).toBeInTheDocument();
     expect(await accessibilityFaults(container)).toEqual([]);
 

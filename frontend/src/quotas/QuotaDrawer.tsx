@@ -55,10 +55,7 @@ export function QuotaDrawer({
                 </span>
               )}
             </Fact>
-            <Fact name="Borrowed now">
-              {formatGpus(use.borrowedMgpu)}
-              {use.borrowedMgpu > 0 && <div className="small faint">{BORROWED_HINT}</div>}
-            </Fact>
+            <Fact name="Borrowed now">{formatGpus(use.borrowedMgpu)}</Fact>
             <Fact name="Lent now">{formatLent(use.lentMgpu)}</Fact>
             <Fact name="Could start now">
               {formatGpus(startMgpu)}
@@ -73,6 +70,7 @@ export function QuotaDrawer({
             <Fact name={`Weight for spare ${DEVICE_WORDS[quota.device]}`}>{quota.weight}</Fact>
           </tbody>
         </table>
+        {use.borrowedMgpu > 0 && <p className="small dim">Borrowed: {BORROWED_HINT}</p>}
         {quota.can_edit.length > 0 && (
           <section aria-label="Change this quota">
             <h2>Change</h2>

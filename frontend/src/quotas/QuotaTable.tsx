@@ -75,7 +75,7 @@ export function QuotaTable({
                 <td className="n hide">{formatGpus(use.guaranteedMgpu)}</td>
                 <td className="n hide">
                   {use.borrowedMgpu > 0 ? (
-                    <span className="pill borrow" title={BORROWED_HINT}>
+                    <span className="pill borrow" title={`Borrowed: ${BORROWED_HINT}`}>
                       {formatGpus(use.borrowedMgpu)} borrowed
                     </span>
                   ) : use.lentMgpu > 0 ? (
