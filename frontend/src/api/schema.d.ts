@@ -3063,8 +3063,10 @@ export interface components {
             apply_at: string | null;
             /** @description Whether it is a draft and you have the rights to every edit, as things stand */
             can_apply: boolean;
-            /** @description Whether you may preview and cancel it */
+            /** @description Whether you may cancel it */
             can_manage: boolean;
+            /** @description Whether you may preview it, as long as it is not decided */
+            can_preview: boolean;
             /** Format: date-time */
             created_at: string;
             created_by: string;

@@ -398,6 +398,18 @@ describe("one planned change", () => {
     expect(screen.queryByRole("button", { name: /Apply|Schedule/ })).toBeNull();
   });
 
+  it("previews for a lead of whom a draft would take, who can do no more with it", async () => {
+    // Planted: who may not cancel it may not preview it.
+    const company = aCompany({
+      planned: [aPlannedChange(1, [[NLP, { guaranteed_mgpu: 100_000 }]], { can_apply: false, can_manage: false })],
+    });
+    const { user } = open(`/quota-changes/${DRAFT}`, { company });
+    await user.click(await screen.findByRole("button", { name: "Preview" }));
+    expect(await screen.findByText(/^3 jobs would start sooner/)).toBeInTheDocument();
+    expect(screen.queryByRole("button", { name: /Apply|Cancel/ })).toBeNull();
+    expect(screen.queryByRole("link", { name: "Change the draft" })).toBeNull();
+  });
+
   it("keeps for good what would be taken back", async () => {
     const company = aCompany();
     const { user } = open("/quota-changes/01935000-0000-7000-8000-00000000f003", { company });
