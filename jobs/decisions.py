@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
+from arbiter.cycle import decide
 from arbiter.decisions import Start
 from arbiter.explain import device_of, duration_text
 from arbiter.replay import (
@@ -24,7 +25,7 @@ from arbiter.replay import (
     Replayed,
     Right,
     Stopped,
-    decided_today,
+    by_rules_of,
     differences,
 )
 from arbiter.snapshot import QueuedJob
@@ -40,6 +41,7 @@ from primitives.errors import Conflict, NotFound
 from primitives.units import DeviceKind, gpus_text
 from quotas.installation import arbiter_policy
 from quotas.models import PriorityClass
+from quotas.queries import quota_snapshot
 from tenants.access import Actor, require_platform_admin
 from tenants.roles import Permission
 
@@ -90,7 +92,8 @@ def decisions_about(
 
 
 def replay_cycle(cycle_id: UUID, *, actor: Actor) -> dict[str, Any]:
-    """All that a cycle did, and with which jobs this version and policy would do something else.
+    """All that a cycle did, and with which jobs this version would do something else by today's
+    policies, of the installation and of organizations, and today's priority classes.
 
     Raises Forbidden, NotFound, Conflict for an unreadable record, and TooManyRequests while other
     answers are worked out.
@@ -102,10 +105,11 @@ def replay_cycle(cycle_id: UUID, *, actor: Actor) -> dict[str, Any]:
     record = unpack(bytes(cycle.body))
     replayed = Replayed(record)
     decided = replayed.decided()
-    policy = arbiter_policy()
+    policy, rules = arbiter_policy(), quota_snapshot(())
+    as_of_today = by_rules_of(record.snapshot, rules.nodes, rules.priority_classes)
     with worked_out(ONE_CYCLE):
         try:
-            today = decided_today(record, policy)
+            today = decide(as_of_today, policy)
         except ValueError as error:
             raise Conflict(f"The record of this cycle cannot be decided anew: {error}.") from None
         found = differences(record.plan, today)
@@ -115,7 +119,7 @@ def replay_cycle(cycle_id: UUID, *, actor: Actor) -> dict[str, Any]:
         "queued": len(record.snapshot.queued),
         "running": len(record.snapshot.running),
         "decisions": [teller.told(one) for one in decided],
-        "is_same_policy": policy == record.policy,
+        "is_same_policy": policy == record.policy and as_of_today == record.snapshot,
         "difference_count": len(found),
         "differences": [teller.difference(one) for one in found[:DIFFERENCES_MAX]],
     }

@@ -21,7 +21,7 @@ from primitives.errors import Conflict
 from quotas.administration import values_of
 from quotas.fleet import pool_rows
 from quotas.models import PlannedChange, PlannedStatus, PriorityClass, Quota
-from quotas.planned_changes import planned_by_id, require_management, trial_of
+from quotas.planned_changes import planned_by_id, require_preview, trial_of
 from simulator.look_ahead import Loss
 from simulator.what_if import Change, Difference, Shift, TeamTime, what_if
 from tenants.access import Actor
@@ -90,7 +90,7 @@ def preview_change(
     is decided, and TooManyRequests while another preview is worked out.
     """
     planned = planned_by_id(actor, planned_id)
-    require_management(actor, planned)
+    require_preview(actor, planned)
     if planned.status not in (PlannedStatus.DRAFT, PlannedStatus.SCHEDULED):
         raise Conflict(f"This change is {planned.status}; only what is to come has a preview.")
     with worked_out(FUTURE):

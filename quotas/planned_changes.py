@@ -98,10 +98,21 @@ def edits_of(planned: PlannedChange) -> list[PlannedEdit]:
 
 
 def may_manage(actor: Actor, planned: PlannedChange) -> bool:
-    """Whether the actor may preview and cancel it: who drafted it, and who manages quotas there."""
+    """Whether the actor may cancel it: who drafted it, and who manages quotas there."""
     return actor.permits(Permission.MANAGE_QUOTA) and (
         planned.created_by_id == actor.user.pk
         or actor.holds(Permission.MANAGE_QUOTA, planned.node.path)
+    )
+
+
+def may_preview(actor: Actor, planned: PlannedChange, edits: Sequence[PlannedEdit]) -> bool:
+    """Whether the actor may see what it would do: who may cancel it, and who manages quotas at,
+    above or below a node that it sets. They could draft a change of their own there, and are told
+    the same of a preview of that."""
+    managed = actor.prefixes(Permission.MANAGE_QUOTA)
+    return may_manage(actor, planned) or any(
+        path.startswith(managed) or any(one.startswith(path) for one in managed)
+        for path in (edit.quota.node.path for edit in edits)
     )
 
 
@@ -118,6 +129,17 @@ def require_management(actor: Actor, planned: PlannedChange) -> None:
         raise Forbidden(
             f"Only {planned.created_by.login}, who drafted this change, and who manages quotas of "
             f"{planned.node.display_path} may do this.",
+            permission=Permission.MANAGE_QUOTA.value,
+            node=planned.node.display_path,
+        )
+
+
+def require_preview(actor: Actor, planned: PlannedChange) -> None:
+    """Raises Forbidden unless `may_preview`."""
+    if not may_preview(actor, planned, edits_of(planned)):
+        raise Forbidden(
+            f"Only {planned.created_by.login}, who drafted this change, and who manages quotas "
+            "that it would set, or quotas above or below those, may preview it.",
             permission=Permission.MANAGE_QUOTA.value,
             node=planned.node.display_path,
         )

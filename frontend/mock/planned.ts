@@ -47,6 +47,7 @@ export function aPlannedChange(
     ended_at: null,
     note: "",
     can_manage: true,
+    can_preview: true,
     can_apply: true,
     edits: edits.flatMap(([node, set]): PlannedEdit[] => {
       const quota = quotas.find((each) => each.node === node);

@@ -175,7 +175,9 @@ class ReplayedCycleSerializer(CycleSerializer):
     queued = serializers.IntegerField()
     running = serializers.IntegerField()
     decisions = DecisionSerializer(many=True)
-    is_same_policy = serializers.BooleanField()
+    is_same_policy = serializers.BooleanField(
+        help_text="Whether today's settings, ranks, rules and priority classes are those of then"
+    )
     difference_count = serializers.IntegerField()
     differences = DifferenceSerializer(many=True, help_text="The first 500")
 

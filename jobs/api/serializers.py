@@ -119,7 +119,10 @@ class ExplanationSerializer(serializers.Serializer[Any]):
     node = serializers.CharField(allow_null=True, help_text="Path of the node whose limit binds")
     jobs_ahead = serializers.IntegerField()
     victims = VictimSerializer(many=True)
-    estimated_start = EstimatedStartSerializer(allow_null=True)
+    estimated_start = EstimatedStartSerializer(
+        allow_null=True,
+        help_text="Null where it is unknown; of begin_time, not before the number begin_at",
+    )
     pool = serializers.CharField(
         allow_null=True,
         help_text="Of a job that accepts several: the one that code, numbers and the rest are of",

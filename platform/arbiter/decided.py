@@ -13,7 +13,7 @@ from dataclasses import replace
 from arbiter.decisions import Classed, NodeUse, Plan, Reclaim, Reservation, Start, Waiting
 from arbiter.several_pools import Rounds, in_one
 from arbiter.snapshot import QueuedJob
-from arbiter.standing import node_use, outcome, part_of, starts_of
+from arbiter.standing import in_use_after, node_use, outcome, part_of, starts_of
 from arbiter.telling import explain
 
 
@@ -80,8 +80,9 @@ class Decided:
         reservations: list[Reservation] = []
         for name, cycle in self._cycles.items():
             cycle.finish()
-            reasons[name], waiting_mgpu = explain(cycle)
-            use.extend(node_use(cycle.pool, cycle.starts, waiting_mgpu))
+            used = in_use_after(cycle.pool, cycle.starts)
+            reasons[name], waiting_mgpu = explain(cycle, used)
+            use.extend(node_use(cycle.pool, used, waiting_mgpu))
             reservations.extend(cycle.reserved.told())
         return replace(
             self.plan,

@@ -8,17 +8,15 @@ had changed meanwhile was never done; the jobs' timelines say what was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
-from arbiter.cycle import decide
 from arbiter.decisions import Plan, Reclaim, Start, Victim
-from arbiter.policy import Policy
 from arbiter.protection import Contender, Guarantees, Protection, TeamJobs
 from arbiter.quota_tree import pool_quota, tree_of
 from arbiter.record import Record
-from arbiter.snapshot import Phase, QueuedJob, RunningJob, Snapshot
+from arbiter.snapshot import Phase, PriorityClass, QueuedJob, RunningJob, Snapshot, TreeNode
 
 
 class Kind(StrEnum):
@@ -283,9 +281,23 @@ def differences(then: Plan, now: Plan) -> list[Difference]:
     return found
 
 
-def decided_today(record: Record, policy: Policy) -> Plan:
-    """What this version decides by `policy` on what the cycle knew."""
-    return decide(record.snapshot, policy)
+def by_rules_of(
+    snapshot: Snapshot, nodes: Iterable[TreeNode], classes: Iterable[PriorityClass]
+) -> Snapshot:
+    """The same moment under the rules of `nodes` and under these `classes`: every recorded node and
+    class that is still among them has its rank, its organization's rules, or its own, as there.
+    Nodes stay where they were in the tree; those that are gone keep what was recorded, and what was
+    used of late stays decayed as it was.
+    """
+    rules = {node.id: node for node in nodes}
+    known = {cls.id: cls for cls in classes}
+    return replace(
+        snapshot,
+        nodes=tuple(
+            replace(rules.get(node.id, node), parent=node.parent) for node in snapshot.nodes
+        ),
+        priority_classes=tuple(known.get(cls.id, cls) for cls in snapshot.priority_classes),
+    )
 
 
 def _fates(plan: Plan) -> dict[str, Fate]:

@@ -29,6 +29,14 @@ class NewStart(NamedTuple):
     place: Place
 
 
+class InUse(NamedTuple):
+    """What runs, starts or is being stopped at and below each node after the plan, and what of that
+    is protected there, in milli-GPU. A claim is no part of either."""
+
+    mgpu: Sequence[int]
+    protected_mgpu: Sequence[int]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The guaranteed part of every start, and of every attempt where it changed."""
@@ -77,16 +85,20 @@ def outcome(pool: Pool, starts: Sequence[NewStart]) -> Outcome:
 
 
 def part_of(pool: Pool, starts: Sequence[NewStart], job: QueuedJob) -> int:
-    """What would be guaranteed of `job`, which waits, if it started beside `starts` as well."""
+    """What would be guaranteed of `job`, which waits, if it started beside `starts` and beside the
+    jobs that GPUs are being freed for as well."""
     team = pool.tree.index.get(job.team, ROOT)
     if team == ROOT:
         return 0
-    order = pool.ground.priority(job.priority_class).order
-    everybody = [*starts, NewStart(job, team, order, _SOMEWHERE)]
+    claimed = [(one.job, one.team) for one in pool.earmarks.values() if one.job.id != job.id]
+    everybody = [*starts]
+    for one, its_team in (*claimed, (job, team)):
+        order = pool.ground.priority(one.priority_class).order
+        everybody.append(NewStart(one, its_team, order, _SOMEWHERE))
     new_mgpu = sum([start.job.mgpu for start in everybody if start.team == team])
     if pool.holdings.direct[team] + new_mgpu <= pool.quota.guaranteed[team]:
         return job.mgpu
-    return _parts(pool, everybody, {team}).get(len(starts), job.mgpu)
+    return _parts(pool, everybody, {team}).get(len(everybody) - 1, job.mgpu)
 
 
 def _parts(pool: Pool, starts: Sequence[NewStart], over: Collection[int]) -> dict[Hashable, int]:
@@ -163,22 +175,24 @@ def starts_of(new: Iterable[NewStart], guaranteed_mgpu: Mapping[str, int]) -> li
     ]
 
 
-def node_use(
-    pool: Pool,
-    starts: Sequence[NewStart],
-    waiting_mgpu: Mapping[int, int],
-) -> tuple[NodeUse, ...]:
-    """How every node stands after the plan; `waiting_mgpu`: still queued, by team."""
-    tree, quota = pool.tree, pool.quota
+def in_use_after(pool: Pool, starts: Sequence[NewStart]) -> InUse:
+    """What is in use after the plan, everywhere."""
     in_use = pool.holdings.direct.copy()
     for start in starts:
         in_use[start.team] += start.job.mgpu
+    _sum_up(pool.tree, in_use)
+    return InUse(in_use, protection_after(pool, starts).taken.used_mgpu)
+
+
+def node_use(pool: Pool, used: InUse, waiting_mgpu: Mapping[int, int]) -> tuple[NodeUse, ...]:
+    """How every node stands after the plan, of which `used` is in use; `waiting_mgpu`: still
+    queued, by team."""
+    tree, quota = pool.tree, pool.quota
+    in_use, protected = used
     waiting = [0] * len(in_use)
     for team, mgpu in waiting_mgpu.items():
         waiting[team] += mgpu
-    _sum_up(tree, in_use)
     _sum_up(tree, waiting)
-    protected = protection_after(pool, starts).taken.used_mgpu
     lent = lent_out(tree, quota.guaranteed, _lendable(pool), in_use, pool.now.capacity)
     available = pool.available()
     return tuple(

@@ -10,6 +10,7 @@ from arbiter.decisions import Code, Waiting
 from arbiter.earmarks import Earmark, in_turn
 from arbiter.foresight import Foresight
 from arbiter.queue_order import Age, ServiceOrder, Standing
+from arbiter.standing import InUse
 from arbiter.waiting import Reason, Reasons, of_claimed
 
 if TYPE_CHECKING:
@@ -29,15 +30,16 @@ class Told(NamedTuple):
     waiting_mgpu: dict[int, int]
 
 
-def explain(cycle: PoolCycle) -> Told:
+def explain(cycle: PoolCycle, used: InUse) -> Told:
     """Why each job still waits: claimed jobs first, then in the order of service, then
-    those that are in no order because they cannot start at all."""
+    those that are in no order because they cannot start at all. `used` is in use after the
+    cycle."""
     told: list[Waiting] = []
     claimed_mgpu: dict[int, int] = {}
     for earmark in in_turn(cycle.pool.earmarks.values()):
         told.append(_explain_claimed(cycle, earmark, len(told)))
         claimed_mgpu[earmark.team] = claimed_mgpu.get(earmark.team, 0) + earmark.job.mgpu
-    lots = _Lots(cycle, claimed_mgpu)
+    lots = _Lots(cycle, used, claimed_mgpu)
     for team in sorted(cycle.queues):
         lots.add_queue(team)
     told += lots.told(len(told))
@@ -51,11 +53,12 @@ class _Lots:
     """The jobs that wait in queues, lot by lot: those of one line have one reason, but for those
     that would delay a reservation."""
 
-    def __init__(self, cycle: PoolCycle, waiting_mgpu: dict[int, int]) -> None:
-        """`waiting_mgpu`: what jobs ask for that are in no queue."""
+    def __init__(self, cycle: PoolCycle, used: InUse, waiting_mgpu: dict[int, int]) -> None:
+        """`used` is in use after the cycle; `waiting_mgpu`: what jobs ask for that are in no
+        queue."""
         self.waiting_mgpu = waiting_mgpu
         self._cycle = cycle
-        self._reasons = Reasons(cycle.pool, cycle.spared)
+        self._reasons = Reasons(cycle.pool, cycle.spared, used)
         self._order = ServiceOrder()
         #: The reason of each lot that is added to the order, and those of jobs that are in none.
         self._of_lots: list[Reason] = []

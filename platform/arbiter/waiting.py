@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from arbiter.placement import Shape
 from arbiter.pool import Pool
 from arbiter.queue_order import JobClass, Standing
 from arbiter.quota_tree import ROOT
+from arbiter.standing import InUse
 
 
 class Reason(NamedTuple):
@@ -117,13 +119,24 @@ class Spared:
 
 
 class Reasons:
-    """Tells the reasons of one pool's classes; what they share is looked up once."""
+    """Tells the reasons of one pool's classes; what they share is looked up once.
 
-    __slots__ = ("_available", "_free", "_pool", "_spared")
+    Of their numbers, what is protected is a part of what is in use. What claims of the team are for
+    is part of neither, and told beside them: it counts against the guarantee like a start.
+    """
 
-    def __init__(self, pool: Pool, spared: Spared) -> None:
+    __slots__ = ("_available", "_being_freed", "_free", "_pool", "_spared", "_used")
+
+    def __init__(self, pool: Pool, spared: Spared, used: InUse) -> None:
+        """`used` is in use after the cycle."""
         self._pool = pool
         self._spared = spared
+        self._used = used
+        #: What claims are for, by the node at or below which their jobs wait.
+        self._being_freed = Counter[int]()
+        for earmark in pool.earmarks.values():
+            for node in pool.tree.paths[earmark.team]:
+                self._being_freed[node] += earmark.job.mgpu
         self._available = pool.available()
         self._free: dict[tuple[frozenset[str] | None, int | None], tuple[int, int]] = {}
 
@@ -169,9 +182,11 @@ class Reasons:
             "largest_free_on_a_cluster_mgpu": free[1],
             "available_by_quota_mgpu": self._available[team],
             "guaranteed_mgpu": pool.quota.guaranteed[team],
-            "in_use_mgpu": pool.now.base[team],
-            "protected_mgpu": pool.guarantees.used_mgpu[team],
+            "in_use_mgpu": self._used.mgpu[team],
+            "protected_mgpu": self._used.protected_mgpu[team],
         }
+        if being_freed_mgpu := self._being_freed[team]:
+            numbers["being_freed_mgpu"] = being_freed_mgpu
         if code is Code.BEHIND_FAIR_SHARE:
             numbers["starts_max"] = pool.policy.starts_max
         if code is not Code.WAITING_FOR_FREE_GPUS:

@@ -17,6 +17,7 @@ from cli.output import (
     gpus,
     is_wide,
     labels,
+    moment_text,
     money,
     plain,
     print_fields,
@@ -118,13 +119,12 @@ _NOT_IN_LINE = frozenset({"not_waiting", "held_by_user", "dispatching", "never_f
 def print_explanation(explanation: Mapping[str, Any], *, device: str) -> None:
     """Why a job waits for such devices."""
     typer.echo(plain(explanation["sentence"]))
-    estimate = explanation["estimated_start"]
     fields: list[tuple[str, object]] = [("reason", explanation["code"])]
     fields.append(("limit of", explanation["node"]))
     if explanation["jobs_ahead"]:
         fields.append(("jobs ahead", explanation["jobs_ahead"]))
     if explanation["code"] not in _NOT_IN_LINE:
-        fields.append(("starts", "unknown" if estimate is None else range_text(estimate)))
+        fields.append(("starts", _start_text(explanation)))
     fields += labels(explanation["numbers"], device)
     fields.append(("as of", explanation["as_of"]))
     typer.echo()
@@ -144,6 +144,34 @@ def print_explanation(explanation: Mapping[str, Any], *, device: str) -> None:
             ],
             squeeze="GIVES BACK",
         )
+
+
+#: What an unknown start hangs on, by code.
+_HANGS_ON = {
+    "dependency": "not before the others are done",
+    "array_limit_reached": "not before another task of its array has ended",
+    "not_yet_decided": "the arbiter has not looked at it yet",
+    "cluster_unavailable": "nobody can say when such a cluster accepts jobs again",
+}
+
+
+def _start_text(explanation: Mapping[str, Any]) -> str:
+    """When a job that waits starts, or what is known of that, in the words of the job's page."""
+    estimate = explanation["estimated_start"]
+    if estimate is not None:
+        return range_text(estimate)
+    code, ahead = explanation["code"], explanation["jobs_ahead"]
+    if code == "begin_time":
+        return f"not before {moment_text(explanation['numbers']['begin_at'])}"
+    if code in _HANGS_ON:
+        return f"unknown: {_HANGS_ON[code]}"
+    if ahead == 0:
+        why = "when there is room for it"
+    elif ahead == 1:
+        why = "1 job comes before it, and how long it will run"
+    else:
+        why = f"{ahead:,} jobs come before it, and how long they will run"
+    return f"unknown: {why} is not foreseen here; `tidegate estimate` plays it through"
 
 
 def print_reasons(reasons: Sequence[Mapping[str, Any]]) -> None:

@@ -210,6 +210,11 @@ def now_utc() -> datetime:
     return datetime.now(UTC)
 
 
+def moment_text(epoch_s: int) -> str:
+    """Epoch seconds as ISO 8601 in UTC."""
+    return f"{datetime.fromtimestamp(int(epoch_s), UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
 def labels(numbers: Mapping[str, Any], device: str) -> list[tuple[str, str]]:
     """Named quantities with their units turned into words: `need_mgpu` is "need GPUs", and "need
     cores" in a pool of such a `device`."""
@@ -222,10 +227,7 @@ def labels(numbers: Mapping[str, Any], device: str) -> list[tuple[str, str]]:
         elif name.endswith("_s"):
             shown.append((name.removesuffix("_s").replace("_", " "), duration(int(value))))
         elif name.endswith("_at"):
-            moment = datetime.fromtimestamp(int(value), UTC)
-            shown.append(
-                (name.removesuffix("_at").replace("_", " "), f"{moment:%Y-%m-%dT%H:%M:%SZ}")
-            )
+            shown.append((name.removesuffix("_at").replace("_", " "), moment_text(value)))
         else:
             words = name.replace("mgpu_", f"{devices} ").replace("_", " ")
             shown.append((words, gpus(value) if "mgpu" in name else str(value)))

@@ -45,9 +45,10 @@ def quota_get(
     """Show what a node of the tree is guaranteed, and what it uses: GPUs, or cores.
 
     STILL DUE is what its protected jobs leave of the guarantee: its own jobs get that, but it need
-    not be free now; LENT is what others use of it and give back. CAN START is what its quota lets
-    start now, borrowed GPUs included; "0 (70 over)" where 70 more are held than it allows. WAITING
-    is what its queued jobs ask for.
+    not be free now; LENT is what others use of it and give back. BORROWED is what is in use beyond
+    it; a job that does not fit whole in the guarantee can be taken back whole. CAN START is what
+    its quota lets start now, borrowed GPUs included; "0 (70 over)" where 70 more are held than it
+    allows. WAITING is what its queued jobs ask for.
 
     Limits and LENT are left out on a narrow terminal. OF is told where a pool is of CPU cores.
     """

@@ -17,6 +17,7 @@ from quotas.planned_changes import (
     edits_of,
     may_apply,
     may_manage,
+    may_preview,
     was_changed,
 )
 from tenants.access import Actor
@@ -112,7 +113,10 @@ class PlannedChangeSerializer(serializers.Serializer[Any]):
     revert_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     note = serializers.CharField(help_text="Why it failed, or was kept")
-    can_manage = serializers.BooleanField(help_text="Whether you may preview and cancel it")
+    can_manage = serializers.BooleanField(help_text="Whether you may cancel it")
+    can_preview = serializers.BooleanField(
+        help_text="Whether you may preview it, as long as it is not decided"
+    )
     can_apply = serializers.BooleanField(
         help_text="Whether it is a draft and you have the rights to every edit, as things stand"
     )
@@ -145,6 +149,7 @@ def shown_change(planned: PlannedChange, *, actor: Actor) -> dict[str, Any]:
                 "ended_at": planned.ended_at,
                 "note": planned.note,
                 "can_manage": may_manage(actor, planned),
+                "can_preview": may_preview(actor, planned, edits),
                 "can_apply": may_apply(actor, planned, edits),
                 "edits": [
                     _shown_edit(edit, is_applied=planned.status in _IN_FORCE) for edit in edits

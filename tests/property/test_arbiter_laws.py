@@ -225,6 +225,7 @@ def check_account(snapshot: Snapshot, plan: Plan) -> None:
             assert one.numbers["nodes_with_features"] == nodes_having(snapshot, asked[one.job])
         assert one.numbers.keys() <= NUMBERS.keys()
         assert all(type(value) is int for value in one.numbers.values())
+        assert one.numbers.get("protected_mgpu", 0) <= one.numbers.get("in_use_mgpu", 0)
     parts = {run.attempt: run.guaranteed_mgpu for run in snapshot.running}
     parts.update({one.attempt: one.guaranteed_mgpu for one in plan.classed})
     jobs = {job.id: job for job in snapshot.queued}

@@ -2204,6 +2204,7 @@ export interface components {
             code: components["schemas"]["CodeEnum"];
             /** @description The other pools in whose lines it stands, in its order; at most 3 */
             elsewhere: components["schemas"]["Obstacle"][];
+            /** @description Null where it is unknown; of begin_time, not before the number begin_at */
             estimated_start: components["schemas"]["EstimatedStart"] | null;
             jobs_ahead: number;
             /** @description Path of the node whose limit binds */
@@ -3062,8 +3063,10 @@ export interface components {
             apply_at: string | null;
             /** @description Whether it is a draft and you have the rights to every edit, as things stand */
             can_apply: boolean;
-            /** @description Whether you may preview and cancel it */
+            /** @description Whether you may cancel it */
             can_manage: boolean;
+            /** @description Whether you may preview it, as long as it is not decided */
+            can_preview: boolean;
             /** Format: date-time */
             created_at: string;
             created_by: string;
@@ -3915,6 +3918,7 @@ export interface components {
             epoch: number;
             /** Format: uuid */
             id: string;
+            /** @description Whether today's settings, ranks, rules and priority classes are those of then */
             is_same_policy: boolean;
             queued: number;
             running: number;

@@ -4,9 +4,7 @@ import { useMutation } from "@tanstack/react-query";
 import { client, unwrap } from "../api/client";
 import type { Explanation } from "../api/types";
 import { Time } from "../ui/Time";
-import { methodWords, WAITS_FOR_JOBS } from "./words";
-
-const NO_FUTURE: ReadonlySet<string> = new Set([...WAITS_FOR_JOBS, "begin_time", "held_by_user", "never_fits"]);
+import { hasFuture, methodWords } from "./words";
 
 /** On demand: when it starts if the arbiter is played on from this moment, with what that takes for granted. */
 export function LookAhead({ jobId, code }: { jobId: string; code: Explanation["code"] }) {
@@ -16,7 +14,7 @@ export function LookAhead({ jobId, code }: { jobId: string; code: Explanation["c
         client.POST("/api/v1/jobs/{job_id}/estimate", { params: { path: { job_id: jobId } }, body: {} }),
       ),
   });
-  if (NO_FUTURE.has(code)) return null;
+  if (!hasFuture(code)) return null;
   const found = look.data;
   return (
     <div className="stack" aria-live="polite">

@@ -5,7 +5,7 @@ import type { Explanation } from "../api/types";
 import { useNowMs } from "../ui/now";
 import { Countdown, Time } from "../ui/Time";
 import { DEVICE_HEADS, formatDuration, formatExact, formatGpus, formatShare, type Device } from "../ui/units";
-import { codeWords, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS } from "./words";
+import { codeWords, hasFuture, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS, withoutEstimate } from "./words";
 import "./why.css";
 
 /** "Why is it waiting?": the sentence first, then the numbers, then who gives back and when. */
@@ -71,7 +71,7 @@ export function WhyCard({
       {!isHopeless && (
         <>
           <h2 className="gap">When will it start?</h2>
-          <EstimatedStart explanation={explanation} />
+          <EstimatedStart explanation={explanation} canLookAhead={Boolean(ahead) && hasFuture(explanation.code)} />
           {ahead}
         </>
       )}
@@ -145,23 +145,11 @@ function GivingBack({ explanation, device }: { explanation: Explanation; device:
 }
 
 /** A range with its method, never a bare moment; unknown is said as unknown. */
-function EstimatedStart({ explanation }: { explanation: Explanation }) {
+function EstimatedStart({ explanation, canLookAhead }: { explanation: Explanation; canLookAhead: boolean }) {
   const now = useNowMs();
   const estimate = explanation.estimated_start;
   if (estimate === null || (estimate.earliest === null && estimate.latest === null)) {
-    return (
-      <p>
-        {explanation.code === "dependency"
-          ? "Unknown: not before the others are done."
-          : explanation.code === "array_limit_reached"
-          ? "Unknown: not before another task of its array has ended."
-          : explanation.code === "begin_time"
-          ? "Not before that time."
-          : explanation.code === "cluster_unavailable"
-          ? "Unknown: nobody can say when such a cluster accepts jobs again."
-          : "Unknown: nothing that runs now says when it ends."}
-      </p>
-    );
+    return <p>{withoutEstimate(explanation, canLookAhead)}</p>;
   }
   const { earliest, latest, method } = estimate;
   const isPast = latest !== null && new Date(latest).getTime() < now;
@@ -213,6 +201,7 @@ const NUMBER_LABELS: Record<string, string> = {
   nodes_with_features: "Nodes with these features",
   in_use_mgpu: "Team in use",
   protected_mgpu: "Of it protected",
+  being_freed_mgpu: "Being freed for its jobs",
   reserved_mgpu: "Reserved for larger jobs",
   taken_mgpu: "Given to others now",
   weight_permille: "Its part of the weight",

@@ -8,7 +8,17 @@ import { accessibilityFaults, open, type Override } from "../test/render";
 import { describeDetail } from "./history";
 import { exitCodeWords } from "./AttemptTable";
 import { appendChunk, emptyBuffer, readable } from "./logBuffer";
-import { attemptWord, codeWords, gpusOf, gpuSpan, jobPill, reclaimDeadline, usageClass } from "./words";
+import {
+  attemptWord,
+  codeWords,
+  gpusOf,
+  gpuSpan,
+  hasFuture,
+  jobPill,
+  reclaimDeadline,
+  usageClass,
+  withoutEstimate,
+} from "./words";
 
 const WAITING = theJobs().find(({ name }) => name === "pretrain-13b")?.id ?? "";
 const RUNNING = theJobs().find(({ name }) => name === "serve-llama-6")?.id ?? "";
@@ -271,18 +281,34 @@ describe("the job page of a waiting job", () => {
     await waitFor(() => expect(left()).not.toBe(before));
   });
 
-  it("says unknown where nothing is known", async () => {
+  it.each([
+    [0, "Unknown: when there is room for it is not foreseen here; Look ahead plays it through."],
+    [1, "Unknown: 1 job comes before it, and how long it will run is not foreseen here; Look ahead plays it through."],
+    [1_200, "Unknown: 1,200 jobs come before it, and how long they will run is not foreseen here; Look ahead plays it through."],
+  ])("says of an unknown start with %i jobs ahead what is known alone", async (jobs_ahead, told) => {
+    // Planted: that nothing which runs says when it ends, which nobody has told.
     const job = aJob({
       id: WAITING,
       state: "queued",
       attempt: 0,
       current_attempt: null,
-      explanation: anExplanation({ victims: [], estimated_start: null, code: "waiting_for_free_gpus" }),
+      explanation: anExplanation({ victims: [], estimated_start: null, code: "waiting_for_free_gpus", jobs_ahead }),
     });
     open(`/jobs/${WAITING}`, {
       override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
     });
-    expect(await screen.findByText(/^Unknown: nothing that runs now says when it ends/)).toBeInTheDocument();
+    expect(await screen.findByText(told)).toBeInTheDocument();
+    expect(screen.getByRole("button", { name: "Look ahead" })).toBeInTheDocument();
+  });
+
+  it("points to no button that is not there", () => {
+    // Planted: a plan, or a job that is held, is told to look ahead.
+    const why = { code: "behind_fair_share", jobs_ahead: 2 } as const;
+    expect(withoutEstimate(why, false)).toBe(
+      "Unknown: 2 jobs come before it, and how long they will run is not foreseen here.",
+    );
+    expect(withoutEstimate({ code: "held_by_user", jobs_ahead: 0 }, false)).toBe("Unknown: not before somebody releases it.");
+    expect([hasFuture("behind_fair_share"), hasFuture("held_by_user"), hasFuture("begin_time")]).toEqual([true, false, false]);
   });
 
   it("says what an unknown start hangs on", async () => {

@@ -1,5 +1,5 @@
 import type { Attempt, Explanation, Job, JobState } from "../api/types";
-import { formatGpuCount, formatGpus, inWordsOf } from "../ui/units";
+import { formatCount, formatGpuCount, formatGpus, inWordsOf } from "../ui/units";
 
 export const JOB_STATES: readonly JobState[] = [
   "queued",
@@ -104,6 +104,37 @@ export const WAITS_FOR_JOBS: ReadonlySet<string> = new Set([
   "array_limit_reached",
   "begin_time",
 ]);
+
+const NO_FUTURE: ReadonlySet<string> = new Set([...WAITS_FOR_JOBS, "held_by_user", "never_fits"]);
+
+/** Whether the arbiter can be played on until a job starts that waits for this reason. */
+export function hasFuture(code: string): boolean {
+  return !NO_FUTURE.has(code);
+}
+
+/** What is known of a start for which there is no range: what it hangs on, and never more than that. */
+export function withoutEstimate(
+  { code, jobs_ahead: ahead }: Pick<Explanation, "code" | "jobs_ahead">,
+  canLookAhead: boolean,
+): string {
+  switch (code) {
+    case "dependency":
+      return "Unknown: not before the others are done.";
+    case "array_limit_reached":
+      return "Unknown: not before another task of its array has ended.";
+    case "begin_time":
+      return "Not before that time.";
+    case "held_by_user":
+      return "Unknown: not before somebody releases it.";
+    case "not_yet_decided":
+      return "Unknown: the arbiter has not looked at it yet.";
+    case "cluster_unavailable":
+      return "Unknown: nobody can say when such a cluster accepts jobs again.";
+  }
+  const line = ahead === 1 ? "1 job comes before it, and how long it" : `${formatCount(ahead)} jobs come before it, and how long they`;
+  const why = ahead === 0 ? "when there is room for it is not foreseen here" : `${line} will run is not foreseen here`;
+  return `Unknown: ${why}${canLookAhead ? "; Look ahead plays it through" : ""}.`;
+}
 
 type Size = Pick<Job, "mgpu" | "mgpu_min" | "node_count" | "node_count_min" | "device">;
 

@@ -109,7 +109,7 @@ function ChangeView({ change, etag }: { change: PlannedChange; etag: string }) {
   });
 
   const isOpen = change.status === "draft" || change.status === "scheduled";
-  const mayPreview = isOpen && change.can_manage;
+  const mayPreview = isOpen && change.can_preview;
   const isFirst = useRef(true);
   useEffect(() => {
     if (wanted !== "now" || !mayPreview || !isFirst.current) return;

@@ -412,6 +412,12 @@ function Teams({ preview }: { preview: QuotaPreview }) {
               <th scope="row" title={team.team}>
                 {lastPart(team.team)}
                 {pools.size > 1 && <span className="faint"> · {team.pool}</span>}
+                <div className="only-phone small faint">
+                  in use now {countUnder(head, team.use_now_mgpu, team.device)}
+                </div>
+                <div className="only-phone small faint">
+                  cost <TeamCost team={team} currency={preview.currency} />
+                </div>
               </th>
               <td className="n hide">{countUnder(head, team.use_now_mgpu, team.device)}</td>
               <td className="n">
@@ -432,18 +438,7 @@ function Teams({ preview }: { preview: QuotaPreview }) {
                 </div>
               </td>
               <td className="n hide">
-                {team.cost_after_nano === null || team.cost_before_nano === null ? (
-                  <span className="faint">–</span>
-                ) : (
-                  <>
-                    {formatCost(team.cost_after_nano, preview.currency)}
-                    <div className="small faint">
-                      {formatDifference(team.cost_before_nano, team.cost_after_nano, (nano) =>
-                        formatCost(nano, preview.currency),
-                      )}
-                    </div>
-                  </>
-                )}
+                <TeamCost team={team} currency={preview.currency} />
               </td>
             </tr>
           ))}
@@ -451,6 +446,18 @@ function Teams({ preview }: { preview: QuotaPreview }) {
       </table>
       <p className="small faint">The smaller figures are the difference from the future without the change.</p>
     </section>
+  );
+}
+
+/** What a team would cost with the change, and the difference that it makes. */
+function TeamCost({ team, currency }: { team: QuotaPreview["teams"][number]; currency: string | null }) {
+  const { cost_before_nano: before, cost_after_nano: after } = team;
+  if (after === null || before === null) return <span className="faint">–</span>;
+  return (
+    <>
+      {formatCost(after, currency)}
+      <div className="small faint">{formatDifference(before, after, (nano) => formatCost(nano, currency))}</div>
+    </>
   );
 }
 

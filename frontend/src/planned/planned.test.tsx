@@ -290,6 +290,9 @@ describe("one planned change", () => {
     expect(within(starts).getByRole("row", { name: /pretrain-13b/ })).toHaveTextContent("4 h 56 min sooner");
     expect(screen.getByRole("row", { name: /segment-anything/ })).toHaveTextContent("41.50");
     expect(screen.getByRole("row", { name: /^nlp/ })).toHaveTextContent("+900.00");
+    // Planted: what columns say that a phone has no room for is nowhere there.
+    const onPhones = screen.getByRole("rowheader", { name: /^nlp/ }).querySelectorAll(".only-phone");
+    expect([...onPhones].map((each) => each.textContent)).toEqual(["in use now 0", "cost €9,600.00+€1,800.00"]);
     expect(screen.getByText(/An estimate, not a promise/)).toBeInTheDocument();
     expect(await accessibilityFaults(container)).toEqual([]);
 
@@ -393,6 +396,18 @@ describe("one planned change", () => {
     expect(await screen.findByText(/Ask an administrator above ai-company\/research/)).toBeInTheDocument();
     expect(screen.getByRole("button", { name: "Preview" })).toBeInTheDocument();
     expect(screen.queryByRole("button", { name: /Apply|Schedule/ })).toBeNull();
+  });
+
+  it("previews for a lead of whom a draft would take, who can do no more with it", async () => {
+    // Planted: who may not cancel it may not preview it.
+    const company = aCompany({
+      planned: [aPlannedChange(1, [[NLP, { guaranteed_mgpu: 100_000 }]], { can_apply: false, can_manage: false })],
+    });
+    const { user } = open(`/quota-changes/${DRAFT}`, { company });
+    await user.click(await screen.findByRole("button", { name: "Preview" }));
+    expect(await screen.findByText(/^3 jobs would start sooner/)).toBeInTheDocument();
+    expect(screen.queryByRole("button", { name: /Apply|Cancel/ })).toBeNull();
+    expect(screen.queryByRole("link", { name: "Change the draft" })).toBeNull();
   });
 
   it("keeps for good what would be taken back", async () => {

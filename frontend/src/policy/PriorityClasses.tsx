@@ -148,6 +148,11 @@ function Removal({ found, onRemoved }: { found: PriorityClass; onRemoved: () => 
   );
 }
 
+/** The cap of a class in a team, null where it has none. */
+function capText(mgpu: number | null): string | null {
+  return mgpu === null ? null : formatGpus(mgpu);
+}
+
 function ClassTable({
   classes,
   onChoose,
@@ -187,6 +192,11 @@ function ClassTable({
             <th scope="row">
               {each.name} {each.is_retired && <span className="pill">retired</span>}
               <div className="small faint">{each.description}</div>
+              <div className="only-phone small dim">
+                <div>grace {formatDuration(each.grace_period_s)}</div>
+                <div>cap {capText(each.team_cap_mgpu) ?? "none"}</div>
+                <div>price {formatMultiplier(each.price_multiplier_ppm)}</div>
+              </div>
             </th>
             <td className="n">{formatCount(each.order)}</td>
             <td>
@@ -198,7 +208,7 @@ function ClassTable({
             </td>
             <td className="n hide">{formatDuration(each.grace_period_s)}</td>
             <td className="n hide">
-              {each.team_cap_mgpu === null ? <span className="faint">none</span> : formatGpus(each.team_cap_mgpu)}
+              {capText(each.team_cap_mgpu) ?? <span className="faint">none</span>}
             </td>
             <td className="n hide">{formatMultiplier(each.price_multiplier_ppm)}</td>
             {onChoose && (

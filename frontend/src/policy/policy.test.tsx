@@ -116,6 +116,14 @@ describe("the policy page", () => {
     expect([sent?.headers["if-match"], sent?.body]).toEqual(['"v6"', { preemptions_max: 9 }]);
   });
 
+  it("tells grace, cap and price of a class under its name on a phone", async () => {
+    // Planted: the columns are left out there, and nothing takes their place.
+    open("/policy");
+    const name = await screen.findByRole("rowheader", { name: /^critical/ });
+    const lines = name.querySelectorAll(".only-phone > div");
+    expect([...lines].map((each) => each.textContent)).toEqual(["grace 5 min", "cap none", "price 1.5×"]);
+  });
+
   it("changes a class in a drawer and shows a refusal at its field", async () => {
     const { user } = open("/policy", {
       override: ({ method }) =>

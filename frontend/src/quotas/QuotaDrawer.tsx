@@ -9,7 +9,7 @@ import { Time } from "../ui/Time";
 import { DEVICE_WORDS, formatGpuCount, formatGpus, percentWords } from "../ui/units";
 import { describeChange } from "./changes";
 import { QuotaForm } from "./QuotaForm";
-import { formatLent, quotaUse, startable } from "./use";
+import { BORROWED_HINT, formatLent, quotaUse, startable } from "./use";
 import { QuotaBar } from "./QuotaBar";
 
 /** One node's quota: its numbers, the form that changes it, and who changed it before. */
@@ -70,6 +70,7 @@ export function QuotaDrawer({
             <Fact name={`Weight for spare ${DEVICE_WORDS[quota.device]}`}>{quota.weight}</Fact>
           </tbody>
         </table>
+        {use.borrowedMgpu > 0 && <p className="small dim">Borrowed: {BORROWED_HINT}</p>}
         {quota.can_edit.length > 0 && (
           <section aria-label="Change this quota">
             <h2>Change</h2>

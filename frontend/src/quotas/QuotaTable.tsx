@@ -4,7 +4,7 @@ import type { Quota } from "../api/types";
 import { formatGpus } from "../ui/units";
 import { QuotaBar, QuotaLegend } from "./QuotaBar";
 import { quotaRows } from "./tree";
-import { commonScale, formatLent, quotaUse } from "./use";
+import { BORROWED_HINT, commonScale, formatLent, quotaUse } from "./use";
 import "./quota-table.css";
 
 /** The tree with its bars, all on one scale. */
@@ -34,7 +34,7 @@ export function QuotaTable({
             <th scope="col" className="n hide">
               Guaranteed
             </th>
-            <th scope="col" className="n hide">
+            <th scope="col" className="n hide" title={`Borrowed: ${BORROWED_HINT} Lent: what others use of the idle guarantee.`}>
               Moves
             </th>
             <th scope="col" className="n hide">
@@ -75,7 +75,9 @@ export function QuotaTable({
                 <td className="n hide">{formatGpus(use.guaranteedMgpu)}</td>
                 <td className="n hide">
                   {use.borrowedMgpu > 0 ? (
-                    <span className="pill borrow">{formatGpus(use.borrowedMgpu)} borrowed</span>
+                    <span className="pill borrow" title={`Borrowed: ${BORROWED_HINT}`}>
+                      {formatGpus(use.borrowedMgpu)} borrowed
+                    </span>
                   ) : use.lentMgpu > 0 ? (
                     `${formatLent(use.lentMgpu)} lent`
                   ) : (

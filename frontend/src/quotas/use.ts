@@ -61,6 +61,10 @@ export function describeUse(use: QuotaUse): string {
   return parts.join(", ");
 }
 
+/** What a lead must know of the number of borrowed GPUs before relying on the rest. */
+export const BORROWED_HINT =
+  "what is in use beyond the guarantee. A job that does not fit whole in the guarantee can be taken back whole.";
+
 /** What could start now by the limits and, where more is held than they allow, how much more; milli-GPU. */
 export function startable(quotas: readonly Quota[]): { startMgpu: number; overMgpu: number } {
   const rooms = quotas.map((quota) => quota.use.available_mgpu);

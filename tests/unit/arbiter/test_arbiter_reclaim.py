@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from arbiter.core import Core
 from arbiter.decisions import Code, Plan, Reclaim
 from arbiter.policy import Policy
 from arbiter.snapshot import Phase, PriorityClass, QueuedJob, RunningJob, Snapshot
@@ -49,6 +50,46 @@ def test_a_claim_waits_for_its_last_victim_and_then_starts() -> None:
     plan = plan_of(claimed())
     assert [(start.job, start.slots) for start in plan.starts] == [("j", slots(1, 1))]
     assert plan.dropped_claims == ()
+
+
+def test_what_is_being_freed_for_a_team_is_no_part_of_what_it_has_in_use() -> None:
+    """`mine`, guaranteed 8, runs 2 GPUs, and 6 are being freed for `j`, of which 2 are free.
+
+    Planted: what the claim takes of the guarantee is told as protected (8), what of it is free as
+    in use (4).
+    """
+    snapshot = claimed(
+        a_victim("v", "o/other", on(4), of="j"),
+        a_running("r", "o/mine", on(2), started_at=NOW - 9_000),
+        gpus=6,
+    )
+    behind = a_queued("k", "o/mine", gpus=8)
+    plan = plan_of(replace(snapshot, queued=(*snapshot.queued, behind)))
+    assert (plan.starts, plan.reclaims, plan.dropped_claims) == ((), (), ())
+    numbers = why(plan, "k").numbers
+    assert {name: numbers[f"{name}_mgpu"] for name in ("in_use", "protected", "being_freed")} == {
+        "in_use": 2 * GPU,
+        "protected": 2 * GPU,
+        "being_freed": 6 * GPU,
+    }
+    (use,) = [one for one in plan.use if one.node == "o/mine"]
+    assert (use.in_use_mgpu, use.protected_mgpu) == (2 * GPU, 2 * GPU)
+
+
+@pytest.mark.parametrize(("gpus", "guaranteed"), [(8, 2), (1, 1)])
+def test_what_is_guaranteed_of_a_job_that_waits_is_left_by_the_claims_of_its_team(
+    gpus: int, guaranteed: int
+) -> None:
+    """`mine`, guaranteed 8, claims 6 for `j`.
+
+    Planted: what is claimed is left out (8 of the first); a job's own claim counts against it (2
+    of `j`).
+    """
+    snapshot = claimed(a_victim("v", "o/other", on(4), of="j"), gpus=6)
+    job = a_queued("k", "o/mine", gpus=gpus)
+    decided = Core.of(replace(snapshot, queued=(*snapshot.queued, job)), Policy()).decide(NOW)
+    assert decided.guaranteed_of(job) == guaranteed * GPU
+    assert decided.guaranteed_of(snapshot.queued[0]) == 6 * GPU
 
 
 def test_what_is_earmarked_is_nobody_else_s() -> None:

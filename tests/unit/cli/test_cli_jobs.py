@@ -260,6 +260,55 @@ def test_why(server: Server) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("code", "jobs_ahead", "numbers", "told"),
+    [
+        ("begin_time", 0, {"begin_at": 1_795_816_800}, "not before 2026-11-27T22:00:00Z"),
+        ("dependency", 0, {"jobs_waited_for": 1}, "unknown: not before the others are done"),
+        (
+            "topology_fragmented",
+            0,
+            {},
+            "unknown: when there is room for it is not foreseen here; "
+            "`tidegate estimate` plays it through",
+        ),
+        (
+            "waiting_for_free_gpus",
+            1,
+            {},
+            "unknown: 1 job comes before it, and how long it will run is not foreseen here; "
+            "`tidegate estimate` plays it through",
+        ),
+        (
+            "behind_fair_share",
+            1_200,
+            {},
+            "unknown: 1,200 jobs come before it, and how long they will run is not foreseen here; "
+            "`tidegate estimate` plays it through",
+        ),
+    ],
+)
+def test_why_says_what_an_unknown_start_hangs_on(
+    server: Server, code: str, jobs_ahead: int, numbers: dict[str, int], told: str
+) -> None:
+    """In the words of the job's page. Mutant: nothing but "unknown", also of a job that waits for
+    its begin time."""
+    server.routes[f"GET jobs/{JOB_ID}"] = {"id": JOB_ID, "device": "gpu"}
+    server.routes[f"GET jobs/{JOB_ID}/explanation"] = {
+        "code": code,
+        "sentence": "It waits.",
+        "numbers": numbers,
+        "node": None,
+        "jobs_ahead": jobs_ahead,
+        "victims": [],
+        "estimated_start": None,
+        "as_of": "2026-11-21T12:00:10Z",
+    }
+    ran = server.run("why", JOB_ID)
+    starts = next(line for line in ran.out.splitlines() if line.startswith("starts"))
+    assert starts.split(None, 1)[1] == told
+
+
 def test_a_job_by_the_beginning_of_its_name(server: Server) -> None:
     server.routes["GET session"] = {"user": {"username": "bob"}}
     server.routes[f"GET jobs/{JOB_ID}"] = a_shown_job()

@@ -61,6 +61,7 @@ def a_change(**changes: Any) -> dict[str, Any]:
         "ended_at": None,
         "note": "",
         "can_manage": True,
+        "can_preview": True,
         "can_apply": True,
         "edits": [an_edit({"guaranteed_mgpu": 12_000, "lend_limit_mgpu": None})],
         **changes,

@@ -23,7 +23,7 @@ from clusters.models import Pool
 from jobs.heavy_answers import FUTURE
 from jobs.models import Job
 from jobs.quota_preview import ChangePreview, preview_change
-from primitives.errors import Conflict, TooManyRequests
+from primitives.errors import Conflict, Forbidden, TooManyRequests
 from quotas.administration import QuotaEdit
 from quotas.models import PlannedChange, Quota
 from quotas.planned_changes import apply_planned, draft_change, etag_of_planned
@@ -191,6 +191,41 @@ def test_jobs_that_one_may_not_see_are_counted_and_not_named() -> None:
     vision = next(one for one in found.teams if one.team.endswith("vision"))
     assert (vision.jobs_reclaimed, vision.cost_before_nano) == (1, None)
     assert [one["name"] for one in previewed(planned, admin).reclaimed] == ["lost"]
+
+
+@pytest.mark.parametrize("beside", ["vision", "research"])
+def test_a_lead_sees_what_a_draft_from_above_would_take_and_no_more_of_others(beside: str) -> None:
+    """The administrator gives nlp what vision uses, and sets a weight of vision, or of the node
+    above it. Vision's lead is told of its own job by name, and of nlp's by number; a lead elsewhere
+    and a researcher of vision are told nothing.
+
+    Planted: none but who drafted it and who manages all that it sets; everybody who may see the
+    draft.
+    """
+    company, lost, _ = lent_out()
+    node = {"vision": company.vision, "research": company.research}[beside]
+    planned = draft_change(
+        [
+            (quota_of(company.nlp).pk, QuotaEdit(guaranteed_mgpu=4_000)),
+            (quota_of(node).pk, QuotaEdit(weight=50)),
+        ],
+        reason="conference",
+        apply_at=None,
+        revert_after_s=None,
+        actor=an_actor(company.organization, Role.ORGANIZATION_ADMIN),
+        now=NOW,
+    )
+    found = previewed(planned, an_actor(company.vision, Role.TEAM_LEAD))
+    assert [one["job"] for one in found.reclaimed] == [str(lost.pk)]
+    assert (found.starts, found.reclaimed[0]["beneficiary"]) == ([], None)
+    nlp = next(one for one in found.teams if one.team.endswith("nlp"))
+    assert (nlp.jobs_sooner, nlp.cost_before_nano) == (1, None)
+    for stranger in (
+        an_actor(company.inference, Role.TEAM_LEAD),
+        an_actor(company.vision, Role.RESEARCHER),
+    ):
+        with pytest.raises(Forbidden, match="above or below those, may preview it"):
+            previewed(planned, stranger)
 
 
 def test_nothing_of_other_organizations_is_told() -> None:

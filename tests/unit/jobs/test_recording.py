@@ -16,6 +16,8 @@ from arbiter.cycle import decide
 from arbiter.decisions import Plan
 from arbiter.policy import Policy
 from arbiter.record import Record
+from arbiter.replay import by_rules_of
+from arbiter.snapshot import PriorityClass as ArbiterClass
 from arbiter.snapshot import Snapshot, TreeNode
 from builders.api_callers import by_token
 from builders.cast import Cast, a_cast
@@ -28,6 +30,7 @@ from jobs.recording import forget_old_cycles, pack, unpack
 from jobs.snapshots import load_snapshot
 from primitives.errors import Conflict
 from quotas.installation import arbiter_policy
+from quotas.models import OrganizationPolicy, PriorityClass, Quota
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db
@@ -367,6 +370,70 @@ def test_a_cycle_is_replayed_with_what_would_be_decided_today(
     assert found["serve"]["then"]["decision"] == "stopped"
     assert [job["id"] for job in found["serve"]["then"]["other_jobs"]] == [str(lender.id)]
     assert (found["serve"]["today"]["decision"], found["serve"]["today"]["code"]) == ("waits", None)
+
+
+def test_a_cycle_is_replayed_by_todays_ranks_of_the_organization(
+    company: Company, cast: Cast, cycles: Cycles
+) -> None:
+    """Planted: the ranks that were recorded with the tree, so that the same is decided for ever."""
+    Quota.objects.exclude(node=company.organization).update(guaranteed_mgpu=0)
+    served = a_job(company.inference, cast.alice, company.pool, gpus=8, nodes=4, now=NOW)
+    trained = a_job(company.nlp, cast.bob, company.pool, gpus=8, nodes=4, now=NOW)
+    cycles.run(NOW)
+    record = f"cycles/{Cycle.objects.get().pk}"
+    root = by_token(cast.root)
+    then = root.get(record).json()
+    assert (then["is_same_policy"], then["differences"]) == (True, [])
+    OrganizationPolicy.objects.update(rank=["ai-company/research", "ai-company/production"])
+    today = root.get(record).json()
+    assert (today["is_same_policy"], today["difference_count"]) == (False, 2)
+    assert {
+        one["job"]["id"]: (one["then"]["decision"], one["today"]["decision"])
+        for one in today["differences"]
+    } == {str(served.id): ("started", "waits"), str(trained.id): ("waits", "started")}
+
+
+@pytest.mark.parametrize(
+    ("model", "change"),
+    [
+        (OrganizationPolicy, {"fair_share_half_life_s": 86_400}),
+        (OrganizationPolicy, {"spare_order": "fair_share"}),
+        (OrganizationPolicy, {"min_run_s": 1_200}),
+        (OrganizationPolicy, {"preemptions_max": 3}),
+        (OrganizationPolicy, {"skips_blocked_within_team": False}),
+        (OrganizationPolicy, {"grace_period_s": 60}),
+        (PriorityClass, {"team_cap_mgpu": 8_000}),
+    ],
+)
+def test_a_rule_that_is_another_today_is_told(
+    company: Company,
+    cast: Cast,
+    cycles: Cycles,
+    model: type[OrganizationPolicy | PriorityClass],
+    change: dict[str, Any],
+) -> None:
+    """Planted: the policy of the installation alone is compared."""
+    a_job(company.nlp, cast.bob, company.pool, gpus=8, now=NOW)
+    cycles.run(NOW)
+    model.objects.update(**change)
+    cycle = by_token(cast.root).get(f"cycles/{Cycle.objects.get().pk}").json()
+    assert (cycle["is_same_policy"], cycle["difference_count"]) == (False, 0)
+
+
+def test_what_is_gone_keeps_the_rules_that_were_recorded() -> None:
+    """Planted: its rank is 0; a node that was moved since is replayed at its new place; a team or a
+    class that is new is among them."""
+    nodes = (TreeNode("o", None, min_run_s=60), TreeNode("a", "o", 2), TreeNode("b", "o", 1))
+    classes = (ArbiterClass("high", 2), ArbiterClass("low", 1, grace_period_s=30))
+    then = Snapshot(0, nodes, (), classes, (), frozenset(), (), ())
+    now = (TreeNode("o", None, min_run_s=90), TreeNode("b", "new", 5), TreeNode("new", "o", 9))
+    replayed = by_rules_of(then, now, [ArbiterClass("low", 0), ArbiterClass("new", 7)])
+    assert replayed.nodes == (
+        TreeNode("o", None, min_run_s=90),
+        TreeNode("a", "o", 2),
+        TreeNode("b", "o", 5),
+    )
+    assert replayed.priority_classes == (ArbiterClass("high", 2), ArbiterClass("low", 0))
 
 
 def test_a_damaged_record_is_told_and_the_list_is_shown_all_the_same(cast: Cast) -> None:
