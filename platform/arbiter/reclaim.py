@@ -317,18 +317,13 @@ class Reclaimer:
             )
 
         parents, depths = self._pool.tree.parents, self._pool.tree.depths
-        depth = -1 if covering is None else depths[covering]
-
-        def is_beyond(holding: Holding) -> bool:
-            return not holding.is_protected_at(depth) and may_ask(holding)
-
         near = self._borrowed if most is None else self._near(shape.mgpu, most)
         found: dict[int, Group] = {}
         for node in self._pool.tree.paths[team]:
-            if covering is not None and depths[node] > depth:
-                group = self._beside(node, shape.total_mgpu, near, is_beyond, None)
-            else:
-                group = self._beside(node, shape.total_mgpu, near, may_ask, len(asked))
+            inside = None
+            if covering is not None and depths[node] > depths[covering]:
+                inside = depths[covering]
+            group = self._beside(node, shape.total_mgpu, near, may_ask, len(asked), inside)
             gone = chain(stopped, *(one.holdings() for one in found.values()))
             if any(group.holdings()) and self._gives_right(node, team, shape.total_mgpu, gone):
                 found[parents[node]] = group
@@ -340,17 +335,24 @@ class Reclaimer:
         mgpu: int,
         near: Borrowers,
         may_ask: Callable[[Holding], bool],
-        asked_count: int | None,
+        asked_count: int,
+        inside: int | None,
     ) -> Group:
         """Whom one `may_ask`, for a job of `mgpu`, of those who are not protected at a sister of
-        `node`, and of those who are `near`; so many are asked already (None: nobody knows how many
-        one may ask)."""
+        `node`, and of those who are `near`; so many are asked already. `inside`: nor at this depth,
+        further up."""
         parent = self._pool.tree.parents[node]
         lines = self._borrowed.beside(node, parent)
+        if inside is not None:
+            lines = [those for those in lines if not _are_protected(those, inside)]
 
         def in_order(those: Borrowers) -> Iterator[Candidate]:
             for one in those.below(parent, mgpu):
-                if one.below != node and may_ask(one.holding):
+                if (
+                    one.below != node
+                    and (inside is None or not one.holding.is_protected_at(inside))
+                    and may_ask(one.holding)
+                ):
                     yield one
 
         everybody = Seen(in_order(self._borrowed))
@@ -359,7 +361,7 @@ class Reclaimer:
             everybody if near is self._borrowed else Seen(in_order(near)),
             lambda: filter(may_ask, chain.from_iterable(lines)),
             sum(map(len, lines)) - self._stopped_count - asked_count
-            if asked_count is not None and self._all_answer and not self._has_shields
+            if self._all_answer and not self._has_shields
             else 0,
         )
 
@@ -490,3 +492,10 @@ class Reclaimer:
                 best = key
                 found = Taking(Place(cluster, search.nodes()), tuple(victims))
         return found
+
+
+def _are_protected(alike: Collection[Holding], depth: int) -> bool:
+    """Whether those who were protected alike when the first victim was sought, and run on, are so
+    at this depth."""
+    one = next((one for one in alike if not one.is_going), None)
+    return one is not None and one.is_protected_at(depth)
