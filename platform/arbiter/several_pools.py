@@ -7,8 +7,11 @@ passes anybody in any pool because a job stands in other lines too. Once a pool 
 pools that it likes better go on offering to it alone what they would have anyway: it is no reason
 there to wait, to reserve or to take anything back. This is deferred acceptance with the pools
 offering (Gale and Shapley 1962); it ends when no job is served otherwise than the pools took for
-granted. With gangs that need not come by itself: after `ROUNDS_MAX` rounds each job stands in one
-pool only, which ends it in one more, and what is left over waits for the next cycle.
+granted. Of several ways to agree it is the one that the pools like best: a job that accepts one
+pool more may be served in a later one that it names than without it, or where gangs are in the way
+not in this cycle (seen in one of 250 drawn worlds). With gangs an end need not come by itself:
+after `ROUNDS_MAX` rounds each job stands in one pool only, which ends it in one more, and what is
+left over waits for the next cycle.
 
 What a cycle may start and take back in all is dealt out only then, in the order of the pools'
 names; where it does not do for all, everybody stands in one pool only for the rest of the cycle.
