@@ -34,10 +34,14 @@ def test_a_bed_keeps_the_settings_of_its_first_start(tmp_path: Path) -> None:
         ("TIDEGATE_KUBE_BED", "here", "must be an absolute path"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused(variable: str, value: str, said: str) -> None:
-    """Given nonsense, the sentence names the variable and what it may be."""
+def test_a_setting_that_cannot_be_is_refused(
+    variable: str, value: str, said: str, tmp_path: Path
+) -> None:
+    """Given nonsense, the sentence names the variable and what it may be. A bed of this machine,
+    which would keep its own settings, is elsewhere."""
+    env = {"HOME": "/nowhere", "TIDEGATE_KUBE_BED": str(tmp_path / "none"), variable: value}
     with pytest.raises(BedError, match=f"{variable} is '{value}' and {said}"):
-        read_settings({"HOME": "/nowhere", variable: value})
+        read_settings(env)
 
 
 def test_each_model_begins_with_a_block_of_its_own(tmp_path: Path) -> None:
