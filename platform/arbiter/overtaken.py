@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -139,23 +140,10 @@ def _again(pool: Pool, holding: Holding) -> Rival | None:
     at least; None where that is not known."""
     run = holding.run
     slots = [slot for slot in run.slots if not is_beside(slot.node)]
-    sizes = {slot.mgpu for slot in slots}
+    is_alike = len({slot.mgpu for slot in slots}) == 1
     is_for_another = holding in pool.stopped or run.beneficiary is not None
-    if not is_for_another or holding.team == ROOT or len(sizes) != 1:
+    if not is_for_another or holding.team == ROOT or not is_alike:
         return None
-    job = QueuedJob(
-        id=run.job,
-        team=run.team,
-        user=run.user,
-        pool=run.pool,
-        mgpu_per_node=sizes.pop(),
-        node_count=len(slots),
-        priority_class=run.priority_class,
-        submitted_at=run.submitted_at,
-        time_limit_s=run.time_limit_s,
-        clusters=frozenset({run.cluster}),
-        cpu_milli=run.cpu_milli,
-        memory_mib=run.memory_mib,
-    )
+    job = replace(run, slots=tuple(slots)).queued_again()
     priority = pool.ground.priority(run.priority_class)
     return Rival(job, holding.team, pool.ground.shape_of(job), priority)

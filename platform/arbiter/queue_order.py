@@ -398,7 +398,8 @@ class Agenda:
         return True
 
     def further_up(self, level: int) -> Collection[int]:
-        """The teams that draw on guarantees further up than `level`, which nobody is below of."""
+        """The teams that draw on guarantees further up than `level`; to be asked once it is the
+        turn of that level."""
         return [team for team, key in self._at.items() if key[0] > level]
 
     @property

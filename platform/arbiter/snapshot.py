@@ -182,6 +182,24 @@ class RunningJob:
             return self.slots[0].mgpu
         return sum(slot.mgpu for slot in self.slots)
 
+    def queued_again(self) -> QueuedJob:
+        """The job as it queues once the attempt is stopped, as far as that tells: on the same
+        cluster, as many nodes, on each what its largest slot has."""
+        return QueuedJob(
+            id=self.job,
+            team=self.team,
+            user=self.user,
+            pool=self.pool,
+            mgpu_per_node=max((slot.mgpu for slot in self.slots), default=0),
+            node_count=len(self.slots),
+            priority_class=self.priority_class,
+            submitted_at=self.submitted_at,
+            time_limit_s=self.time_limit_s,
+            clusters=frozenset({self.cluster}),
+            cpu_milli=self.cpu_milli,
+            memory_mib=self.memory_mib,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class OtherPool:

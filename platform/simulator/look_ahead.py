@@ -268,7 +268,7 @@ class LookAhead:
         is_stopped = run.phase is Phase.STOPPING and run.beneficiary is not None
         is_cut = run.grace_until is not None and at >= run.grace_until
         if is_stopped and is_cut and run.job not in self._book.queued:
-            self._book.queue(self._waited.get(run.job) or _again(run))
+            self._book.queue(self._waited.get(run.job) or run.queued_again())
 
     # -- account ----------------------------------------------------------------------------
 
@@ -319,25 +319,6 @@ def _joined(snapshot: Snapshot, pools: Collection[str]) -> frozenset[str]:
 def _kind(job: QueuedJob) -> QueuedJob:
     """What jobs are alike in: all but who they are and when they came."""
     return replace(job, id="", submitted_at=0)
-
-
-def _again(run: RunningJob) -> QueuedJob:
-    """How a job queues that ran when the snapshot was taken, as far as that tells: on the same
-    cluster, as many nodes, on each what its largest slot has."""
-    return QueuedJob(
-        id=run.job,
-        team=run.team,
-        user=run.user,
-        pool=run.pool,
-        mgpu_per_node=max((slot.mgpu for slot in run.slots), default=0),
-        node_count=len(run.slots),
-        priority_class=run.priority_class,
-        submitted_at=run.submitted_at,
-        time_limit_s=run.time_limit_s,
-        clusters=frozenset({run.cluster}),
-        cpu_milli=run.cpu_milli,
-        memory_mib=run.memory_mib,
-    )
 
 
 def _half_lives(snapshot: Snapshot, policy: Policy) -> dict[str, int]:
