@@ -18,7 +18,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -44,7 +44,8 @@ _SERVERS = {
     "ctld": "run/slurmctld.pid",
     "rest": "run/slurmrestd.pid",
 }
-_ENDED_BY_THEMSELVES = "ended.txt"
+_BY_ITSELF = "by-itself.txt"  # what Slurm did that no test asked for
+_AT_WORK = {"idle", "mixed", "allocated", "completing", "planned", "reserved"}  # sinfo's words
 _writing: set[Path] = set()
 
 
@@ -153,6 +154,29 @@ class SlurmBed:
     def ended(self) -> list[str]:
         """Those of Slurm's own servers that run no more: 22.05 has faults that end them."""
         return [name for name, pid_file in _SERVERS.items() if not _runs(self.folder / pid_file)]
+
+    def nodes_without_work(self) -> list[str]:
+        """Nodes that are given no jobs, each with its state and why: down or drained, or silent
+        since they were frozen or had no controller."""
+        printed = self.run(["sinfo", "-hN", "-o", "%N|%T|%E"])
+        found = {}
+        for line in printed.splitlines():
+            name, state, reason = line.split("|", 2)
+            if state.rstrip("*") not in _AT_WORK or state.endswith("*"):
+                found[name] = f"{name} ({state}, {reason.strip()})"
+        return list(found.values())
+
+    def until_nodes_take_work(self, *, timeout_s: int = 90) -> None:
+        """Do what an operator does about nodes that are given no jobs, and wait until all are."""
+        deadline = time.monotonic() + timeout_s
+        while idle := self.nodes_without_work():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"nodes take no work after {timeout_s} s: {idle[:5]}")
+            for told in idle:
+                # Not all states can be left so, and one that is only silent answers by itself.
+                with suppress(AssertionError):
+                    self.run(["scontrol", "update", f"node={told.split()[0]}", "state=RESUME"])
+            time.sleep(0.5)
 
     @contextmanager
     def account_writing(self) -> Iterator[None]:
@@ -350,6 +374,7 @@ def _slurm_turn(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         if alone:
             start_bed(bed.folder)  # a test that failed half-way may have left something down
+            bed.until_nodes_take_work()
         else:
             _mend(bed, f"in {request.node.nodeid}")
 
@@ -369,12 +394,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _mend(bed: SlurmBed, when: str) -> None:
-    """Start again what ended by itself, so that one fault of Slurm fails one test at most; the
-    summary tells of it."""
+    """Start again what ended by itself and have all nodes take work, so that one fault of Slurm
+    fails one test at most; the summary tells of it."""
     if ended := bed.ended():
-        with (bed.folder / _ENDED_BY_THEMSELVES).open("a") as file:
-            file.write(f"{', '.join(ended)} {when}\n")
+        _note(bed, f"ended by itself: {', '.join(ended)} {when}")
         start_bed(bed.folder)
+    if idle := bed.nodes_without_work():
+        _note(bed, f"took no work: {', '.join(idle)} {when}")
+        bed.until_nodes_take_work()
+
+
+def _note(bed: SlurmBed, what: str) -> None:
+    with (bed.folder / _BY_ITSELF).open("a") as file:
+        file.write(f"{what}\n")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -412,10 +444,10 @@ def pytest_terminal_summary(
     for reason in sorted(reasons):
         terminalreporter.write_line(reason, red=True, bold=True)
     folder = the_folder()
-    ended = folder / _ENDED_BY_THEMSELVES
-    for line in _lines(ended):
-        terminalreporter.write_line(f"Of Slurm's own servers ended by itself: {line}", yellow=True)
-    ended.unlink(missing_ok=True)
+    by_itself = folder / _BY_ITSELF
+    for line in _lines(by_itself):
+        terminalreporter.write_line(f"Of the real Slurm {line}", yellow=True)
+    by_itself.unlink(missing_ok=True)
     ours = config.stash.get(_OURS, None)
     if ours is None or _starter(folder) != ours:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -10,12 +11,14 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
+from django.utils import timezone
 
 from audit.models import AuditEvent
 from billing.models import UsageSegment
 from clusters.models import Cluster
 from conformance.rigs import SlurmRig
 from jobs.models import Attempt, Job
+from jobs.restoring import RECALL_AFTER
 from outbox.quarantine import is_quarantined, open_quarantine
 from slurm.company_on_slurm import FINAL, CompanyOnSlurm, poll
 from slurm.own_bed import own_bed
@@ -59,6 +62,7 @@ class Drill:
 
     def back_up(self) -> None:
         """Keep the rows of every table, as `pg_dump` would."""
+        self._backed_up_at = timezone.now()
         with self._owner.transaction(), self._owner.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             for table in self._tables:
@@ -94,13 +98,21 @@ class Drill:
         assert poll(lambda: not left.exists(), within_s=90), list(left.values("id", "state"))
 
     def until_forgotten(self) -> None:
-        """Until the controller lists none of our jobs any more; the accounting keeps them."""
+        """Until the controller lists none of our jobs any more; the accounting keeps them. The bed
+        may forget within seconds, real clusters do not: until the backup is of an age, too, at
+        which accounting is asked."""
         run = self.on_slurm.bed.run
         ours = set(Attempt.objects.exclude(native_id=None).values_list("native_id", flat=True))
         assert poll(
-            lambda: ours.isdisjoint(run(["squeue", "-h", "-t", "all", "-o", "%i"]).split()),
+            lambda: (
+                self._age_of_backup() > RECALL_AFTER
+                and ours.isdisjoint(run(["squeue", "-h", "-t", "all", "-o", "%i"]).split())
+            ),
             within_s=120,
         )
+
+    def _age_of_backup(self) -> timedelta:
+        return timezone.now() - self._backed_up_at
 
     def runs(self, jobs: list[Job]) -> list[int]:
         """How often each job's script ran, by its own word."""
