@@ -303,9 +303,7 @@ class Job(models.Model):
             ),
             # Asked by every cycle, among as many as are queued without one.
             models.Index(
-                fields=["begin_at"],
-                name="job_begins_later",
-                condition=Q(state="queued", begin_at__isnull=False),
+                fields=["begin_at"], name="job_begins_at", condition=Q(begin_at__isnull=False)
             ),
             # For `name__icontains`, which compares in capitals.
             GinIndex(OpClass(Upper("name"), name="gin_trgm_ops"), name="job_by_part_of_name"),
