@@ -26,7 +26,8 @@ def simulate(
     ],
     quotas: Annotated[Path, typer.Option(help="Who is guaranteed what: CSV or YAML.")],
     policy: Annotated[
-        Path | None, typer.Option(help="Knobs of the arbiter: YAML. Without it, the defaults.")
+        Path | None,
+        typer.Option(help="YAML, as `policy get -o yaml` prints it. Without it, the defaults."),
     ] = None,
     gpus: Annotated[
         int | None, typer.Option(help="GPUs of the fleet.", min=1, max=1_000_000)
@@ -84,8 +85,9 @@ def simulate(
     # The only command that is no REST client; others need not wait for what it loads.
     from simulator.comparison import BASELINES, OURS, POLICIES, compare
     from simulator.picture import page
+    from simulator.policy_file import read_policy
     from simulator.report import document, table
-    from simulator.scene import read_policy, read_quotas, stage, uniform_fleet
+    from simulator.scene import read_quotas, stage, uniform_fleet
     from simulator.traces import TraceError, read_machines, read_trace, with_alternatives
     from simulator.workload import Settings, prepare
 
@@ -104,7 +106,8 @@ def simulate(
             f"--failures-every {failures_every}: leave it out for none, else 1s or more."
         )
     try:
-        tree = read_quotas(quotas)
+        given = read_policy(policy)
+        tree = given.ranked(read_quotas(quotas))
         settings = Settings(
             seed=seed,
             checkpointable_percent=checkpointable,
@@ -128,7 +131,7 @@ def simulate(
         scene, teams = stage(
             tree,
             with_alternatives(machines, jobs),
-            read_policy(policy),
+            given.policy,
             [job.team for job in jobs],
             scale=scale_quotas,
         )

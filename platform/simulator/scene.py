@@ -1,18 +1,16 @@
-"""The fleet, the quotas and the policy of a simulation, read from files."""
+"""The fleet and the quotas of a simulation, read from files."""
 
 from __future__ import annotations
 
 import csv
-import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import EnumType
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from arbiter.policy import RANGES, Policy
+from arbiter.policy import Policy
 from arbiter.snapshot import Quota, TreeNode
 from primitives.units import MGPU_PER_GPU, largest_remainder
 from simulator.traces import NO_TEXT, Machine, TraceError
@@ -27,8 +25,6 @@ _WEIGHT_MAX = 1_000_000
 _GPUS_MAX = 10_000_000
 _DIGITS_MAX = 20
 _SHOWN_MAX = 40
-#: A cycle that may start or stop nobody at all would keep no promise: the portal refuses it too.
-_KNOBS_LEAST = {"starts_max": 1, "reclaims_max": 1}
 _BELOW = ("departments", "teams")
 _ENTRY = ("guaranteed", *_LIMITS, "weight", *_BELOW)
 #: What a quota file may have at its top. The last three are a company file's, and play no part.
@@ -96,6 +92,27 @@ class QuotaTree:
             for node in inner
             if node != self.organization and (parents[node] is not None or node not in above)
         )
+
+    def ranked(self, rank: object, *, path: Path, where: str, of: object = None) -> QuotaTree:
+        """The same with these nodes first among those beside them, the first named before all,
+        and the others level: names, or paths, which may begin with the organization's name, here
+        or that after `of`.
+
+        Raises TraceError for the file at `path` where one is no node of what it calls `where`.
+        """
+        if not isinstance(rank, list) or not all(isinstance(name, str) for name in rank):
+            raise TraceError(path, None, "rank is a list of names")
+        names = [name.removeprefix(f"{of or self.organization}/") for name in rank]
+        known = {name for node in self.nodes for name in (node.id, node.id.rpartition("/")[2])}
+        if unknown := [name for name, bare in zip(rank, names, strict=True) if bare not in known]:
+            told = f"rank: {unknown[0][:80]!r} is no department or team of {where}"
+            raise TraceError(path, None, f"{told}; write it as it stands there, or take it out")
+        ranks = {name: len(names) - i for i, name in enumerate(names)}
+        nodes = (
+            replace(node, rank=ranks.get(node.id, ranks.get(node.id.rpartition("/")[2], 0)))
+            for node in self.nodes
+        )
+        return replace(self, nodes=tuple(nodes))
 
 
 def uniform_fleet(gpus: int, per_node: int) -> tuple[Machine, ...]:
@@ -214,39 +231,6 @@ def read_quotas(path: Path) -> QuotaTree:
     return _read_list(path)
 
 
-def read_policy(path: Path | None) -> Policy:
-    """The arbiter's policy from a YAML file of its knobs; what it does not name, an empty file and
-    no file have the defaults.
-
-    Raises TraceError.
-    """
-    if path is None:
-        return Policy()
-    found = _load(path)
-    given = _mapping(path, {} if found is None else found, "the policy")
-    hints = typing.get_type_hints(Policy)
-    knobs: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in hints:
-            known = ", ".join(sorted(hints))
-            raise TraceError(path, None, f"the policy has no {name!r}; it has {known}")
-        kind = hints[name]
-        if isinstance(kind, EnumType) and value in list(kind.__members__.values()):
-            knobs[name] = kind(value)
-        elif type(value) is kind:
-            if value < _KNOBS_LEAST.get(name, value):
-                low, high = _KNOBS_LEAST[name], RANGES[name][1]
-                raise TraceError(path, None, f"policy {name} is {value}; choose {low} to {high}")
-            knobs[name] = value
-        else:
-            wanted = {int: "a whole number", bool: "true or false"}.get(kind, "one of its names")
-            raise TraceError(path, None, f"{name} cannot be {value!r}: write {wanted}")
-    try:
-        return Policy(**knobs)
-    except ValueError as error:
-        raise TraceError(path, None, getattr(error, "strerror", None) or str(error)) from None
-
-
 def _read_list(path: Path) -> QuotaTree:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -285,7 +269,7 @@ def _read_list(path: Path) -> QuotaTree:
         _sum_up(entry)
     nodes: list[TreeNode] = []
     quotas: list[Quota] = []
-    _add(path, tree, None, None, {}, nodes, quotas)
+    _add(path, tree, None, None, nodes, quotas)
     return QuotaTree(tuple(nodes), tuple(quotas))
 
 
@@ -310,34 +294,27 @@ def _gpus(path: Path, at: int | None, name: str, text: object) -> int:
 
 
 def _read_tree(path: Path) -> QuotaTree:
-    given = _mapping(path, _load(path), "the file")
+    given = mapping_of(path, load_yaml(path), "the file")
     _refuse_unknown(path, given, "the file", _TOP)
     gpus = given.get("gpus")
     if gpus is None and "pools" in given:
-        pools = _mapping(path, given["pools"], "pools")
-        sizes = [_mapping(path, pool, "a pool").get("gpus") for pool in pools.values()]
+        pools = mapping_of(path, given["pools"], "pools")
+        sizes = [mapping_of(path, pool, "a pool").get("gpus") for pool in pools.values()]
         if len(sizes) != 1:
             raise TraceError(path, None, "one pool is simulated at a time; name one")
         gpus = sizes[0]
     size = None if gpus is None else _gpus(path, None, "gpus", gpus)
-    policy = _mapping(path, given.get("policy") or {}, "policy")
-    rank = policy.get("rank") or []
-    if not isinstance(rank, list) or not all(isinstance(name, str) for name in rank):
-        raise TraceError(path, None, "rank is a list of names")
-    ranks = {name: len(rank) - i for i, name in enumerate(rank)}
+    policy = mapping_of(path, given.get("policy") or {}, "policy")
     nodes: list[TreeNode] = []
     quotas: list[Quota] = []
-    _add(path, given, None, size, ranks, nodes, quotas)
+    _add(path, given, None, size, nodes, quotas)
     if not quotas:
         raise TraceError(path, None, "there is no department and no team in it")
-    known = {name for node in nodes for name in (node.id, node.id.rpartition("/")[2])}
-    if unknown := [name for name in rank if name not in known]:
-        told = f"rank: {unknown[0][:80]!r} is no department or team of this file"
-        raise TraceError(path, None, f"{told}; write it as it stands there, or take it out")
     organization = given.get("organization")
     if "organization" in given:
         _put_below(path, organization, size, nodes, quotas)
-    return QuotaTree(tuple(nodes), tuple(quotas), size, organization)
+    tree = QuotaTree(tuple(nodes), tuple(quotas), size, organization)
+    return tree.ranked(policy.get("rank") or [], path=path, where="this file")
 
 
 def _put_below(
@@ -370,24 +347,23 @@ def _add(
     given: Mapping[str, Any],
     parent: str | None,
     gpus: int | None,
-    ranks: Mapping[str, int],
     nodes: list[TreeNode],
     quotas: list[Quota],
 ) -> None:
     """Add what is below `parent`, which is guaranteed `gpus`."""
-    departments, teams = (_mapping(path, given.get(key) or {}, key) for key in _BELOW)
+    departments, teams = (mapping_of(path, given.get(key) or {}, key) for key in _BELOW)
     if twice := sorted(departments.keys() & teams.keys()):
         where = "" if parent is None else f" below {parent}"
         raise TraceError(path, None, f"{twice[0]!r} is a department and a team{where}; rename one")
     below = {**departments, **teams}
     if parent is not None and parent.count("/") >= _DEPTH_MAX:
         raise TraceError(path, None, f"{parent} is too deep")
-    entries = {name: _mapping(path, entry or {}, name) for name, entry in below.items()}
+    entries = {name: mapping_of(path, entry or {}, name) for name, entry in below.items()}
     shares = _guarantees(path, parent, gpus, entries)
     for name, entry in entries.items():
         id_ = name if parent is None else f"{parent}/{name}"
         _refuse_unknown(path, entry, id_, _ENTRY)
-        nodes.append(TreeNode(id_, parent, ranks.get(id_, ranks.get(name, 0))))
+        nodes.append(TreeNode(id_, parent))
         more = {
             f"{key}_mgpu": _gpus(path, None, f"{key} of {id_}", entry[key]) * MGPU_PER_GPU
             for key in _LIMITS
@@ -396,7 +372,7 @@ def _add(
         if "weight" in entry:
             more["weight"] = _weight(path, id_, entry["weight"])
         quotas.append(Quota(id_, POOL, shares[name] * MGPU_PER_GPU, **more))
-        _add(path, entry, id_, shares[name], ranks, nodes, quotas)
+        _add(path, entry, id_, shares[name], nodes, quotas)
 
 
 def _guarantees(
@@ -447,7 +423,8 @@ def _refuse_unknown(path: Path, given: Mapping[str, Any], what: str, known: Sequ
         )
 
 
-def _load(path: Path) -> object:
+def load_yaml(path: Path) -> object:
+    """What a YAML file holds. Raises TraceError."""
     try:
         return yaml.safe_load(path.read_text("utf-8"))
     except yaml.MarkedYAMLError as error:
@@ -459,7 +436,8 @@ def _load(path: Path) -> object:
         raise TraceError(path, None, getattr(error, "strerror", None) or str(error)) from None
 
 
-def _mapping(path: Path, value: object, what: str) -> Mapping[str, Any]:
+def mapping_of(path: Path, value: object, what: str) -> Mapping[str, Any]:
+    """`value` of the file, which must be a mapping of names. Raises TraceError."""
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise TraceError(path, None, f"{what} must be a mapping of names")
     return value

@@ -25,8 +25,9 @@ from bench_simulation import TEAMS, generated
 from arbiter.policy import Policy
 from arbiter.snapshot import Quota, TreeNode
 from simulator.comparison import BASELINES, OURS, bound_mgpu_s, simulate
+from simulator.policy_file import read_policy
 from simulator.quality import Quality, judge
-from simulator.scene import POOL, QuotaTree, read_policy, read_quotas, stage, uniform_fleet
+from simulator.scene import POOL, QuotaTree, read_quotas, stage, uniform_fleet
 from simulator.traces import read_trace
 from simulator.workload import Settings, TraceJob, prepare
 
@@ -228,7 +229,8 @@ def main() -> None:
         replace(job, features=frozenset())
         for job in jobs[int(first or 0) : int(last) if last else None]
     )
-    knobs = read_policy(given.policy)
+    rules = read_policy(given.policy)
+    tree, knobs = rules.ranked(tree), rules.policy
     seeds = range(1, (1 if given.smoke else given.seeds) + 1)
     policies = (OURS, *(name for name in BASELINES if name != "las"))
     with ProcessPoolExecutor(given.processes) as pool:

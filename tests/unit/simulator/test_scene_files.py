@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 import portal.demo
-from arbiter.policy import Policy
+from arbiter.policy import Policy, SpareOrder
 from arbiter.quota_tree import tree_of
 from arbiter.snapshot import Quota, TreeNode
-from simulator.scene import POOL, read_policy, read_quotas, stage, uniform_fleet
+from quotas.models import InstallationPolicy, OrganizationPolicy
+from simulator.policy_file import PolicyFile, read_policy
+from simulator.scene import POOL, read_quotas, stage, uniform_fleet
 from simulator.traces import Machine, TraceError
 from simulator.workload import Settings
 
@@ -324,15 +327,99 @@ def test_a_bad_quota_file_says_what_is_wrong(
 
 
 def test_a_policy_has_its_defaults_for_what_is_not_named(tmp_path: Path) -> None:
-    path = written(tmp_path, "grace_period_s_default: 30\nskips_blocked_within_team: false\n")
-    assert read_policy(path) == Policy(grace_period_s_default=30, skips_blocked_within_team=False)
-    assert read_policy(None) == read_policy(written(tmp_path, "# none\n")) == Policy()
+    path = written(tmp_path, "grace_period_s: 30\nskips_blocked_within_team: false\n")
+    rules = read_policy(path)
+    assert rules.policy == Policy(grace_period_s_default=30, skips_blocked_within_team=False)
+    assert rules.rank is None
+    assert read_policy(None) == PolicyFile()
+    assert read_policy(written(tmp_path, "# none\n")).policy == Policy()
+
+
+@pytest.mark.parametrize(
+    ("text", "grace_s"),
+    [
+        ("grace_period_s_max: 120", 120),
+        ("grace_period_s_max: 900", 300),
+        ("grace_period_s: 600\ngrace_period_s_max: 900", 600),
+        # Planted: the organization's alone.
+        ("grace_period_s: 600\ngrace_period_s_max: 120", 120),
+    ],
+)
+def test_a_grace_is_bounded_as_in_the_portal(tmp_path: Path, text: str, grace_s: int) -> None:
+    policy = read_policy(written(tmp_path, text)).policy
+    assert policy == Policy(grace_period_s_default=grace_s)
+
+
+OF_THE_PORTAL = """
+organization: ai-company
+rank:
+- ai-company/production
+- research/vision
+grace_period_s: 120
+fair_share_half_life_s: 86400
+spare_order: fair_share
+min_run_s: 60
+preemptions_max: 5
+skips_blocked_within_team: false
+version: 7
+"""
+
+
+def test_a_policy_as_the_portal_prints_it_is_read_with_its_rank(tmp_path: Path) -> None:
+    rules = read_policy(written(tmp_path, OF_THE_PORTAL))
+    assert rules.policy == Policy(
+        grace_period_s_default=120,
+        fair_share_half_life_s=86_400,
+        spare_order=SpareOrder.FAIR_SHARE,
+        min_run_s=60,
+        preemptions_max=5,
+        skips_blocked_within_team=False,
+    )
+    tree = read_quotas(
+        written(
+            tmp_path,
+            "organization: AI Company\npolicy: {rank: [AI Company/research]}\n"
+            "departments: {research: {teams: {nlp: {}, vision: {}}}, production: {}}",
+            "q.yaml",
+        )
+    )
+    assert {node.id: node.rank for node in tree.nodes if node.rank} == {"research": 1}
+    # Planted: the ranks of the quotas' file stay beside those of the policy.
+    assert {node.id: node.rank for node in rules.ranked(tree).nodes if node.rank} == {
+        "production": 2,
+        "research/vision": 1,
+    }
+    assert read_policy(None).ranked(tree) == tree
+
+
+def test_every_name_that_the_portal_prints_is_read(tmp_path: Path) -> None:
+    """Planted: `costly_loss_s` is no name of a policy file."""
+    printed = {
+        name: field.get_default()
+        for model in (InstallationPolicy, OrganizationPolicy)
+        for field in model._meta.concrete_fields
+        if (name := field.name) not in ("id", "organization")
+    }
+    text = yaml.safe_dump(
+        {name: str(v) if isinstance(v, str) else v for name, v in printed.items()}
+    )
+    assert read_policy(written(tmp_path, text)).policy == Policy()
+
+
+def test_a_rank_that_the_quotas_do_not_know_is_refused(tmp_path: Path) -> None:
+    rules = read_policy(written(tmp_path, "rank: [nobody]", "p.yaml"))
+    tree = read_quotas(written(tmp_path, "teams: {x: {}}", "q.yaml"))
+    words = "p.yaml: rank: 'nobody' is no department or team of the quotas; write it as it stands"
+    with pytest.raises(TraceError, match=words):
+        rules.ranked(tree)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("grace: 1", "the policy has no 'grace'; it has claim_overdue_s, "),
+        # Planted: the arbiter's own name, which stands nowhere in the portal.
+        ("grace_period_s_default: 1", "the policy has no 'grace_period_s_default'; it has "),
         ("starts_max: many", "starts_max cannot be 'many'"),
         ("starts_max: true", "starts_max cannot be True"),
         # Planted: none a cycle, which the portal refuses; then no job ever starts.

@@ -1,0 +1,79 @@
+"""The policy of a simulation, from a file such as `tidegate policy get -o yaml` prints."""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass, field
+from enum import EnumType
+from pathlib import Path
+from typing import Any
+
+from arbiter.policy import RANGES, Policy
+from simulator.scene import QuotaTree, load_yaml, mapping_of
+from simulator.traces import TraceError
+
+_GRACE = "grace_period_s_default"
+_OF_ORGANIZATION = "grace_period_s"
+#: And the most that the installation lets it have: together the arbiter's one.
+_GRACES = (_OF_ORGANIZATION, "grace_period_s_max")
+_RANK, _ORGANIZATION = "rank", "organization"
+#: How often it was changed, which the portal tells besides.
+_VERSION = "version"
+#: A cycle that may start or stop nobody at all would keep no promise: the portal refuses it too.
+_LEAST = {"starts_max": 1, "reclaims_max": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """What a file says: the arbiter's policy and, where it has one, a `rank` of nodes."""
+
+    path: Path | None = None
+    policy: Policy = field(default_factory=Policy)
+    rank: object = None
+    #: Whose policy it is, by the name that paths begin with.
+    organization: object = None
+
+    def ranked(self, tree: QuotaTree) -> QuotaTree:
+        """`tree` with the file's rank, if it has one. Raises TraceError for unknown names."""
+        if self.path is None or self.rank is None:
+            return tree
+        return tree.ranked(self.rank, path=self.path, of=self.organization, where="the quotas")
+
+
+def read_policy(path: Path | None) -> PolicyFile:
+    """The policy in a YAML file, by the portal's names, of an organization, of the installation or
+    of both; what it does not name, an empty file and no file have the defaults.
+
+    Raises TraceError.
+    """
+    if path is None:
+        return PolicyFile()
+    found = load_yaml(path)
+    given = dict(mapping_of(path, {} if found is None else found, "the policy"))
+    rank, organization = given.pop(_RANK, None), given.pop(_ORGANIZATION, None)
+    given.pop(_VERSION, None)
+    kinds = typing.get_type_hints(Policy)
+    kinds |= dict.fromkeys(_GRACES, kinds.pop(_GRACE))
+    for name, value in given.items():
+        if name not in kinds:
+            known = ", ".join(sorted((*kinds, _RANK)))
+            raise TraceError(path, None, f"the policy has no {name!r}; it has {known}")
+        given[name] = _checked(path, name, value, kinds[name])
+    given.setdefault(_OF_ORGANIZATION, Policy().grace_period_s_default)
+    given[_GRACE] = min(given.pop(name) for name in _GRACES if name in given)
+    return PolicyFile(path, Policy(**given), rank, organization)
+
+
+def _checked(path: Path, name: str, value: object, kind: type[Any]) -> Any:
+    """The value of one setting. Raises TraceError."""
+    if isinstance(kind, EnumType) and value in list(kind.__members__.values()):
+        return kind(value)
+    if type(value) is not kind:
+        wanted = {int: "a whole number", bool: "true or false"}.get(kind, "one of its names")
+        raise TraceError(path, None, f"{name} cannot be {value!r}: write {wanted}")
+    if isinstance(value, int) and kind is int:
+        low, high = RANGES[_GRACE if name in _GRACES else name]
+        low = _LEAST.get(name, low)
+        if not low <= value <= high:
+            raise TraceError(path, None, f"policy {name} is {value}; choose {low} to {high}")
+    return value
