@@ -141,7 +141,7 @@ def judge(
         divisible_worst=_worst(divisible),
         departments_shortfall_worst=_worst(_short(departments)),
         departments_divisible_worst=_worst(_divisible(departments)),
-        departments_due_max_s=_due_max_s(departments, outcome.ended_s),
+        departments_due_max_s=due_max_s_of(departments, outcome.ended_s),
         jain=jain([min(Fraction(1), Fraction(t.used_mgpu_s, t.entitled_mgpu_s)) for t in entitled]),
         waits=spread(wait for _, wait in waits),
         gang_waits=spread(wait for task, wait in waits if task.work.job.node_count > 1),
@@ -153,7 +153,7 @@ def judge(
             ]
         ),
         due=spread(due),
-        due_max_s=_due_max_s(teams, outcome.ended_s),
+        due_max_s=due_max_s_of(teams, outcome.ended_s),
         rho_worst=None if rho is None else rho[0],
         rho_worst_by_work=None if rho is None else rho[1],
         waste=_quotient(outcome.lost_mgpu_s + outcome.overhead_mgpu_s, outcome.useful_mgpu_s),
@@ -221,7 +221,7 @@ def _divisible(meters: Iterable[Team]) -> list[tuple[int, int]]:
     return [(one.divisible.total, one.entitled_mgpu_s) for one in meters if one.entitled_mgpu_s]
 
 
-def _due_max_s(meters: Iterable[Team], now: int) -> int | None:
+def due_max_s_of(meters: Iterable[Team], now: int) -> int | None:
     """For how long at most a job was due, also of those that have not started until `now`."""
     due = (seconds for one in meters for seconds in one.entitled_s + one.still_due_s(now))
     return max(due, default=None)

@@ -9,7 +9,7 @@ from typing import Any
 from primitives.units import MGPU_S_PER_GPU_HOUR
 from simulator.comparison import Result
 from simulator.observer import Team
-from simulator.quality import Quality
+from simulator.quality import Quality, due_max_s_of, spread
 from simulator.scene import Scene
 from simulator.workload import Settings, Work
 
@@ -94,8 +94,8 @@ def _result(one: Result) -> Mapping[str, Any]:
     return {
         "policy": one.policy,
         "quality": asdict(one.quality),
-        "teams": _sums(outcome.observer.teams),
-        "departments": _sums(outcome.observer.departments),
+        "teams": _figures(outcome.observer.teams, outcome.ended_s),
+        "departments": _figures(outcome.observer.departments, outcome.ended_s),
         "events": outcome.events,
         "cycles": outcome.ticks,
         "waiting_max": outcome.waiting_max,
@@ -103,7 +103,9 @@ def _result(one: Result) -> Mapping[str, Any]:
     }
 
 
-def _sums(meters: Mapping[str, Team]) -> dict[str, dict[str, int]]:
+def _figures(meters: Mapping[str, Team], ended_s: int) -> dict[str, dict[str, Any]]:
+    """Of each team or department: `due` is how long jobs fit in its unused guarantee until they
+    started, and `due_max_s` that, or until the end where one never did."""
     return {
         name: {
             "used_mgpu_s": meter.used_mgpu_s,
@@ -111,6 +113,8 @@ def _sums(meters: Mapping[str, Team]) -> dict[str, dict[str, int]]:
             "short_mgpu_s": meter.short_mgpu_s,
             "lasting_short_mgpu_s": meter.lasting.total,
             "divisible_short_mgpu_s": meter.divisible.total,
+            "due": asdict(spread(meter.entitled_s)),
+            "due_max_s": due_max_s_of((meter,), ended_s),
         }
         for name, meter in meters.items()
     }

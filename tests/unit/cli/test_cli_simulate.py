@@ -114,7 +114,12 @@ def test_departments_have_figures_of_their_own(files: list[str], tmp_path: Path)
     assert (tree["worst department"], tree["in a department (h)"]) == ("0.7500", "0.08")
     found = json.loads(run(*arguments, "--json").stdout)
     assert found["departments_guaranteed_mgpu"] == {"d": 4_000}
-    assert found["results"][0]["departments"]["d"]["short_mgpu_s"] == 4_000 * 300
+    department = found["results"][0]["departments"]["d"]
+    assert department["short_mgpu_s"] == 4_000 * 300
+    # Planted: those of teams, where `a`, which has no guarantee, is never due.
+    assert (department["due"]["count"], department["due"]["p95_s"]) == (1, 300)
+    assert department["due_max_s"] == 300
+    assert found["results"][0]["teams"]["d/a"]["due_max_s"] is None
 
 
 def test_jobs_that_come_at_once_say_nothing_of_the_time_until_the_last(files: list[str]) -> None:
